@@ -18,23 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.testclient import TestClient
 from PIL import Image
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from memalign import Judge
 from memalign.models.base import ChatRequest
-from memalign.testing import HashEmbedding
 from memalign_server.people.people import Role
 from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
 from server_support import reviewing, world
-from test_browser import CHROMIUM, new_link
+from server_support.browser import answered, enter, launched, words_saved
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "images" / "server"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-SHAPES = [("light", "wide", WIDE), ("dark", "wide", WIDE), ("light", "narrow", NARROW), ("dark", "narrow", NARROW)]
+SHAPES = [("light", "narrow", NARROW), ("dark", "wide", WIDE), ("dark", "narrow", NARROW), ("light", "wide", WIDE)]
+OF_DOCS = {
+    *(f"{name}-light-wide" for name in ("review", "colleague", "learned", "trust", "setup-cases", "setup-experts")),
+    *("difference-light-wide", "erase-light-wide", "receipt-light-wide", "review-dark-narrow", "learned-dark-narrow"),
+}
 QUESTION = "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
 RULES = {
     "needs a day": "A reply about a refund names the day the money arrives.",
@@ -63,6 +65,13 @@ REPLIES = [
 ]  # fmt: skip
 
 
+JUNE = """customer_message,agent_reply
+When do I get my 1890 back?,By Wednesday 11 June.
+Is the repair free?,The workshop decides.
+Which day does my Halden come?,On Thursday 12 June.
+"""
+
+
 def model(request: ChatRequest) -> dict[str, Any]:
     """Passes every reply until a rule says otherwise; makes rules of the words that it knows."""
     properties = request.schema["properties"]
@@ -76,15 +85,8 @@ def model(request: ChatRequest) -> dict[str, Any]:
         quiet = [{"action": "NOOP", "text": "", "feedback": [label], "guideline": ""} for label in rest]
         return {"changes": changes + quiet}
     prompt, item = request.system + request.user, request.user.rpartition("Now judge this item:")[2]
-    broken = [
-        rule
-        for rule, breaks in zip(
-            RULES.values(),
-            ("refund" in item and "by Wednesday" not in item, "repair is free" in item, "in three days" in item),
-            strict=True,
-        )
-        if breaks and rule in prompt
-    ]
+    breaks = ("refund" in item and "by Wednesday" not in item, "repair is free" in item, "in three days" in item)
+    broken = [rule for rule, is_broken in zip(RULES.values(), breaks, strict=True) if is_broken and rule in prompt]
     reason = f"It breaks a rule: {broken[0]}" if broken else "It is polite, says sorry and explains every step."
     return {"rationale": reason, "value": not broken}
 
@@ -122,56 +124,43 @@ def review(client: TestClient, answers: dict[str, tuple[dict[str, str], bool, st
 @contextmanager
 def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
     """The shop's server with Mira its owner, Ana and Ben; its address and its registry. Untaught, it has three cases."""
-    with tempfile.TemporaryDirectory() as made:
-        registry = world.registry(Path(made), script=model, judges=())
-        registry.create(Judge(name="replies", instructions=QUESTION, feedback_value_type=bool, model="scripted",
-                              embedding_model=HashEmbedding().name))  # fmt: skip
-        for name in ("Mira", "Ana", "Ben"):
-            world.link(registry.url, name, Role.OWNER if name == "Mira" else Role.REVIEWER)
-        app = world.server(Path(made), script=model)
-        with TestClient(app, base_url=world.ADDRESS) as nobody:
-            nobody.close()
-            mira, ana, ben = (person(app, registry.url, name) for name in ("Mira", "Ana", "Ben"))
+    with tempfile.TemporaryDirectory() as folder:
+        registry = world.registry(Path(folder), script=model, judges=())
+        registry.create(world.judge("replies").replace(instructions=QUESTION))
+        people = {}
+        with world.client(Path(folder), script=model) as nobody:
+            for name in ("Mira", "Ana", "Ben"):
+                people[name] = TestClient(nobody.app, base_url=world.ADDRESS, headers={"accept": "text/html, */*"})
+                people[name].post(world.link(registry.url, name, Role.OWNER if name == "Mira" else Role.REVIEWER))
             answers = cases(FAULTS if taught else FAULTS[:1])
             rows = [case for case, verdict, _ in answers.values() if taught or not verdict]
-            reviewing.put_in(mira, rows, judge="replies")
+            reviewing.put_in(people["Mira"], rows, judge="replies")
             if taught:
                 for most in (16, 16, 17):
-                    review(ana, answers, most)
-                    reviewing.post(ana, "/judges/replies/teach")
-                    reviewing.wait(ana, "replies")
-                review(ben, answers, 12)
-                disagree(registry.url, ana, ben, answers)
+                    review(people["Ana"], answers, most)
+                    reviewing.post(people["Ana"], "/judges/replies/teach")
+                    reviewing.wait(people["Ana"], "replies")
+                review(people["Ben"], answers, 12)
+                disagree(registry.url, people["Ana"], people["Ben"], answers)
             else:
-                with Store(registry.url).write() as connection:
-                    connection.execute(update(queue).values(held_out=0))
-        with world.listening(app) as address:
-            yield address, registry.url
+                reviewing.hold_out(nobody)
+            with world.listening(nobody.app) as address:  # type: ignore[arg-type]  # a FastAPI
+                yield address, registry.url
 
 
 def disagree(url: str, ana: TestClient, ben: TestClient, answers: dict[str, tuple[dict[str, str], bool, str]]) -> None:
     """Ben says Yes of a reply that Ana turned down."""
-    name = next(name for name, (_, verdict, why) in answers.items() if "free repair" in why and not verdict)
+    name, why = next((name, why) for name, (_, _, why) in answers.items() if "free repair" in why)
     with Store(url).write() as connection:
-        connection.execute(update(queue).where(queue.c.case_id == name).values(held_out=0))
-    why = "We cannot promise a free repair. The workshop decides that."
+        connection.execute(queue.update().where(queue.c.case_id == name).values(held_out=0))
     for client, value, words in ((ben, "true", "She is safe, and she knows the day."), (ana, "false", why)):
         reviewing.answer(client, name, judge="replies", value=value, rationale=words)
-
-
-def person(app: Any, url: str, name: str) -> TestClient:
-    browser = TestClient(app, base_url=world.ADDRESS, headers={"accept": "text/html, */*"})
-    assert browser.post(new_link(url, name), follow_redirects=False).status_code == 303
-    return browser
 
 
 def entered(chromium: Browser, address: str, url: str, name: str, scheme: Any, size: Any, **options: Any) -> Page:
     """A page of somebody who is signed in."""
     context = chromium.new_context(base_url=address, color_scheme=scheme, viewport=size, locale="en-GB", **options)
-    page = context.new_page()
-    page.goto(new_link(url, name))
-    page.click("main form button")
-    page.wait_for_url(lambda place: "/join/" not in place)
+    enter(page := context.new_page(), url, name, "/judges/replies/review")
     return page
 
 
@@ -188,103 +177,66 @@ def few_colours(pictures: list[Image.Image]) -> list[Image.Image]:
     return [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
 
 
-def taken(page: Page, to: Path, *, whole: bool = False) -> None:
-    """A picture of at most 60 kB, once nothing on the page moves."""
+def shot(page: Page, *, whole: bool = False) -> Image.Image:
+    """A picture once nothing on the page moves."""
     page.wait_for_load_state("load")
     page.evaluate(
         "Promise.all(document.getAnimations().filter(a => !(a.timeline instanceof ScrollTimeline)).map(a => a.finished))"
     )
-    with Image.open(io.BytesIO(page.screenshot(full_page=whole))) as picture:
-        few_colours([picture.convert("RGB")])[0].save(to, optimize=True)
-
-
-def turned_over(page: Page) -> None:
-    """Answer the case that is shown, and wait for the judge's side."""
-    page.keyboard.press("n")
-    page.wait_for_selector(".foot.back")
+    return Image.open(io.BytesIO(page.screenshot(full_page=whole))).convert("RGB")
 
 
 def screens(page: Page, owner: Page, url: str) -> Iterator[tuple[str, Page]]:
     """Every screen by its name, as it is shown: of an expert, then of an owner."""
-    answered = select(reviews.c.case_id).where(reviews.c.person == "Ana")
+    answers = select(reviews.c.case_id).where(reviews.c.person == "Ana")
     with Store(url).read() as connection:
-        ids = [name for name in connection.execute(select(queue.c.case_id)).scalars() if name.endswith("False")]
-        waiting = connection.execute(select(queue.c.case_id).where(queue.c.case_id.not_in(answered))).scalars().first()
-    page.goto("/judges/replies/review")
+        waiting = connection.execute(select(queue.c.case_id).where(queue.c.case_id.not_in(answers))).scalars().first()
     yield "colleague", page
-    page.goto(f"/judges/replies/review?case={waiting}")
-    yield "review", page
-    for name, path in (
-        ("difference", f"review?case={ids[0]}"),
-        ("learned", "learned"),
-        ("trust", "trust"),
-    ):
-        page.goto(f"/judges/replies/{path}")
-        if name == "learned":
-            page.wait_for_timeout(400)
+    for name, path in {
+        "review": f"judges/replies/review?case={waiting}",
+        "learned": "judges/replies/learned",
+        "trust": "judges/replies/trust",
+        "account": "account",
+    }.items():
+        page.goto(f"/{path}")
         yield name, page
-    page.goto("/account")
-    yield "account", page
     for block in ("", "question", "cases", "experts", "erase"):
         owner.goto(f"/judges/replies/setup?open={block}")
         if block == "cases":
-            rows = "customer_message,agent_reply\nWhen do I get my 1890 back?,By Wednesday 11 June.\nIs the repair free?,The workshop decides.\nWhich day does my Halden come?,On Thursday 12 June.\n"
-            owner.set_input_files(
-                "input[name=file]", {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": rows.encode()}
-            )
+            file: Any = {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": JUNE.encode()}
+            owner.set_input_files("input[name=file]", file)
             owner.wait_for_selector("#upload table")
-        yield f"setup-{block}" if block else "setup", owner
-    owner.fill("input[name=matching]", "torn saddle")
-    owner.click("button:has-text('Find everywhere')")
-    owner.wait_for_selector("button.erase")
-    yield "erase", owner
+        if block == "erase":
+            yield "setup-erase", owner
+            owner.fill("input[name=matching]", "torn saddle")
+            owner.click("button:has-text('Find everywhere')")
+            owner.wait_for_selector("button.erase")
+        yield f"setup-{block}" if block not in ("", "erase") else block or "setup", owner
 
 
-def every_screen(chromium: Browser, to: Path) -> None:
-    """Every screen in four shapes; last of all a receipt."""
-    with shop(taught=True) as (address, url):
-        for scheme, shape, size in SHAPES:
-            page, owner = (entered(chromium, address, url, name, scheme, size) for name in ("Ana", "Mira"))
-            for name, screen in screens(page, owner, url):
-                taken(screen, to / f"{name}-{scheme}-{shape}.png", whole=True)
-                if (name, scheme, shape) == ("erase", *SHAPES[-1][:2]):
-                    erased(screen)
-                    taken(screen, to / f"receipt-{scheme}-{shape}.png", whole=True)
+def pictures(chromium: Browser, to: Path, *, docs: bool) -> None:
+    """Every screen in four shapes, or those of the documentation; last of all a receipt, and the loop."""
 
+    def take(page: Page, name: str) -> None:
+        if not docs or name in OF_DOCS:
+            few_colours([shot(page, whole=not docs)])[0].save(to / f"{name}.png", optimize=True)
 
-def erased(owner: Page) -> None:
-    owner.click("button.erase:has-text('for good')")
-    owner.wait_for_selector("text=We searched again afterwards")
-
-
-def of_docs(chromium: Browser, to: Path) -> None:
-    """The pictures of the documentation: the loop, each screen once, and some on a phone in the dark."""
     with shop(taught=False) as (address, url):
         page = entered(chromium, address, url, "Ben", "light", WIDE)
-        page.goto("/judges/replies/review")
-        turned_over(page)
-        page.wait_for_selector("#words")
+        answered(page, "n")
         page.keyboard.type("It is polite, but it helps nobody.")
-        page.wait_for_selector("#foot :text('Words saved'):visible")
-        taken(page, to / "difference-light-wide.png")
+        words_saved(page)
+        take(page, "difference-light-wide")
         loop(chromium, address, url, to / "loop.gif")
-    wanted = {
-        ("light", "wide"): {"review", "colleague", "learned", "trust", "setup-cases", "setup-experts", "erase"},
-        ("dark", "narrow"): {"review", "learned"},
-    }
     with shop(taught=True) as (address, url):
         for scheme, shape, size in SHAPES:
-            if (names := wanted.get((scheme, shape))) is None:
-                continue
             page, owner = (entered(chromium, address, url, name, scheme, size) for name in ("Ana", "Mira"))
             for name, screen in screens(page, owner, url):
-                if name in names:
-                    taken(screen, to / f"{name}-{scheme}-{shape}.png")
-        owner = entered(chromium, address, url, "Mira", "light", WIDE)
-        for name, screen in screens(entered(chromium, address, url, "Ana", "light", WIDE), owner, url):
-            if name == "erase":
-                erased(screen)
-                taken(screen, to / "receipt-light-wide.png")
+                take(screen, f"{name}-{scheme}-{shape}")
+            if (scheme, shape) == ("light", "wide"):
+                owner.click("button.erase:has-text('for good')")
+                owner.wait_for_selector("text=We searched again afterwards")
+                take(owner, "receipt-light-wide")
 
 
 def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
@@ -295,25 +247,22 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
     page = entered(chromium, address, url, "Ana", "light", size, device_scale_factor=0.8, reduced_motion="reduce")
 
     def frame(seconds: float) -> None:
-        frames.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
+        frames.append(shot(page))
         times.append(round(1000 * seconds))
 
-    page.goto("/judges/replies/review")
     words_of = {case["outputs"].split("\n")[0]: why for case, _, why in cases(FAULTS[:1]).values()}
     for number in range(3):
         frame(2.2 if number == 0 else 1)
         why = words_of[page.inner_text(".bubble.reply p")]
-        turned_over(page)
-        page.wait_for_selector("#words")
+        answered(page, "n")
         frame(1.6 if number == 0 else 0.7)
         for part in (why[: len(why) // 2], why[len(why) // 2 :]):
             page.keyboard.type(part)
             frame(0.6)
-        page.wait_for_selector("#foot :text('Words saved'):visible")
+        words_saved(page)
         frame(0.8)
         page.keyboard.press("Enter")
-        page.wait_for_selector("#foot:not(.back)")
-    page.wait_for_selector("text=You explained 3 things.")
+        page.wait_for_selector("#foot:not(.back)" if number < 2 else "text=You explained 3 things.")
     frame(2.2)
     page.keyboard.press("Enter")
     page.wait_for_selector("text=Teaching…")
@@ -321,23 +270,13 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
     page.wait_for_url("**/learned**")
     page.wait_for_selector(f"text={RULES['free repair']}")
     frame(4)
-    pictures = few_colours(frames)
-    pictures[0].save(to, save_all=True, append_images=pictures[1:], duration=times, loop=0)
-
-
-def main() -> None:
-    from playwright.sync_api import sync_playwright
-
-    docs = sys.argv[1:] == ["--docs"]
-    to = DOCS if docs else Path(sys.argv[1])
-    to.mkdir(parents=True, exist_ok=True)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        (of_docs if docs else every_screen)(chromium, to)
-        chromium.close()
+    first, *others = few_colours(frames)
+    first.save(to, save_all=True, append_images=others, duration=times, loop=0)
 
 
 if __name__ == "__main__":
-    main()
+    docs = sys.argv[1:] == ["--docs"]
+    folder = DOCS if docs else Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    with launched() as chromium:
+        pictures(chromium, folder, docs=docs)

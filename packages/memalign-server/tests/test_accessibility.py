@@ -5,32 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import update
 
 from memalign import Example
 from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
-from memalign_server.store.tables import queue
 from server_support import world
-from test_browser import answered, chromium, enter, opened, served, until, url
+from server_support.browser import LATE, REVIEW, answered, enter, faults_of, opened, served, until, words_saved
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from playwright.sync_api import Browser, Page
 
-__all__ = ["chromium", "url"]  # fixtures
-
 pytestmark = pytest.mark.slow
 
 SHAPES = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
-OF_JUDGES = [
-    "/", "/judges", "/judges/tone/review", "/judges/tone/review?case=late", "/judges/tone/review?case=late&front=true",
-    "/judges/tone/teach", "/judges/tone/learned", "/judges/tone/learned?find=late", "/judges/tone/trust",
+PATHS = [
+    "/", "/judges", "/account", "/nowhere", "/judges/none/review", f"{REVIEW}?case=none", "/join/none",
+    REVIEW, LATE, f"{LATE}&front=true", "/judges/tone/teach", "/judges/tone/learned", "/judges/tone/learned?find=late", "/judges/tone/trust",
     *(f"/judges/tone/setup?open={block}" for block in ("", "question", "cases", "experts", "erase")),
 ]  # fmt: skip
-OF_PEOPLE = ["/account"]
-FAULTY = ["/nowhere", "/judges/none/review", "/judges/tone/review?case=none", "/join/none"]
 CASES: list[dict[str, Any]] = [
     {"id": "talk", "inputs": "Hi.", "outputs": "Hello.", "conversation": [
         {"role": "user", "content": "Cancel it."},
@@ -48,60 +42,46 @@ def address(url: str) -> Iterator[str]:
     world.link(url, "olga")
     with Store(url).write() as connection:
         add_cases(connection, "tone", map(Example.from_dict, CASES))
-        connection.execute(update(queue).values(held_out=0))
     with served(url) as place:
         yield place
 
 
-def faults_of(page: Page, path: str) -> dict[str, list[str]]:
-    from axe_playwright_python.sync_playwright import Axe
-
-    violations = Axe().run(page).response["violations"]
-    faults = {f"{path} {fault['id']}": [node["html"][:200] for node in fault["nodes"][:3]] for fault in violations}
-    if not page.evaluate("document.documentElement.scrollWidth <= innerWidth"):
-        faults[f"{path} is too wide"] = []
-    return faults
-
-
 @pytest.mark.parametrize(("scheme", "width"), SHAPES)
 def test_axe_finds_no_fault_on_any_page(chromium: Browser, url: str, address: str, scheme: Any, width: int) -> None:
-    page = opened(chromium, address, color_scheme=scheme, viewport={"width": width, "height": 800})
+    shape: Any = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
+    page = opened(chromium, address, **shape)
     page.goto("/sign-in")
-    faults = faults_of(page, "/sign-in")
-    enter(page, url, "olga")
-    page.goto("/judges/tone/setup?open=experts")
+    faults = faults_of(page)
+    enter(page, url, "olga", "/judges/tone/setup?open=experts")
     page.fill("input[name=name]", "ana")
     page.click("button:has-text('Make a link')")
     link = page.inner_text("[role=status] code")
-    faults |= faults_of(page, "invited")
+    faults += faults_of(page)
     for case in ("late", *(str(case["id"]) for case in CASES)):
-        page.goto(f"/judges/tone/review?case={case}")
-        faults |= faults_of(page, f"{case}, asked")
+        page.goto(f"{REVIEW}?case={case}")
+        faults += faults_of(page)
         answered(page, "n")
         page.wait_for_selector("label:has-text('What did it miss?')")
         page.keyboard.type("Show sympathy first.")
-        page.wait_for_selector("#foot :text('Words saved'):visible")
-        faults |= faults_of(page, f"{case}, turned over")
+        words_saved(page)
+        faults += faults_of(page)
     page.goto("/judges/tone/teach")
-    faults |= faults_of(page, "teach")
+    faults += faults_of(page)
     page.click("button:has-text('Teach it')")
     page.wait_for_url("**/learned**")
-    for path in (*OF_JUDGES, *OF_PEOPLE, *FAULTY):
+    for path in PATHS:
         page.goto(path)
-        faults |= faults_of(page, path)
+        faults += faults_of(page)
         page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
-        faults |= faults_of(page, f"{path} unfolded")
-    stranger = opened(chromium, address, color_scheme=scheme, viewport={"width": width, "height": 800})
+        faults += faults_of(page)
+    stranger = opened(chromium, address, **shape)
     stranger.goto(link)
-    faults |= faults_of(stranger, "join")
-    assert faults == {}
+    assert faults + faults_of(stranger) == []
 
 
 def focused(page: Page) -> str:
-    """The name and value of what has the focus."""
-    return str(
-        page.evaluate("(e => `${e.tagName} ${e.id || e.name || ''} ${e.value || ''}`.trim())(document.activeElement)")
-    )
+    """What has the focus."""
+    return str(page.evaluate("document.activeElement.outerHTML.slice(0, 200)"))
 
 
 def tabbed_to(page: Page, wanted: str) -> None:
@@ -118,9 +98,9 @@ def tabbed_to(page: Page, wanted: str) -> None:
 def test_review_needs_no_mouse(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address)
-        page.goto("/judges/tone/review")
+        page.goto(REVIEW)
         assert page.title().startswith("Case 1 of 5. Is the reply warm and helpful?")
-        assert focused(page) == "H1"
+        assert focused(page).startswith("<h1")
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.matches('button.verdict[value=true]')")
         tabbed_to(page, "button.verdict[value=false]")
@@ -156,20 +136,19 @@ def test_nothing_moves_for_who_asks(chromium: Browser, url: str) -> None:
             || s.transitionDuration.split(',').some(t => parseFloat(t) > 0); }).length"""
     with served(url) as address:
         page = opened(chromium, address, reduced_motion="reduce")
-        for path in ("/judges/tone/review", "/judges/tone/learned", "/judges/tone/trust"):
+        for path in (REVIEW, "/judges/tone/learned", "/judges/tone/trust"):
             page.goto(path)
-            if path.endswith("review"):
+            if path == REVIEW:
                 answered(page, "n")
             assert page.evaluate(moving) == 0, path
 
 
 def test_how_far_a_long_case_is_read_shows_at_the_foot(chromium: Browser, url: str, address: str) -> None:
     page = opened(chromium, address, viewport={"width": 390, "height": 800})
-    enter(page, url, "olga")
     width = "document.querySelector('.read').getBoundingClientRect().width"
-    page.goto("/judges/tone/review?case=late")
+    enter(page, url, "olga", LATE)
     assert page.evaluate(width) == 0
-    page.goto("/judges/tone/review?case=long")
+    page.goto(f"{REVIEW}?case=long")
     assert page.evaluate(width) == 0
     page.mouse.wheel(0, 1000)
     until(page, f"{width} > 10 && {width} < 390")

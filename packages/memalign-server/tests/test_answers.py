@@ -1,4 +1,4 @@
-"""Answers of several people: what is held out, who differs, what an owner settles, and the way back."""
+"""What is held out, and of people who differ what the state machine beside this file does not reach."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, delete, event, select, update
+from sqlalchemy import Connection, event, select, update
 
 from memalign import Example, Judge, ValueType
 from memalign_server.pages.verdicts import question_of, scale_ends
@@ -26,8 +26,6 @@ from memalign_server.review.disputes import (
     difference,
     keep_answer,
     open_settlement,
-    refresh_disputes,
-    settle,
     take_over,
 )
 from memalign_server.store import Store
@@ -51,9 +49,8 @@ def tables(tmp_path: Path) -> Iterator[Connection]:
 
 
 def put_in(connection: Connection, n: int, name: str = "c") -> None:
-    add_cases(
-        connection, JUDGE, [Example(id=f"{name}-{i:02}", inputs=f"{name} {i}", outputs="Hello.") for i in range(n)]
-    )
+    rows = [Example(id=f"{name}-{number:02}", inputs=f"{name} {number}", outputs="Hello.") for number in range(n)]
+    add_cases(connection, JUDGE, rows)
 
 
 def say(connection: Connection, person: str, case: str, value: Any = None, words: str = "", **form: Any) -> None:
@@ -109,84 +106,23 @@ def test_a_case_that_is_held_out_comes_after_three_others(tables: Connection, dr
     assert [case.held_out for case in coming] == [0, 0, 0, 1, 0]
 
 
-def test_no_answer_on_a_case_that_is_held_out_is_taught(tables: Connection) -> None:
-    tables.execute(update(queue).where(queue.c.case_id == "c-01").values(held_out=1))
-    for case in ("c-00", "c-01"):
-        say(tables, "ana", case, False)
-    assert (taught(tables, "c-00"), taught(tables, "c-01")) == (["ana"], [])
-
-
 # -- people who differ -------------------------------------------------------------------------------------------------
-
-
-def test_both_see_each_other_once_both_have_answered_differently(tables: Connection) -> None:
-    say(tables, "ana", "c-00", False, "We cannot promise that.")
-    say(tables, "ana", "c-01", True)
-    say(tables, "ben", "c-01", True)
-    assert waiting(tables, "ana") == waiting(tables, "ben") == []
-    say(tables, "ben", "c-00", True)
-    assert waiting(tables, "ana") == [("c-00", ["ben"])]
-    assert waiting(tables, "ben") == [("c-00", ["ana"])]
-    assert waiting(tables, "cleo") == []  # who has not answered sees nothing
-    assert taught(tables, "c-00") == []
-    assert taught(tables, "c-01") == ["ana", "ben"]
 
 
 def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection) -> None:
     say(tables, "ana", "c-00", False, "We cannot promise that.")
     say(tables, "ben", "c-00", True, "She is safe.")
+
+    def own() -> tuple[Any, ...]:
+        row = review_of(tables, JUDGE, "ana", "c-00")
+        return (row.value, row.rationale, row.blind_value, row.draft) if row else ()
+
+    take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=0)  # he has said something else since
+    assert own() == (False, "We cannot promise that.", False, None)
     take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
-    own = review_of(tables, JUDGE, "ana", "c-00")
-    assert own is not None
-    assert (own.value, own.rationale, own.blind_value) == (True, None, False)
     say_drafts(tables, JUDGE, "ana", kind=YES_NO)  # as before a teaching
-    own = review_of(tables, JUDGE, "ana", "c-00")
-    assert own is not None
-    assert own.draft == "We cannot promise that."
-    assert waiting(tables, "ana") == waiting(tables, "ben") == []
+    assert own() == (True, None, False, "We cannot promise that.")
     assert taught(tables, "c-00") == ["ana", "ben"]
-
-
-def test_what_a_colleague_has_changed_since_is_not_taken_over(tables: Connection) -> None:
-    say(tables, "ana", "c-00", False)
-    say(tables, "ben", "c-00", True)
-    say(tables, "ben", "c-00", True, "With words.")
-    take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
-    own = review_of(tables, JUDGE, "ana", "c-00")
-    assert own is not None
-    assert own.value is False
-
-
-def test_kept_by_all_it_goes_to_an_owner_and_teaches_nothing(tables: Connection) -> None:
-    for person, value in (("ana", False), ("ben", True), ("cleo", True)):
-        say(tables, person, "c-00", value)
-        assert for_owners(tables) == []
-    for person in ("ana", "ben", "cleo"):
-        assert for_owners(tables) == []
-        keep_answer(tables, JUDGE, person, "c-00")
-        assert waiting(tables, person) == []
-    say(tables, "ben", "c-00", True, "She is safe.")  # only words: still kept
-    assert for_owners(tables) == [("c-00", ["ana", "ben", "cleo"])]
-    assert taught(tables, "c-00") == []
-
-
-def test_what_a_third_colleague_says_is_shown_to_whoever_kept(tables: Connection) -> None:
-    kept_by_both(tables)
-    say(tables, "cleo", "c-00", True)
-    keep_answer(tables, JUDGE, "cleo", "c-00")
-    assert (waiting(tables, "ana"), waiting(tables, "ben")) == ([("c-00", ["ben", "cleo"])], [])
-    assert for_owners(tables) == []
-    keep_answer(tables, JUDGE, "ana", "c-00")
-    assert for_owners(tables) == [("c-00", ["ana", "ben", "cleo"])]
-    say(tables, "cleo", "c-00", False)  # now it is Ben whom the change contradicts
-    assert (waiting(tables, "ana"), waiting(tables, "ben")) == ([], [("c-00", ["ana", "cleo"])])
-
-
-def kept_by_both(tables: Connection) -> None:
-    for person, value in (("ana", False), ("ben", True)):
-        say(tables, person, "c-00", value)
-    for person in ("ana", "ben"):
-        keep_answer(tables, JUDGE, person, "c-00")
 
 
 def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> None:
@@ -197,73 +133,14 @@ def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> 
     assert for_owners(tables) == [("c-00", ["zoe", "ana"])]
 
 
-@pytest.mark.parametrize(("holder", "teaches"), [("ana", ["ana"]), ("ben", ["ben"]), ("", [])])
-def test_what_an_owner_settles_alone_is_taught(tables: Connection, holder: str, teaches: list[str]) -> None:
-    kept_by_both(tables)
-    settle(tables, JUDGE, "c-00", holder)
-    assert for_owners(tables) == waiting(tables, "ana") == []
-    assert taught(tables, "c-00") == teaches
-    say(tables, "ana", "c-00", False, "More words.")
-    assert taught(tables, "c-00") == teaches, "words alone open nothing again"
-
-
-@pytest.mark.parametrize(
-    ("person", "value", "teaches"),
-    [("cleo", True, []), ("cleo", False, ["ana"]), ("ben", False, ["ana", "ben"]), ("ana", True, ["ana", "ben"])],
-    ids=["somebody contradicts", "somebody agrees", "the other gives in", "the holder gives in"],
-)
-def test_a_new_answer_opens_what_was_settled(tables: Connection, person: str, value: bool, teaches: list[str]) -> None:
-    kept_by_both(tables)
-    settle(tables, JUDGE, "c-00", "ana")
-    say(tables, person, "c-00", value)
-    if (person, value) == ("ben", False):
-        teaches = ["ana"]  # her answer still holds, and says the same
-    assert taught(tables, "c-00") == teaches
-
-
-def test_an_answer_that_goes_takes_its_dispute_with_it(tables: Connection) -> None:
-    for holder in (None, "ben"):
-        kept_by_both(tables)
-        if holder:
-            settle(tables, JUDGE, "c-00", holder)
-        tables.execute(reviews.delete().where(reviews.c.person == "ben"))  # as an erasure does
-        assert taught(tables, "c-00") == []
-        assert waiting(tables, "ana") == for_owners(tables) == []
-        refresh_disputes(tables, JUDGE, kind=YES_NO)  # as the next teaching does
-        assert taught(tables, "c-00") == ["ana"]
-
-
-def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection) -> None:
-    for person, value in (("ana", True), ("ben", False), ("cleo", True)):
-        say(tables, person, "c-00", value)
-    settle(tables, JUDGE, "c-00", "ana")
-    tables.execute(delete(reviews).where(reviews.c.person == "ana"))  # as an erasure of all that she said does
-    tables.execute(update(queue).where(queue.c.settled == "ana").values(settled=None))
-    refresh_disputes(tables, JUDGE, kind=YES_NO)
-    assert taught(tables, "c-00") == []
-    assert waiting(tables, "ben") == [("c-00", ["cleo"])]
-
-
-# -- the way through the cases -----------------------------------------------------------------------------------------
-
-
-def place(connection: Connection, case: str | None = None) -> tuple[int, int]:
-    progress = progress_of(connection, JUDGE, "ana")
-    return position(connection, JUDGE, "ana", progress, case), progress.total
-
-
 def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) -> None:
-    assert previous_case(tables, JUDGE, "ana") is None
-    for case, value in (("c-03", True), ("c-01", None), ("c-02", False)):
-        say(tables, "ana", case, value)
-    say(tables, "ana", "c-03", False)  # an answer that changes keeps its place
-    say(tables, "ben", "c-05", True)
-    way = list[tuple[str, tuple[int, int]]]()
-    at: str | None = None
+    for case, value in (("c-03", True), ("c-01", None), ("c-02", False), ("c-03", False)):
+        say(tables, "ana", case, value)  # an answer that changes keeps its place
+    progress, way, at = progress_of(tables, JUDGE, "ana"), list[tuple[str, int]](), None
     while (at := previous_case(tables, JUDGE, "ana", at)) is not None:
-        way.append((at, place(tables, at)))
-    assert way == [("c-02", (3, 12)), ("c-01", (2, 12)), ("c-03", (1, 12))]
-    assert place(tables) == (4, 12)
+        way.append((at, position(tables, JUDGE, "ana", progress, at)))
+    assert way == [("c-02", 3), ("c-01", 2), ("c-03", 1)]
+    assert position(tables, JUDGE, "ana", progress) == 4
     say(tables, "ana", "c-01", True)  # what was skipped and is answered now is the latest
     assert previous_case(tables, JUDGE, "ana") == "c-01"
 

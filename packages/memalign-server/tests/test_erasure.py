@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import select, text
-from typer.testing import CliRunner
+from sqlalchemy import MetaData, func, select, text
 
 from memalign import Registry
 from memalign.align import write_guideline
-from memalign.errors import UnknownKey
-from memalign_server import Settings, create_app
+from memalign.errors import RegistryError, UnknownKey
+from memalign.registry import other_tables
+from memalign.registry import registry as registry_module
+from memalign.registry.erase_check import search_again
 from memalign_server.store import Store
 from memalign_server.store.tables import queue
 from memalign_server.work.jobs import Jobs
 from server_support import world
-from server_support.reviewing import answer, post, put_in, wait
-from test_jobs import job_ended
-from tests.support import postgres
+from server_support.reviewing import answer, job_ended, post, put_in, wait
+from tests.cli.conftest import invoke
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from memalign.models.base import ChatRequest
     from memalign.registry import Receipt
 
-KINDS = ("sqlite", "postgresql") if postgres.AVAILABLE else ("sqlite",)
 MATTERS = [
     "parcel is three weeks late", "card was charged twice", "lamp arrived broken", "invoice names another street",
     "refund never came", "voucher is refused", "password mail is missing", "sofa is the wrong grey",
@@ -48,16 +45,12 @@ OTHERS: list[dict[str, Any]] = [
     {"id": "thanks", "inputs": "Thanks!", "outputs": "Glad to hear it! Any time."},
 ]
 
-WORDS_OF_LATE = {"Philippa": "No date is given.", "Ben": "Say sorry first."}
 
-
-@dataclass(frozen=True)
 class Site:
     """A server over a registry, and what can be seen of its database from outside."""
 
-    client: TestClient
-    url: str
-    files: Path | None
+    def __init__(self, client: TestClient, url: str) -> None:
+        self.client, self.url = client, url
 
     def registry(self) -> Registry:
         return world.opened(self.url)
@@ -65,36 +58,39 @@ class Site:
     def tables_with(self, *words: str) -> set[str]:
         return world.tables_with(self.url, *words)
 
-    def files_with(self, *words: str) -> set[str]:
-        """The files of the database that hold one of the words; none on a server, whose files are out of reach."""
-        if self.files is None:
-            return set()
-        beside = self.files.parent.glob(f"{self.files.name}*")
-        data = {path.name: path.read_bytes().lower() for path in beside}
-        return {name for name, held in data.items() if any(word.lower().encode() in held for word in words)}
-
     def nowhere(self, *words: str) -> bool:
+        """In no table, and in no file of the database unless it is out of reach on a server of its own."""
+        path = Path(self.url.removeprefix("sqlite:///"))
+        files = path.parent.glob(f"{path.name}*") if self.url.startswith("sqlite") else ()
+        data = b"".join(file.read_bytes() for file in files).lower()
         assert self.tables_with(*words) == set()
-        assert self.files_with(*words) == set()
+        assert [word for word in words if word.lower().encode() in data] == []
         return True
+
+    def erased(self, **form: Any) -> str:
+        """The receipt's page after a form of Erase a person."""
+        begun = post(self.client, "/judges/tone/erase", **form)
+        assert begun.status_code == 303, begun.text
+        wait(self.client)
+        return " ".join(self.client.get(begun.headers["location"]).text.split())
+
+    def found(self, words: str) -> str:
+        return " ".join(post(self.client, "/judges/tone/find", matching=words).text.split())
+
+    def judgments(self) -> list[Any]:
+        with Store(self.url).read() as connection:
+            return list(connection.execute(select(queue.c.judgment).order_by(queue.c.number)).scalars())
 
 
 @pytest.fixture
 def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    from fastapi.testclient import TestClient
-
-    with contextlib.ExitStack() as stack:
-        files = tmp_path / "memalign.db" if getattr(request, "param", "sqlite") == "sqlite" else None
-        url = f"sqlite:///{files}"
-        if files is None:
-            server = postgres.shared()
-            name = server.create()
-            stack.callback(server.drop, name)
-            url = server.url(name)
+    with world.database(getattr(request, "param", "sqlite"), tmp_path) as url:
         world.opened(url).create(world.judge("tone"))
-        app = create_app(Settings(registry=url), models=world.models())
-        client = stack.enter_context(TestClient(app, base_url=world.ADDRESS))
-        yield Site(client, url, files)
+        with world.client(url) as client:
+            yield Site(client, url)
+
+
+ON_BOTH = pytest.mark.parametrize("site", ["sqlite", "postgresql"], indirect=True)
 
 
 def spread(site: Site) -> None:
@@ -107,6 +103,7 @@ def spread(site: Site) -> None:
     wait(site.client)
     for case in CASES[3:6]:
         answer(site.client, case["id"], value="true", rationale=f"Right towards Okafor, {case['id']}.")
+    post(site.client, "/judges/tone/review/words", case="okafor-4", words="Okafor has typed this.", revision="0")
     answer(site.client, "thanks", value="true", rationale="It is warm.")
     jobs = Jobs(Store(site.url), site.registry())
     judged = jobs.start("align", "tone", {"examples": CASES[9:]}, asked_by="local")
@@ -117,39 +114,42 @@ def spread(site: Site) -> None:
 ALL = {each["id"] for each in CASES}
 
 
-ON_BOTH = pytest.mark.parametrize("site", KINDS, indirect=True)
-
-
 @ON_BOTH
-def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(site: Site) -> None:
+@pytest.mark.parametrize("way", [{"matching": "OKAFOR"}, {"selectors": sorted(ALL)}], ids=["by text", "by ids"])
+def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(site: Site, way: dict[str, Any]) -> None:
     spread(site)
-    assert len(site.tables_with("okafor")) > 4
-    preview = site.registry().erase("tone", matching="OKAFOR", dry_run=True)
-    assert set(preview.cases) == ALL
-    assert len(preview.keys) == 6
-    assert "12 cases, 6 comments" in str(preview)
-    receipt = site.registry().erase("tone", matching="OKAFOR")
-    assert (set(receipt.cases), receipt.keys) == (ALL, preview.keys)
+    Jobs(Store(site.url), site.registry()).start("align", "tone", {"examples": CASES}, asked_by="local")  # which waits
+    before = site.tables_with("okafor")
+    assert len(before) > 4
+    preview = site.registry().erase("tone", **way, dry_run=True)
+    assert site.tables_with("okafor") == before
+    receipt = site.registry().erase("tone", **way)
     assert receipt.complete, receipt.left
-    assert "12 cases, 6 comments" in str(receipt)
+    for shown in (preview, receipt):
+        assert (set(shown.cases), len(shown.keys)) == (ALL, 6)
+        assert "12 cases, 6 comments" in str(shown)
     assert "0 feedback" not in str(receipt)
     assert site.nowhere("okafor", "sofa is the wrong grey", "chat ended without a word")
     assert site.tables_with("three weeks late")  # somebody else's
     with pytest.raises(UnknownKey):
-        site.registry().erase("tone", matching="OKAFOR")
+        site.registry().erase("tone", **way)
+
+
+def test_without_the_package_nothing_is_erased(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    site.registry().align("tone", world.ROWS)
+    monkeypatch.setattr(other_tables, "entry_points", lambda **_: ())
+    with pytest.raises(RegistryError, match="memalign-server"):
+        site.registry().erase("tone", ["t-1"])
+    assert site.tables_with("Cold.")
 
 
 def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:
-    from memalign.cli.app import app
-
     spread(site)
     for case in (CASES[0], CASES[3]):
-        done = CliRunner().invoke(app, ["erase", "tone", case["id"], "--registry", site.url])
-        assert done.exit_code == 0, done.output
-        assert "1 case" in done.output
+        done = invoke("erase", "tone", case["id"], "--registry", site.url)
+        assert (done.code, "1 case" in done.out) == (0, True), done
         assert not site.tables_with(f'"{case["id"]}"', MATTERS[CASES.index(case)])
-    lost = CliRunner().invoke(app, ["erase", "tone", "okafor-99", "--registry", site.url])
-    assert lost.exit_code == 2
+    assert invoke("erase", "tone", "okafor-99", "--registry", site.url).code == 2
 
 
 def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
@@ -166,6 +166,7 @@ def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     answer(site.client, "thanks", value="true", rationale="It is warm.")
     with store.write() as connection:
         connection.execute(text("UPDATE memalign_server_reviews SET person = 'philippa'"))
+        connection.execute(text("UPDATE memalign_server_queue SET settled = 'philippa'"))
     receipt = registry.erase("tone", source="philippa")
     assert receipt.complete, receipt.left
     assert {str(key) for key in receipt.keys} == {"late@philippa", "thanks@philippa"}
@@ -189,20 +190,16 @@ def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
 @ON_BOTH
 @pytest.mark.parametrize("way", ["command", "page"])
 def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> None:
-    from memalign.cli.app import app
-
     spread(site)
     with site.registry()._database.write() as connection:
         connection.execute(text("CREATE TABLE crm_notes (about VARCHAR(200))"))
         connection.execute(text("INSERT INTO crm_notes VALUES ('Call Mr. OKAFOR back on Monday')"))
     if way == "command":
-        done = CliRunner().invoke(app, ["erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url])
-        assert done.exit_code == 1, done.output
-        said = done.output.partition("erased")[2]
+        done = invoke("erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url)
+        assert done.code == 1, done
+        said = done.out.partition("erased")[2]
     else:
-        job = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers["location"]
-        wait(site.client)
-        said = site.client.get(job).text
+        said = site.erased(matching="okafor", whole="true")
         assert "Erased for good" not in said
     assert "crm_notes.about" in said
     assert ("NO" if way == "command" else "Not everything is gone") in said
@@ -210,70 +207,47 @@ def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> N
     assert site.tables_with("okafor") == {"crm_notes.about"}
 
 
-def test_a_text_in_the_instructions_is_named(site: Site) -> None:
+def test_what_an_erasure_does_not_reach_is_named(site: Site) -> None:
     registry = site.registry()
-    named = world.judge("named").replace(instructions=f"{world.INSTRUCTIONS}\nBe kind to Mr Okafor.")
-    registry.create(named)
-    registry.align("named", [{**CASES[0], "value": True, "rationale": "Fine.", "source": "ana"}])
+    spread(site)
+    registry.create(world.judge("named").replace(instructions=f"{world.INSTRUCTIONS}\nBe kind to Mr Okafor."))
+    put_in(site.client, CASES[:1], judge="named")
+    assert registry.erase("tone", matching="okafor").elsewhere == ("named",)
     receipt = registry.erase("named", matching="okafor")
     assert not receipt.complete
-    assert any("instructions" in each for each in receipt.left)
+    assert any("instructions" in place for place in receipt.left)
     assert "okafor" not in " ".join(receipt.left).lower()
-
-
-def test_another_judge_with_the_text_is_named(site: Site) -> None:
-    spread(site)
-    site.registry().create(world.judge("second"))
-    put_in(site.client, CASES[:1], judge="second")
-    receipt = site.registry().erase("tone", matching="okafor")
-    assert receipt.elsewhere == ("second",)
-    assert not receipt.complete
-    assert site.registry().erase("second", matching="okafor").complete
-    assert site.nowhere("okafor")
-
-
-def judgments(site: Site) -> list[Any]:
-    with Store(site.url).read() as connection:
-        return list(connection.execute(select(queue.c.judgment).order_by(queue.c.number)).scalars())
+    assert site.tables_with("okafor") == {"memalign_rows.body"}
 
 
 def ticks(page: str) -> list[str]:
     return re.findall(r'name="tick" value="([^"]+)" checked', page)
 
 
-def erased(site: Site, **form: Any) -> str:
-    """The receipt's page after a form of Erase a person."""
-    begun = post(site.client, "/judges/tone/erase", **form)
-    assert begun.status_code == 303, begun.text
-    wait(site.client)
-    return str(site.client.get(begun.headers["location"]).text)
-
-
 @ON_BOTH
 def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
     spread(site)
-    page = post(site.client, "/judges/tone/find", matching="okafor").text
-    assert "Found: 12 cases, 6 comments" in " ".join(page.split())
-    assert page.count("case, taught") == 3
-    assert page.count("case, not taught") == 9
-    assert MATTERS[0] in page
+    page = site.found("okafor")
+    assert "Found: 12 cases, 6 comments" in page
+    assert (page.count("case, taught"), page.count("case, not taught"), MATTERS[0] in page) == (3, 9, True)
     assert "Erase 12 cases for good" in page
-    page = erased(site, matching="okafor", tick=ticks(page))
+    page = site.erased(matching="okafor", tick=ticks(page))
     assert "We searched again afterwards: 0 left." in page
     assert "12 cases, 6 comments" in page
     assert "okafor" not in page.lower()
     assert site.nowhere("okafor")
-    assert "No case, comment or sentence mentions it." in post(site.client, "/judges/tone/find", matching="okafor").text
+    assert all(site.judgments()), "those in which an erased sentence had a part are asked again"
+    assert "No case, comment or sentence mentions it." in site.found("okafor")
 
 
 def test_what_has_no_tick_stays(site: Site) -> None:
     spread(site)
-    page = post(site.client, "/judges/tone/find", matching="okafor").text
+    page = site.found("okafor")
     untouched = post(site.client, "/judges/tone/erase", matching="okafor")
     assert (untouched.status_code, "nothing is ticked" in untouched.text) == (422, True)
     chosen = [tick for tick in ticks(page) if tick.endswith(("okafor-1", "okafor-7@local"))]
     assert "Erase 1 case for good" in post(site.client, "/judges/tone/erase/ticks", tick=chosen).text
-    page = erased(site, matching="okafor", tick=chosen)
+    page = site.erased(matching="okafor", tick=chosen)
     assert "2 cases, 1 comment" in page, "the only comment on a case takes the case along"
     assert "15 that mention it and had no tick" in page
     assert "Erase the" not in page  # it would take what has lost its tick
@@ -286,58 +260,48 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     answer(site.client, "late", value="true")
     post(site.client, "/judges/tone/review/words", case="late", words="Ask Ms Lindqvist first.", revision="0")
     rows = [{**OTHERS[1], "value": False, "rationale": "Too short.", "source": "Philippa"}]
+    for name, words in (("Philippa", "No date is given."), ("Ben", "Say sorry first.")):
+        rows.append({**OTHERS[0], "value": False, "rationale": words, "source": name})
     site.registry().align("tone", rows)
     site.registry().update("tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local"))
-    page = " ".join(post(site.client, "/judges/tone/find", matching="lindqvist").text.split())
+    page = site.found("lindqvist")
     assert "Found: 1 comment, 1 learned sentence" in page
-    assert "comment, yours" in page
-    assert "learned, yours" in page
+    assert [kind in page for kind in ("comment, yours", "learned, yours")] == [True] * 2
     learned = [tick for tick in ticks(page) if tick.startswith("sentence:")]
-    assert "1 learned sentence" in erased(site, matching="lindqvist", tick=learned)
+    assert "1 learned sentence" in site.erased(matching="lindqvist", tick=learned)
     assert not site.tables_with("gets a call")
     assert site.tables_with("Ask Ms Lindqvist")
-    page = post(site.client, "/judges/tone/find", matching="philippa").text
-    assert ("comment, Philippa" in page, "Too short." in page) == (True, True)
-    page = erased(site, matching="philippa", tick=ticks(page))
-    assert "0 left" in page, re.findall("<h1>.*?<dl>", page, re.DOTALL)
-    assert site.nowhere("philippa", "Too short")
-
-
-def test_a_case_goes_with_its_only_comment(site: Site) -> None:
-    put_in(site.client, OTHERS)
-    rows = [{**OTHERS[1], "value": False, "rationale": "Too short.", "source": "Philippa"}]
-    rows += [{**OTHERS[0], "value": False, "rationale": words, "source": of} for of, words in WORDS_OF_LATE.items()]
-    site.registry().align("tone", rows)
-    page = " ".join(post(site.client, "/judges/tone/find", matching="philippa").text.split())
+    page = site.found("philippa")
+    assert [words in page for words in ("comment, Philippa", "Too short.")] == [True] * 2
     assert "A case of which nothing else was said goes too." in page
-    page = " ".join(erased(site, matching="philippa", tick=ticks(page)).split())
-    assert "1 case, 2 comments" in page
-    assert not site.tables_with("philippa", "Glad to hear it")
+    page = site.erased(matching="philippa", tick=ticks(page))
+    assert ("1 case, 2 comments" in page, "0 left" in page) == (True, True)
+    assert site.nowhere("philippa", "Too short", "Glad to hear it")
     assert site.tables_with("My order is three weeks late", "Say sorry first")
 
 
 def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from memalign.registry import registry as module
-    from memalign.registry.erase_check import search_again
-
-    def late(*arguments: Any, search: Any = search_again) -> Any:
+    def late(*arguments: Any) -> Any:
         monkeypatch.undo()
         answer(site.client, "thanks", value="true", rationale="Mr Okafor is kind.")
-        return search(*arguments)
+        return search_again(*arguments)
 
     put_in(site.client, [CASES[0], *OTHERS])
-    monkeypatch.setattr(module, "search_again", late)
+    monkeypatch.setattr(registry_module, "search_again", late)
     form = {"matching": "okafor", "whole": "true"}
     begun = post(site.client, "/judges/tone/erase", parts=True, **form)
     assert 'name="matching" value="okafor"' in begun.text  # it is in no address, and in this page alone
     wait(site.client)
     page = site.client.get(begun.headers["hx-push-url"]).text
-    assert "Not everything is gone" in page
-    assert "We searched again afterwards: 1 left." in page
-    assert "Comments that were written while you erased: 1." in page
-    assert "Erase the 1 that is left" in page
+    for words in (
+        "Not everything is gone",
+        "We searched again afterwards: 1 left.",
+        "Comments that were written while you erased: 1.",
+        "Erase the 1 that is left",
+    ):
+        assert words in page
     assert "okafor" not in page.lower()
-    assert "We searched again afterwards: 0 left." in erased(site, **form)
+    assert "We searched again afterwards: 0 left." in site.erased(**form)
     assert site.nowhere("okafor")
 
 
@@ -345,10 +309,11 @@ def test_a_receipt_keeps_its_reference_and_shows_a_change(site: Site) -> None:
     put_in(site.client, [CASES[0], *OTHERS])
     begun = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers["location"]
     wait(site.client)
-    post(site.client, begun, reference="DSR 118")
-    assert 'value="DSR 118"' in site.client.get(begun).text
+    post(site.client, begun, reference="Chidi Okafor, DSR 118")
+    assert 'value="Chidi Okafor, DSR 118"' in site.client.get(begun).text
     receipt = site.client.get(f"{begun}/file").json()
-    assert (receipt["reference"], receipt["by"], receipt["cases"], receipt["complete"]) == ("DSR 118", "local", 1, True)
+    written = tuple(receipt[name] for name in ("reference", "by", "cases", "complete"))
+    assert written == ("Chidi Okafor, DSR 118", "local", 1, True)
     for facts, words in (
         (receipt, "as this server wrote it"),
         ({**receipt, "cases": 2}, "it was changed"),
@@ -356,38 +321,18 @@ def test_a_receipt_keeps_its_reference_and_shows_a_change(site: Site) -> None:
     ):
         files = {"file": ("receipt.json", json.dumps(facts))}
         assert words in site.client.post("/judges/tone/receipts", files=files).text
-
-
-def test_a_receipt_outlives_the_name_in_its_reference(site: Site) -> None:
-    put_in(site.client, [CASES[0], *OTHERS])
-    begun = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers["location"]
-    wait(site.client)
-    post(site.client, begun, reference="Chidi Okafor, DSR 118")
-    post(site.client, "/judges/tone/erase", matching="okafor", whole="true")
-    wait(site.client)
+    site.erased(matching="okafor", whole="true")
     assert site.nowhere("okafor")
-    assert "Erased for good" in site.client.get(begun).text
+    assert "Erased for good" in site.client.get(begun).text, "it outlives the name in its reference"
 
 
 def test_a_receipts_own_words_are_no_trace(site: Site) -> None:
     put_in(site.client, OTHERS)
     for word in ("thanks", "late"):  # every receipt says which version is the latest
-        page = erased(site, matching=word, whole="true")
-        assert "0 left" in page, " ".join(re.sub("<[^>]+>", " ", page).split())
-    jobs = Jobs(Store(site.url), site.registry())
-    receipts = [job.result for erasure in jobs.recent("tone") if (job := jobs.find(erasure.id)) and job.kind == "erase"]
-    assert len(receipts) == 2
-    assert all(receipts), "the second erasure leaves the receipt of the first"
-
-
-def test_verdicts_in_which_an_erased_sentence_had_a_part_are_asked_again(site: Site) -> None:
-    put_in(site.client, [CASES[0], *OTHERS])
-    answer(site.client, "okafor-1", value="false", rationale="Mr Okafor is owed more.")
-    post(site.client, "/judges/tone/teach")
-    wait(site.client)
-    page = erased(site, matching="okafor", whole="true")
-    assert "0 left" in page
-    assert all(judgments(site))
+        assert "0 left" in site.erased(matching=word, whole="true")
+    jobs = world.server_of(site.client).jobs
+    results = [job.result for row in jobs.recent("tone") if row.kind == "erase" and (job := jobs.find(row.id))]
+    assert [bool(result) for result in results] == [True] * 2, "the second erasure leaves the receipt of the first"
 
 
 def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site) -> None:
@@ -411,15 +356,42 @@ def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site
     post(site.client, "/judges/tone/setup/cases", what="judge")
     wait(site.client)
     assert site.nowhere("okafor")
-    assert len(list(filter(None, judgments(site)))) == len(OTHERS)
+    assert len(list(filter(None, site.judgments()))) == len(OTHERS)
 
 
-def test_cases_are_erased_by_id_wherever_they_are(site: Site) -> None:
-    spread(site)
-    ids = sorted(ALL)
-    preview = site.registry().erase("tone", ids, dry_run=True)
-    assert set(preview.cases) == ALL
-    receipt = site.registry().erase("tone", ids)
-    assert receipt.complete, receipt.left
-    assert len(receipt.keys) == 6
-    assert site.nowhere("okafor")
+def test_a_deleted_judge_leaves_no_row_and_its_heir_nothing(shared: world.Shared) -> None:
+    owner, url = shared.signed_in("owner"), shared.server.registry.url
+    put_in(owner, CASES[:3], judge="other")
+    answer(owner, "okafor-1", judge="other", value="false", rationale="Mrs Okafor reads no date.")
+    post(owner, "/judges/other/teach")
+    wait(owner, "other")
+    answer(owner, "okafor-2", judge="other", value="true")
+
+    def rows_of(judge: int) -> dict[str, int]:
+        """How many rows of each table belong to a judge's number."""
+        rows, metadata = dict[str, int](), MetaData()
+        with world.opened(url)._database.read() as connection:
+            metadata.reflect(connection)
+            for table in (table for table in metadata.sorted_tables if "judge" in table.c):
+                query = select(func.count()).select_from(table).where(table.c.judge == judge)
+                rows[table.name] = connection.execute(query).scalar_one()
+        return {name: number for name, number in rows.items() if number}
+
+    with world.opened(url)._database.read() as connection:
+        number = connection.execute(text("SELECT id FROM memalign_judges WHERE name = 'other'")).scalar_one()
+    assert {"memalign_server_queue", "memalign_server_reviews", "memalign_server_jobs"} <= set(rows_of(number))
+    jobs = [job.id for job in shared.server.jobs.recent("other")]
+    assert invoke("delete", "other", "--yes", "--registry", url).code == 0
+    assert rows_of(number) == {}
+    assert world.tables_with(url, "Okafor") == set()
+    heir: dict[str, Any] = {"name": "other", "instructions": world.INSTRUCTIONS, "kind": "bool"}
+    for made in (False, True):
+        if made:
+            assert post(owner, "/judges", **heir, model="local:qwen2.5-coder-1.5b").status_code == 303
+        for job in jobs:
+            assert owner.get(f"/api/v1/judges/other/jobs/{job}").status_code == 404
+            for path in (f"jobs/{job}", f"learned?job={job}"):
+                assert owner.get(f"/judges/other/{path}").status_code in (404, 422), path
+    assert shared.server.jobs.recent("other") == []
+    for path in ("review", "trust", "setup", "learned"):
+        assert "Okafor" not in owner.get(f"/judges/other/{path}").text, path

@@ -13,7 +13,6 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from memalign_server import Settings, create_app
 from server_support import world
 from tests.support.patience import PATIENCE
 
@@ -26,7 +25,7 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         registry = world.opened(url)
         registry.create(world.judge("tone"))
         registry.align("tone", [{**row, "source": "ana"} for row in world.ROWS])
-        with world.listening(create_app(Settings(registry=url), models=world.models())) as address:
+        with world.listening(world.server(url)) as address:
             yield address
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,46 +13,15 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
+from memalign_server.server import Judges
 from memalign_server.store import Store
 from memalign_server.store.tables import jobs as table
 from memalign_server.store.tables import later
 from memalign_server.work.jobs import Job, Jobs
 from memalign_server.work.judging import Work
 from server_support import world
+from server_support.reviewing import FEEDBACK, ended, job_ended, learned, post
 from tests.support.patience import PATIENCE
-
-FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
-
-
-def ended(client: Any, job: dict[str, Any]) -> dict[str, Any]:
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        found: dict[str, Any] = client.get(f"/api/v1/judges/{job['judge']}/jobs/{job['id']}").json()
-        if found["state"] in ("done", "failed"):
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not ended: {job}")
-
-
-def job_ended(jobs: Jobs, job: str) -> Job:
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        found = jobs.find(job)
-        if found is not None and found.ended:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not ended: {job}")
-
-
-def learned(client: Any) -> dict[str, str]:
-    """The state of each piece of feedback, by its key."""
-    memory = client.app.state.server.judges.latest("tone").judge.memory
-    return {str(entry.key): entry.state for entry in memory.ledger()}
-
-
-def version(client: Any) -> int:
-    (judge,) = client.get("/api/v1/judges").json()
-    return int(judge["latest"])
 
 
 def test_an_align_is_a_job_with_a_result(local: TestClient) -> None:
@@ -69,10 +39,10 @@ def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
     failed = ended(local, job.json())
     assert failed["state"] == "failed"
     assert "line 1 (x)" in failed["problem"]
-    assert version(local) == 1
+    assert local.get("/api/v1/judges").json()[0]["latest"] == 1
 
 
-def undone(folder: Path, state: str, kind: str, arguments: dict[str, Any]) -> tuple[Jobs, str]:
+def killed(folder: Path, kind: str, arguments: dict[str, Any], state: str = "running") -> tuple[Jobs, str]:
     """A job that a process had asked for or begun when it was killed."""
     registry = world.registry(folder)
     jobs = Jobs(Store(registry.url), registry)
@@ -82,14 +52,19 @@ def undone(folder: Path, state: str, kind: str, arguments: dict[str, Any]) -> tu
     return jobs, job.id
 
 
-@pytest.mark.parametrize("state", ["queued", "running"])
-def test_work_of_a_killed_server_says_so(state: str, tmp_path: Path) -> None:
-    jobs, job = undone(tmp_path, state, "align", {"feedback": FEEDBACK})
+def restarted(jobs: Jobs, job: str) -> Job:
+    """The job once the next process has begun."""
     jobs.open()
     jobs.close()
     found = jobs.find(job)
     assert found is not None
-    assert (found.state, "ask for it again" in str(found.problem)) == ("failed", True)
+    return found
+
+
+@pytest.mark.parametrize("state", ["queued", "running"])
+def test_work_of_a_killed_server_says_so(state: str, tmp_path: Path) -> None:
+    job = restarted(*killed(tmp_path, "align", {"feedback": FEEDBACK}, state))
+    assert (job.state, "ask for it again" in str(job.problem)) == ("failed", True)
 
 
 def test_work_of_a_server_that_is_stopped_says_so(tmp_path: Path) -> None:
@@ -101,10 +76,10 @@ def test_work_of_a_server_that_is_stopped_says_so(tmp_path: Path) -> None:
         raise AssertionError("not stopped")
 
     world.registry(tmp_path)
-    with TestClient(world.server(tmp_path, script=never), base_url=world.ADDRESS) as client:
+    with world.client(tmp_path, script=never) as client:
         job = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
         assert started.wait(PATIENCE)
-    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
+    with world.client(tmp_path) as client:
         stopped = ended(client, job)
         assert (stopped["state"], "ask for it again" in stopped["problem"]) == ("failed", True)
         again = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
@@ -112,17 +87,13 @@ def test_work_of_a_server_that_is_stopped_says_so(tmp_path: Path) -> None:
 
 
 def test_an_erasure_keeps_its_receipt_over_a_kill(tmp_path: Path) -> None:
-    jobs, job = undone(tmp_path, "running", "erase", {"keys": ["t-1"]})
-    registry = world.opened(f"sqlite:///{tmp_path / 'memalign.db'}")
+    jobs, job = killed(tmp_path, "erase", {"keys": ["t-1"]})
+    registry = world.opened(tmp_path)
     registry.align("tone", FEEDBACK)
     registry.erase("tone", ["t-1"])  # and here the server is killed
-    jobs.open()
-    jobs.close()
-    found = jobs.find(job)
-    assert found is not None
-    assert found.state == "done"
+    found = restarted(jobs, job)
+    assert (found.state, found.result["complete"]) == ("done", False)
     assert found.result["counts"].startswith("1 case, 1 comment")
-    assert found.result["complete"] is False
     assert "before what is left was searched" in found.result["problem"]
 
 
@@ -161,9 +132,37 @@ def test_an_erasure_takes_all_work_of_the_judge(tmp_path: Path) -> None:
 
 
 def test_old_jobs_go_and_receipts_stay(tmp_path: Path) -> None:
-    jobs, _ = undone(tmp_path, "done", "teach", {})
+    jobs, _ = killed(tmp_path, "teach", {}, "done")
     jobs.start("erase", "tone", {}, asked_by="ana")
     with jobs.store.write() as connection:
         connection.execute(update(table).values(state="done", ended_at=later(-31 * 86400)))
     jobs.start("queue", "tone", {}, asked_by="ana")
     assert {job.kind for job in jobs.recent("tone")} == {"erase", "queue"}
+
+
+def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
+    world.registry(tmp_path)
+    idle = world.client(tmp_path)  # its worker has not started
+    job = post(idle, "/judges/tone/setup/cases", what="judge").headers["location"].partition("job=")[2]
+    place = f"/judges/tone/jobs/{job}"
+    assert idle.get(place).status_code == 204  # nothing has moved since
+    assert "waiting for its turn" in idle.get(place, params={"phase": "judging", "done": 2}).text
+    assert idle.get("/judges/tone/jobs/other").status_code == 422
+    world.server_of(idle).jobs.end(job, "done", result={})
+    ended = idle.get(place)
+    assert (ended.text, ended.headers["hx-redirect"]) == ("", f"/judges/tone/setup?open=cases&job={job}")
+
+
+def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = world.registry(tmp_path)
+    judges, loads, load = Judges(registry, Store(registry.url)), list[int | None](), registry.load
+
+    def slow(name: str, version: int | None = None) -> Any:
+        loads.append(version)
+        time.sleep(0.05)  # as a large memory takes
+        return load(name, version)
+
+    monkeypatch.setattr(registry, "load", slow)
+    with ThreadPoolExecutor(8) as pool:
+        loaded = list(pool.map(judges.latest, ["tone"] * 8))
+    assert (loads, len(set(map(id, loaded)))) == ([1], 1)

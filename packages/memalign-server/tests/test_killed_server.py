@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +20,7 @@ from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
 from memalign_server.store.tables import reviews
 from server_support import world
-from server_support.process import Process
-from test_jobs import FEEDBACK, ended
+from server_support.reviewing import FEEDBACK, ended
 from tests.cli.conftest import answer as tone_answer
 from tests.support.endpoint import Answer, Endpoint
 from tests.support.patience import PATIENCE
@@ -26,6 +28,28 @@ from tests.support.patience import PATIENCE
 pytestmark = pytest.mark.slow
 TONE = "/api/v1/judges/tone"
 CASES = [f"c-{number}" for number in range(200)]
+
+
+class Process:
+    """`memalign serve` on a free port over the registry at `url`; models of OpenAI are at `base_url`."""
+
+    def __init__(self, url: str, *, base_url: str = "http://127.0.0.1:9") -> None:
+        environment = {**os.environ, "OPENAI_BASE_URL": base_url, "NO_PROXY": "*"}
+        command = [sys.executable, "-m", "memalign", "serve", "--port", "0", "--registry", url]
+        self.running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        assert self.running.stderr is not None
+        line = self.running.stderr.readline()
+        assert "memalign is at http://127.0.0.1:" in line, line
+        self.client = httpx2.Client(base_url=line.split()[3].rstrip(","), timeout=PATIENCE, trust_env=False)
+
+    def end(self, by: signal.Signals) -> int:
+        """End it by a signal; returns its exit status."""
+        self.running.send_signal(by)
+        status = self.running.wait(PATIENCE)
+        self.client.close()
+        assert self.running.stderr is not None
+        self.running.stderr.close()
+        return status
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

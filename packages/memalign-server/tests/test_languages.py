@@ -135,7 +135,7 @@ FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 def test_pages_show_no_english_word(code: str, tmp_path: Path) -> None:
     world.registry(tmp_path, script=teacher)
     headers = {"accept": "text/html, */*", "accept-language": code}
-    with TestClient(world.server(tmp_path, script=teacher), base_url=world.ADDRESS, headers=headers) as client:
+    with world.client(tmp_path, script=teacher, headers=headers) as client:
         put_in(client, [{"id": f"c-{n}", "inputs": f"Atraso {n}?", "outputs": "Em breve."} for n in range(12)])
         for n in range(11):
             answer(client, f"c-{n}", value="false" if n % 3 else "true", rationale="Simpatia." if n < 2 else "")

@@ -24,7 +24,6 @@ from server_support.reviewing import post, put_in, wait
 
 if TYPE_CHECKING:
     from memalign.models.base import ChatRequest
-    from memalign_server.server import Server
 
 HELD_OUT = ("c1", "c2", "c3")
 CASES = [
@@ -54,7 +53,7 @@ class Site:
 
     def __init__(self, client: TestClient) -> None:
         self.client = client
-        self.server: Server = client.app.state.server  # type: ignore[attr-defined]  # a FastAPI
+        self.server = world.server_of(client)
 
     def answer(self, case: str, value: bool, words: str = "", *, person: str = "local") -> None:
         """What a person says of a case, in a form of its own."""
@@ -116,7 +115,7 @@ def read(html: str) -> str:
 def opened(folder: Path, script: Any = strict) -> Iterator[Site]:
     if not (folder / "memalign.db").exists():
         world.registry(folder, script=script)
-    with TestClient(world.server(folder, script=script), base_url=world.ADDRESS) as client:
+    with world.client(folder, script=script) as client:
         yield Site(client)
 
 

