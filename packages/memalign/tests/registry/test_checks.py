@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -25,26 +27,24 @@ SHORT = "Is it frank?"
 PLAIN = "Is it short?"
 
 
-def taught(*, asks: str = LONG) -> Memory:
+def of(margins: dict[str, float], **fields: Any) -> Answers:
+    return Answers(judge="0123", margins=margins, **fields)
+
+
+def taught() -> Memory:
     """G1 is t-1's and asks something of its words; G2 is t-2's. Both were asked about t-2, t-1 and t-3."""
     memory = memory_of(case("t-1", "ana"), case("t-2", "ben"), case("t-3", "cleo"), size=1)
     first, second, third = memory.guidelines
-    checks = (Check(question=asks, answer="no", value=False), Check(question=SHORT))
-    of = {
-        "t-1": Answers(judge="0123", margins={PLAIN: 0.5}, verdict=True, exposed_to=keys("t-2@ben", "t-3@cleo")),
-        "t-2": Answers(
-            judge="0123", margins={asks: 1.5, SHORT: -0.1}, verdict=True, exposed_to=keys("t-1@ana", "t-3@cleo")
-        ),
-        "t-3": Answers(judge="0123", margins={asks: -2.0, PLAIN: 3.25}, verdict=False, exposed_to=keys("t-2@ben")),
+    checks = (Check(question=LONG, answer="no", value=False), Check(question=SHORT))
+    answers = {
+        "t-1": of({PLAIN: 0.5}, verdict=True, exposed_to=keys("t-2@ben", "t-3@cleo")),
+        "t-2": of({LONG: 1.5, SHORT: -0.1}, verdict=True, exposed_to=keys("t-1@ana", "t-3@cleo")),
+        "t-3": of({LONG: -2.0, PLAIN: 3.25}, verdict=False, exposed_to=keys("t-2@ben")),
     }
     return replace(
         memory,
-        cases=tuple(replace(one, answers=of[one.id]) for one in memory.cases),
-        guidelines=(
-            replace(first, checks=checks),
-            replace(second, checks=(Check(question=PLAIN),)),
-            third,
-        ),
+        cases=tuple(replace(case, answers=answers[case.id]) for case in memory.cases),
+        guidelines=(replace(first, checks=checks), replace(second, checks=(Check(question=PLAIN),)), third),
     )
 
 
@@ -62,38 +62,30 @@ def test_checks_tests_and_answers_come_back_unchanged(registry: Registry) -> Non
     assert load_bundle(bundle_of(judge(memory))).memory == memory
 
 
-def test_an_erase_removes_questions_and_answers_everywhere(registry: Registry, place: Place) -> None:
-    registry.create(judge(taught()))
-    registry.save(judge(replace(taught(), next_guideline=9)))
-    assert LONG.encode() in place.bytes()
-    receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert receipt.complete, receipt.left
-    assert not [text for text in (LONG, SHORT, "frank", "rule number 1") if text.encode() in place.bytes()]
-    for version in all_versions(registry).values():
-        left = {one.id: one.answers for one in version.memory.cases}
-        assert left["t-2"] is None, "its verdict was made with the erased guideline, its answers were to its questions"
-        assert left["t-3"] == Answers(judge="0123", margins={PLAIN: 3.25}, verdict=False, exposed_to=keys("t-2@ben"))
-
-
 @pytest.mark.parametrize(
-    ("erased", "shared", "survivor", "answers"),
+    ("erased", "shared", "answers"),
     [
-        ("t-2", False, "t-3", Answers(judge="0123", margins={LONG: -2.0})),  # its verdict was made beside t-2
-        ("t-1", True, "t-2", Answers(judge="0123", margins={LONG: 1.5})),  # G3 asks the question of G1, too
+        # The verdict on t-2 was made with the erased guideline, and its answers were to its questions.
+        ("t-1", False, {"t-2": None, "t-3": of({PLAIN: 3.25}, verdict=False, exposed_to=keys("t-2@ben"))}),
+        ("t-2", False, {"t-3": of({LONG: -2.0})}),  # its verdict was made beside t-2
+        ("t-1", True, {"t-2": of({LONG: 1.5})}),  # G3 asks the question of G1, too
     ],
 )
-def test_what_survivors_ask_stays_and_verdicts_beside_the_erased_go(
-    registry: Registry, place: Place, erased: str, shared: bool, survivor: str, answers: Answers
+def test_an_erase_takes_questions_and_verdicts_that_no_survivor_has(
+    registry: Registry, place: Place, *, erased: str, shared: bool, answers: dict[str, Answers | None]
 ) -> None:
-    memory = taught()
-    first, second, third = memory.guidelines
+    first, second, third = taught().guidelines
     third = replace(third, checks=first.checks[:1] if shared else ())
-    registry.create(judge(replace(memory, guidelines=(first, second, third))))
-    registry.erase("helpfulness", [erased], rederive=False)
-    assert LONG.encode() in place.bytes()
-    left = registry.load("helpfulness").memory.case(survivor)
-    assert left is not None
-    assert left.answers == answers
+    registry.create(judge(replace(taught(), guidelines=(first, second, third))))
+    registry.save(judge(replace(taught(), guidelines=(first, second, third), next_guideline=9)))
+    receipt = registry.erase("helpfulness", [erased], rederive=False)
+    assert receipt.complete, receipt.left
+    asked = erased != "t-1" or shared
+    assert (LONG.encode() in place.bytes()) == asked
+    assert (SHORT.encode() in place.bytes()) == (erased != "t-1")
+    for version in all_versions(registry).values():
+        found = {case.id: case.answers for case in version.memory.cases}
+        assert answers.items() <= found.items()
 
 
 CODE = CodeTest(kind="ends", text=LONG)
@@ -124,9 +116,6 @@ def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     new = diff_text(registry.diff("helpfulness", 1, 2))
     assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no for false]\n    + {SHORT}  [yes]" in new
     assert SHORT not in diff_text(registry.diff("helpfulness", 2, 1))
-
-
-# -- tests that code decides -------------------------------------------------------------------------------------------
 
 
 def test_a_mined_rule_goes_with_any_case_that_it_was_found_in(registry: Registry, place: Place) -> None:

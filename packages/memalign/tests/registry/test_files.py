@@ -1,4 +1,4 @@
-"""Files that cannot be a registry: a clear error, and nothing changed."""
+"""Addresses and files that cannot be a registry: a clear error, and nothing changed."""
 
 from __future__ import annotations
 
@@ -19,26 +19,25 @@ from tests.support.registry import case, judge, memory_of
         ("sqlite:///no/where/m.db", RegistryError, "cannot open the registry no/where/m.db: its folder must exist"),
         ("sqlite:judges.db", ConfigurationError, "is not a registry's URL; one looks like sqlite:///memalign.db"),
         ("sqlite://", ConfigurationError, "a registry in memory keeps nothing"),
-        ("mysql://host/db", ConfigurationError, "registries on mysql are not supported; use sqlite"),
         ("sqlite:///m.db?mode=ro", ConfigurationError, "takes no options"),
+        ("mysql://host/db", ConfigurationError, "registries on mysql are not supported; use sqlite"),
+        ("postgresql+psycopg2://ana@host/db", ConfigurationError, r"on postgresql\+psycopg2 are not supported"),
+        ("postgresql://ana:pw@host:port/db?password=pw", ConfigurationError, "is not a registry's URL"),
+        ("postgres:/ana:pw@host/db", ConfigurationError, "is not a registry's URL"),
     ],
 )
-def test_a_url_that_names_no_registry_is_refused(tmp_path: Path, url: str, error: type[Exception], message: str):
+def test_an_address_of_no_registry_is_refused(tmp_path: Path, url: str, error: type[Exception], message: str):
     notes = "these are notes, and they are long enough to be no SQLite header " * 20
     (tmp_path / "notes.txt").write_text(notes)
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as caught:
         Registry(url)
+    assert "pw" not in str(caught.value)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("notes.txt", notes)]
-
-
-def changed(path: Path, statement: str, *values: object) -> None:
-    """Somebody else's statement."""
-    OnSQLite(path).execute(statement, *values)
 
 
 def test_another_format_is_refused_by_name(path: Path):
     Registry(f"sqlite:///{path}").create(judge())
-    changed(path, "UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
+    OnSQLite(path).execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
     before = path.read_bytes()
     with pytest.raises(RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade"):
         Registry(f"sqlite:///{path}")
@@ -49,7 +48,7 @@ def test_a_damaged_row_or_file_is_named_and_others_read(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(50)))))
     registry.create(judge(name="tone"))
-    changed(path, "UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", b"{not json")
+    OnSQLite(path).execute("UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", b"{not json")
     with pytest.raises(RegistryError, match="a row of kind annotation is damaged"):
         registry.load("helpfulness")
     assert registry.load("tone") == judge(name="tone")
@@ -60,8 +59,7 @@ def test_a_damaged_row_or_file_is_named_and_others_read(path: Path):
         registry.load("helpfulness")
 
 
-def test_a_bare_path_is_a_registry_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_bare_path_is_a_registry_too(tmp_path: Path):
     Registry("judges.db").create(judge())
     assert Registry(f"sqlite:///{tmp_path / 'judges.db'}").load("helpfulness").name == "helpfulness"
 
@@ -69,8 +67,7 @@ def test_a_bare_path_is_a_registry_too(tmp_path: Path, monkeypatch: pytest.Monke
 def test_an_error_never_prints_feedback(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge())
-    changed(path, "DROP TABLE memalign_rows")
+    OnSQLite(path).execute("DROP TABLE memalign_rows")
     with pytest.raises(MemalignError) as caught:
         registry.save(judge(memory_of(case("t-1", "ana", says="a secret"))))
-    shown = f"{caught.value} {caught.value.__cause__}"
-    assert "secret" not in shown
+    assert "secret" not in f"{caught.value} {caught.value.__cause__}"

@@ -1,62 +1,55 @@
-"""Feedback by what it says, in the head and in every version."""
+"""Feedback by what it says, in the latest version and in every other one."""
 
 from __future__ import annotations
 
 import pytest
 
-from memalign import Judge, Registry
+from memalign import Registry
 from memalign.align.forget import forget
 from memalign.errors import InputError, UnknownKey
-from memalign.memory import Annotation, Case, Memory, Outcome
+from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example
 from tests.support.keys import keys
 from tests.support.registry import judge
 
+WHERE = {
+    ("t-1", "ana"): "inputs",
+    ("t-2", "ben"): "inputs",
+    ("t-3", "ana"): "rationale",
+    ("t-4", "ana"): "inputs",
+    ("t-5", "ana"): "meta",
+    ("José Müller 7", "ana"): "id",
+}
+
 
 def spoken(name: str, inputs: object, *, source: str = "ana", rationale: str | None = None, **meta: str) -> Case:
-    outcome = Outcome(kind="example", reason="kept as an example")
-    annotation = Annotation(id=name, source=source, value=True, rationale=rationale, meta=meta, outcome=outcome)
+    annotation = Annotation(id=name, source=source, value=True, rationale=rationale, meta=meta)
     return Case(example=Example(id=name, inputs=inputs, outputs="fine"), annotations=(annotation,))
 
 
 CASES = (
+    spoken("José Müller 7", "hello"),
     spoken("t-1", "Please call José Müller"),
     spoken("t-2", {"people": ["nobody", {"name": "JOSE\u0301 MU\u0308LLER"}]}, source="ben"),
     spoken("t-3", "hello", rationale="He wrote to jos\u00e9\u00ad  müller again."),
     spoken("t-4", '{"who": "Jos\\u00e9 M\\u00fcller", "age": 4}'),
     spoken("t-5", "hello", reviewed_with="José Müller"),
     spoken("t-6", {"ticket": 471100}),
-    spoken("José Müller 7", "hello"),
 )
-MEMORY = Memory(cases=tuple(sorted(CASES, key=lambda c: c.id)))
-
-
-def without(judge: Judge, *written: str) -> Judge:
-    return judge.replace(memory=forget(judge.memory, keys(*written)))
+MEMORY = Memory(cases=CASES)
 
 
 @pytest.mark.parametrize(
     ("text", "source", "places"),
     [
-        (
-            "josé müller",
-            None,
-            {
-                "José Müller 7@ana": ("id",),
-                "t-1@ana": ("inputs",),
-                "t-2@ben": ("inputs",),
-                "t-3@ana": ("rationale",),
-                "t-4@ana": ("inputs",),
-                "t-5@ana": ("meta",),
-            },
-        ),
-        ("JOSÉ\nMÜLLER", "ben", {"t-2@ben": ("inputs",)}),
-        ("4711", None, {"t-6@ana": ("inputs",)}),
+        ("josé müller", None, WHERE),
+        ("JOSÉ\nMÜLLER", "ben", {("t-2", "ben"): "inputs"}),
+        ("4711", None, {("t-6", "ana"): "inputs"}),
         ("not there", None, {}),
     ],
 )
-def test_a_text_is_found_in_any_spelling(text: str, source: str | None, places: dict[str, tuple[str, ...]]) -> None:
-    assert {str(key): fields for key, fields in MEMORY.matching(text, source=source).items()} == places
+def test_a_text_is_found_in_any_spelling(text: str, source: str | None, places: dict[tuple[str, str], str]) -> None:
+    assert MEMORY.matching(text, source=source) == {key: (field,) for key, field in places.items()}
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "\u200b"])
@@ -67,21 +60,22 @@ def test_an_empty_text_matches_nothing_and_says_so(text: str) -> None:
 
 def test_a_text_is_erased_from_older_versions(registry: Registry) -> None:
     registry.create(judge(MEMORY))
-    registry.update("helpfulness", lambda head: without(head, "t-1@ana", "t-3@ana"))
+    registry.save(judge(forget(MEMORY, keys("t-1@ana", "t-3@ana"))))
     receipt = registry.erase("helpfulness", matching="josé müller", rederive=False)
-    assert set(receipt.keys) == set(MEMORY.matching("josé müller"))
+    assert set(receipt.keys) == set(WHERE)
     assert "ller" not in str(registry.load("helpfulness", 1).memory)
-    assert [version.summary for version in registry.history("helpfulness")][-1] == "6 comments erased from all versions"
+    assert registry.history("helpfulness")[-1].summary == "6 comments erased from all versions"
 
 
 def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
     registry.create(judge(MEMORY))
     assert registry.erase("helpfulness", ["t-2"], source="ben", matching="müller", dry_run=True).keys == keys("t-2@ben")
-    with pytest.raises(UnknownKey, match="t-1"):
-        registry.erase("helpfulness", ["t-1"], source="ben", matching="müller", dry_run=True)
-    with pytest.raises(UnknownKey, match="'t-6' with this text"):
-        registry.erase("helpfulness", ["t-6"], matching="müller")
-    for source in (None, "ben"):
-        with pytest.raises(UnknownKey, match=r"^(?!.*Secret).*with this text"):
-            registry.erase("helpfulness", source=source, matching="Secret Name")
+    for named, source, text, message in (
+        (["t-1"], "ben", "müller", "t-1"),
+        (["t-6"], None, "müller", "'t-6' with this text"),
+        ([], None, "Secret Name", r"^(?!.*Secret).*with this text"),
+        ([], "ben", "Secret Name", r"^(?!.*Secret).*with this text"),
+    ):
+        with pytest.raises(UnknownKey, match=message):
+            registry.erase("helpfulness", named, source=source, matching=text)
     assert len(registry.history("helpfulness")) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -35,41 +35,28 @@ def rows_in(place: Place) -> int:
     return int(place.execute("SELECT count(*) FROM memalign_rows")[0][0])
 
 
-@given(memory=memories())
-@settings(max_examples=12)
-def test_a_judge_comes_back_from_the_registry_unchanged(scratch: Registry, memory: Memory):
-    kept = judge(memory, model="openai:gpt-4.1-mini", retrieval_k=3, parameters={"temperature": 0.5, "seed": 7})
-    scratch.create(kept)
-    loaded = scratch.load("helpfulness")
-    scratch.delete("helpfulness")
-    assert loaded == kept
-    assert loaded.memory.hash == kept.memory.hash
-    assert [list(c.example.content) for c in loaded.memory.cases] == [list(c.example.content) for c in memory.cases]
-
-
 @given(first=memories(), second=memories())
-@settings(max_examples=8)
-def test_a_rollback_brings_any_version_back_unchanged(scratch: Registry, first: Memory, second: Memory):
-    scratch.create(judge(first))
-    number = scratch.save(judge(second))
-    loaded = scratch.load("helpfulness", 1).memory, scratch.load("helpfulness").memory
+@settings(max_examples=10)
+def test_any_version_comes_back_unchanged_and_by_a_rollback(scratch: Registry, first: Memory, second: Memory):
+    chosen = {"model": "openai:gpt-4.1-mini", "retrieval_k": 3, "parameters": {"temperature": 0.5, "seed": 7}}
+    scratch.create(judge(first, **chosen))
+    number = scratch.save(judge(second, **chosen))
+    loaded = scratch.load("helpfulness", 1), scratch.load("helpfulness").memory
     restored = scratch.rollback("helpfulness", 1).judge.memory
     after = scratch.load("helpfulness").memory, scratch.load("helpfulness", number).memory
     differs = scratch.diff("helpfulness", 1, scratch.history("helpfulness")[-1].number)
     scratch.delete("helpfulness")
     # Numbers of guidelines that were given once stay given.
     second = replace(second, next_guideline=max(first.next_guideline, second.next_guideline))
-    assert loaded == (first, second)
-    assert restored.hash == first.hash
+    assert loaded == (judge(first, **chosen), second)
+    assert [list(c.example.content) for c in loaded[0].memory.cases] == [list(c.example.content) for c in first.cases]
+    assert restored.hash == first.hash == loaded[0].memory.hash
     assert restored == replace(first, next_guideline=max(first.next_guideline, second.next_guideline))
     assert after == (restored, second)
     assert not differs
 
 
-@pytest.mark.parametrize(
-    "value_type",
-    [str, Literal["A or B", "tie-"], Annotated[float, Ge(-0.123456789), Le(1)]],
-)
+@pytest.mark.parametrize("value_type", [str, Literal["A or B", "tie-"], Annotated[float, Ge(-0.123456789), Le(1)]])
 def test_value_types_odd_names_and_the_order_of_fields_survive(registry: Registry, value_type: object):
     example = Example(id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x")
     memory = Memory(
@@ -136,19 +123,16 @@ def test_a_stored_judge_gives_no_guidelines_number_to_another(registry: Registry
         registry.save(mine.replace(memory=replace(mine.memory, guidelines=(*mine.memory.guidelines[:-1], other))))
     registry.save(edit_guideline(base, "G1", by="ana", text="Say sorry first."))  # a reworded rule keeps its number
     grown = registry.update("helpfulness", lambda head: write_guideline(head, "Be clear.", by="ana")).judge
-    assert [(rule.id, rule.text) for rule in grown.memory.guidelines][::2] == [
-        ("G1", "Say sorry first."),
-        ("G4", "Be clear."),
-    ]
+    texts = {rule.id: rule.text for rule in grown.memory.guidelines}
+    assert (texts["G1"], texts["G4"]) == ("Say sorry first.", "Be clear.")
 
 
 def test_a_diff_names_every_kind_of_change(registry: Registry):
     before = memory_of(*CASES)
     after = forget(before, keys("t-1@ana"))  # takes G1 along, and leaves t-2@ana pending
-    reworded = replace(
-        after.cases[-1], annotations=(replace(after.cases[-1].annotations[0], rationale="said otherwise"),)
-    )
-    after = replace(after, cases=(*after.cases[:-1], reworded))
+    *others, last = after.cases
+    reworded = replace(last, annotations=(replace(last.annotations[0], rationale="said otherwise"),))
+    after = replace(after, cases=(*others, reworded))
     registry.create(judge(before))
     registry.save(judge(after, model="openai:gpt-5"))
     diff = registry.diff("helpfulness", 1, 2)
@@ -175,18 +159,18 @@ def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
     with pytest.raises(JudgeNotFound, match="judges: none yet"):
         registry.load("tone")
     registry.create(judge())
-    with pytest.raises(JudgeNotFound, match="no judge 'tone' in the registry; judges: helpfulness"):
-        registry.load("tone")
-    with pytest.raises(JudgeNotFound, match="has no version 7; it has version 1"):
-        registry.load("helpfulness", 7)
-    for wrong in (lambda: registry.rollback("helpfulness", 9), lambda: registry.diff("helpfulness", 1, 2)):
-        with pytest.raises(JudgeNotFound):
-            wrong()
-    with pytest.raises(JudgeExists, match="take another name"):
-        registry.create(judge())
     registry.save(judge(model="openai:gpt-5"))
-    with pytest.raises(VersionConflict, match="at version 2, no longer at 1"):
-        registry.save(judge(model="openai:gpt-4"), parent=1)
+    wrong: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (JudgeNotFound, "no judge 'tone' in the registry; judges: helpfulness", lambda: registry.load("tone")),
+        (JudgeNotFound, "has no version 7; it has versions 1 to 2", lambda: registry.load("helpfulness", 7)),
+        (JudgeNotFound, "has no version 9", lambda: registry.rollback("helpfulness", 9)),
+        (JudgeNotFound, "has no version 3", lambda: registry.diff("helpfulness", 1, 3)),
+        (JudgeExists, "take another name", lambda: registry.create(judge())),
+        (VersionConflict, "at version 2, no longer at 1", lambda: registry.save(judge(), parent=1)),
+    ]
+    for error, message, call in wrong:
+        with pytest.raises(error, match=message):
+            call()
 
 
 def test_a_model_of_ones_own_keeps_its_name(registry: Registry, place: Place):
