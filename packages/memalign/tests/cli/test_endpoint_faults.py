@@ -15,7 +15,7 @@ WORDS = "the erased words of Ana"
 def test_an_address_without_v1_names_its_remedy(
     memalign: Run, tone: str, held_out: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint.elsewhere = Fault(status=404, body="404 page not found")
+    endpoint.answer = Fault(status=404, body="404 page not found")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url.removesuffix("/v1"))
     failed = memalign("judge", tone, held_out)
     assert failed.code == 2

@@ -114,7 +114,7 @@ class TestTheHub:
         said: list[str] = []
         assert pull(tiny(), log=said.append).read_bytes() == BYTES
         assert "is there already" in said[-1]
-        assert [(each.path, each.range) for each in hub.asked] == [(PATH, None)]
+        assert hub.asked == [(PATH, None)]
 
     def test_the_next_pull_goes_on_where_one_gave_up(self, hub: Hub, folder: Path) -> None:
         hub.hang_up_after = [100_000, *[0] * 20]
@@ -124,7 +124,7 @@ class TestTheHub:
         assert leftovers(folder) == ["tiny.gguf.hub"]
         hub.hang_up_after = []
         assert pull(tiny()).read_bytes() == BYTES
-        assert hub.ranges[-1] == "bytes=100000-"
+        assert hub.asked[-1] == (PATH, "bytes=100000-")
 
     @pytest.mark.parametrize(
         ("served", "words"),

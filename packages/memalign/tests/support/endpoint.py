@@ -166,11 +166,11 @@ class Endpoint:
 
 
 def system_of(body: dict[str, Any]) -> str:
-    return "\n".join(_content(each) for each in body["messages"] if each["role"] in ("system", "developer"))
+    return "\n".join(_content(each) for each in body.get("messages", ()) if each["role"] in ("system", "developer"))
 
 
 def user_of(body: dict[str, Any]) -> str:
-    return "\n".join(_content(each) for each in body["messages"] if each["role"] == "user")
+    return "\n".join(_content(each) for each in body.get("messages", ()) if each["role"] == "user")
 
 
 def _content(message: dict[str, Any]) -> str:

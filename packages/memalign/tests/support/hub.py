@@ -5,14 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import NamedTuple, Self
-
-
-class Asked(NamedTuple):
-    """One request: its path, and the range that it wants."""
-
-    path: str
-    range: str | None
+from typing import Self
 
 
 class Hub:
@@ -22,7 +15,8 @@ class Hub:
         self.files = files or {}
         self.hang_up_after: list[int] = []
         """Bytes to send before hanging up, one entry a request."""
-        self.asked: list[Asked] = []
+        self.asked: list[tuple[str, str | None]] = []
+        """The path of each request, and the range that it wants."""
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -32,7 +26,7 @@ class Hub:
 
             def do_GET(self) -> None:
                 wanted = self.headers.get("Range")
-                hub.asked.append(Asked(self.path, wanted))
+                hub.asked.append((self.path, wanted))
                 body = hub.files.get(self.path)
                 start = int(re.sub(r"\D", "", wanted)) if wanted else 0
                 if body is None or start >= len(body):
@@ -53,11 +47,6 @@ class Hub:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
         self._thread.start()
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    @property
-    def ranges(self) -> list[str | None]:
-        """The range that each request asked for."""
-        return [each.range for each in self.asked]
 
     def __enter__(self) -> Self:
         return self

@@ -13,6 +13,8 @@ import random
 import signal
 import sys
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 from memalign import Judge
@@ -35,17 +37,23 @@ def ids(out: Path) -> list[str]:
     return [json.loads(line)["id"] for line in lines]
 
 
-def judged(items: Path, out: Path) -> int:
-    """A child that judges."""
+def child_that(works: Callable[[], object]) -> int:
+    """The id of a forked process that does something and ends, with 1 and a traceback where it fails."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            asyncio.run(JUDGE.ajudge_many(items, concurrency=CONCURRENCY, out=out))
+            works()
             status = 0
         finally:
+            if status:
+                traceback.print_exc()
             os._exit(status)
     return child
+
+
+def judged(items: Path, out: Path) -> int:
+    return child_that(lambda: asyncio.run(JUDGE.ajudge_many(items, concurrency=CONCURRENCY, out=out)))
 
 
 def main() -> None:

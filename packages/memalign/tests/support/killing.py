@@ -12,8 +12,8 @@ import random
 import shutil
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from memalign.align import lock
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.invariants import check_memory
+from tests.support.judging import child_that
 from tests.support.learning import prompts_of, words_in
 from tests.support.registry import bytes_of, intact
 from tests.support.world import World, judge_in, labelled, said
@@ -108,14 +109,7 @@ def work(path: Path, moment: int, report: Callable[[str], object]) -> int:
 def told(path: Path, moment: int) -> tuple[list[str], int]:
     """What a child that is killed at a moment had finished, and its exit status (the signal, or 0)."""
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            work(path, moment, lambda name: os.write(writing, f"{name}\n".encode()))
-            status = 0
-        finally:
-            os._exit(status)
+    child = child_that(lambda: work(path, moment, lambda name: os.write(writing, f"{name}\n".encode())))
     os.close(writing)
     with os.fdopen(reading) as pipe:
         done = pipe.read().splitlines()
@@ -174,17 +168,9 @@ def main(path: str, *seeds: str) -> int:
             failures += 1
             continue
         # Looked at by a child too: threads of a loop and a fork do not go together.
-        child = os.fork()
-        if child == 0:
-            fine = False
-            try:
-                examine(copy, done)
-                fine = True
-            finally:
-                if not fine:
-                    say(f"seed {seed}, killed at moment {moment} after {done}: {traceback.format_exc()}")
-                os._exit(not fine)
-        failures += os.waitpid(child, 0)[1] != 0
+        if os.waitpid(child_that(partial(examine, copy, done)), 0)[1] != 0:
+            say(f"seed {seed}, killed at moment {moment} after {done}")
+            failures += 1
     say(f"{len(seeds)} killed, {failures} failures")
     return min(failures, 1)
 

@@ -1,42 +1,21 @@
-"""An MLflow tracking server for tests, and the model that the demo teaches."""
+"""An MLflow tracking server for tests, and models at its gateway."""
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-from tests.support.endpoint import system_of, user_of
-from tests.support.learning import changes_of
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-
-def teachable(body: dict[str, Any]) -> Any:
-    """Sends all replies, until it was told that an upset customer wants an apology."""
-    name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
-    if name == "changes":
-        return changes_of(user_of(body))
-    if "messages" not in body:  # texts to embed
-        return {}
-    if "source_trace_ids" in user_of(body):  # MLflow's own optimizer
-        said = re.findall(r'^  "id": (\d+),$.*?"rationale": "(.*?)",$', user_of(body), re.MULTILINE | re.DOTALL)
-        return {"guidelines": [{"guideline_text": words, "source_trace_ids": [int(n)]} for n, words in said]}
-    upset = "furious" in user_of(body).rpartition("Now judge this item:")[2]
-    value = not (upset and "say sorry first" in system_of(body))
-    if name == "judgment":
-        return {"rationale": "so", "value": value}
-    return json.dumps({"result": value, "rationale": "so"}) if not name or name == "ResponseFormat" else {}
+    from tests.support.endpoint import Endpoint
 
 
 @contextmanager
@@ -71,7 +50,9 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
     ):
         try:
             deadline = time.monotonic() + 600
-            while not _healthy(port):
+            while True:
+                with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+                    break
                 assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < deadline, (folder / "log").read_text()
                 time.sleep(0.3)
@@ -80,9 +61,23 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
             os.killpg(process.pid, 15)  # its workers, too
 
 
-def _healthy(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as reply:
-            return bool(reply.status == 200)
-    except (urllib.error.URLError, OSError):
-        return False
+def gateway_model(endpoint: Endpoint, name: str) -> str:
+    """A model at the tracking server's gateway that asks the endpoint on loopback."""
+    from mlflow.entities import GatewayEndpointModelConfig, GatewayModelLinkageType
+    from mlflow.tracking._tracking_service.utils import _get_store
+
+    store = _get_store()
+    secret = store.create_gateway_secret(
+        secret_name=name,
+        secret_value={"api_key": "none"},
+        provider="openai",
+        auth_config={"api_base": endpoint.base_url},
+    )
+    model = store.create_gateway_model_definition(
+        name=name, secret_id=secret.secret_id, provider="openai", model_name="small"
+    )
+    config = GatewayEndpointModelConfig(
+        model_definition_id=model.model_definition_id, linkage_type=GatewayModelLinkageType.PRIMARY, weight=1.0
+    )
+    store.create_gateway_endpoint(name=name, model_configs=[config], usage_tracking=False)
+    return f"gateway:/{name}"

@@ -12,8 +12,9 @@ from mlflow.entities import AssessmentSource
 from mlflow.genai.judges import make_judge
 
 from memalign.models.base import ChatRequest
-from tests.support.endpoint import Answer, Endpoint, system_of, user_of
-from tests.support.world import Verdict, World
+from tests.support.endpoint import Answer, system_of, user_of
+from tests.support.learning import changes_of
+from tests.support.world import World
 
 INSTRUCTIONS = "Is the answer kind? Question: {{ inputs }} Answer: {{ outputs }}"
 
@@ -21,15 +22,12 @@ INSTRUCTIONS = "Is the answer kind? Question: {{ inputs }} Answer: {{ outputs }}
 class Mind(World):
     """The model of `World`, as an endpoint asks it; what it has no part for (MLflow's own judge) is answered by `other`."""
 
-    def __init__(self, verdict: Verdict = lambda _rules, _item: True, other: Any = None) -> None:
-        super().__init__(verdict)
-        self.other = other or {"result": True, "rationale": "looked"}
+    other: Any = staticmethod(lambda _: {"result": True, "rationale": "looked"})
 
     def answer(self, body: dict[str, Any]) -> Answer:
         name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
         if name not in ("judgment", "changes"):
-            given = self.other(body) if callable(self.other) else self.other
-            return given if isinstance(given, str) else json.dumps(given)
+            return json.dumps(self.other(body))
         user = user_of(body)
         if name == "judgment" and 'outputs: "' not in user:  # a conversation is known by its last answer
             last = re.findall(r"answer \w+", user)[-1]
@@ -45,7 +43,7 @@ def following(rules: frozenset[str], item: str) -> bool:
     return f"case {item} is unkind" not in rules
 
 
-def tone_judge(endpoint: Endpoint | None = None, **changes: Any) -> Any:
+def tone_judge(**changes: Any) -> Any:
     settings: dict[str, Any] = {
         "name": "tone",
         "instructions": INSTRUCTIONS,
@@ -77,17 +75,17 @@ def says(
     return str(given.assessment_id)
 
 
-def labelled(number: int | str, value: bool = True) -> str:
+def labelled(number: int | str) -> str:
     """A new trace to which somebody gives a label without a word; its id."""
     trace_id = traced(number)
-    says(trace_id, value)
+    says(trace_id, True)
     return trace_id
 
 
-def lesson(number: int | str, *, by: str = "ana", name: str = "tone") -> str:
+def lesson(number: int | str, *, name: str = "tone") -> str:
     """A new trace on which somebody teaches `case N is unkind`; its id."""
     trace_id = traced(number)
-    says(trace_id, False, f"say: case {number} is unkind", by=by, name=name)
+    says(trace_id, False, f"say: case {number} is unkind", name=name)
     return trace_id
 
 
@@ -97,19 +95,31 @@ def fetched(*ids: str) -> list[Any]:
 
 def as_mlflow_asks(body: dict[str, Any]) -> dict[str, Any]:
     """The same model as MLflow's own optimizer and judges ask it: `say: case 3 is unkind` becomes that guideline."""
-    if "messages" not in body:  # texts to embed
-        return {}
     prompt = system_of(body) + user_of(body)
     if "source_trace_ids" in prompt:
         said: dict[str, list[int]] = {}
         for number, rule in re.findall(
-            r'^  "id": (\d+),$.*?"rationale": "say: (.*?)"', prompt, re.MULTILINE | re.DOTALL
+            r'^  "id": (\d+),$.*?"rationale": "(?:say: )?(.*?)",?$', prompt, re.MULTILINE | re.DOTALL
         ):
             said.setdefault(rule, []).append(int(number))
         return {"guidelines": [{"guideline_text": rule, "source_trace_ids": ids} for rule, ids in said.items()]}
     asked = re.findall(r"answer (\w+)", user_of(body)) or ["nothing"]
     rules = re.findall(r"^  - (.*?)\.?$", prompt.partition("Distilled Guidelines")[2], re.MULTILINE)
     return {"result": following(frozenset(rules), asked[-1]), "rationale": "so"}
+
+
+def teachable(body: dict[str, Any]) -> Any:
+    """The model of the demo: sends all replies, until it was told that an upset customer wants an apology."""
+    name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
+    if name == "changes":
+        return changes_of(user_of(body))
+    if "source_trace_ids" in user_of(body):
+        return as_mlflow_asks(body)
+    upset = "furious" in user_of(body).rpartition("Now judge this item:")[2]
+    value = not (upset and "say sorry first" in system_of(body))
+    if name == "judgment":
+        return {"rationale": "so", "value": value}
+    return json.dumps({"result": value, "rationale": "so"}) if not name or name == "ResponseFormat" else {}
 
 
 def mlflows_optimizer() -> Any:

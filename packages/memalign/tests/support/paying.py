@@ -21,8 +21,6 @@ OPTIMIZER = MemAlign(shard_size=2, concurrency=2)
 
 def answer(body: dict[str, Any]) -> Answer:
     """One rule for each record; every reply is good."""
-    if "input" in body:
-        return {}  # texts to embed: the server makes their vectors
     if "New feedback:" in user_of(body):
         more = "whatever the customer asks and however short the reply is to be"
         return changes_of(user_of(body), lambda _, comment: f"{comment.replace('because of', 'Mind')}, {more}.")

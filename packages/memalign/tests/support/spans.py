@@ -50,20 +50,16 @@ def otlp(steps: list[Step]) -> dict[str, Any]:
     return {"resourceSpans": [{"scopeSpans": [{"spans": part}]} for part in (spans[:middle], spans[middle:])]}
 
 
+_VALUES = {bool: "boolValue", float: "doubleValue", str: "stringValue"}
+
+
 def _any_value(value: Any) -> dict[str, Any]:
     match value:
-        case bool():
-            return {"boolValue": value}
-        case int():
-            return {"intValue": str(value)}
-        case float():
-            return {"doubleValue": value}
-        case str():
-            return {"stringValue": value}
         case list():
             return {"arrayValue": {"values": [_any_value(each) for each in value]}}
-        case _:
+        case dict():
             return {"kvlistValue": {"values": [{"key": k, "value": _any_value(v)} for k, v in value.items()]}}
+    return {_VALUES[type(value)]: value} if type(value) in _VALUES else {"intValue": str(value)}
 
 
 def flat(steps: list[Step]) -> list[dict[str, Any]]:
@@ -72,23 +68,17 @@ def flat(steps: list[Step]) -> list[dict[str, Any]]:
         {
             "span_id": f"s-{number}",
             "parent_id": None if step.parent is None else f"s-{step.parent}",
-            **_plain(step),
+            "name": step.name,
+            "type": step.kind,
+            "status": "ERROR" if step.failed else "UNSET",
+            "start_time": step.start,
+            "end_time": step.start + round(step.seconds * 1e9),
+            "inputs": step.inputs,
+            "outputs": step.outputs,
+            "attributes": step.attributes,
         }
         for number, step in enumerate(steps)
     ]
-
-
-def _plain(step: Step) -> dict[str, Any]:
-    return {
-        "name": step.name,
-        "type": step.kind,
-        "status": "ERROR" if step.failed else "UNSET",
-        "start_time": step.start,
-        "end_time": step.start + round(step.seconds * 1e9),
-        "inputs": step.inputs,
-        "outputs": step.outputs,
-        "attributes": step.attributes,
-    }
 
 
 def mlflow(steps: list[Step]) -> dict[str, Any]:
@@ -123,21 +113,14 @@ def mlflow(steps: list[Step]) -> dict[str, Any]:
 FORMS = {"otlp": otlp, "flat": flat, "mlflow": mlflow}
 
 _texts = st.text(max_size=12)
+_plain = _texts.filter(lambda text: text[:1] not in ("{", "[", '"'))
 _anything = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | _texts.filter(lambda text: text[:1] not in ("{", "[", '"')),
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | _plain,
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_texts, inner, max_size=2),
     max_leaves=4,
 )
 # A number alone is a text where tracers write JSON inside a text.
-_json = (
-    st.none()
-    | st.lists(_anything, max_size=2)
-    | st.dictionaries(_texts, _anything, max_size=2)
-    | _texts.filter(lambda text: text[:1] not in ("{", "[", '"'))
-)
+_json = st.none() | st.lists(_anything, max_size=2) | st.dictionaries(_texts, _anything, max_size=2) | _plain
 
 
 @st.composite

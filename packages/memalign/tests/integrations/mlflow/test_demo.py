@@ -16,8 +16,7 @@ import pytest
 from mlflow.metrics.genai import model_utils
 
 from tests.support.endpoint import Endpoint
-from tests.support.mlflow_server import teachable
-from tests.support.mlflow_world import mlflows_optimizer
+from tests.support.mlflow_world import mlflows_optimizer, teachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from mlflow.genai.scorers import ScorerSamplingConfig
 import memalign as ma
 from memalign.integrations.mlflow import MemAlignOptimizer, load
 from memalign.integrations.mlflow.assessments import read_feedback
-from tests.support.gateway import gateway_model
+from tests.support.mlflow_server import gateway_model
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge, traced
 
 if TYPE_CHECKING:
