@@ -20,6 +20,7 @@ def test_an_address_without_v1_names_its_remedy(
     failed = memalign("judge", tone, held_out)
     assert failed.code == 2
     assert failed.err.count("and the address http://127.0.0.1") == failed.err.count("which usually ends in /v1") == 1
+    endpoint.answer = answer
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
     assert memalign("judge", tone, held_out).code == 0
 
