@@ -73,6 +73,11 @@ class Ran:
 Run = Callable[..., Ran]
 
 
+def missing(text: str, *parts: str) -> list[str]:
+    """The parts that are not in a text."""
+    return [part for part in parts if part not in text]
+
+
 def session(*, json: bool = False) -> Session:
     """A run of a command, outside of the command line."""
     context = Session(get_command(app))
@@ -80,10 +85,12 @@ def session(*, json: bool = False) -> Session:
     return context
 
 
-def invoke(*arguments: str | Path, stdin: str | bytes | None = None) -> Ran:
-    result = CliRunner().invoke(app, [str(each) for each in arguments], input=stdin, prog_name="memalign")
+def invoke(*arguments: object, stdin: str | bytes | None = None, code: int | None = None) -> Ran:
+    """A run, which is to end with this exit code."""
+    result = CliRunner().invoke(app, [str(word) for word in arguments], input=stdin, prog_name="memalign")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
+    assert code in (None, result.exit_code), result.output
     return Ran(code=result.exit_code, out=result.stdout, err=result.stderr)
 
 

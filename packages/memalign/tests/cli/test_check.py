@@ -19,8 +19,7 @@ def test_labels_sources_duplicates_and_conflicts_are_told(memalign: Run, tone: s
     unlabelled = row("u", None, "eva", rationale="Too long.")
     rows = [row("a", True, "ana"), {**row("b", False, "ben"), "inputs": "question a"}, unlabelled]
     file = jsonl(tmp_path / "f.jsonl", [*rows, *(row(f"t-{n}", True) for n in range(10))])
-    review = memalign("check", file, tone, "--json")
-    assert review.code == 0
+    review = memalign("check", file, tone, "--json", code=0)
     assert review.json["labels"] == {"true": 11, "false": 1}
     assert review.json["sources"] == {"unknown": 10, "ana": 1, "ben": 1, "eva": 1}
     assert (review.json["cases"], review.json["duplicates"], review.json["alpha"]) == (12, [["a", "b"]], None)
@@ -38,7 +37,7 @@ def test_labels_sources_duplicates_and_conflicts_are_told(memalign: Run, tone: s
 
 def test_agreement_between_people_is_krippendorffs_alpha(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
     settings = ("--instructions", INSTRUCTIONS, "--value-type", "int:1..5", "--model", "openai:test")
-    assert memalign("create", "stars", *settings).code == 0
+    memalign("create", "stars", *settings, code=0)
     pairs = [("a", 1, 1), ("b", 5, 5), ("c", 2, 2), ("d", 4, 5)]
     rows = [row(key, value, who) for key, *values in pairs for who, value in zip(("ana", "ben"), values, strict=True)]
     file = jsonl(tmp_path / "f.jsonl", rows)
@@ -59,8 +58,7 @@ def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_
         {"id": "n-1", "inputs": "no reply here", "value": True},
         {**FEEDBACK[2], "outputs": "Something else."},
     ]
-    review = memalign("check", jsonl(tmp_path / "f.jsonl", rows), aligned, "--json")
-    assert review.code == 1
+    review = memalign("check", jsonl(tmp_path / "f.jsonl", rows), aligned, "--json", code=1)
     assert review.json["status"] == {"unchanged": 1, "changed": 1, "new": 1}
     assert [bad["line"] for bad in review.json["invalid"]] == [4, 5]
     assert "{{ outputs }}" in review.json["invalid"][0]["reason"]
@@ -69,10 +67,9 @@ def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_
 
 def test_rows_from_stdin_are_read_like_a_file(memalign: Run) -> None:
     line = json.dumps(row("a", True))
-    assert memalign("check", "-", stdin=f"\ufeff{line}\n").code == 0
+    memalign("check", "-", stdin=f"\ufeff{line}\n", code=0)
     deep = "[" * 5000 + "]" * 5000
     for wrong, said in ((line[:-2] + "\udcff" + line[-2:], "not UTF-8"), (f'{{"id": {deep}}}', "broken JSON")):
-        refused = memalign("check", "-", stdin=f"{line}\n{wrong}\n".encode("utf-8", "surrogateescape"))
-        assert refused.code == 1
+        refused = memalign("check", "-", stdin=f"{line}\n{wrong}\n".encode("utf-8", "surrogateescape"), code=1)
         assert "1 invalid" in refused.out
         assert said in refused.out

@@ -32,15 +32,14 @@ def with_checks(body: dict[str, Any]) -> dict[str, Any]:
 
 def test_a_check_model_is_stored_with_its_price(memalign: Run, deciding: Endpoint) -> None:
     name = f"system-one:m@{deciding.base_url}"
-    made = memalign(*NEW, *CHAT, "--check-model", name, "--for", "check", "--price", "input=0.042,output=0")
-    assert made.code == 0, made.err
+    memalign(*NEW, *CHAT, "--check-model", name, "--for", "check", "--price", "input=0.042,output=0", code=0)
     shown = memalign("show", "tone", "--json").json
     assert shown["check_model"] == name
     assert shown["parameters"] == {"models": {name: {"prices": {"input": 0.042, "output": 0.0}}}}
     assert f"check model {name}" in " ".join(memalign("show", "tone").out.split())
-    assert memalign("edit", "tone", "--check-model", "").code == 0
+    memalign("edit", "tone", "--check-model", "", code=0)
     assert memalign("show", "tone", "--json").json["check_model"] is None
-    assert memalign("edit", "tone", "--model", name, "--price", "input=0.042,output=0").code == 0
+    memalign("edit", "tone", "--model", name, "--price", "input=0.042,output=0", code=0)
     assert memalign("show", "tone", "--json").json["model"] == name, "a judge's own model may be one that decides"
     assert deciding.requests == []
 
@@ -56,8 +55,7 @@ def test_a_check_model_is_stored_with_its_price(memalign: Run, deciding: Endpoin
 def test_what_is_missing_is_said_before_anything_is_stored(
     memalign: Run, options: tuple[str, ...], missing: str
 ) -> None:
-    refused = memalign(*NEW, *options)
-    assert refused.code == 2
+    refused = memalign(*NEW, *options, code=2)
     assert missing in refused.err
     assert memalign("list", "--json").json == {"judges": []}
 
@@ -66,17 +64,17 @@ def test_checks_are_learned_shown_and_dropped(
     memalign: Run, deciding: Endpoint, endpoint: Endpoint, feedback: Path
 ) -> None:
     endpoint.answer = with_checks
-    assert memalign(*NEW, "--model", "openai:test").code == 0
+    memalign(*NEW, "--model", "openai:test", code=0)
     assert SORRY not in memalign("align", "tone", feedback).out, "a chat model alone is asked no questions"
-    assert memalign("delete", "tone", "--yes").code == 0
+    memalign("delete", "tone", "--yes", code=0)
     assert memalign(*NEW, "--model", "openai:test", "--check-model", f"system-one:m@{deciding.base_url}").code == 0
-    learned = memalign("align", "tone", feedback)
-    assert learned.code == 0, learned.err
+    learned = memalign("align", "tone", feedback, code=0)
     # ana said of t-1 (false) and of t-2 (true) that the answer is no.
     for name, label in (("G1", "false"), ("G2", "true")):
         for shown in (learned, memalign("guideline", "tone", name), memalign("show", "tone")):
             assert f"{SORRY}  [no for {label}]" in shown.out
     checks = memalign("show", "tone", "--json").json["guidelines"][0]["checks"]
     assert checks == [{"question": SORRY, "answer": "no", "value": False, "test": None}]
-    reworded = memalign("guideline", "tone", "G1", "--text", "Be kind first.")
-    assert f"    - {SORRY}  [no for false]" in reworded.out, "a new text drops the checks of the old one"
+    assert f"    - {SORRY}  [no for false]" in memalign("guideline", "tone", "G1", "--text", "Be kind first.").out, (
+        "a new text drops the checks of the old one"
+    )

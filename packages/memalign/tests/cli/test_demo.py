@@ -10,7 +10,7 @@ import pytest
 from memalign import Judge
 from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, estimate
 from memalign.errors import ModelError
-from tests.cli.conftest import session
+from tests.cli.conftest import missing, session
 from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint, server_error, system_of, user_of
 
@@ -35,11 +35,9 @@ def test_the_demo_shows_a_change_of_mind_and_its_author(endpoint: Endpoint, caps
     places = [shown.index(f"{number}. {title}" if number != 4 else title) for number, title in enumerate(titles, 1)]
     assert places == sorted(places)
     words = " ".join(shown.split())
-    assert "✗ marks a verdict that the experts do not share." in words
-    assert "It changed its mind on 2 of 5." in words
+    assert not missing(words, "✗ marks a verdict that the experts do not share.", "It changed its mind on 2 of 5.")
     assert "'Your sofa arrives on Monday.': send before, don't now. G1 (t-1@ana) applies, here: \"on Monday\"" in words
-    assert "on 3 of 5 replies before and on 5 after" in words
-    assert "Never promise a day" in words
+    assert not missing(words, "on 3 of 5 replies before and on 5 after", "Never promise a day")
 
 
 def test_the_demo_says_first_what_it_costs(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:

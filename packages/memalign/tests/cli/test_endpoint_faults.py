@@ -15,14 +15,13 @@ WORDS = "the erased words of Ana"
 def test_an_address_without_v1_names_its_remedy(
     memalign: Run, tone: str, held_out: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    endpoint.answer = Fault(status=404, body="404 page not found")
+    fine, endpoint.answer = endpoint.answer, Fault(status=404, body="404 page not found")
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url.removesuffix("/v1"))
-    failed = memalign("judge", tone, held_out)
-    assert failed.code == 2
+    failed = memalign("judge", tone, held_out, code=2)
     assert failed.err.count("and the address http://127.0.0.1") == failed.err.count("which usually ends in /v1") == 1
-    endpoint.answer = answer
+    endpoint.answer = fine
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
-    assert memalign("judge", tone, held_out).code == 0
+    memalign("judge", tone, held_out, code=0)
 
 
 def completion(**message: object) -> dict[str, object]:
@@ -40,14 +39,13 @@ def completion(**message: object) -> dict[str, object]:
         {"output": WORDS},
     ],
 )
-def test_an_odd_answer_is_asked_for_once_and_never_quoted(
-    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, body: object
+def test_an_odd_answer_is_never_quoted(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, body: object
 ) -> None:
+    monkeypatch.setattr("memalign.models.retry.Retry.wait", lambda *_: 0.0)  # patience is tested elsewhere
     endpoint.answer = Fault(body=body)
     new = jsonl(tmp_path / "new.jsonl", [{"id": "n-1", "inputs": "Where is it?", "outputs": "In the post."}])
-    judged = memalign("judge", tone, new, "-o", tmp_path / "judged.jsonl")
-    assert judged.code == 1
-    assert len(endpoint.requests) == 1
+    judged = memalign("judge", tone, new, "-o", tmp_path / "judged.jsonl", code=1)
     kept = (tmp_path / "judged.jsonl").read_text("utf-8")
     assert "the server's answer is not what its API promises" in kept
     assert "no connection" not in kept
@@ -55,7 +53,7 @@ def test_an_odd_answer_is_asked_for_once_and_never_quoted(
 
 
 def test_an_odd_vector_is_never_quoted(memalign: Run, tone: str, endpoint: Endpoint, feedback: Path) -> None:
-    assert memalign("edit", tone, "--embedding-model", "openai:vectors").code == 0
+    memalign("edit", tone, "--embedding-model", "openai:vectors", code=0)
     vector = {"index": 0, "object": "embedding", "embedding": [WORDS]}
     odd = Fault(body={"object": "list", "model": "m", "data": [vector] * len(FEEDBACK)})
     endpoint.answer = lambda body: odd if "input" in body else answer(body)

@@ -42,14 +42,12 @@ def tone(memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.Mon
     )
     kind = ("--value-type", "bool", "--instructions", INSTRUCTIONS)
     for words in (("create", "tone", *kind, *own_server, *paid), ("edit", "tone", *distiller)):
-        done = memalign(*words)
-        assert done.code == 0, done.err
+        memalign(*words, code=0)
     return "tone"
 
 
 def learned(memalign: Run, feedback: Path) -> None:
-    ran = memalign("align", "tone", feedback, "--json")
-    assert ran.code == 0, ran.err
+    ran = memalign("align", "tone", feedback, "--json", code=0)
     assert ran.json["usage"]["cost"] > 0
 
 
@@ -61,7 +59,7 @@ def test_each_model_gets_its_own_address_and_key(
     memalign: Run, tone: str, own: Endpoint, strong: Endpoint, feedback: Path, held_out: Path
 ) -> None:
     learned(memalign, feedback)
-    assert memalign("judge", tone, held_out).code == 0
+    memalign("judge", tone, held_out, code=0)
     assert strong.requests
     assert all(distils(body) and body["model"] == "big" for body in strong.requests)
     assert all(each["authorization"] == "Bearer strong-secret-456" for each in strong.headers)
@@ -72,7 +70,7 @@ def test_each_model_gets_its_own_address_and_key(
 
 def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, tmp_path: Path) -> None:
     learned(memalign, feedback)
-    assert memalign("export", tone, "-o", tmp_path / "tone.json").code == 0
+    memalign("export", tone, "-o", tmp_path / "tone.json", code=0)
     shown = memalign("show", tone)
     assert '"input": 0.1' in shown.out
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
@@ -82,12 +80,12 @@ def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, 
 
 
 def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp_path: Path) -> None:
-    assert memalign("edit", tone, "--context", "16384").code == 0
+    memalign("edit", tone, "--context", "16384", code=0)
     assert memalign("edit", tone, "--for", "reflection", "--context", "200000").code == 0
     judge = Registry(f"sqlite:///{tmp_path / 'memalign.db'}").load(tone)
     assert open_model(judge).limits.context_tokens == 16_384
     assert open_reflection_model(judge).limits.context_tokens == 200_000
-    assert memalign("edit", tone, "--context", "0").code == 0
+    memalign("edit", tone, "--context", "0", code=0)
     assert "context" not in memalign("show", tone, "--json").json["parameters"]["models"][judge.model_name]
     refused = memalign("edit", tone, "--context", "512")
     assert (refused.code, "context (1,024 tokens or more)" in " ".join(refused.err.split())) == (2, True)
@@ -95,10 +93,10 @@ def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp
 
 def test_another_address_gets_no_key(memalign: Run, tone: str, own: Endpoint, held_out: Path) -> None:
     with Endpoint(answer) as other:
-        moved = memalign("edit", tone, "--model", f"openai:qwen2.5:7b@{other.base_url}")
-        assert moved.code == 0
-        assert "- parameters: " in moved.out, "what it lost is shown"
-        assert memalign("judge", tone, held_out).code == 0
+        assert (
+            "- parameters: " in memalign("edit", tone, "--model", f"openai:qwen2.5:7b@{other.base_url}", code=0).out
+        ), "what it lost is shown"
+        memalign("judge", tone, held_out, code=0)
     assert "own-secret" not in str(other.headers)
     assert other.requests[0]["model"] == "qwen2.5:7b"
 
@@ -117,8 +115,7 @@ def test_another_address_gets_no_key(memalign: Run, tone: str, own: Endpoint, he
 def test_wrong_flags_are_refused_and_change_nothing(
     memalign: Run, tone: str, flags: tuple[str, ...], said: str
 ) -> None:
-    refused = memalign("edit", tone, *flags)
-    assert refused.code == 2
+    refused = memalign("edit", tone, *flags, code=2)
     assert said in refused.err
     assert "abc123secret" not in refused.err
     assert len(memalign("history", tone, "--json").json["versions"]) == 2
@@ -133,9 +130,10 @@ def test_an_own_servers_wrong_key_names_the_remedy(
         *("--model", f"openai:m@{own.base_url}"),
     )
     assert made.code == 0, made.err
-    refused = memalign("judge", "bare", held_out)
-    assert refused.code == 2
-    assert "the server's key (MEMALIGN_SERVER_KEYS=ADDRESS=KEY): missing" in refused.err
+    assert (
+        "the server's key (MEMALIGN_SERVER_KEYS=ADDRESS=KEY): missing"
+        in memalign("judge", "bare", held_out, code=2).err
+    )
 
 
 CANARY = "canary-value-9f3e"
@@ -149,7 +147,7 @@ def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
     gift = held_out.with_name("gift.json")
     judge = Judge(name="gift", instructions=INSTRUCTIONS, feedback_value_type=bool, model=f"openai:m@{own.base_url}")
     gift.write_text(json.dumps(bundle_of(judge)), "utf-8")
-    assert memalign("import", gift).code == 0
+    memalign("import", gift, code=0)
     assert memalign("judge", "gift", held_out).code == 0
     assert load_bundle(gift)(inputs="Hello?", outputs="Hi!").value is not None
     assert own.headers
@@ -164,5 +162,4 @@ def test_a_bundles_header_is_refused(memalign: Run, own: Endpoint, held_out: Pat
     document["checksum"] = hashlib.sha256(canonical_json(document).encode()).hexdigest()
     gift = held_out.with_name("gift.json")
     gift.write_text(json.dumps(document), "utf-8")
-    refused = memalign("import", gift)
-    assert (refused.code, "parameter models" in refused.err) == (2, True)
+    assert "parameter models" in memalign("import", gift, code=2).err

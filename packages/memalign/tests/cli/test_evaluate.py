@@ -7,21 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run, jsonl
+from tests.cli.conftest import Run, jsonl, missing
 from tests.support.endpoint import Endpoint, bad_request
 
 
 def test_a_version_is_compared_with_another_model(
     memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
 ) -> None:
-    alone = memalign("evaluate", aligned, held_out, "--against", "1")
-    assert alone.code == 0
+    alone = memalign("evaluate", aligned, held_out, "--against", "1", code=0)
     for words in ("accuracy", "Disagreements", "tone version 2 (the second judge) against version 1 (the first)"):
         assert words in alone.out
     assert "1 of 3 cases are in the judge's memory, and 2 are new to it" in alone.out
     asked = len(endpoint.requests)
-    ran = memalign("evaluate", aligned, held_out, "--model", "openai:other", "--against", "2", "--json")
-    assert ran.code == 0, ran.err
+    ran = memalign("evaluate", aligned, held_out, "--model", "openai:other", "--against", "2", "--json", code=0)
     assert {request["model"] for request in endpoint.requests[asked:]} == {"test", "other"}
     assert ran.json["evaluation"]["model"] == "openai:other"
     assert ran.json["base"]["model"] == "openai:test"
@@ -44,18 +42,15 @@ def rows(right: int, wrong: int) -> list[dict[str, Any]]:
 def warm(memalign: Run, endpoint: Endpoint) -> str:
     del endpoint
     settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:test")
-    assert memalign("create", "warm", *settings).code == 0
+    memalign("create", "warm", *settings, code=0)
     return "warm"
 
 
 def test_every_outcome_of_a_gate_has_its_exit_code(memalign: Run, warm: str, tmp_path: Path) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
-    passed = memalign("evaluate", warm, cases, "--min-accuracy", "0.7")
-    assert passed.code == 0
-    assert "accuracy at least 0.7" in passed.out
-    assert memalign("evaluate", warm, cases, "--min-accuracy", "0.99").code == 1
-    told = memalign("evaluate", warm, cases, "--min-accuracy", "0.88", "--json")
-    assert told.code == 3
+    assert "accuracy at least 0.7" in memalign("evaluate", warm, cases, "--min-accuracy", "0.7", code=0).out
+    memalign("evaluate", warm, cases, "--min-accuracy", "0.99", code=1)
+    told = memalign("evaluate", warm, cases, "--min-accuracy", "0.88", "--json", code=3)
     assert told.json["gate"]["outcome"] == "too few cases"
     assert "more cases would settle it" in told.json["gate"]["criteria"][0]["why"]
     assert memalign("evaluate", warm, cases).code == 0, "no criterion, no gate"
@@ -63,13 +58,12 @@ def test_every_outcome_of_a_gate_has_its_exit_code(memalign: Run, warm: str, tmp
 
 def test_a_version_or_model_is_compared_with_another_version(memalign: Run, warm: str, tmp_path: Path) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(90, 10))
-    alone = memalign("evaluate", warm, cases, "--not-worse-than", "5")
-    assert alone.code == 2
-    assert "--against N or --against zero-shot" in alone.err
-    assert memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?").code == 0
+    assert (
+        "--against N or --against zero-shot" in memalign("evaluate", warm, cases, "--not-worse-than", "5", code=2).err
+    )
+    memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?", code=0)
     for model in ((), ("--model", "openai:other")):
-        ran = memalign("evaluate", warm, cases, *model, "--against", "1", "--not-worse-than", "5", "--json")
-        assert ran.code == 0, ran.err
+        ran = memalign("evaluate", warm, cases, *model, "--against", "1", "--not-worse-than", "5", "--json", code=0)
         assert (ran.json["version"], ran.json["against"], ran.json["gate"]["outcome"]) == (2, "1", "pass")
 
 
@@ -77,19 +71,18 @@ def test_a_build_reads_judgments_and_needs_no_server(
     memalign: Run, warm: str, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
-    assert memalign("judge", warm, cases, "-o", "judged.jsonl").code == 0
+    memalign("judge", warm, cases, "-o", "judged.jsonl", code=0)
     asked = len(endpoint.requests)
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     demand = ("evaluate", warm, cases, "--min-accuracy", "0.7", "--judged", "judged.jsonl")
-    offline = memalign(*demand, "--report", "page.md")
-    assert offline.code == 0, offline.err
-    assert "no model was called" in offline.out
+    assert "no model was called" in memalign(*demand, "--report", "page.md", code=0).out
     assert len(endpoint.requests) == asked
-    assert memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?").code == 0
-    stale = memalign(*demand)
-    assert stale.code == 2
-    assert "was judged by another judge, or by warm with another model, instructions, setting or memory" in stale.err
+    memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?", code=0)
+    assert (
+        "was judged by another judge, or by warm with another model, instructions, setting or memory"
+        in memalign(*demand, code=2).err
+    )
 
 
 def test_a_server_that_answers_nothing_passes_nobody(
@@ -97,16 +90,14 @@ def test_a_server_that_answers_nothing_passes_nobody(
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(3, 0))
     endpoint.faults = [bad_request("no such thing")] * 20
-    ran = memalign("evaluate", warm, cases, "--min-kappa", "0.6")
-    assert ran.code == 2
-    assert "cases have no verdict" in ran.err
-    assert "Run it again" in ran.err
+    ran = memalign("evaluate", warm, cases, "--min-kappa", "0.6", code=2)
+    assert not missing(ran.err, "cases have no verdict", "Run it again")
 
 
 def test_the_build_page_and_test_report_are_written(memalign: Run, warm: str, tmp_path: Path) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
     files = ("--junit", tmp_path / "gate.xml", "--report", tmp_path / "page.md")
-    assert memalign("evaluate", warm, cases, "--min-accuracy", "0.99", *files).code == 1
+    memalign("evaluate", warm, cases, "--min-accuracy", "0.99", *files, code=1)
     assert b"<failure" in (tmp_path / "gate.xml").read_bytes()
     assert (tmp_path / "page.md").read_text("utf-8").startswith("# ")
 
@@ -143,8 +134,7 @@ def test_wrong_use_is_told_before_any_call(
 def test_a_report_is_what_its_name_asks_for(
     memalign: Run, aligned: str, held_out: Path, suffix: str, begins: str
 ) -> None:
-    ran = memalign("evaluate", aligned, held_out, "--report", f"report.{suffix}", "--against", "1")
-    assert ran.code == 0, ran.err
+    ran = memalign("evaluate", aligned, held_out, "--report", f"report.{suffix}", "--against", "1", code=0)
     assert f"wrote the report to report.{suffix}" in ran.err
     assert "1 more in the judge's memory, which do not count" in ran.out
     assert Path(f"report.{suffix}").read_text("utf-8").startswith(begins)

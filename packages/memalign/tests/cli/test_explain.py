@@ -13,7 +13,7 @@ from tests.support.endpoint import Endpoint
 
 @pytest.fixture
 def judged(memalign: Run, aligned: str, held_out: Path) -> Path:
-    assert memalign("judge", aligned, held_out, "-o", "out.jsonl", "--concurrency", 1).code == 0
+    memalign("judge", aligned, held_out, "-o", "out.jsonl", "--concurrency", 1, code=0)
     return Path("out.jsonl")
 
 
@@ -35,8 +35,7 @@ def test_it_shows_the_very_prompt_byte_for_byte(
 
 
 def test_it_names_guidelines_cases_and_what_it_cost(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
-    shown = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
-    assert shown.code == 0
+    shown = memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=0)
     for part in ("your rule G1: When a customer", "G1 (t-1@ana) applies", "t-1", "1 call", "version", "--- system"):
         assert part in shown.out, part
 
@@ -44,29 +43,30 @@ def test_it_names_guidelines_cases_and_what_it_cost(memalign: Run, aligned: str,
 def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
     first = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
     for change in ("--retire", "--restore", "--retire"):
-        assert memalign("guideline", aligned, "G1", change).code == 0
+        memalign("guideline", aligned, "G1", change, code=0)
     again = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
     assert again["prompt"] == first["prompt"]
     assert again["version"] in (first["version"], first["version"] + 2), "or the one that was restored to it"
-    assert memalign("delete", aligned, "--yes").code == 0
+    memalign("delete", aligned, "--yes", code=0)
     settings = ("--instructions", "Is {{ outputs }} kind?", "--value-type", "bool", "--model", "openai:test")
-    assert memalign("create", aligned, *settings).code == 0
-    wrong = memalign("explain", aligned, judged, "h-1", "--examples", held_out)
-    assert wrong.code == 2
-    assert "no version of 'tone' in the registry gave these judgments" in wrong.err
+    memalign("create", aligned, *settings, code=0)
+    assert (
+        "no version of 'tone' in the registry gave these judgments"
+        in memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=2).err
+    )
 
 
 def test_what_cannot_be_explained_says_why(
     memalign: Run, aligned: str, held_out: Path, judged: Path, tmp_path: Path
 ) -> None:
-    unknown = memalign("explain", aligned, judged, "h-9", "--examples", held_out)
-    assert (unknown.code, "no judgment for 'h-9'" in unknown.err) == (2, True)
+    assert "no judgment for 'h-9'" in memalign("explain", aligned, judged, "h-9", "--examples", held_out, code=2).err
     changed = jsonl(tmp_path / "changed.jsonl", [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]])
-    stale = memalign("explain", aligned, judged, "h-1", "--examples", changed)
-    assert (stale.code, "has changed since" in stale.err) == (2, True)
+    assert "has changed since" in memalign("explain", aligned, judged, "h-1", "--examples", changed, code=2).err
     missing = memalign("explain", aligned, tmp_path / "none.jsonl", "h-1", "--examples", held_out)
     assert (missing.code, "no such file" in missing.err) == (2, True)
     lines = [json.loads(line) for line in judged.read_text("utf-8").splitlines()]
     failed = jsonl(tmp_path / "failed.jsonl", [lines[0] | {"value": None, "error": "ModelUnavailable: down"}])
-    error = memalign("explain", aligned, failed, "h-1", "--examples", held_out)
-    assert (error.code, "was not judged: ModelUnavailable: down" in error.err) == (2, True)
+    assert (
+        "was not judged: ModelUnavailable: down"
+        in memalign("explain", aligned, failed, "h-1", "--examples", held_out, code=2).err
+    )

@@ -25,14 +25,12 @@ def test_a_stopped_run_says_how_to_go_on(
     monkeypatch.setattr("memalign.models.provider_model.list_price", lambda *_, **__: 0.01)  # this server has no price
     many = jsonl(tmp_path / "many.jsonl", items(30))
     arguments = ("judge", tone, many, "-o", "out.jsonl", "--max-cost", "0.1", "--concurrency", "1")
-    stopped = memalign(*arguments, "--json")
-    assert stopped.code == 1
+    stopped = memalign(*arguments, "--json", code=1)
     assert (stopped.json["n"], stopped.json["failed"], stopped.json["not_judged"]) == (30, 0, 20)
     assert "one more call would pass the limit of $0.1 ($0.1 spent); run it again" in stopped.err
-    again = memalign(*arguments)
-    assert again.code == 1
+    again = memalign(*arguments, code=1)
     assert again.out.startswith("10 judged into out.jsonl, 10 there already, 10 not judged, 10 calls")
-    assert memalign(*arguments).code == 0
+    memalign(*arguments, code=0)
     lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == [item["id"] for item in items(30)]
 
@@ -40,8 +38,7 @@ def test_a_stopped_run_says_how_to_go_on(
 def test_a_key_that_is_wrong_is_one_sentence(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
     endpoint.answer = bad_request("Incorrect API key provided", "invalid_api_key", status=401)
     many = jsonl(tmp_path / "many.jsonl", items(300))
-    refused = memalign("judge", tone, many, "-o", "out.jsonl", "--concurrency", "2")
-    assert refused.code == 2
+    refused = memalign("judge", tone, many, "-o", "out.jsonl", "--concurrency", "2", code=2)
     assert max(endpoint.max_in_flight, len(endpoint.requests)) <= 2
     assert refused.err.count("Incorrect API key") == 1
 
@@ -72,15 +69,18 @@ def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Pa
 
 def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
     jsonl(tmp_path / "many.jsonl", items(3_000))
-    said = memalign("judge", tone, "many.jsonl", "--dry-run")
-    assert said.code == 0
+    said = memalign("judge", tone, "many.jsonl", "--dry-run", code=0)
     assert said.out.startswith("about 3,000 calls, ")
     assert "memalign edit tone --price" in said.out
-    assert memalign("edit", tone, "--price", "input=1,output=1").code == 0
+    memalign("edit", tone, "--price", "input=1,output=1", code=0)
     assert memalign("judge", tone, "many.jsonl", "--dry-run", "--json").json["estimate"]["cost"] > 0
     assert not endpoint.requests
-    bad = memalign("judge", tone, jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}]), "--dry-run")
-    assert (bad.code, "bad.jsonl has no column for inputs. Its columns are id, outputs" in bad.err) == (2, True)
+    assert (
+        "bad.jsonl has no column for inputs. Its columns are id, outputs"
+        in memalign(
+            "judge", tone, jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}]), "--dry-run", code=2
+        ).err
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,7 @@ def test_a_file_that_cannot_be_is_refused(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, arguments: Any, said: str
 ) -> None:
     jsonl(tmp_path / "a.jsonl", [{"id": "a", "inputs": "Late?", "outputs": "Yes."}])
-    refused = memalign("judge", tone, *arguments)
-    assert refused.code == 2
+    refused = memalign("judge", tone, *arguments, code=2)
     assert said in refused.err
     assert "0f6c" not in refused.err + refused.out
     assert not endpoint.requests
@@ -109,8 +108,7 @@ STEPS = [Step(parent=None, name="support", inputs="Thanks!", outputs="Any time, 
 
 def test_judge_takes_a_file_of_spans_as_examples(memalign: Run, tone: str, tmp_path: Path) -> None:
     (tmp_path / "spans.json").write_text(json.dumps(otlp(STEPS)), "utf-8")
-    ran = memalign("judge", tone, tmp_path / "spans.json", "-o", "judged.jsonl")
-    assert ran.code == 0, ran.err
+    memalign("judge", tone, tmp_path / "spans.json", "-o", "judged.jsonl", code=0)
     (judgment,) = (json.loads(line) for line in Path("judged.jsonl").read_text("utf-8").splitlines()[-1:])
     assert judgment["id"] == TRACE
     assert isinstance(judgment["value"], bool)

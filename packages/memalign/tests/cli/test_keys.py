@@ -15,8 +15,7 @@ QUOTED: dict[str, Any] = {**FEEDBACK[1], "id": "mail@x", "inputs": "Thanks a lot
 
 @pytest.fixture
 def mailed(memalign: Run, tone: str, tmp_path: Path) -> str:
-    learned = memalign("align", tone, jsonl(tmp_path / "mail.jsonl", [FEEDBACK[0], MAIL, QUOTED]))
-    assert learned.code == 0, learned.err
+    memalign("align", tone, jsonl(tmp_path / "mail.jsonl", [FEEDBACK[0], MAIL, QUOTED]), code=0)
     return tone
 
 
@@ -35,13 +34,12 @@ def keys(memalign: Run, name: str) -> list[str]:
     ],
 )
 def test_a_written_key_names_what_is_withdrawn(memalign: Run, mailed: str, key: str, rest: list[str]) -> None:
-    assert memalign("unalign", mailed, key, "--dry-run").code == 0
+    memalign("unalign", mailed, key, "--dry-run", code=0)
     assert memalign("unalign", mailed, key).code == 0
     assert keys(memalign, mailed) == rest
 
 
 def test_the_advice_of_an_error_has_the_judges_name(memalign: Run, mailed: str) -> None:
-    refused = memalign("unalign", mailed, "t-404")
-    assert refused.code == 2
+    refused = memalign("unalign", mailed, "t-404", code=2)
     assert f"memalign show {mailed} --ledger" in refused.err
     assert "NAME" not in refused.err

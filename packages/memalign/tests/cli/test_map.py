@@ -20,8 +20,7 @@ def labels(tmp_path: Path) -> Path:
 
 
 def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labels: Path) -> None:
-    done = memalign("align", tone, labels, "--map", MAP, "--source", "ana", "--json")
-    assert done.code == 0, done.err
+    done = memalign("align", tone, labels, "--map", MAP, "--source", "ana", "--json", code=0)
     assert [row["key"] for row in done.json["rows"]] == ["t-1@ana", "t-2@ana"]
     assert memalign("show", tone, "--json").json["columns"] == {
         "id": "ticket",
@@ -36,7 +35,7 @@ def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labe
     judged = memalign("judge", tone, labels, "--json").json
     assert [row["id"] for row in judged["judgments"]] == ["t-1", "t-2"]
     assert memalign("evaluate", tone, labels, "--json").json["evaluation"]["n"] == 2
-    assert memalign("next", tone, labels, "--json").code == 0
+    memalign("next", tone, labels, "--json", code=0)
     usual = jsonl(labels.with_name("usual.jsonl"), FEEDBACK)
     assert memalign("judge", tone, usual).code == 0, "files of the usual names are still read"
     line = '{"ticket": "s-1", "question": "Hello?", "answer": "Hello!", "label": true}\n'
@@ -45,12 +44,12 @@ def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labe
 
 
 def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
-    assert memalign("align", tone, labels, "--map", MAP).code == 0
+    memalign("align", tone, labels, "--map", MAP, code=0)
     assert memalign("edit", tone, "--map", "none").code == 0
     assert memalign("show", tone, "--json").json["columns"] == {}
-    assert memalign("align", tone, labels).code == 2
+    memalign("align", tone, labels, code=2)
     assert memalign("edit", tone, "--map", MAP).code == 0
-    assert memalign("judge", tone, labels).code == 0
+    memalign("judge", tone, labels, code=0)
 
 
 @pytest.mark.parametrize("command", ["judge", "evaluate", "next", "check", "review"])
@@ -58,19 +57,19 @@ def test_every_command_that_reads_rows_remembers_the_mapping(
     memalign: Run, tone: str, labels: Path, command: str
 ) -> None:
     words = {"check": (labels, tone), "review": (tone, labels, "-o", "sheet.xlsx")}.get(command, (tone, labels))
-    done = memalign(command, *words, "--map", MAP)
-    assert done.code == 0, done.err
-    assert "tone is now version 2, which remembers the mapping of --map" in done.err
-    assert memalign("judge", tone, labels).code == 0
+    assert (
+        "tone is now version 2, which remembers the mapping of --map"
+        in memalign(command, *words, "--map", MAP, code=0).err
+    )
+    memalign("judge", tone, labels, code=0)
     Path("sheet.xlsx").unlink(missing_ok=True)
-    again = memalign(command, *words, "--map", MAP)
-    assert again.code == 0
+    memalign(command, *words, "--map", MAP, code=0)
     assert memalign("show", tone, "--json").json["version"] == 2, "the same columns change nothing"
 
 
 @pytest.mark.parametrize("command", ["judge", "evaluate"])
 def test_a_dry_run_or_a_failure_remembers_no_mapping(memalign: Run, tone: str, labels: Path, command: str) -> None:
-    assert memalign(command, tone, "no-such-file.csv", "--map", MAP).code == 2
+    memalign(command, tone, "no-such-file.csv", "--map", MAP, code=2)
     assert memalign(command, tone, labels, "--map", MAP, "--dry-run").code == 0
     assert memalign(command, tone, labels, "--map", MAP, "--version", "1").code == 0, "an older version"
     shown = memalign("show", tone, "--json").json
@@ -79,14 +78,15 @@ def test_a_dry_run_or_a_failure_remembers_no_mapping(memalign: Run, tone: str, l
 
 def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(memalign: Run, tone: str, labels: Path) -> None:
     for command in ("judge", "align", "evaluate", "next"):
-        refused = memalign(command, tone, labels)
-        assert refused.code == 2
+        refused = memalign(command, tone, labels, code=2)
         needed = "inputs, outputs" + (", value" if command in ("align", "evaluate") else "")
         assert (
             f"has no column for {needed}. Its columns are ticket, question, answer, label, comment. Name" in refused.err
         )
-    advised = memalign("align", tone, labels, "--map", "outputs=answer")
-    assert "--map outputs=answer,inputs=COLUMN,value=COLUMN" in advised.err, "the advice keeps what is mapped"
+    assert (
+        "--map outputs=answer,inputs=COLUMN,value=COLUMN"
+        in memalign("align", tone, labels, "--map", "outputs=answer").err
+    ), "the advice keeps what is mapped"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json"])
@@ -100,8 +100,7 @@ def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, 
         file.write_text("\n".join(lines), "utf-8")
     else:
         file.write_text(json.dumps(rows), "utf-8")
-    judged = memalign("judge", tone, file, "-o", "judged.jsonl", "--json")
-    assert judged.code == 0, judged.err
+    memalign("judge", tone, file, "-o", "judged.jsonl", "--json", code=0)
     first = [json.loads(line)["id"] for line in Path("judged.jsonl").read_text("utf-8").splitlines()]
     assert len(set(first)) == len(FEEDBACK)
     assert all(each.startswith("c-") for each in first)
@@ -131,7 +130,6 @@ def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, 
     ],
 )
 def test_a_wrong_mapping_says_what_is_wrong(memalign: Run, tone: str, labels: Path, given: str, said: str) -> None:
-    done = memalign("align", tone, labels, "--map", "id=ticket", "--map", given)
-    assert done.code == 2
+    done = memalign("align", tone, labels, "--map", "id=ticket", "--map", given, code=2)
     assert said in done.err.replace("\n", " ")
     assert memalign("show", tone, "--json").json["version"] == 1

@@ -71,7 +71,7 @@ def test_an_interrupt_does_not_wait_for_embedded_models(memalign: Run, tmp_path:
     model = tmp_path / "slow.gguf"
     model.write_bytes(b"GGUF")
     settings = ("--instructions", "{{ inputs }}", "--value-type", "bool", "--model", f"local:{model}")
-    assert memalign("create", "slow", *settings).code == 0
+    memalign("create", "slow", *settings, code=0)
     (tmp_path / "items.jsonl").write_text('{"id": "a", "inputs": "b"}\n', "utf-8")
     command = [sys.executable, "-c", BUSY, "judge", "slow", "items.jsonl", "--json"]
     interrupted(command, lambda process: process.stderr is not None and "reading" in process.stderr.readline())

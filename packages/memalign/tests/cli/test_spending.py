@@ -26,7 +26,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 @pytest.fixture
 def priced(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> str:
     settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:test", "--price", PRICE)
-    assert memalign("create", "tone", *settings).code == 0
+    memalign("create", "tone", *settings, code=0)
     return "tone"
 
 
@@ -42,13 +42,11 @@ def labelled(tmp_path: Path) -> Path:
 
 
 def test_an_align_dry_run_estimates_without_a_call(memalign: Run, priced: str, rows: Path, endpoint: Endpoint) -> None:
-    dry = memalign("align", priced, rows, "--dry-run", "--json")
-    assert dry.code == 0, dry.err
+    dry = memalign("align", priced, rows, "--dry-run", "--json", code=0)
     said = memalign("align", priced, rows, "--dry-run").out
     assert re.match(r"about \d+ calls?, [\d,]+ tokens in, [\d,]+ out, \$[\d.]+ \(an estimate that assumes", said)
     bad = jsonl(rows.with_name("bad.jsonl"), [{"id": "x", "inputs": "?", "outputs": "!", "value": "perhaps"}])
-    refused = memalign("align", priced, bad, "--dry-run")
-    assert (refused.code, "line 1 (x)" in refused.err) == (2, True), "it refuses what aligning would"
+    assert "line 1 (x)" in memalign("align", priced, bad, "--dry-run", code=2).err, "it refuses what aligning would"
     assert endpoint.requests == []
     assert memalign("show", priced, "--json").json["version"] == 1
     estimate = dry.json["estimate"]
@@ -71,11 +69,10 @@ def test_an_evaluate_dry_run_counts_every_call(memalign: Run, priced: str, label
     memalign("align", priced, jsonl(labelled.with_name("few.jsonl"), paying.rows(3, source="ben")))
     endpoint.requests.clear()
     arguments = ("evaluate", priced, labelled, "--against", "zero-shot", "-o", "out.jsonl", "--json")
-    dry = memalign(*arguments, "--dry-run")
-    assert dry.code == 0, dry.err
+    dry = memalign(*arguments, "--dry-run", code=0)
     assert endpoint.requests == []
     assert not Path("out.jsonl").exists()
-    assert memalign(*arguments).code == 0
+    memalign(*arguments, code=0)
     assert dry.json["estimate"]["calls"] == len(endpoint.requests) == 24
 
 
@@ -88,16 +85,14 @@ def several_calls(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("several_calls")
 def test_a_limit_stops_only_the_current_align(memalign: Run, priced: str, rows: Path, endpoint: Endpoint) -> None:
     limit = 0.25
-    stopped = memalign("align", priced, rows, "--max-cost", limit, "--json")
-    assert stopped.code == 1, stopped.err
+    stopped = memalign("align", priced, rows, "--max-cost", limit, "--json", code=1)
     assert 0 < stopped.json["usage"]["cost"] <= limit
     assert stopped.json["usage"]["calls"] == len(endpoint.requests) > 1
     waiting = {entry["key"] for entry in stopped.json["pending"]}
     reasons = {entry["reason"] for entry in stopped.json["pending"]}
     assert 0 < len(waiting) < 12
     assert reasons == {"SpendLimitReached: one more call would pass the limit of $0.25; align again to go on"}
-    said = memalign("align", priced, "--max-cost", limit)
-    assert said.code == 1
+    said = memalign("align", priced, "--max-cost", limit, code=1)
     assert (
         "stopped: one more call would pass the limit of $0.25; to try the pending feedback again: memalign" in said.out
     )
@@ -112,21 +107,18 @@ def test_a_limit_stops_only_the_current_align(memalign: Run, priced: str, rows: 
 
 def test_a_limit_that_cannot_hold_loses_nothing(memalign: Run, priced: str, rows: Path, endpoint: Endpoint) -> None:
     memalign("edit", priced, "--price", "")
-    refused = memalign("align", priced, rows, "--max-cost", "1")
-    assert refused.code == 2
-    assert "max_cost cannot hold: what a call of openai:test costs is not known" in refused.err
+    assert (
+        "max_cost cannot hold: what a call of openai:test costs is not known"
+        in memalign("align", priced, rows, "--max-cost", "1", code=2).err
+    )
     assert len(endpoint.requests) == 1
-    done = memalign("align", priced, rows)
-    assert done.code == 0
-    assert "reused 1 answer that an interrupted run had paid for" in done.err
+    assert "reused 1 answer that an interrupted run had paid for" in memalign("align", priced, rows, code=0).err
 
 
 @pytest.mark.parametrize("limit", ["0", "nan"])
 @pytest.mark.parametrize("command", ["align", "judge", "evaluate"])
 def test_a_limit_is_a_number_of_dollars(memalign: Run, priced: str, rows: Path, command: str, limit: str) -> None:
-    wrong = memalign(command, priced, rows, "--max-cost", limit)
-    assert wrong.code == 2
-    assert "dollars above 0" in wrong.err
+    assert "dollars above 0" in memalign(command, priced, rows, "--max-cost", limit, code=2).err
 
 
 def test_a_stopped_evaluation_resumes_with_the_same_command(
@@ -135,8 +127,7 @@ def test_a_stopped_evaluation_resumes_with_the_same_command(
     limit = memalign("evaluate", priced, labelled, "--json").json["evaluation"]["usage"]["cost"] / 2
     endpoint.requests.clear()
     arguments = ("evaluate", priced, labelled, "-o", "out.jsonl", "--max-cost", limit)
-    stopped = memalign(*arguments, "--json")
-    assert stopped.code == 1
+    stopped = memalign(*arguments, "--json", code=1)
     assert stopped.json["evaluation"]["usage"]["cost"] <= limit
     assert 0 < stopped.json["evaluation"]["unscored"] < 12
     assert "NotJudged: one more call would pass the limit" in stopped.err

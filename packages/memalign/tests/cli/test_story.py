@@ -5,26 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.cli.conftest import FEEDBACK, Run, jsonl
+from tests.cli.conftest import FEEDBACK, Run, jsonl, missing
 from tests.support.endpoint import Endpoint, system_of, user_of
 
 
 def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedback: Path) -> None:
-    checked = memalign("check", feedback, tone)
-    assert checked.code == 0
-    assert "3 new, 0 changed, 0 unchanged" in checked.out
+    assert "3 new, 0 changed, 0 unchanged" in memalign("check", feedback, tone, code=0).out
 
-    learned = memalign("align", tone, feedback)
-    assert learned.code == 0
-    assert "New guidelines" in learned.out
-    assert "t-1@ana" in learned.out
-    assert "tone is now version 2" in learned.out
+    learned = memalign("align", tone, feedback, code=0)
+    assert not missing(learned.out, "New guidelines", "t-1@ana", "tone is now version 2")
     assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
     assert "distil" in learned.err
 
     shown = memalign("show", tone)
-    assert "Is the reply warm and helpful?" in shown.out
-    assert "Guidelines in force" in shown.out
+    assert not missing(shown.out, "Is the reply warm and helpful?", "Guidelines in force")
     assert "must show sympathy before facts (F1)." in shown.out
 
     assert "3 learned" in memalign("show", tone, "--ledger").out
@@ -32,37 +26,31 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
 
 
 def test_an_align_shows_what_the_judge_had_said(memalign: Run, tone: str, feedback: Path, endpoint: Endpoint) -> None:
-    assert memalign("judge", tone, feedback, "-o", "judged.jsonl").code == 0
+    memalign("judge", tone, feedback, "-o", "judged.jsonl", code=0)
     asked = len(endpoint.requests)
-    learned = memalign("align", tone, feedback, "--judged", "judged.jsonl")
-    assert learned.code == 0, learned.err
+    learned = memalign("align", tone, feedback, "--judged", "judged.jsonl", code=0)
     shown = "".join(user_of(body) for body in endpoint.requests[asked:])
     assert 'judge: true because "It answers the question."\nexpert: false\n' in shown
     assert "judge: true\nexpert: true" in shown
     assert "another judge" not in learned.out
     memalign("guideline", tone, "--add", "Be brief.")
     more = jsonl(feedback.parent / "more.jsonl", [FEEDBACK[0] | {"id": "t-9", "outputs": "It is lost."}])
-    assert memalign("judge", tone, more, "-o", "old.jsonl").code == 0
+    memalign("judge", tone, more, "-o", "old.jsonl", code=0)
     memalign("guideline", tone, "--add", "Be kind.")
     learned = memalign("align", tone, more, "--judged", "old.jsonl")
     assert "the file of judgments was written by another judge or version" in learned.out + learned.err
 
 
 def test_judgments_use_the_memory(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
-    judged = memalign("judge", aligned, held_out)
-    assert judged.code == 0
-    assert "h-1" in judged.out
-    assert "true" in judged.out
+    judged = memalign("judge", aligned, held_out, code=0)
+    assert not missing(judged.out, "h-1", "true")
     assert "3 judged, 2 calls" in judged.out, "experts have judged t-2"
     assert "sympathy before facts" in system_of(endpoint.requests[-1])
 
 
 def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned: str) -> None:
-    gone = memalign("unalign", aligned, "t-1@ana")
-    assert gone.code == 0
-    assert "withdrawn: t-1@ana" in gone.out
-    assert "Forgotten guidelines" in gone.out
-    assert "forgotten" in gone.out
+    gone = memalign("unalign", aligned, "t-1@ana", code=0)
+    assert not missing(gone.out, "withdrawn: t-1@ana", "Forgotten guidelines", "forgotten")
     assert gone.out.splitlines()[-1].startswith("1 withdrawn, forgot G1-G2, new G3")
     assert "t-1@ana withdrawn" in " ".join(memalign("show", aligned, "--ledger").out.split())
     everything = memalign("unalign", aligned, "--source", "ben", "--json")
@@ -70,29 +58,26 @@ def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned
 
 
 def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback: Path) -> None:
-    dry = memalign("erase", aligned, "t-1", "--dry-run")
-    assert dry.code == 0
-    assert "1 case, 1 comment and 2 guidelines would be erased" in dry.out
+    assert (
+        "1 case, 1 comment and 2 guidelines would be erased"
+        in memalign("erase", aligned, "t-1", "--dry-run", code=0).out
+    )
     assert memalign("show", aligned, "--json").json["version"] == 2
-    done = memalign("erase", aligned, "t-1", "--json")
-    assert done.code == 0
+    done = memalign("erase", aligned, "t-1", "--json", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert done.json["unreachable"]
     assert "redacted" in memalign("history", aligned).out
     assert memalign("show", aligned, "--version", "2", "--json").json["feedback"] == 2
-    refused = memalign("align", aligned, feedback)
-    assert (refused.code, "erased on" in refused.err) == (2, True)
-    assert memalign("align", aligned, feedback, "--allow-erased").code == 0
+    assert "erased on" in memalign("align", aligned, feedback, code=2).err
+    memalign("align", aligned, feedback, "--allow-erased", code=0)
 
 
 def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -> None:
     assert [each["action"] for each in memalign("history", aligned, "--json").json["versions"]] == ["create", "align"]
     changed = memalign("diff", aligned, "1", "2")
-    assert "+ G1 When a customer is disappointed" in changed.out
-    assert "t-1@ana: false · Correct but cold." in changed.out
+    assert not missing(changed.out, "+ G1 When a customer is disappointed", "t-1@ana: false · Correct but cold.")
     assert len(memalign("diff", aligned, "1", "2", "--json").json["feedback"]) == 3
-    back = memalign("rollback", aligned, "1")
-    assert "tone is now version 3, with the content of version 1" in back.out
+    assert "tone is now version 3, with the content of version 1" in memalign("rollback", aligned, "1").out
     assert memalign("show", aligned, "--json").json["feedback"] == 0
     assert "nothing changed" in memalign("rollback", aligned, "3").out
 
@@ -100,8 +85,10 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path) -> None:
     assert "wrote version 2 of tone to tone.json" in memalign("export", aligned, "-o", "tone.json").out
     assert "tone is at version 2" in memalign("import", "tone.json").out, "nothing changed"
-    copied = memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db")
-    assert "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)" in copied.out
+    assert (
+        "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
+        in memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db").out
+    )
     memalign("guideline", aligned, "--add", "Greet first.")
     dropped = memalign("import", "tone.json").out
     assert "tone is at version 4: 1 guideline removed (G3)" in dropped, "what is replaced is named"
@@ -110,13 +97,11 @@ def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path
     other = memalign("show", "copy", "--json", "--registry", "sqlite:///other.db").json
     assert one["memory_hash"] == other["memory_hash"]
     (tmp_path / "tone.json").write_text("{}", "utf-8")
-    assert memalign("import", "tone.json").code == 2
+    memalign("import", "tone.json", code=2)
 
 
 def test_a_judge_is_deleted_only_after_confirmation(memalign: Run, aligned: str) -> None:
-    refused = memalign("delete", aligned)
-    assert refused.code == 2
-    assert "--yes" in refused.err
+    assert "--yes" in memalign("delete", aligned, code=2).err
     gone = memalign("delete", aligned, "--yes", "--json")
     assert gone.json["deleted"] is True
     assert memalign("list", "--json").json == {"judges": []}
@@ -124,8 +109,10 @@ def test_a_judge_is_deleted_only_after_confirmation(memalign: Run, aligned: str)
 
 def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
-    edited = memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
-    assert "tone is now version 3" in edited.out
+    assert (
+        "tone is now version 3"
+        in memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5").out
+    )
     now = memalign("show", aligned, "--json").json
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
@@ -140,8 +127,7 @@ def test_a_failed_lesson_is_pending_and_tried_again(
     endpoint.answer = lambda body: (
         "no JSON at all" if '"changes"' in json.dumps(body) else {"rationale": "Fine.", "value": True}
     )
-    half = memalign("align", tone, feedback)
-    assert half.code == 1
+    half = memalign("align", tone, feedback, code=1)
     assert "pending" in half.out.splitlines()[-1]
     assert "Pending" in memalign("show", tone).out
     assert memalign("show", tone, "--ledger", "--json").json["ledger"]["counts"]["pending"] == 3
@@ -166,8 +152,10 @@ def test_a_resumed_run_counts_no_call_twice(memalign: Run, aligned: str, held_ou
     assert (first["n"], first["out"], first["resumed"], first["usage"]["calls"]) == (3, "judged.jsonl", 0, 2)
     lines = Path("judged.jsonl").read_text("utf-8").splitlines()
     assert [json.loads(line)["id"] for line in lines] == ["h-1", "h-2", "t-2"]
-    again = memalign("judge", aligned, held_out, "-o", "judged.jsonl")
-    assert "0 judged into judged.jsonl, 3 there already, 0 calls" in again.out
+    assert (
+        "0 judged into judged.jsonl, 3 there already, 0 calls"
+        in memalign("judge", aligned, held_out, "-o", "judged.jsonl").out
+    )
     assert len(endpoint.requests) == 2
 
 
@@ -177,8 +165,7 @@ def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: P
         | {"rationale": f"Cold, number {n}."}
         for n in range(120)
     ]
-    aligned = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows))
-    assert aligned.code == 0, aligned.err
+    aligned = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows), code=0)
     assert "(20 of 120; for all: memalign show tone --ledger)" in aligned.out
     assert "(20 of 120; for all: memalign guideline tone)" in aligned.out
     assert len(aligned.out.splitlines()) < 100

@@ -73,8 +73,7 @@ _EXIT_CODES = [
     ("3", "A gate: there are too few cases to tell."),
     ("130", "The command was interrupted with Ctrl-C."),
 ]
-_SERVE = "Serve the experts' review pages and an HTTP API."
-"""What the overview says of `memalign serve`, which is in a package of its own and takes long to load."""
+_SERVE = "Serve the experts' review pages and an HTTP API."  # `serve` is in a package that takes long to load
 
 
 class Commands(TyperGroup):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,19 +12,30 @@ from memalign.cli.options import Name, Yes
 from memalign.cli.output import listed, show, top
 from memalign.cli.progress import show_progress
 from memalign.cli.session import DONE, FAILURES, Session, confirmed
+from memalign.errors import UnknownKey
+
+if TYPE_CHECKING:
+    from memalign.types import FeedbackKey
 
 Keys = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY",
-        help="Feedback as ID@SOURCE: t-17 is all feedback on that case, t-17@ana is ana's, and "
-        "t-17@ana@example.org is ana@example.org's. Quote an id that contains an @: "
-        "'\"mail@x\"@ana'.",
+        help="Feedback as ID@SOURCE: t-17 is all feedback on that case, t-17@ana is ana's, and t-17@ana@example.org "
+        "is ana@example.org's. Quote an id that contains an @: '\"mail@x\"@ana'.",
     ),
 ]
 Source = Annotated[
     str | None,
     typer.Option(metavar="S", help="All feedback from one person. With KEY, only their feedback on those cases."),
+]
+Matching = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TEXT",
+        help="All feedback whose case or words contain TEXT, ignoring case. KEY and --source narrow "
+        "it down. The command shows what goes and asks first.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten without changing anything.")]
 
@@ -37,7 +48,9 @@ def unalign(
     keys: Keys = None,
     *,
     source: Source = None,
+    matching: Matching = None,
     dry_run: DryRun = False,
+    yes: Yes = False,
     people_agree: Annotated[
         bool,
         typer.Option(
@@ -56,15 +69,27 @@ def unalign(
     from memalign.align.forget import forget
     from memalign.registry.diff import compare
 
-    chosen = tuple(keys or ())
-    if dry_run:
+    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
+    if dry_run or matching is not None:
         number, judge = session.judge(name)
-        going = judge.memory.keys(*chosen, source=source)
+        going = judge.memory.keys(*chosen, source=source) if chosen or matching is None else ()
+        if matching is not None:
+            holding = judge.memory.matching(matching, source=source)
+            chosen = going = tuple(key for key in holding if not going or key in going)
+            source = None
+            if not going:
+                raise UnknownKey(f"no such feedback of {name!r} holds this text")
         after = without_disputed(forget(judge.memory, going, people_agree=people_agree))
         changes = compare(judge, judge.replace(memory=after))
         data = {"judge": name, "version": number, "dry_run": True, "keys": going, "changes": vars(changes)}
-        session.give(data, f"to forget: {listed(going)}", *top(diff_lines(changes), _LIMIT))
-        return DONE
+        lines = [f"to forget: {listed(going)}", *top(diff_lines(changes), _LIMIT)]
+        if dry_run:
+            session.give(data, *lines)
+            return DONE
+        show(*lines, stderr=True)
+        if not confirmed(f"Withdraw this feedback from {name}?", yes=yes):
+            session.give({"done": False}, "nothing was changed")
+            return DONE
     options: dict[str, Any] = {"source": source, "people_agree": people_agree}
     return run_and_report(
         session, name, lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options)
@@ -77,14 +102,7 @@ def erase(
     keys: Keys = None,
     *,
     source: Source = None,
-    matching: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="All feedback whose case or words contain TEXT, ignoring case. KEY and --source narrow "
-            "it down. The command shows what goes and asks first.",
-        ),
-    ] = None,
+    matching: Matching = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> int:

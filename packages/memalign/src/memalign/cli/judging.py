@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
 _SHOWN = 40  # judgments on a screen
-_LISTED = 1_000  # failures in the JSON
 
 
 def judge(
@@ -84,7 +83,7 @@ def judge(
     resumed = len(source) - run.judged - len(unjudged)
     data: dict[str, Any] = {"judge": name, "version": number, "n": len(source), "resumed": resumed}
     data |= {"failed": len(failures), "not_judged": len(unjudged), "usage": run.usage}
-    data |= {"errors": [{"id": key, "error": error} for key, error in failures[:_LISTED]], "out": out and str(out)}
+    data |= {"errors": [{"id": key, "error": error} for key, error in failures], "out": out and str(out)}
     parts = []
     if out is None:
         data["judgments"] = list(judgments)
