@@ -96,29 +96,11 @@ def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
     made = {}
     for fault in faults:
         for number, (request, good, bad, why) in enumerate(REPLIES):
-            for reply, verdict in ((bad, False), (good, True)):
-                if reply:
-                    name = f"{number}-{fault[:9]}-{verdict}"
-                    texts = {"inputs": request.format(fault=fault), "outputs": reply.format(fault=fault)}
-                    made[name] = ({"id": name, **texts}, verdict, "" if verdict else why)
+            for reply, verdict in ((bad, False), (good, True)) if bad else ((good, True),):
+                name = f"{number}-{fault[:9]}-{verdict}"
+                texts = {"inputs": request.format(fault=fault), "outputs": reply.format(fault=fault)}
+                made[name] = ({"id": name, **texts}, verdict, "" if verdict else why)
     return made
-
-
-def review(client: TestClient, answers: dict[str, tuple[dict[str, str], bool, str]], most: int) -> None:
-    """Answer what comes next, and say why where the judge differs."""
-    words_of: set[str] = set()
-    client.cookies.set("memalign_later", "1000")  # the question whether to teach is put off
-    for _ in range(most):
-        page = client.get("/judges/replies/review")
-        fields = reviewing.card(page)
-        if "revision" not in fields:  # a colleague's answer, or the end
-            return
-        _, verdict, why = answers[fields["case"]]
-        turned = reviewing.send(client, fields, judge="replies", value=str(verdict).lower()).text
-        if why and why not in words_of and "<textarea" in turned:
-            words_of.add(why)
-            reviewing.post(client, "/judges/replies/review/words", **reviewing.card(turned), words=why, go="next")
-    client.cookies.delete("memalign_later")
 
 
 @contextmanager
@@ -136,25 +118,23 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
             rows = [case for case, verdict, _ in answers.values() if taught or not verdict]
             reviewing.put_in(people["Mira"], rows, judge="replies")
             if taught:
-                for most in (16, 16, 17):
-                    review(people["Ana"], answers, most)
+                for start, end in ((0, 16), (16, 32), (32, 49)):
+                    words = dict[str, str]()
+                    for name, (_, verdict, why) in [*answers.items()][start:end]:
+                        say(people["Ana"], name, verdict, why if words.setdefault(why, name) == name else "")
                     reviewing.post(people["Ana"], "/judges/replies/teach")
                     reviewing.wait(people["Ana"], "replies")
-                review(people["Ben"], answers, 12)
-                disagree(registry.url, people["Ana"], people["Ben"], answers)
+                for name, (case, verdict, _) in [*answers.items()][:12]:
+                    differs = "repair is free" in case["outputs"]
+                    say(people["Ben"], name, verdict or differs, "She is safe, and she knows the day." * differs)
             else:
                 reviewing.hold_out(nobody)
             with world.listening(nobody.app) as address:  # type: ignore[arg-type]  # a FastAPI
                 yield address, registry.url
 
 
-def disagree(url: str, ana: TestClient, ben: TestClient, answers: dict[str, tuple[dict[str, str], bool, str]]) -> None:
-    """Ben says Yes of a reply that Ana turned down."""
-    name, why = next((name, why) for name, (_, _, why) in answers.items() if "free repair" in why)
-    with Store(url).write() as connection:
-        connection.execute(queue.update().where(queue.c.case_id == name).values(held_out=0))
-    for client, value, words in ((ben, "true", "She is safe, and she knows the day."), (ana, "false", why)):
-        reviewing.answer(client, name, judge="replies", value=value, rationale=words)
+def say(client: TestClient, case: str, verdict: bool, words: str) -> None:
+    reviewing.answer(client, case, judge="replies", value=str(verdict).lower(), rationale=words)
 
 
 def entered(chromium: Browser, address: str, url: str, name: str, scheme: Any, size: Any, **options: Any) -> Page:
@@ -162,19 +142,6 @@ def entered(chromium: Browser, address: str, url: str, name: str, scheme: Any, s
     context = chromium.new_context(base_url=address, color_scheme=scheme, viewport=size, locale="en-GB", **options)
     enter(page := context.new_page(), url, name, "/judges/replies/review")
     return page
-
-
-def few_colours(pictures: list[Image.Image]) -> list[Image.Image]:
-    """The pictures in their commonest colours: what they share stays exactly as it is, and each is small."""
-    wide, high = pictures[0].size
-    both = Image.new("RGB", (wide, high * len(pictures)))
-    for place, picture in enumerate(pictures):
-        both.paste(picture, (0, place * high))
-    colours: Any = both.getcolors(1 << 24)  # pairs of how often and red, green, blue
-    common = sorted(colours, reverse=True)[:160]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([part for _, colour in common for part in colour])
-    return [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
 
 
 def shot(page: Page, *, whole: bool = False) -> Image.Image:
@@ -219,7 +186,7 @@ def pictures(chromium: Browser, to: Path, *, docs: bool) -> None:
 
     def take(page: Page, name: str) -> None:
         if not docs or name in OF_DOCS:
-            few_colours([shot(page, whole=not docs)])[0].save(to / f"{name}.png", optimize=True)
+            shot(page, whole=not docs).quantize(160, dither=Image.Dither.NONE).save(to / f"{name}.png", optimize=True)
 
     with shop(taught=False) as (address, url):
         page = entered(chromium, address, url, "Ben", "light", WIDE)
@@ -270,7 +237,8 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
     page.wait_for_url("**/learned**")
     page.wait_for_selector(f"text={RULES['free repair']}")
     frame(4)
-    first, *others = few_colours(frames)
+    palette = frames[-2].quantize(160)
+    first, *others = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in frames)
     first.save(to, save_all=True, append_images=others, duration=times, loop=0)
 
 

@@ -38,8 +38,11 @@ def say(client: Any, case: str, value: Any = False, **more: Any) -> Any:
 
 def following(client: Any, **query: Any) -> list[str]:
     """The ids of the cases that come next."""
-    found = client.get(f"{TONE}/cases", params={"order": "useful", **query})
-    return [case["id"] for case in found.json()["items"]]
+    return ids_of(client, order="useful", **query)
+
+
+def ids_of(client: Any, **query: Any) -> list[str]:
+    return [case["id"] for case in client.get(f"{TONE}/cases", params=query).json()["items"]]
 
 
 def blind_answers(client: Any) -> int:
@@ -174,11 +177,10 @@ def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
 def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callable[[int], None]) -> None:
     draws(0)  # the first of each four is held out
     case = kept(local, id="a-1")
-    refused = local.post(f"{TONE}/align", json={"feedback": [{"id": case, "value": False}, FEEDBACK[0]]})
-    assert (refused.status_code, refused.json()["held_out"]) == (409, [case])
     copy = {"id": "copy", "inputs": "Hm?", "outputs": "No.", "value": False}
-    refused = local.post(f"{TONE}/align", json={"feedback": [copy]})
-    assert (refused.status_code, refused.json().get("held_out")) == (409, ["copy"])
+    for rows in ([{"id": case, "value": False}, FEEDBACK[0]], [copy]):
+        refused = local.post(f"{TONE}/align", json={"feedback": rows})
+        assert (refused.status_code, refused.json().get("held_out")) == (409, [rows[0]["id"]])
     local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold."})
     done(local, "teach")
     assert learned(local) == {}
@@ -261,8 +263,7 @@ def test_cases_are_listed_by_pieces_and_state(queued: TestClient) -> None:
         ids += [case["id"] for case in piece["items"]]
         after = piece["next"]
     assert ids == [case["id"] for case in CASES]
-    answered = queued.get(f"{TONE}/cases?state=answered").json()["items"]
-    assert [case["id"] for case in answered] == ["late", "lamp"]
+    assert ids_of(queued, state="answered") == ["late", "lamp"]
     assert sorted(following(queued)) == ["thanks", "twice"]
     assert following(queued, state="skipped") == ["shop"]
     assert queued.get(f"{TONE}/cases?order=useful&state=answered").status_code == 422
@@ -285,7 +286,7 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
     for case in ("late", "twice"):
         say(owner, case, rationale="Never so cold.")
     job = ended(owner, owner.post(f"{TONE}/teach").json())["id"]
-    doors = (
+    for door in (
         f"{TONE}/cases",
         f"{TONE}/cases?order=useful",
         f"{TONE}/jobs/{job}",
@@ -294,13 +295,10 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
         "/judges/tone/trust",
         "/judges/tone/review?case=late",
         "/judges/tone/learned?find=three weeks",
-    )
-    for door in doors:
+    ):
         answer = reviewer.get(door)
         assert answer.status_code == 200, door
-        shown = answer.text
-        assert VERDICT not in shown, door
-        assert "Never so cold." not in shown, door
+        assert (VERDICT in answer.text, "Never so cold." in answer.text) == (False, False), door
     assert "Never so cold." in say(reviewer, "late").text
 
 

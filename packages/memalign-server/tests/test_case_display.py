@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memalign import Example, Judge
+from memalign import Example
 from memalign_server.pages.content import Block, blocks_of
 from memalign_server.pages.texts import prose, visible
 from server_support import world
@@ -43,10 +43,11 @@ HOSTILE = [
 class Tags(HTMLParser):
     """Every tag of a page, and the attributes that could do something."""
 
-    def __init__(self) -> None:
+    def __init__(self, html: str) -> None:
         super().__init__()
         self.tags: list[str] = []
         self.active: list[str] = []
+        self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
@@ -56,18 +57,9 @@ class Tags(HTMLParser):
                 self.active.append(f"{tag} {name}={value}")
 
 
-def tags(html: str) -> Tags:
-    parser = Tags()
-    parser.feed(html)
-    return parser
-
-
-def judge(kind: str = "bool") -> Judge:
-    return world.judge("tone").replace(instructions="Is it good?\nQuestion: {{ inputs }}", feedback_value_type=kind)
-
-
 def cut(content: dict[str, Any], kind: str = "bool") -> list[Block]:
-    return blocks_of(Example(id="x", **content), judge(kind))
+    judge = world.judge("tone").replace(instructions="Is it good?\nQuestion: {{ inputs }}", feedback_value_type=kind)
+    return blocks_of(Example(id="x", **content), judge)
 
 
 def only(content: dict[str, Any]) -> Block:
@@ -75,35 +67,28 @@ def only(content: dict[str, Any]) -> Block:
     return block
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_text_becomes_no_element(text: str) -> None:
+def test_hostile_text_becomes_no_element() -> None:
     allowed = {"p", "div", "span", "pre", "code", "small", "strong", "em", "table", "thead", "tbody", "tr", "th", "td"}
-    for html in (prose(text), visible(text)):
-        parsed = tags(str(html))
-        assert set(parsed.tags) <= allowed
-        assert parsed.active == []
-        assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in html
-    assert ("202E" in str(visible(text))) == ("\N{RIGHT-TO-LEFT OVERRIDE}" in text), "shown by its number"
+    for text in HOSTILE:
+        for html in (prose(text), visible(text)):
+            assert Tags(html).active == []
+            assert set(Tags(html).tags) <= allowed, text
+            assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in html
+        assert ("202E" in visible(text)) == ("\N{RIGHT-TO-LEFT OVERRIDE}" in text), "shown by its number"
 
 
 def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:
-    put_in(
-        local,
-        [
-            {"id": f"x-{n} {text[:40]!r}", "inputs": text, "outputs": {"a": text, text[:50]: [text]}}
-            for n, text in enumerate(HOSTILE)
-        ],
-    )
+    cases = {f"x-{n} {text[:40]!r}": text for n, text in enumerate(HOSTILE)}
+    rows = [{"id": id, "inputs": text, "outputs": {"a": text, text[:50]: [text]}} for id, text in cases.items()]
+    put_in(local, rows)
     for page in ("review", "learned", "trust", "setup"):
-        parsed = tags(local.get(f"/judges/tone/{page}").text)
-        assert parsed.active == []
-        assert parsed.tags.count("script") == 2  # ours
+        parsed = Tags(local.get(f"/judges/tone/{page}").text)
+        assert (parsed.active, parsed.tags.count("script")) == ([], 2)  # ours
         assert not {"img", "svg", "iframe", "object"} & set(parsed.tags)
-    for n, text in enumerate(HOSTILE):
-        page = answer(local, f"x-{n} {text[:40]!r}", value="true", rationale=text)
-        assert page.status_code == 200
-        assert tags(page.text).active == []
-        assert "script" not in tags(page.text).tags
+    for id, text in cases.items():
+        page = answer(local, id, value="true", rationale=text)
+        assert (page.status_code, Tags(page.text).active) == (200, [])
+        assert "script" not in Tags(page.text).tags
 
 
 def test_a_request_and_its_reply_are_named_as_in_the_instructions() -> None:
@@ -131,13 +116,10 @@ def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
     assert [block.kind for block in blocks] == ["bubble", "bubble", "tool", "tool", "bubble"]
     assert [block.speaker for block in blocks if block.kind == "bubble"] == ["customer", "company", "reply"]
     assert "<strong>Of course.</strong>" in blocks[1].html
-    order, cancelled = blocks[2:4]
-    assert (order.label, str(order.html), order.failed) == ("find order", "one Halden", False)
-    assert (cancelled.label, str(cancelled.html), cancelled.failed) == (
-        "cancel order",
-        "already with the carrier",
-        True,
-    )
+    assert [(block.label, str(block.html), block.failed) for block in blocks[2:4]] == [
+        ("find order", "one Halden", False),
+        ("cancel order", "already with the carrier", True),
+    ]
 
 
 @pytest.mark.parametrize("text", ["```sql\nSELECT a FROM b\n```", "SELECT a.b\nFROM b", "def f():\n    return 1"])

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from fastapi.testclient import TestClient
-from sqlalchemy import Row, select, update
+from sqlalchemy import Row, select
 
 from memalign import Example, Judge
 from memalign.errors import ModelUnavailable
@@ -20,9 +19,11 @@ from memalign_server.review.cases import add_cases, cases_of, next_cases
 from memalign_server.review.learned import turned_unanswered
 from memalign_server.store.tables import jobs, new_id, queue, reviews
 from server_support import world
-from server_support.reviewing import post, put_in, wait
+from server_support.reviewing import hold_out, post, put_in, wait
 
 if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
     from memalign.models.base import ChatRequest
 
 HELD_OUT = ("c1", "c2", "c3")
@@ -90,14 +91,29 @@ class Site:
     def teach(self) -> str:
         return self.do("teach")
 
+    def better(self, guideline: str, text: str, *, tried: str = "", action: str = "try") -> Any:
+        path = "/judges/tone/learned/better"
+        return post(self.client, path, guideline=guideline, text=text, tried=tried, action=action)
+
+    def keep_wording(self, guideline: str, text: str) -> str:
+        return self.do("learned/better", guideline=guideline, text=text, tried=text, action="keep")
+
     def try_wording(self, guideline: str, text: str) -> str:
         """Try a wording; what is typed stays in its field meanwhile. Then the page of what came out."""
-        answer = post(self.client, "/judges/tone/learned/better", guideline=guideline, text=text, action="try")
+        answer = self.better(guideline, text)
         assert (answer.status_code, f">{text}</textarea>" in answer.text) == (200, True)
         assert "Trying your wording" in answer.text
         wait(self.client)
-        job = next(job for job in self.server.jobs.recent("tone") if job.kind == "try")
-        return self.page(job=job.id)
+        return self.page(job=next(job.id for job in self.server.jobs.recent("tone") if job.kind == "try"))
+
+    def change(self, *cases: str, **values: Any) -> None:
+        """Change the queue's rows of cases."""
+        with self.server.store.write() as connection:
+            connection.execute(queue.update().where(queue.c.case_id.in_(cases)).values(**values))
+
+    def unasked(self) -> int:
+        with self.server.store.read() as connection:
+            return len(connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all())
 
     def page(self, path: str = "/judges/tone/learned", **query: str) -> str:
         answer = self.client.get(path, params=query or None)
@@ -123,8 +139,7 @@ def opened(folder: Path, script: Any = strict) -> Iterator[Site]:
 def site(tmp_path: Path) -> Iterator[Site]:
     with opened(tmp_path) as site:
         put_in(site.client, CASES)
-        with site.server.store.write() as connection:
-            connection.execute(update(queue).values(held_out=queue.c.case_id.in_(HELD_OUT)))
+        hold_out(site.client, *HELD_OUT)
         yield site
 
 
@@ -137,53 +152,58 @@ def explain_three(site: Site) -> None:
     site.answer("c1", False, "Cold too.")
 
 
+@pytest.fixture
+def taught(site: Site) -> Site:
+    explain_three(site)
+    site.teach()
+    return site
+
+
 def test_words_become_a_sentence_and_a_number(site: Site) -> None:
     assert "It knows nothing yet. Explain 3 answers and it learns. Review" in site.page()
+    site.answer("c1", False, "Cold too.")
+    assert "There was nothing new to learn." in site.teach(), "what is held out never teaches"
+    assert site.version == 1
     explain_three(site)
     page = site.teach()
-    assert "Today: 6 answers, 4 of them explained." in page
     assert page.index("Where is the sorry?") < page.index("No sympathy at all."), "the latest first"
-    assert f"“No sympathy at all.” → It understood {RULE}" in page
-    assert "3 of 3 you corrected are now right" in page
-    assert "1 you agreed on is now wrong" in page
-    assert "“Reply 9.” was Yes, now No, you said Yes Still wrong: tell it why" in page
-    assert "3 now right" in page
-    assert "Everything it knows 3 sentences, yours" in page
-
-
-def test_what_is_held_out_never_teaches(site: Site) -> None:
-    site.answer("c1", False, "Cold too.")
-    assert site.version == 1
-    assert "There was nothing new to learn." in site.teach()
-    assert site.version == 1
-    explain_three(site)
-    site.teach()
+    for words in (
+        "Today: 6 answers, 4 of them explained.",
+        f"“No sympathy at all.” → It understood {RULE}",
+        "“Cold too.” → It understood Nothing: this case measures the judge",
+        "3 of 3 you corrected are now right",
+        "1 you agreed on is now wrong",
+        "“Reply 9.” was Yes, now No, you said Yes Still wrong: tell it why",
+        "3 now right",
+        "Everything it knows 3 sentences, yours",
+    ):
+        assert words in page
     assert {case.id for case in site.judge.memory.cases} == {"c5", "c6", "c7", "c8", "c9"}
-    assert "“Cold too.” → It understood Nothing: this case measures the judge" in site.page()
 
 
-def test_what_comes_next_has_the_new_versions_verdict(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    assert site.version == 2
-    with site.server.store.read() as connection:
+def test_after_a_teaching_every_case_has_the_new_versions_verdict(taught: Site) -> None:
+    with taught.server.store.read() as connection:
         for person in ("local", "ben"):
             coming = next_cases(connection, "tone", person, n=12)
             assert [case.version for case in coming] == [2] * 12
             assert any(case.held_out for case in coming)
-    assert site.case("c1").version == 2, "and so do answered ones that measure it"
+        turned = turned_unanswered(connection, "tone", "local")
+    assert turned
+    assert not set(HELD_OUT) & set(turned), "none that measures is asked for because its verdict turned"
+    assert taught.case("c1").version == 2, "and so have answered ones that measure it"
+    judgment = taught.case("c9").judgment
+    assert judgment is not None
+    assert (judgment.value, judgment.decided_by) == (False, "model"), "a taught case is judged with itself hidden"
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["what was taught is noted", "it is not"])
-def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(noted: bool, site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    with site.server.store.write() as connection:
-        connection.execute(update(queue).where(queue.c.case_id.in_(("c1", "c5"))).values(version=1))
-        if not noted:
-            connection.execute(update(reviews).values(taught=0))
-    site.teach()
-    assert [(site.case(case).version, site.version) for case in ("c1", "c5")] == [(2, 2)] * 2
+def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(noted: bool, taught: Site) -> None:
+    taught.change("c1", "c5", version=1)
+    if not noted:
+        with taught.server.store.write() as connection:
+            connection.execute(reviews.update().values(taught=0))
+    taught.teach()
+    assert [(taught.case(case).version, taught.version) for case in ("c1", "c5")] == [(2, 2)] * 2
 
 
 def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None:
@@ -192,13 +212,11 @@ def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None
     assert "There was nothing new to learn." in site.teach()
     assert "you and a colleague differ on this case. Until you agree it teaches nothing." in site.page()
     for holder, words in (("ben", "Warm enough."), ("local", "Cold.")):
-        with site.server.store.write() as connection:
-            connection.execute(update(queue).where(queue.c.case_id == "c5").values(settled=holder, disputed=0))
+        site.change("c5", settled=holder, disputed=0)
         site.teach()
         (annotation,) = site.judge.memory.annotations()
         assert annotation.rationale == words, "what another had taught there is forgotten"
-    with site.server.store.write() as connection:
-        connection.execute(update(queue).where(queue.c.case_id == "c5").values(settled="", disputed=0))
+    site.change("c5", settled="", disputed=0)
     site.teach()
     assert not site.judge.memory.cases, "left out"
 
@@ -224,11 +242,13 @@ def test_a_model_that_is_down_says_one_thing_and_loses_nothing(tmp_path: Path, s
         assert "nothing new to learn" not in page
 
 
-def test_an_erasure_while_the_model_is_down_is_told_in_words(tmp_path: Path, site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    site.client.__exit__()
+def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(tmp_path: Path, taught: Site) -> None:
+    rule = taught.judge.memory.semantic[0]
+    taught.client.__exit__()
     with opened(tmp_path, down) as later:
+        page = later.try_wording(rule.id, "Say sorry.")
+        for words in ("Say sorry.", "Your wording could not be tried just now.", "Keep my wording"):
+            assert words in page
         page = later.do("erase", matching="No sympathy", whole="true")
         assert "We searched again afterwards: 0 left." in page
         assert re.search(r"Asked again None\. \d answers? waits? to be learned again\. Out of reach", page), page
@@ -236,83 +256,62 @@ def test_an_erasure_while_the_model_is_down_is_told_in_words(tmp_path: Path, sit
 
 
 def test_the_card_comes_at_three_and_again_after_three_more(site: Site) -> None:
-    from memalign_server.pages.learned import ask_to_teach
-
     explain_three(site)
     page = site.page("/judges/tone/teach")
     assert "You explained 3 things. Teach the judge? About 10 seconds. Then you see what it understood." in page
     assert page.index("No sympathy at all.") < page.index("Where is the sorry?")
-    later = post(site.client, "/judges/tone/teach/later")
-    assert later.headers["location"] == "/judges/tone/review"
-
-    class Asking:
-        cookies = {"memalign_later": site.client.cookies["memalign_later"]}
-
-    assert [ask_to_teach(Asking, n) for n in (3, 5, 6)] == [False, False, True]  # type: ignore[arg-type]  # its cookies
+    post(site.client, "/judges/tone/teach/later")
+    for case in ("c10", "c11", "c12"):
+        assert "Teach the judge?" not in site.page("/judges/tone/review")
+        site.answer(case, False, f"Cold, {case}.")
+    assert "You explained 6 things. Teach the judge?" in site.page("/judges/tone/review")
     site.teach()
     assert "memalign_later" not in site.client.cookies
 
 
-def test_a_confirmed_sentence_is_the_persons(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    first = site.judge.memory.semantic[0]
-    page = site.do("learned/confirm", guideline=first.id)
-    assert page.count("✓ You confirmed it") == 1
-    assert site.judge.memory.guideline(first.id).people == {"local"}
-
-
-def test_a_wording_is_tried_before_it_is_kept(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    rule = site.judge.memory.semantic[0]
-    assert f"It had understood: “{rule.text}”" in site.page(better=rule.id)
-    pages = [site.page(better=one.id) for one in site.judge.memory.semantic]
+def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
+    rule, confirmed, _ = taught.judge.memory.semantic
+    assert taught.do("learned/confirm", guideline=confirmed.id).count("✓ You confirmed it") == 1
+    assert taught.judge.memory.guideline(confirmed.id).people == {"local"}
+    assert f"It had understood: “{rule.text}”" in taught.page(better=rule.id)
+    pages = [taught.page(better=guideline.id) for guideline in taught.judge.memory.semantic]
     assert sum("You wrote “It is \u2018cold\u2019.”" in page for page in pages) == 1
+    refused = taught.better(rule.id, "so " * 70)
+    assert (refused.status_code, "at most 60 are allowed" in refused.text, "so so so" in refused.text) == (
+        422,
+        True,
+        True,
+    )
     words = "Say sorry first, unless all is well."
-    page = site.try_wording(rule.id, words)
+    page = taught.try_wording(rule.id, words)
     assert "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5" in page
     assert "Still wrong “Reply 9.”" in page
-    assert site.judge.memory.guideline(rule.id).text == rule.text, "nothing is changed by a trial"
-    changed = post(
-        site.client, "/judges/tone/learned/better", guideline=rule.id, text="Be brief.", tried=words, action="keep"
-    )
+    assert taught.judge.memory.guideline(rule.id).text == rule.text, "nothing is changed by a trial"
+    changed = taught.better(rule.id, "Be brief.", tried=words, action="keep")
     assert "Trying your wording" in changed.text, "what was changed since is tried first"
-    wait(site.client)
-    assert words in site.do("learned/better", guideline=rule.id, text=words, tried=words, action="keep")
-    assert site.judge.memory.guideline(rule.id).people == {"local"}
-    assert site.case("c9").version == site.version, "judged again at once"
+    wait(taught.client)
+    assert words in taught.keep_wording(rule.id, words)
+    assert taught.judge.memory.guideline(rule.id).people == {"local"}
+    assert taught.case("c9").version == taught.version, "judged again at once"
+    assert taught.server.registry.erase("tone", ["c5"]).complete
+    with taught.server.store.read() as connection:
+        reports = connection.execute(select(jobs.c.result).where(jobs.c.kind == "try", jobs.c.result.is_not(None)))
+        assert reports.all() == [], "an erased case is in no report of a trial"
 
 
-def test_a_wording_that_cannot_be_a_sentence_comes_back_with_the_reason(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    rule = site.judge.memory.semantic[0]
-    refused = post(site.client, "/judges/tone/learned/better", guideline=rule.id, text="so " * 70, action="try")
-    assert refused.status_code == 422
-    assert "at most 60 are allowed" in refused.text
-    assert "so so so" in refused.text
-
-
-def test_taking_words_back_leaves_what_the_person_made_theirs(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    theirs, taken, _ = site.judge.memory.semantic
+def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> None:
+    theirs, taken, _ = taught.judge.memory.semantic
     (source,) = taken.supported_by
-    words = site.review(source.id).rationale or ""
-    site.do("learned/confirm", guideline=theirs.id)
-    assert "This changes 2 of 3 things it learned; your wording stays. Take back Leave as it was" in site.page(
-        take=taken.id
-    )
-    page = site.do("learned/take-back", row=taken.id)
+    words = taught.review(source.id).rationale or ""
+    taught.do("learned/confirm", guideline=theirs.id)
+    shown = "This changes 2 of 3 things it learned; your wording stays. Take back Leave as it was"
+    assert shown in taught.page(take=taken.id)
+    page = taught.do("learned/take-back", row=taken.id)
     assert "Taken back. The judge does not follow these words any more." in page
-    assert words not in page
-    assert "✓ You confirmed it" in page
-    answer = site.review(source.id)
+    assert (words in page, "✓ You confirmed it" in page) == (False, True)
+    answer = taught.review(source.id)
     assert (answer.value, answer.rationale, answer.taught) == (False, None, 0), "the verdict stays an answer"
-    with site.server.store.read() as connection:
-        blank = connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all()
-    assert not blank, "what the withdrawal removed was asked again"
+    assert taught.unasked() == 0, "what the withdrawal removed was asked again"
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -320,12 +319,9 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     site.answer("c5", False, "No sympathy at all.")
     site.teach()
     (rule,) = site.judge.memory.semantic
-    site.do("learned/better", guideline=rule.id, text="Say sorry first.", tried="Say sorry first.", action="keep")
-    shown = site.page(take=rule.id)
-    assert (
-        "This changes 1 of 1 things it learned. The sentence is yours: keep it? Keep the sentence Take back both"
-        in shown
-    )
+    site.keep_wording(rule.id, "Say sorry first.")
+    shown = "This changes 1 of 1 things it learned. The sentence is yours: keep it? Keep the sentence Take back both"
+    assert shown in site.page(take=rule.id)
     site.do("learned/take-back", row=rule.id, **({"keep": "true"} if keep else {}))
     assert [rule.text for rule in site.judge.memory.semantic] == (["Say sorry first."] if keep else [])
 
@@ -339,60 +335,23 @@ def test_newer_words_stay_when_those_that_were_taught_are_taken_back(site: Site)
     assert (site.review("c5").rationale, is_untaught(site.review("c5"))) == ("What I found out since.", True)
 
 
-def test_an_erased_case_is_in_no_report_of_a_trial(site: Site) -> None:
-    site.answer("c5", False, "No sympathy at all.")
-    site.teach()
-    site.try_wording(site.judge.memory.semantic[0].id, "Say sorry first.")
-    receipt = site.server.registry.erase("tone", ["c5"])
-    assert receipt.complete
-    with site.server.store.read() as connection:
-        assert not connection.execute(select(jobs.c.result).where(jobs.c.result.is_not(None))).all()
-
-
-def test_no_case_that_measures_the_judge_is_asked_because_its_verdict_turned(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    with site.server.store.read() as connection:
-        awaiting = turned_unanswered(connection, "tone", "local")
-    assert awaiting
-    assert not set(HELD_OUT) & set(awaiting)
-
-
 def test_a_reviewer_changes_no_sentence_of_somebody_else(tmp_path: Path) -> None:
     with world.shared_server(tmp_path, script=strict) as shared:
         site = Site(shared.signed_in("reviewer"))
         with site.server.store.write() as connection:
-            add_cases(connection, "tone", [Example.from_dict(case) for case in CASES])
-            connection.execute(update(queue).values(held_out=0))
+            add_cases(connection, "tone", map(Example.from_dict, CASES))
         site.answer("c5", False, "No sympathy at all.", person="owner")
         site.answer("c6", False, "It is cold.", person="reviewer")
         site.teach()
         theirs, own = site.judge.memory.semantic
         assert site.page().count("Say it better") == 2, "in their own row, and in the list of all"
-        forms: dict[str, dict[str, Any]] = {
-            "better": {"text": "Be brief.", "action": "keep"},
-        }
-        for page, fields in forms.items():
-            refused = post(site.client, f"/judges/tone/learned/{page}", guideline=theirs.id, **fields)
-            assert refused.status_code == 403
+        assert site.better(theirs.id, "Be brief.", action="keep").status_code == 403
         assert post(site.client, "/judges/tone/learned/confirm", guideline=theirs.id).status_code == 422
         assert post(site.client, "/judges/tone/learned/take-back", row=theirs.id).status_code == 422
         site.do("learned/confirm", guideline=own.id)
         owner = Site(shared.signed_in("owner"))
-        owner.do("learned/better", guideline=own.id, text="Be brief.", tried="Be brief.", action="keep")
+        owner.keep_wording(own.id, "Be brief.")
         assert owner.judge.memory.guideline(own.id).people == {"owner", "reviewer"}, "it is still the reviewer's too"
-
-
-def test_a_wording_that_could_not_be_tried_is_still_in_its_field(tmp_path: Path, site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    rule = site.judge.memory.semantic[0]
-    site.client.__exit__()
-    with opened(tmp_path, down) as later:
-        page = later.try_wording(rule.id, "Say sorry.")
-        assert "Say sorry." in page
-        assert "Your wording could not be tried just now." in page
-        assert "Keep my wording" in page
 
 
 def quarrelling(request: ChatRequest) -> dict[str, Any]:
@@ -404,24 +363,6 @@ def quarrelling(request: ChatRequest) -> dict[str, Any]:
     return reply
 
 
-@pytest.fixture
-def quarrel(tmp_path: Path) -> Iterator[Site]:
-    """Two people's comments, on two cases, that contradict each other; one of them owns the server."""
-    with opened(tmp_path, quarrelling) as site:
-        put_in(site.client, CASES)
-        with site.server.store.write() as connection:
-            connection.execute(update(queue).values(held_out=0))
-        site.answer("c5", False, "Say sorry, always.")
-        site.answer("c6", False, "Never say sorry.", person="ben")
-        site.teach()
-        yield site
-
-
-def keys_of(site: Site) -> list[str]:
-    (conflict,) = site.judge.memory.open_conflicts
-    return [str(key) for key in conflict.feedback]
-
-
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
@@ -430,41 +371,44 @@ def keys_of(site: Site) -> list[str]:
         ("", {"Say sorry, always.", "Never say sorry."}),
     ],
 )
-def test_a_conflict_is_settled_once(quarrel: Site, holds: str, words: set[str | None]) -> None:
-    page = quarrel.do("learned/conflict", key=keys_of(quarrel), **({"holds": holds} if holds else {}))
-    assert "different things" not in page
-    assert {quarrel.review("c5").rationale, quarrel.review("c6", "ben").rationale} == words
-    quarrel.answer("c7", False, "Be quick.")
-    assert "different things" not in quarrel.teach(), "and it does not come back"
+def test_a_conflict_is_shown_and_settled_once(tmp_path: Path, holds: str, words: set[str | None]) -> None:
+    with opened(tmp_path, quarrelling) as site:
+        put_in(site.client, CASES)
+        site.answer("c5", False, "Say sorry, always.")
+        site.answer("c6", False, "Never say sorry.", person="ben")
+        page = site.teach()
+        sides = "“Say sorry, always.” You This holds “Never say sorry.” ben This holds"
+        assert f"These two say different things {sides}" in page
+        assert "Both hold" in page
+        (conflict,) = site.judge.memory.open_conflicts
+        form: dict[str, Any] = {"holds": holds} if holds else {}
+        page = site.do("learned/conflict", key=[str(key) for key in conflict.feedback], **form)
+        assert "different things" not in page
+        assert {site.review("c5").rationale, site.review("c6", "ben").rationale} == words
+        site.answer("c7", False, "Be quick.")
+        assert "different things" not in site.teach(), "and it does not come back"
 
 
-def test_cases_are_found_taught_or_not_and_stay_blind(site: Site) -> None:
-    explain_three(site)
-    site.teach()
+def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:
     for text in ("reply 9", "REPLY  9", "reply 9. bye"):
-        assert "1 case holds it. “Reply 9.” Look at it" in site.page(find=text)
-    assert "“Reply 10.” Look at it" in site.page(find="REPLY 10")
-    assert "No case holds it." in site.page(find="reply 99")
+        assert "1 case holds it. “Reply 9.” Look at it" in taught.page(find=text)
+    assert "“Reply 10.” Look at it" in taught.page(find="REPLY 10")
+    assert "No case holds it." in taught.page(find="reply 99")
+    row = {"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}
+    taught.server.registry.align("tone", [row])
+    assert taught.page(find="the archive").endswith("1 case holds it. “From the archive.”"), "it leads nowhere"
 
 
-def test_a_case_of_the_memory_alone_is_found_and_leads_nowhere(site: Site) -> None:
-    site.server.registry.align("tone", [{"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}])
-    assert site.page(find="the archive").endswith("1 case holds it. “From the archive.”")
-
-
-def test_whoever_reviews_on_always_has_the_new_versions_verdict(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    with site.server.store.write() as connection:
+def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) -> None:
+    with taught.server.store.read() as connection:
         coming = next_cases(connection, "tone", "local", n=40)
-        old = [case.case_id for case in coming[1:]]
-        connection.execute(update(queue).where(queue.c.case_id.in_(old)).values(version=1))
-    before = len(site.server.jobs.recent("tone"))
+    taught.change(*(case.case_id for case in coming[1:]), version=1)
+    before = len(taught.server.jobs.recent("tone"))
     for _ in range(2):
-        site.client.get("/judges/tone/review")
-        wait(site.client)
-    assert len(site.server.jobs.recent("tone")) == before + 1, "and what is judged by it is not judged again"
-    with site.server.store.read() as connection:
+        taught.client.get("/judges/tone/review")
+        wait(taught.client)
+    assert len(taught.server.jobs.recent("tone")) == before + 1, "and what is judged by it is not judged again"
+    with taught.server.store.read() as connection:
         assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
 
 
@@ -472,24 +416,6 @@ def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) 
     explain_three(site)
     with site.server.store.write() as connection:
         add_cases(connection, "tone", [Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.") for n in range(60)])
-        connection.execute(update(queue).where(queue.c.case_id.like("n%")).values(rank=0))
+    site.change(*(f"n{n}" for n in range(60)), rank=0)
     site.teach()
-    with site.server.store.read() as connection:
-        unasked = connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all()
-    assert len(unasked) >= 40, "an upload is judged by its own job, and once"
-
-
-def test_a_taught_case_is_judged_with_itself_hidden(site: Site) -> None:
-    explain_three(site)
-    site.teach()
-    judgment = site.case("c9").judgment
-    assert judgment is not None
-    assert (judgment.value, judgment.decided_by) == (False, "model"), "its label says yes"
-
-
-def test_comments_that_contradict_stand_side_by_side(quarrel: Site) -> None:
-    page = quarrel.page()
-    assert (
-        "These two say different things “Say sorry, always.” You This holds “Never say sorry.” ben This holds" in page
-    )
-    assert "Both hold" in page
+    assert site.unasked() >= 40, "an upload is judged by its own job, and once"

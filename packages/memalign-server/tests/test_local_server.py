@@ -19,21 +19,14 @@ if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
 
-def test_everything_is_open_on_this_machine(local: TestClient) -> None:
+def test_everything_is_open_on_this_machine_and_safe(local: TestClient) -> None:
     assert local.get("/health").json() == {"status": "ok"}
     assert [judge["name"] for judge in local.get("/api/v1/judges").json()] == ["tone"]
-
-
-def test_a_rebound_name_is_refused(local: TestClient) -> None:
-    assert local.get("/api/v1/judges", headers={"host": "evil.example"}).status_code == 421
-
-
-def test_every_answer_has_the_safe_headers(local: TestClient) -> None:
+    assert local.get("/api/v1/judges", headers={"host": "evil.example"}).status_code == 421, "a name that is rebound"
     for path in ("/health", "/api/v1/judges", "/nowhere"):
         headers = local.get(path).headers
         assert "script-src 'self'" in headers["content-security-policy"]
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["cache-control"] == "no-store"
+        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
 
 
 @pytest.mark.parametrize("path", ["/health", "/api/v1/judges", "/judges/tone/review"])
@@ -49,20 +42,20 @@ def test_a_database_that_is_down_may_answer_later(
     assert "db.internal" not in answer.text
 
 
-@pytest.mark.parametrize("role", ["reviewer", "owner"])
-@pytest.mark.parametrize("name", ["ana", "local"])
-def test_nobody_is_added_by_a_page_of_an_open_server(local: TestClient, name: str, role: str) -> None:
-    refused = local.post("/judges/tone/experts", data={"name": name, "role": role})
-    assert (refused.status_code, "memalign serve --add-owner NAME" in refused.text) == (409, True)
+def test_nobody_is_added_by_a_page_of_an_open_server(local: TestClient) -> None:
+    for name, role in (("ana", "reviewer"), ("ana", "owner"), ("local", "owner")):
+        refused = local.post("/judges/tone/experts", data={"name": name, "role": role})
+        assert (refused.status_code, "memalign serve --add-owner NAME" in refused.text) == (409, True)
+    page = local.get("/judges/tone/setup?open=experts").text
+    assert "Everybody on this machine can use this server" in page
+    assert ("memalign serve --add-owner" in page, "Make a link" in page) == (True, False)
 
 
-@pytest.mark.parametrize("header", ["forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"])
-def test_a_proxy_opens_no_server_without_people(local: TestClient, header: str) -> None:
-    for path in ("/", "/judges/tone/review", "/api/v1/judges"):
-        refused = local.get(path, headers={header: "for=203.0.113.7", "host": "127.0.0.1:8321"})
-        assert refused.status_code == 403, path
-        assert "memalign serve --add-owner" in refused.text, path
-    assert local.get("/api/v1/judges").status_code == 200
+def test_a_proxy_opens_no_server_without_people(local: TestClient) -> None:
+    for header in ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"):
+        for path in ("/", "/judges/tone/review", "/api/v1/judges"):
+            refused = local.get(path, headers={header: "for=203.0.113.7", "host": "127.0.0.1:8321"})
+            assert (refused.status_code, "memalign serve --add-owner" in refused.text) == (403, True), path
 
 
 def test_a_bare_proxy_opens_no_server_without_people(tmp_path: Path) -> None:

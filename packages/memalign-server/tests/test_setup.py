@@ -14,7 +14,7 @@ from openpyxl import Workbook
 from memalign.errors import ModelUnavailable
 from memalign_server.store.tables import queue
 from server_support import world
-from server_support.reviewing import CASES, answer, post, put_in, wait
+from server_support.reviewing import CASES, answer, hold_out, post, put_in, wait
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from memalign import Registry
 
 SETUP = "/judges/tone/setup"
-FILE = "/judges/tone/setup/cases"
 TABLE = "customer_message,agent_reply\nWhere is it?,On its way.\nWhy so late?,We are sorry.\n"
 
 
-def sent(client: TestClient, name: str, body: str | bytes, what: str = "show", **form: Any) -> Any:
+def sent(client: TestClient, name: str, body: str | bytes, what: str = "show", judge: str = "tone", **form: Any) -> Any:
     """A file as the page sends it."""
-    return client.post(FILE, files={"file": (name, body)}, data={"what": what, **form}, follow_redirects=False)
+    file, data = {"file": (name, body)}, {"what": what, **form}
+    return client.post(f"/judges/{judge}/setup/cases", files=file, data=data, follow_redirects=False)
 
 
 def registry_of(client: TestClient) -> Registry:
@@ -56,9 +56,8 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(tmp_path: Pat
 def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClient) -> None:
     more = [{"id": f"m-{n}", "inputs": f"{n}?", "outputs": "Yes."} for n in range(20)]
     put_in(local, [*CASES, *more])
+    hold_out(local, "twice", "m-0", "m-1", "m-2", "m-3")
     with world.server_of(local).store.write() as connection:
-        measuring = queue.c.case_id.in_(["twice", "m-0", "m-1", "m-2", "m-3"])
-        connection.execute(queue.update().values(held_out=measuring))
         connection.execute(queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0))  # the last ones
     for case in ("late", "twice"):
         answer(local, case, value="false")
@@ -76,8 +75,12 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClie
     assert len(registry_of(local).history("tone")) == 2  # nothing was changed
 
 
-def test_the_kind_of_answer_stays_once_there_are_answers(local: TestClient) -> None:
-    put_in(local)
+def test_the_kind_of_answer_stays_once_there_are_answers(queued: TestClient) -> None:
+    local, text = queued, "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
+    for kind in ("int:1..5", "bool"):
+        post(local, f"{SETUP}/question", question="How warm is it?", kind=kind, instructions=text)
+        judge = registry_of(local).load("tone")
+        assert (judge.instructions, judge.value_type.spec) == (text, kind), "all that the model is told can be changed"
     answer(local, "late", value="false")
     assert 'name="kind"' not in local.get(f"{SETUP}?open=question").text
     refused = post(local, f"{SETUP}/question", question="Warm?", kind="int:1..5")
@@ -87,13 +90,6 @@ def test_the_kind_of_answer_stays_once_there_are_answers(local: TestClient) -> N
     assert ("happy|sad|neither" in page, 'name="kind"' in page) == (True, False), "a type that the page cannot choose"
     post(local, "/judges/mood/setup/question", question="How does it sound?", model="scripted")
     assert registry_of(local).load("mood").value_type.spec == "happy|sad|neither"
-
-
-def test_all_that_the_model_is_told_can_be_changed(local: TestClient) -> None:
-    text = "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
-    post(local, f"{SETUP}/question", question="How warm is it?", kind="int:1..5", instructions=text)
-    judge = registry_of(local).load("tone")
-    assert (judge.instructions, judge.value_type.spec) == (text, "int:1..5")
 
 
 def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) -> None:
@@ -115,26 +111,18 @@ def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) 
         ("nobody:m", "a model of this name cannot be used."),
         ("openai:m@http://127.0.0.1:9/v1", "There is no verdict"),
         ("openai:m@http://user:secret@127.0.0.1/v1", "a model of this name cannot be used."),
+        ("scripted", "nothing answers there. Start the model&#39;s server, or name another model here."),
     ],
 )
 def test_a_trial_says_what_is_wrong_and_where_to_put_it_right(
-    local: TestClient, monkeypatch: pytest.MonkeyPatch, model: str, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, words: str
 ) -> None:
-    if "http" in model:
-        monkeypatch.setattr("memalign_server.pages.question._PATIENCE", 0.5)  # it would be asked again for longer
-    for judge in ("", "tone"):
-        tried = post(local, "/judges/try", judge=judge, question="Is it kind?", model=model)
-        assert (tried.status_code, words in tried.text) == (200, True), tried.text
-
-
-def test_a_model_that_is_down_is_said_in_words(tmp_path: Path) -> None:
-    def down(_request: object) -> dict[str, Any]:
-        raise ModelUnavailable("connection refused")
-
+    monkeypatch.setattr("memalign_server.pages.question._PATIENCE", 0.5)  # it would be asked again for longer
     world.registry(tmp_path)
-    with world.client(tmp_path, script=down) as client:
-        tried = post(client, "/judges/try", judge="tone", question="Is it kind?", model="scripted").text
-    assert "nothing answers there. Start the model&#39;s server, or name another model here." in tried
+    with world.client(tmp_path, script=lambda _request: ModelUnavailable("connection refused")) as client:
+        for judge in ("", "tone") if model != "scripted" else ("tone",):
+            tried = post(client, "/judges/try", judge=judge, question="Is it kind?", model=model)
+            assert (tried.status_code, words in tried.text) == (200, True), tried.text
 
 
 @pytest.mark.parametrize("path", ["/judges", "/judges/try", f"{SETUP}/question"])
@@ -151,23 +139,21 @@ def test_a_team_sends_its_keys_nowhere(shared: world.Shared, path: str) -> None:
 
 def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     page = sent(local, "june.csv", TABLE).text
-    assert "<b>june.csv</b>" in page
-    assert "<option selected>customer_message</option>" in page
-    assert "<option selected>agent_reply</option>" in page
-    assert "<td>Why so late?</td><td>We are sorry.</td>" in page
-    assert "<th>Question </th><th>Reply </th>" in page  # as the judge's instructions, and the cards, call them
-    assert "Add 2 cases" in page
+    for words in (
+        "<b>june.csv</b>",
+        "<option selected>customer_message</option>",
+        "<option selected>agent_reply</option>",
+        "<td>Why so late?</td><td>We are sorry.</td>",
+        "<th>Question </th><th>Reply </th>",  # as the judge's instructions, and the cards, call them
+        "Add 2 cases",
+    ):
+        assert words in page
     assert "No cases yet." in local.get(SETUP).text
     added = sent(local, "june.csv", TABLE, "cases", column=["customer_message", "agent_reply"])
     wait(local)
-    page = local.get(added.headers["location"]).text
-    assert "2 new" in page
+    assert "2 new" in local.get(added.headers["location"]).text
     assert "2 cases, 0 of them answered." in local.get(SETUP).text
-
-
-def test_it_says_how_many_are_new_and_how_many_were_there(local: TestClient) -> None:
-    sent(local, "a.csv", TABLE, "cases")
-    more = TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n"
+    more, known = TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n", "Nothing new: all 4 were there already."
     assert "Add 1 case<" in sent(local, "b.csv", more).text
     shown = sent(local, "b.csv", more, "cases").headers["location"]
     assert "1 new, 3 were there already." in local.get(shown).text
@@ -175,37 +161,38 @@ def test_it_says_how_many_are_new_and_how_many_were_there(local: TestClient) -> 
     ended = local.get(f"/judges/tone/jobs/{parse_qs(shown)['job'][0]}", headers={"HX-Current-URL": shown})
     assert (ended.headers.get("hx-refresh"), ended.headers.get("hx-redirect")) == ("true", None)
     page = sent(local, "b.csv", more).text
-    assert ("Add" not in page, "Nothing new: all 4 were there already." in page) == (True, True)
-    assert (
-        "Nothing new: all 4 were there already."
-        in local.get(sent(local, "b.csv", more, "cases").headers["location"]).text
-    )
+    assert ("Add" in page, known in page) == (False, True)
+    assert known in local.get(sent(local, "b.csv", more, "cases").headers["location"]).text
 
 
-def test_columns_are_chosen_where_the_guess_is_wrong(local: TestClient) -> None:
-    table = "x;y;z\nfirst;second;third\n"
-    page = sent(local, "a.csv", table).text
-    assert "<td>first</td><td>second</td>" in page
-    page = sent(local, "a.csv", table, column=["z", "x"]).text
-    assert "<td>third</td><td>first</td>" in page
-    assert "Choose a column of its own for each." in sent(local, "a.csv", table, column=["z", "z"]).text
-    assert "Choose a column of its own for each." in sent(local, "a.csv", "only\nthis\n").text
-
-
-def test_another_file_is_not_read_by_the_columns_of_the_first(local: TestClient) -> None:
-    for column in (["question", "answer"], ["customer_message"]):  # the form sends what was chosen for the file before
-        page = sent(local, "july.csv", TABLE, column=column).text
-        assert "<option selected>agent_reply</option>" in page
-        assert "Add 2 cases" in page
+@pytest.mark.parametrize(
+    ("table", "column", "words"),
+    [
+        ("x;y;z\nfirst;second;third\n", [], "<td>first</td><td>second</td>"),
+        ("x;y;z\nfirst;second;third\n", ["z", "x"], "<td>third</td><td>first</td>"),
+        ("x;y;z\nfirst;second;third\n", ["z", "z"], "Choose a column of its own for each."),
+        ("only\nthis\n", [], "Choose a column of its own for each."),
+        # The form sends what was chosen for the file before this one.
+        (TABLE, ["question", "answer"], "<option selected>agent_reply</option>"),
+        (TABLE, ["customer_message"], "Add 2 cases"),
+    ],
+)
+def test_columns_are_chosen_where_the_guess_is_wrong(
+    local: TestClient, table: str, column: list[str], words: str
+) -> None:
+    assert words in sent(local, "a.csv", table, column=column).text
 
 
 def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> None:
     page = sent(local, "a.csv", TABLE + "No reply?,\na,b,c\nBlue?,Yes.\n").text
-    assert "2 rows cannot be used and are left out." in page
-    assert "Line 4: " in page
-    assert "nothing is in agent_reply" in page
-    assert "3 cells and the header 2" in page
-    assert "Add 3 cases" in page
+    for words in (
+        "2 rows cannot be used and are left out.",
+        "Line 4: ",
+        "nothing is in agent_reply",
+        "3 cells and the header 2",
+        "Add 3 cases",
+    ):
+        assert words in page
     page = sent(local, "a.csv", "customer_message,agent_reply\nWhere?,\n").text
     assert "1 row cannot be used and is left out." in page
 
@@ -240,6 +227,8 @@ def test_a_file_that_cannot_be_read_says_why(local: TestClient, name: str, body:
     [
         ("A|B|tie", "{{ inputs }} {{ outputs }}", "question,answer_a,answer_b\nq,one,two\n",
          {"inputs": "q", "outputs": {"A": "one", "B": "two"}}),
+        ("A|B|tie", "{{ inputs }} {{ outputs }}", "asked,inputs,b\nq,one,two\n",
+         {"inputs": "q", "outputs": {"A": "one", "B": "two"}}),
         ("A|B|tie", "{{ inputs }} {{ outputs }}", '{"question": "q", "outputs": {"A": "one", "B": "two"}}',
          {"inputs": "q", "outputs": {"A": "one", "B": "two"}}),
         ("bool", "{{ conversation }}", '{"messages": [{"role": "user", "content": "Hi"}]}',
@@ -254,21 +243,14 @@ def test_pairs_and_conversations_are_taken_in(
     judge = world.judge("other").replace(feedback_value_type=kind, instructions=f"Good? {fields}")
     registry_of(local).create(judge)
     name = "a.jsonl" if body.startswith("{") else "a.csv"
-    path = "/judges/other/setup/cases"
-    assert "Add 1 case<" in local.post(path, files={"file": (name, body)}).text
-    local.post(path, files={"file": (name, body)}, data={"what": "cases"})
+    form: dict[str, Any] = (
+        {"column": ["asked", "inputs", "b"]} if "asked" in body else {}
+    )  # a side of a pair may be in any column
+    assert "Add 1 case<" in sent(local, name, body, judge="other", **form).text
+    sent(local, name, body, "cases", judge="other", **form)
     with world.server_of(local).store.read() as connection:
         (case,) = connection.execute(queue.select())
-    assert case.example.content == content
-    assert case.case_id.startswith("c-")
-
-
-def test_a_side_of_a_pair_may_be_in_any_column(local: TestClient) -> None:
-    instructions = "Better? {{ inputs }} {{ outputs }}"
-    registry_of(local).create(world.judge("other").replace(feedback_value_type="A|B|tie", instructions=instructions))
-    file, columns = {"file": ("a.csv", "asked,inputs,b\nq,one,two\n")}, ["asked", "inputs", "b"]
-    page = local.post("/judges/other/setup/cases", files=file, data={"column": columns})
-    assert "<td>q</td><td>one</td><td>two</td>" in page.text
+    assert (case.example.content, case.case_id[:2]) == (content, "c-")
 
 
 def test_cases_that_a_model_could_not_judge_are_judged_later(tmp_path: Path) -> None:
@@ -284,19 +266,12 @@ def test_cases_that_a_model_could_not_judge_are_judged_later(tmp_path: Path) -> 
         put_in(client)
         assert "5 cases are not judged yet." in client.get(f"{SETUP}?open=cases").text
         broken.clear()
-        post(client, FILE, what="judge")
+        post(client, f"{SETUP}/cases", what="judge")
         wait(client)
         assert "not judged yet" not in client.get(f"{SETUP}?open=cases").text
 
 
 # -- experts -----------------------------------------------------------------------------------------------------------
-
-
-def test_an_open_server_says_that_it_is_open(local: TestClient) -> None:
-    page = local.get(f"{SETUP}?open=experts").text
-    assert "Everybody on this machine can use this server" in page
-    assert "memalign serve --add-owner" in page
-    assert "Make a link" not in page
 
 
 def test_experts_are_listed_with_their_answers(shared: world.Shared) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -114,17 +112,17 @@ def taught(client: TestClient, registry_url: str, words: str = "Show sympathy fi
     """Teach the judge, and judge the queue with what it has learned, as the server's work does."""
     registry = world.opened(registry_url, script=world.turning)
     registry.align("tone", [{"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": words}])
-    judge, store = registry.load("tone"), world.server_of(client).store
-    with store.read() as connection:
-        examples = [case.example for case in cases_of(connection, "tone", IDS)]
-    asyncio.run(work(registry, store).judge_cases(judge, registry.history("tone")[-1].number, examples))
+    judge, number, store = registry.load("tone"), registry.history("tone")[-1].number, world.server_of(client).store
+    asyncio.run(work(registry, store).judge_cases(judge, number, examples(client)))
 
 
 def work(registry: Registry, store: Store) -> Work:
     return Work(registry=registry, store=store, judge="tone", arguments={}, progress=lambda *_: None)
 
 
-def test_the_number_before_teaching_stands_beside_the_number_now(queued: TestClient, tmp_path: Path) -> None:
+def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(
+    queued: TestClient, tmp_path: Path
+) -> None:
     answer_all(queued, "nnnnnnnnnyyy")
     assert heading(queued).endswith("it agreed with you on 3.")
     taught(queued, f"sqlite:///{tmp_path / 'memalign.db'}")
@@ -134,27 +132,31 @@ def test_the_number_before_teaching_stands_beside_the_number_now(queued: TestCli
     assert chart in queued.get(TRUST).text
     figures = queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]
     assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
-
-
-def test_the_number_before_teaching_goes_with_its_question(queued: TestClient, tmp_path: Path) -> None:
-    answer_all(queued, "nnnnnnnnnyyy")
-    taught(queued, f"sqlite:///{tmp_path / 'memalign.db'}")
-    queued.post("/judges/tone/setup/question", data={"question": "Is it kind?", "model": "scripted"})
+    post(queued, "/judges/tone/setup/question", question="Is it kind?", model="scripted")
     wait(queued)
-    assert heading(queued).startswith("On 12 cases")
-    assert "Before you taught it" not in page(queued)
-    figures = queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]
-    assert figures["before_teaching"] == {"cases": 0}
+    assert (heading(queued)[:11], "Before you taught it" in page(queued)) == ("On 12 cases", False)
+    assert queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]["before_teaching"] == {"cases": 0}
 
 
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
-    store, judge = world.server_of(queued).store, world.server_of(queued).judges.latest("tone").judge
-    with store.read() as connection:
-        examples = [case.example for case in cases_of(connection, "tone", ["c-00"])]
+    server = world.server_of(queued)
     for version in (3, 2):
-        asyncio.run(work(world.server_of(queued).registry, store).judge_cases(judge, version, examples))
-    with store.read() as connection:
-        assert [case.version for case in cases_of(connection, "tone", ["c-00"])] == [3]
+        asyncio.run(
+            work(server.registry, server.store).judge_cases(
+                server.judges.latest("tone").judge, version, examples(queued)
+            )
+        )
+    assert versions(queued) == {3}
+
+
+def examples(client: TestClient) -> list[Any]:
+    with world.server_of(client).store.read() as connection:
+        return [case.example for case in cases_of(connection, "tone", IDS)]
+
+
+def versions(client: TestClient) -> set[int]:
+    with world.server_of(client).store.read() as connection:
+        return {case.version for case in cases_of(connection, "tone", IDS)}
 
 
 def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient, tmp_path: Path) -> None:
@@ -196,38 +198,32 @@ def test_nobody_reads_of_a_case_that_they_have_not_answered(ana_and_ben: tuple[T
     assert "it said Yes, you said No" in page(ana)
     words = page(ben)
     assert words.startswith("On 12 cases it had never learned from, it agreed with your team on 0.")
-    assert "it said" not in words
-    assert "Wait" not in words
+    assert ("it said" in words, "Wait" in words) == (False, False)
     answer_all(ben, "n")
     assert "\u201cWait 0 days.\u201d it said Yes, you said No" in page(ben)
     assert "Wait 1 days" not in page(ben)
 
 
-@contextmanager
-def scoring(tmp_path: Path, value_type: str, verdict: float) -> Iterator[list[TestClient]]:
-    """Two people at the queue of a judge that gives every case the same number."""
-
+def test_scores_that_nearly_agree_are_the_same_answer(tmp_path: Path) -> None:
     def scored(_: Any) -> dict[str, Any]:
-        return {"rationale": "So so.", "value": verdict}
+        return {"rationale": "So so.", "value": 0.7}
 
     registry = world.registry(tmp_path, script=scored, judges=())
-    registry.create(world.judge("tone").replace(feedback_value_type=value_type))
+    registry.create(world.judge("tone").replace(feedback_value_type="float:0..1"))
     with world.client(tmp_path, script=scored) as client:
         people = [TestClient(client.app, base_url=world.ADDRESS, headers={"accept": "text/html"}) for _ in range(2)]
         for person, name in zip(people, ("ana", "ben"), strict=True):
             person.post(world.link(registry.url, name))
         put_in(people[0], CASES)
         hold_out(people[0], *IDS)
-        yield people
-
-
-def test_scores_that_nearly_agree_are_the_same_answer(tmp_path: Path) -> None:
-    with scoring(tmp_path, "float:0..1", 0.7) as people:
-        for number in range(10):
-            for person, score in zip(people, ("0.70", "0.71"), strict=True):
-                answer(person, f"c-{number:02}", value=score)
+        for number in range(11):
+            for person, score in zip(people, ("0.70", "0.71" if number else "0.95"), strict=True):
+                answer(person, IDS[number], value=score)
+            if number == 1:  # too few for a figure: it tells their number alone
+                figures = people[0].get(f"{TRUST}/figures.json").json()
+                assert figures["held_out_cases"] == {"now": {"cases": 1}, "before_teaching": {"cases": 0}}
         assert heading(people[0]) == "On 10 cases it had never learned from, it agreed with your team on 10."
-        assert "You and ben agree on 10 of 10." in page(people[0])
+        assert "You and ben agree on 10 of 11." in page(people[0])
 
 
 def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: world.Shared) -> None:
@@ -248,18 +244,6 @@ def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: w
         assert connection.execute(blind).scalars().all() == ["c-02"]
 
 
-def test_too_few_cases_for_a_figure_tell_their_number_alone(tmp_path: Path) -> None:
-    with scoring(tmp_path, "int:1..5", 3) as people:
-        for person, score in zip(people, "35", strict=True):
-            answer(person, "c-00", value=score)
-        answer(people[1], "c-01", value="3")
-        figures = people[0].get(f"{TRUST}/figures.json").json()
-    assert figures["held_out_cases"] == {
-        "now": {"cases": 1},
-        "before_teaching": {"cases": 0},
-    }
-
-
 def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClient) -> None:
     row = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy."}
     put_in(local, CASES)
@@ -268,9 +252,7 @@ def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClien
     job = local.post("/api/v1/judges/tone/align", json={"feedback": [row]})
     assert job.status_code == 202
     wait(local)
-    with world.server_of(local).store.read() as connection:
-        versions = {case.version for case in cases_of(connection, "tone", IDS[:12])}
-    assert versions == {2}
+    assert versions(local) == {2}
 
 
 def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
