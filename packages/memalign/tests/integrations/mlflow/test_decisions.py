@@ -54,23 +54,20 @@ def test_openais_decisions_are_a_base_and_guidelines_are_written_by_mlflows_defa
         assert load("tone")(**CASE).value is False
 
 
-def test_typesafes_models_keep_address_and_headers(endpoint: Endpoint):
+@pytest.mark.parametrize("way", ["typesafe", "gateway"])
+def test_system_one_models_keep_address_and_headers(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, way: str):
     with system_one(unkind) as decider:
-        judge = tone_judge(
-            model="typesafe:/jev", base_url=decider.base_url, extra_headers={"Authorization": "Bearer theirs"}
-        )
+        if way == "typesafe":
+            headers = {"Authorization": "Bearer theirs"}
+            judge = tone_judge(model="typesafe:/jev", base_url=decider.base_url, extra_headers=headers)
+        else:
+            monkeypatch.setenv("MLFLOW_GATEWAY_URI", decider.base_url.removesuffix("/v1"))
+            judge = tone_judge(model="gateway:/jev", model_api="decisions")
         learned = aligned(judge, reflection_lm="openai:/large")
-        assert {body["model"] for body in endpoint.requests} == {"large"}
         assert learned(**CASE).value is False
-        assert {body["model"] for body in decider.bodies} == {"jev"}
+    assert {body["model"] for body in endpoint.requests} == {"large"}
+    assert {body["model"] for body in decider.bodies} == {"jev"}
+    if way == "typesafe":
         assert {headers["authorization"] for headers in decider.headers} == {"Bearer theirs"}
-
-
-@pytest.mark.usefixtures("endpoint")
-def test_a_gateways_decision_model_is_asked_at_its_system_one_route(monkeypatch: pytest.MonkeyPatch):
-    with system_one(unkind) as decider:
-        monkeypatch.setenv("MLFLOW_GATEWAY_URI", decider.base_url.removesuffix("/v1"))
-        learned = aligned(tone_judge(model="gateway:/house", model_api="decisions"))
-        assert learned(**CASE).value is False
-        assert {body["model"] for body in decider.bodies} == {"house"}
+    else:
         assert set(decider.paths) == {"/gateway/typesafe/v1/systemone"}

@@ -22,42 +22,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXAMPLES = Path(__file__).resolve().parents[5] / "examples"
-DEMO, NOTEBOOK = EXAMPLES / "mlflow_demo.py", EXAMPLES / "mlflow_demo.ipynb"
+DEMO = EXAMPLES / "mlflow_demo.py"
 
 
-def notebook() -> list[dict[str, Any]]:
-    cells: list[dict[str, Any]] = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
-    return cells
-
-
-def steps(said: str) -> None:
+def steps(printed: str) -> None:
     """What any model must have led to; the verdicts themselves are the model's."""
-    assert said.count("after: ") == 2
-    assert said.count("before: ") == (0 if "model: local:" in said else 2)  # MLflow asks no model in this process
-    assert re.search(r"aligned: \d learned", said)
-    distilled = re.search(r"Distilled Guidelines \((\d)\):", said)
-    assert distilled is not None
-    assert f"semantic memory {distilled[1]}, episodic memory 4" in said
-    assert re.search(r"semantic memory \d, episodic memory 3", said)
-    assert "registered: ['send']" in said
-    assert "loaded: " in said
-    assert "the same memory: True" in said
-    assert "evaluated 2 rows" in said
-    assert said.rstrip().endswith("registered: []")
+    assert printed.count("after: ") == 2
+    assert printed.count("before: ") == (0 if "model: local:" in printed else 2)  # MLflow asks none in this process
+    distilled = re.search(r"aligned: \d learned(?:.|\n)*Distilled Guidelines \((\d)\):", printed)
+    assert distilled
+    assert f"semantic memory {distilled[1]}, episodic memory 4" in printed
+    assert re.search(r"semantic memory \d, episodic memory 3", printed)
+    for line in ("registered: ['send']", "loaded: ", "the same memory: True", "evaluated 2 rows"):
+        assert line in printed
+    assert printed.rstrip().endswith("registered: []")
 
 
-def learned(said: str) -> None:
+def learned(printed: str) -> None:
     """What the loopback model says, which learns at once."""
-    steps(said)
-    assert re.findall(r"^(?:before|after|loaded): (\w+)", said, re.MULTILINE) == [
-        "True",
-        "True",
-        "False",
-        "True",
-        "False",
-    ]
-    assert "aligned: 4 learned, new G1-G4" in said
-    assert "semantic memory 3, episodic memory 3" in said
+    steps(printed)
+    verdicts = re.findall(r"^(?:before|after|loaded): (\w+)", printed, re.MULTILINE)
+    assert verdicts == ["True", "True", "False", "True", "False"]
+    assert "aligned: 4 learned, new G1-G4" in printed
+    assert "semantic memory 3, episodic memory 3" in printed
 
 
 @pytest.fixture
@@ -65,11 +52,10 @@ def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
     if "OPENAI_BASE_URL" not in Path(model_utils.__file__).read_text("utf-8"):
         pytest.skip("this MLflow's own judges know no OPENAI_BASE_URL, and would ask OpenAI")
     with Endpoint(teachable) as endpoint:
-        monkeypatch.setenv("OPENAI_API_KEY", "none")
-        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
-        monkeypatch.setenv("OPENAI_API_BASE", endpoint.base_url)
-        monkeypatch.setenv("MEMALIGN_MODEL", "openai:/small")
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+        variables = {"OPENAI_API_KEY": "none", "MEMALIGN_MODEL": "openai:/small", "MLFLOW_TRACKING_URI": store}
+        variables |= {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_BASE": endpoint.base_url}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
         yield
 
 
@@ -96,32 +82,26 @@ def test_the_import_alone_changes_nothing_that_mlflows_demo_prints(capsys):
 def mlflows_own(module: str) -> str:
     """The demo without what only memalign has, and with the optimizer of this module."""
     program = DEMO.read_text("utf-8").replace('load("send")  # (memalign)', 'get_scorer(name="send")')
-    lines = [
-        line for line in program.splitlines() if "(memalign)" not in line and "MemAlignOptimizer, load" not in line
-    ]
+    dropped = ("(memalign)", "MemAlignOptimizer, load")
+    lines = [line for line in program.splitlines() if not any(words in line for words in dropped)]
     imports = [f"from {module} import MemAlignOptimizer", "from mlflow.genai.scorers import get_scorer"]
     return "\n".join([*imports, *lines])
 
 
 def test_the_notebook_is_executed_and_shows_nobodys_folders():
-    code = [cell for cell in notebook() if cell["cell_type"] == "code"]
+    cells: list[dict[str, Any]] = json.loads((EXAMPLES / "mlflow_demo.ipynb").read_text("utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell["outputs"]]
     assert {output["output_type"] for output in outputs} <= {"stream", "display_data", "execute_result"}
-    steps("".join("".join(each["text"]) for each in outputs if each.get("name") == "stdout"))
-    shown = json.dumps(outputs)
-    assert not re.search(r"/(home|root|Users|tmp|usr|work|private|var)/", shown)
+    steps("".join("".join(output["text"]) for output in outputs if output.get("name") == "stdout"))
+    assert not re.search(r"/(home|root|Users|tmp|usr|work|private|var)/", json.dumps(outputs))
 
 
 def run(store: str, folder: Path, **environment: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(DEMO)],
-        env=dict(os.environ) | {"MLFLOW_TRACKING_URI": store} | environment,
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables = dict(os.environ) | {"MLFLOW_TRACKING_URI": store} | environment
+    command = [sys.executable, str(DEMO)]
+    done = subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -135,6 +115,6 @@ def test_it_runs_on_a_tracking_server_too(server, tmp_path):
 @pytest.mark.slow
 @pytest.mark.embedded
 def test_it_runs_on_the_embedded_model(tmp_path):
-    said = run("sqlite:///demo.db", tmp_path, MEMALIGN_MODEL="local:qwen2.5-coder-0.5b")
-    steps(said)
-    assert "model: local:/qwen2.5-coder-0.5b" in said
+    printed = run("sqlite:///demo.db", tmp_path, MEMALIGN_MODEL="local:qwen2.5-coder-0.5b")
+    steps(printed)
+    assert "model: local:/qwen2.5-coder-0.5b" in printed

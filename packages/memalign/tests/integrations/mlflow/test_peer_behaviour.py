@@ -163,14 +163,14 @@ def test_an_answer_that_is_no_list_of_guidelines_leaves_the_cases(optimizer, end
 
 @pytest.mark.parametrize("wrapping", ["```json\n{}\n```", "Here:\n```json\n{}\n```\nMore?"])
 def test_guidelines_are_found_in_whatever_is_around_them(optimizer, endpoint, mind, wrapping):
-    endpoint.answer = lambda body: wrapping.replace("{}", json.dumps(mind.answer(body)))
+    endpoint.answer = lambda body: wrapping.replace("{}", _text(mind.answer(body)))
     assert texts(tone_judge().align(fetched(lesson(1)), optimizer())) == unkind(1)
 
 
 def test_a_model_that_takes_no_schema_is_asked_without(optimizer, endpoint, mind):
     endpoint.refuses = {"response_format", "tools"}
     form = {"json_schema": {"name": "changes" if optimizer is MemAlignOptimizer else "Guidelines"}}
-    endpoint.answer = lambda body: json.dumps(mind.answer(body | {"response_format": form}))
+    endpoint.answer = lambda body: _text(mind.answer(body | {"response_format": form}))
     aligned = tone_judge().align(fetched(lesson(1)), optimizer())
     assert texts(aligned) == unkind(1)
 
@@ -397,6 +397,10 @@ def test_every_line_of_the_list_names_tests_that_exist():
     tests = "\n".join(path.read_text("utf-8") for path in Path(__file__).parents[2].rglob("test_*.py"))
     named = {name for _, _, reason in rows for name in re.findall(r"`(test_\w+)`", reason)}
     assert {name for name in named if f"def {name}(" not in tests} == set()
+
+
+def _text(answer: Any) -> str:
+    return answer if isinstance(answer, str) else json.dumps(answer)
 
 
 def _nodes(schema: Any) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from mlflow.genai import scorers
 from mlflow.genai.judges.instructions_judge import InstructionsJudge
 from mlflow.tracking._tracking_service.utils import _get_store
 
-from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
+from memalign.integrations.mlflow import MemAlignOptimizer, load
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge
 
 if TYPE_CHECKING:
@@ -24,21 +24,6 @@ def record_of(name: str) -> dict[str, Any]:
     found = _get_store().get_scorer(mlflow.tracking.fluent._get_experiment_id(), name)
     record: dict[str, Any] = json.loads(found._serialized_scorer)
     return record
-
-
-def test_a_registered_judge_returns_with_its_whole_memory(aligned):
-    registered = aligned.register()
-    assert registered.status.value == "STOPPED"
-    assert [each.name for each in scorers.list_scorers()] == ["tone"]
-    loaded = load("tone")
-    assert isinstance(loaded, MemAlignJudge)
-    assert loaded.instructions == aligned.instructions
-    assert len(loaded._semantic_memory) == len(loaded._episodic_memory) == 2
-    assert loaded.memalign_judge == aligned.memalign_judge
-    assert loaded(inputs={"question": "question 1"}, outputs="answer 1").value is False
-    assert loaded.align(fetched(*aligned._episodic_trace_ids)) is loaded
-    scorers.delete_scorer(name="tone", version="all")
-    assert scorers.list_scorers() == []
 
 
 def test_a_registered_version_outlives_its_traces(aligned, experiment):
@@ -53,14 +38,16 @@ def test_a_registered_version_outlives_its_traces(aligned, experiment):
 
 
 def test_mlflow_itself_gives_a_plain_judge_with_the_guidelines(aligned):
-    aligned.register()
+    assert aligned.register().status.value == "STOPPED"
     record = json.dumps(record_of("tone"))
     assert "say: case" not in record, "nobody's words beside the guidelines"
     assert len(record) < 4000
     aligned.align(fetched(lesson(3))).register()
     first = scorers.get_scorer(name="tone", version=1)
-    assert [type(each) for each in (*scorers.list_scorers(), first)] == [InstructionsJudge] * 2
+    assert [type(judge) for judge in (*scorers.list_scorers(), first)] == [InstructionsJudge] * 2
     assert first.instructions == aligned.instructions
+    scorers.delete_scorer(name="tone", version="all")
+    assert scorers.list_scorers() == []
 
 
 def test_a_memory_that_was_changed_or_is_gone_is_refused(aligned, tmp_path):
