@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from memalign_server.people.people import Role, add_person, list_people, make_li
 from memalign_server.server import Server
 from memalign_server.store import Store
 from tests.support import postgres
+from tests.support.learning import changes_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -41,20 +41,7 @@ def answer(request: ChatRequest) -> dict[str, Any]:
     properties = request.schema["properties"]
     if "changes" not in properties:
         return {"rationale": "It answers the question.", "value": True}
-    records = re.split(r"^(F\d+) <<<$", request.user.partition("New feedback:")[2], flags=re.MULTILINE)[1:]
-    return {
-        "changes": [
-            {
-                "action": "ADD",
-                "text": f"A reply must show sympathy before facts ({label}).",
-                "feedback": [label],
-                "guideline": "",
-            }
-            if "expert's comment:" in said
-            else {"action": "NOOP", "text": "", "feedback": [label], "guideline": ""}
-            for label, said in zip(records[::2], records[1::2], strict=True)
-        ]
-    }
+    return changes_of(request.user, lambda label, _: f"A reply must show sympathy before facts ({label}).")
 
 
 def turning(request: ChatRequest) -> dict[str, Any]:
