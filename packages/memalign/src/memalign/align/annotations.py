@@ -18,7 +18,6 @@ from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Feedback, FeedbackKey, Judgment
 
 __all__ = [
-    "Refuse",
     "add_annotations",
     "checked_rows",
     "own_judgments",
@@ -27,12 +26,9 @@ __all__ = [
     "without_disputed",
 ]
 
-Refuse = Callable[[Feedback], str | None]
-"""Why a row may not be learned, or None."""
-
 
 def checked_rows(
-    judge: Judge, source: RowSource, *, skip_invalid: bool = False, refuse: Refuse | None = None
+    judge: Judge, source: RowSource, *, skip_invalid: bool, refuse: Callable[[Feedback], str | None] | None
 ) -> FeedbackFile:
     """The rows that the judge can learn from; see `MemAlign.align`. Raises InvalidRows, unless `skip_invalid`."""
     if source.is_empty:

@@ -1,9 +1,8 @@
 """Asking a judge about the cases of its own memory: each answer comes from a judge that never saw the case.
 
-What comes of it are the rows that a calibrator is fitted to, so it is for judges with a decision model only, the
-embedded one included. Cases are dealt into folds. Of a fold, all that its feedback taught is forgotten, and what
-survivors lost by that is distilled again without it: so a guideline is weighed as it will be on items that no expert
-has seen.
+A calibrator is fitted to the answers, so it is for judges with a decision model only, the embedded one included. Cases
+are dealt into folds. Of a fold, all that its feedback taught is forgotten, and what survivors lost by that is distilled
+again without it: so a guideline is weighed as it will be on items that no expert has seen.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from memalign.judge.spec import base_fingerprint_of, lacks
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory import Answers, Case, Expectation
-from memalign.models.base import ChatModel, DecisionModel
+from memalign.models.base import DecisionModel
 from memalign.models.judge_models import check_model_of, decides_alone, open_judging_model, open_model
-from memalign.types import Judgment, Usage
+from memalign.types import Judgment
 
-__all__ = ["Distilled", "agrees", "ask", "judge_case", "judge_cases", "labelled_cases"]
+__all__ = ["Distilled", "agrees", "ask", "judge_cases", "labelled_cases"]
 
 Distilled = Callable[[Judge, Run], Awaitable[Judge]]
 """Distils what is pending in a judge's memory. Never raises for a failing model."""
@@ -43,11 +42,10 @@ FOLDS = 2
 
 
 async def ask(judge: Judge, distilled: Distilled, run: Run) -> Judge:
-    """The judge with what its decision model answers about the labelled cases; its calibrator is fitted to that.
+    """The judge with what its decision model answers about the labelled cases, if they are enough for a calibrator.
 
     A case is asked about once: again only if another judge (models, instructions, parameters) had answered, if all
-    questions that it has answered are gone, or if asking failed. Nothing is asked without a decision model, for free
-    text, or with fewer labelled cases than a calibrator is fitted to. `distilled` distils what a fold leaves open.
+    questions that it has answered are gone, or if asking failed. `distilled` distils what a fold leaves open.
     """
     model, cases = check_model_of(judge), labelled_cases(judge)
     if model is None or not judge.value_type.closed or len(cases) < FEWEST:
@@ -63,11 +61,8 @@ async def ask(judge: Judge, distilled: Distilled, run: Run) -> Judge:
         # All folds at once: each has guidelines of its own, written without it.
         unknowing = await aio.together(_relearned(judge, fold, distilled, run) for fold in folds)
         pairs = [(case, hidden) for fold, hidden in zip(folds, unknowing, strict=True) for case in fold]
-
-        async def ask_about(pair: tuple[Case, Judge | None]) -> Answers | str:
-            return await _answers(judge, *pair, model, run)
-
-        answers = await aio.at_most(_at_once(judge, run), ask_about, pairs, partial(run.tell, "ask"))
+        asking, tell = partial(_answers, judge, model, run), partial(run.tell, "ask")
+        answers = await aio.at_most(run.calls.in_flight(model), asking, pairs, tell)
     if faults := Counter(answer for answer in answers if isinstance(answer, str)):
         reasons = "; ".join(why for why, _ in faults.most_common(3))
         waiting = f"{faults.total()} of {len(missing)} cases wait for the next align to be asked about"
@@ -90,47 +85,26 @@ def labelled_cases(judge: Judge) -> list[Case]:
     return [labelled[content] for content in sorted(labelled)]
 
 
-def agrees(judge: Judge, case: Case, judgment: Judgment | str) -> bool:
-    """Whether a judgment, if there is one, agrees with the experts' label."""
-    value = None if isinstance(judgment, str) else judgment.value
-    label = judge.memory.label(case)
-    return value is not None and label is not None and judge.value_type.agree(label, value)
-
-
-def _at_once(judge: Judge, run: Run) -> int:
-    """How many cases are asked about at a time: as many as the judge's models take."""
-    models: list[ChatModel | DecisionModel] = [open_judging_model(judge)]
-    if (model := check_model_of(judge)) is not None:
-        models.append(model)
-    return min(map(run.calls.in_flight, models))
+def agrees(judge: Judge, case: Case, judgment: Judgment) -> bool:
+    """Whether a judgment agrees with the experts' label."""
+    label, value = judge.memory.label(case), judgment.value
+    return label is not None and value is not None and judge.value_type.agree(label, value)
 
 
 async def judge_cases(pairs: Sequence[tuple[Judge, Case]], run: Run, phase: str) -> list[Judgment | str]:
-    """`judge_case` of judges that ask the same models, as many at a time as these take."""
-
-    async def judge_pair(pair: tuple[Judge, Case]) -> Judgment | str:
-        return await judge_case(*pair, run)
-
-    limit = _at_once(pairs[0][0], run) if pairs else 1
-    return await aio.at_most(limit, judge_pair, pairs, partial(run.tell, phase))
+    """What judges of one model deliver on taught cases, as many at a time as it takes; or why there is nothing."""
+    limit = run.calls.in_flight(open_judging_model(pairs[0][0])) if pairs else 1
+    return await aio.at_most(limit, lambda pair: _judged(*pair, run), pairs, partial(run.tell, phase))
 
 
-async def judge_case(judge: Judge, case: Case, run: Run, *, checks: bool = True) -> Judgment | str:
-    """The judgment on a taught case, whatever its experts said: what is delivered, or without `checks` the model's own.
-
-    A reason why there is none is an answer too: what was paid for before must not go with an error.
-    """
+async def _judged(judge: Judge, case: Case, run: Run, *, checks: bool = True) -> Judgment | str:
+    """The judgment, whatever the experts said of the case. What was paid for before must not go with an error."""
     try:
         judgment = await decide(judge, case.example, run.calls, standing=False, checks=checks)
     except (ModelError, InputError, AccessDenied) as error:
-        return _failed(error, run)
+        return run.failure(error)
     run.spend(replace(judgment.usage, seconds={}))
     return judgment
-
-
-def _failed(error: Exception, run: Run) -> str:
-    run.spend(getattr(error, "usage", None) or Usage())
-    return f"{type(error).__name__}: {error}"
 
 
 # -- what is missing of a case, and what is answered about it ----------------------------------------------------------
@@ -145,8 +119,9 @@ def _gives_verdict(judge: Judge) -> bool:
     return decides_alone(judge) or open_model(judge).limits.brief
 
 
-async def _answers(judge: Judge, case: Case, unknowing: Judge | None, model: DecisionModel, run: Run) -> Answers | str:
-    """What is recorded of a case once `unknowing`, from which it is hidden, was asked; or why nothing more is."""
+async def _answers(judge: Judge, model: DecisionModel, run: Run, pair: tuple[Case, Judge | None]) -> Answers | str:
+    """What is recorded of a case once the judge from which it is hidden was asked; or why nothing more is."""
+    case, unknowing = pair
     if unknowing is None:
         return "the guidelines of the others could not be distilled without it"
     made_by, alone = base_fingerprint_of(judge), decides_alone(judge)
@@ -155,7 +130,7 @@ async def _answers(judge: Judge, case: Case, unknowing: Judge | None, model: Dec
     checks = [check for check in asked_checks(unknowing.memory) if check.check not in answers.margins]
     example_ids: tuple[str, ...] = ()
     if answers.verdict is None and _gives_verdict(judge) and not alone:
-        own = await judge_case(unknowing, case, run, checks=False)
+        own = await _judged(unknowing, case, run, checks=False)
         if isinstance(own, str):
             return own
         answers, example_ids = replace(answers, verdict=own.value), own.example_ids
@@ -163,7 +138,7 @@ async def _answers(judge: Judge, case: Case, unknowing: Judge | None, model: Dec
         try:
             answered = await answered_about(unknowing, case.example, model, run.calls, verdict=alone, checks=checks)
         except ModelError as error:
-            return _failed(error, run)
+            return run.failure(error)
         run.spend(replace(answered.usage, seconds={}))
         answers = replace(answers, margins=answers.margins | answered.margins)
         if answered.value is not None:

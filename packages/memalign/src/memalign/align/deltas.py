@@ -18,8 +18,7 @@ NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in i
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """One typed change to the guidelines, as a model proposed it (ACE, arXiv 2510.04618).
 
-    The `action` is ADD, SUPPORT, REVISE or NOOP; anything else is carried out by nobody. A `fault` says why the text of
-    an ADD or REVISE may not enter a prompt. `guideline` is the id that SUPPORT and REVISE are about.
+    A `fault` says why the text of an ADD or REVISE may not enter a prompt. SUPPORT and REVISE are about a `guideline`.
     """
 
     action: str
@@ -33,8 +32,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What one call about the feedback of `keys` gave, or why it failed (`fault`).
 
-    `guideline_ids` are those that its prompt held; `exposed_to` is every feedback whose words, or whose guidelines'
-    exposure, the prompt held. The deltas are in the model's order.
+    `guideline_ids` are those that its prompt held, `exposed_to` all feedback whose words or guidelines it held.
     """
 
     keys: tuple[FeedbackKey, ...]
@@ -74,9 +72,6 @@ def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[Feedb
         if answer.fault is None:
             return Outcome(kind="waiting", reason=NOT_MENTIONED)
         # What went wrong may be told in words of the prompt: some servers send back what they refuse.
-        annotation = memory.annotation(key)
-        if annotation and annotation.outcome and annotation.outcome.reason == answer.fault:
-            return annotation.outcome  # for the same reason as before: nothing has changed
         return Outcome(kind="waiting", reason=answer.fault, exposed_to=answer.exposed_to)
 
     dismissed = [{*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None]

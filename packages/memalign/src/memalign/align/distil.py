@@ -1,8 +1,7 @@
 """Distillation: what experts said becomes guidelines, as many records a call as the model takes.
 
 A prompt that writes text holds records and guidelines that stand, and nothing else. What each was exposed to is kept
-with the guideline, so that forgetting is exact; what several calls teach is carried out in their order, whoever
-finished first.
+with the guideline, so that forgetting is exact.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
         calls = _calls(judge, model, run, size)
         tell = partial(run.tell, "distil")
         for answers in await aio.at_most(run.calls.in_flight(model), DistilCall.answers, calls, tell):
-            for answer in answers:  # in their order: guideline ids depend on it
+            for answer in answers:  # in their order, whoever finished first: guideline ids depend on it
                 learned, ended = apply_answer(learned, answer)
                 outcomes |= ended
         learned = learned.with_outcomes(outcomes)
@@ -86,13 +85,14 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
 
 
 def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCall]:
-    """The calls about all that waits: as few as may be, of equal size."""
+    """The calls about all that waits: as few as may be, of equal size, beside what fits in a quarter of the context."""
     memory = judge.memory
     keys = [annotation.key for annotation in memory.pending]
     keys = by_likeness(memory, keys) if size > 1 else keys
     count = -(-len(keys) // size)
     alone = model.limits.brief and size == 1
     standing = () if alone else tuple(g for g in memory.semantic if g.supported_by or g.people)
+    standing, _ = fit_guidelines(standing, model.limits.context_tokens // 4)
     shares = [tuple(keys[n * len(keys) // count : (n + 1) * len(keys) // count]) for n in range(count)]
     questions = check_model_of(judge) is not None and not model.limits.brief
     calls = (DistilCall(judge, model, run, keys=share, guidelines=standing, questions=questions) for share in shares)
@@ -122,10 +122,7 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
 
 @dataclass(frozen=True)
 class DistilCall:
-    """What the feedback of `keys` teaches beside the `guidelines` that stand, in the order of the keys.
-
-    With `questions` each guideline gets some, for a judge with a decision model.
-    """
+    """What the feedback of `keys` teaches beside `guidelines` that stand; with `questions` each guideline gets some."""
 
     judge: Judge
     model: ChatModel
@@ -182,15 +179,10 @@ class DistilCall:
     def _reader(self) -> AnswerReader:
         """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
         verdicts = (_own_verdict(self.judge, *self.judge.memory.record(key)) for key in self.keys)
-        exposures = [shown.exposed_to for shown in (*filter(None, verdicts), *self._standing)]
-        exposed, ids = tuple(sorted({*self.keys}.union(*exposures))), tuple(rule.id for rule in self._standing)
+        exposures = [shown.exposed_to for shown in (*filter(None, verdicts), *self.guidelines)]
+        exposed, ids = tuple(sorted({*self.keys}.union(*exposures))), tuple(rule.id for rule in self.guidelines)
         call = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=exposed)
         return AnswerReader(judge=self.judge, call=call, questions=self.questions)
-
-    @cached_property
-    def _standing(self) -> tuple[Guideline, ...]:
-        """Those of the guidelines that fit in a quarter of the context."""
-        return fit_guidelines(self.guidelines, self.model.limits.context_tokens // 4)[0]
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:
@@ -225,8 +217,8 @@ class DistilCall:
             name, schema, tokens = "rule", ONE_RULE, ONE_RULE_TOKENS
         else:
             asked_for: dict[str, Any] = {"fields": self._tested, "questions": self.questions}
-            system, user = render_distil(**task, guidelines=self._standing, records=records, **asked_for)
-            ids = [guideline.id for guideline in self._standing]
+            system, user = render_distil(**task, guidelines=self.guidelines, records=records, **asked_for)
+            ids = [guideline.id for guideline in self.guidelines]
             values = [value_text(label) for label in self.judge.value_type.labels]
             name, schema = "changes", changes_schema(list(self._reader.labels), ids, values=values, **asked_for)
             tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
@@ -260,8 +252,8 @@ def _own_verdict(judge: Judge, annotation: Annotation, case: Case) -> PreAlignme
 async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> Memory:
     """`memory` with its distilled guidelines merged by one call; a note says where that failed.
 
-    A merged guideline is exposed to all that the guidelines of the prompt were exposed to. Those that it was made from
-    stay behind it, and step in when it goes. What a person wrote, confirmed or retired is left alone.
+    Those that a merged guideline was made from stay behind it, and step in when it goes. What a person wrote, confirmed
+    or retired is left alone.
     """
     guidelines = [g for g in memory.semantic if g.supported_by and not g.people]
     if len(guidelines) < 2:

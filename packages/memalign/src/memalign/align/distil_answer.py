@@ -1,7 +1,4 @@
-"""What a distillation call answers: the JSON schema that it is held to, and how it is read, whatever its form.
-
-A question or test that cannot be used is left out, and its guideline stays.
-"""
+"""What a distillation call answers: the JSON schema that it is held to, and how it is read, whatever its form."""
 
 from __future__ import annotations
 
@@ -119,7 +116,7 @@ class AnswerReader:
         return replace(delta, text=text, fault=self._fault(text, keys), checks=(*tests, *questions))
 
     def _questions(self, change: Mapping[str, Any], keys: Collection[FeedbackKey]) -> list[Check]:
-        """The questions of a change, as many as can be asked of other items.
+        """The questions of a change, but for those that cannot be asked of other items.
 
         Their answer speaks for the label that the experts gave. Where they gave several, as of a general rule, it
         speaks for the value that the model says it means, and for none where that is no label. Where labels name sides

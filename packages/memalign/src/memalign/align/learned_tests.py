@@ -251,8 +251,8 @@ def _best(rules: Rules, cases: Sequence[LabelledCase]) -> tuple[int, tuple[CodeT
     return best[0], best[2]
 
 
-def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> dict[CodeTest, int]:
-    """Tests of what comments and items share, with the number of comments that have it, the most common first."""
+def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> list[CodeTest]:
+    """Tests of what comments and items share: what most comments have first, of that the longest."""
     words, forms = Counter[str](), Counter[str]()
     for comment in (annotation.rationale for case in cases for annotation in case.feedback if annotation.rationale):
         words.update(set(_grams(normal(comment).casefold())))
@@ -271,7 +271,7 @@ def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> dict[Co
             shared = {*literals} & spoken.keys()
             counts |= {CodeTest(kind=kind, field=field, text=literal): spoken[literal] for literal in shared}
     ordered = sorted(counts.items(), key=lambda item: (-item[1], -len(item[0].text), repr(item[0])))
-    return {test: count for test, count in ordered if checked(test) is None}
+    return [test for test, _ in ordered if checked(test) is None][:CANDIDATES]
 
 
 def _grams(text: str) -> Iterator[str]:
@@ -291,16 +291,14 @@ def _forms(text: str) -> Iterator[str]:
             yield form
 
 
-def _columns(candidates: Mapping[CodeTest, int], cases: Sequence[LabelledCase]) -> dict[Column, CodeTest]:
-    """One test for all that say the same of every case: the longest that half as many comments have as any of them."""
-    columns = dict[Column, list[CodeTest]]()
-    for test in list(candidates)[:CANDIDATES]:
+def _columns(candidates: Iterable[CodeTest], cases: Sequence[LabelledCase]) -> dict[Column, CodeTest]:
+    """The first of the tests that say the same of every case, or the contrary."""
+    columns = dict[Column, CodeTest]()
+    for test in candidates:
         answers = _column(cases, test)
-        if answers.yes and answers.no:
-            same = columns.get(Column(answers.no, answers.yes)) or columns.setdefault(answers, [])
-            if not same or candidates[test] * 2 >= candidates[same[0]]:
-                same.append(test)
-    return {answers: max(same, key=lambda test: len(test.text)) for answers, same in columns.items()}
+        if answers.yes and answers.no and Column(answers.no, answers.yes) not in columns:
+            columns.setdefault(answers, test)
+    return columns
 
 
 def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float) -> float:

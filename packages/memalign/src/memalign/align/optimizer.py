@@ -13,7 +13,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from memalign.align.annotations import (
-    Refuse,
     add_annotations,
     checked_rows,
     own_judgments,
@@ -40,7 +39,7 @@ from memalign.models.calls import AnswerStore, Calls
 from memalign.models.dry_run import DryRun
 from memalign.models.judge_models import open_reflection_model
 from memalign.notebook import notebook_progress
-from memalign.types import FeedbackKey
+from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["MemAlign"]
 
@@ -99,7 +98,7 @@ class MemAlign:
         feedback: FeedbackSource = (),
         *,
         skip_invalid: bool = False,
-        refuse: Refuse | None = None,
+        refuse: Callable[[Feedback], str | None] | None = None,
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
         calls: Calls | None = None,

@@ -166,15 +166,14 @@ class AlignResult(Generic[ValueT_co]):
 
     def __str__(self) -> str:
         """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 31 s, $0.004`."""
-        states = Counter(row.state for row in self.rows if row.status in ("new", "changed"))
-        statuses = Counter(row.status for row in self.rows)
-        counts = {state: states[state] for state in ("learned", "merged", "disputed", "rejected")}
-        counts |= {"withdrawn": len(self.removed), **{status: statuses[status] for status in ("unchanged", "invalid")}}
-        parts = [f"{count} {name}" for name, count in counts.items() if count]
+        named = Counter[str](row.state or row.status if row.status != "unchanged" else row.status for row in self.rows)
+        named["withdrawn"] = len(self.removed)
+        order = ("learned", "merged", "disputed", "rejected", "withdrawn", "unchanged", "invalid")
+        parts = [f"{named[name]} {name}" for name in order if named[name]]
         for key, reason in self.pending[:1]:
             parts.append(f"{len(self.pending)} pending ({key}: {reason})")
-        named = {"forgot": self.forgotten, "new": self.guidelines}
-        parts += [f"{verb} {_span(guidelines)}" for verb, guidelines in named.items() if guidelines]
+        parts += [f"forgot {_span(self.forgotten)}"] if self.forgotten else []
+        parts += [f"new {_span(self.guidelines)}"] if self.guidelines else []
         if broken := [check.id for check in self.locks if not check.holds]:
             parts.append(f"locked and not kept: {', '.join(broken)}")
         parts += [f"conflicts: {len(self.conflicts)}"] if self.conflicts else []
