@@ -106,10 +106,9 @@ def _known_memories(judge: Judge) -> tuple[Memory, ...]:
 def with_own_verdicts(
     judge: Judge, memory: Memory, judgments: Mapping[str, Judgment], replaced: Collection[FeedbackKey]
 ) -> Memory:
-    """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before.
+    """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before; the first one stays.
 
-    A judgment does not count that was made beside feedback on the very case, or beside feedback that is `replaced` now:
-    what it had seen must be forgotten with it. The first verdict on a case stays.
+    None counts that was given beside feedback on the very case, or beside feedback that is `replaced` now.
     """
     if not judgments:
         return memory

@@ -53,8 +53,8 @@ async def ask(judge: Judge, distilled: Distilled, run: Run) -> Judge:
     with run.timed("ask"):
         made_by, verdicts = base_fingerprint_of(judge), _gives_verdict(judge)
         askable = cases[: MOST[model.limits.brief]] if verdicts or asked_checks(judge.memory) else []
-        recorded = [(case, _recorded(case, made_by)) for case in askable]
-        missing = [c for c, answers in recorded if answers is not c.answers or (verdicts and answers.verdict is None)]
+        known = {case.id: case.answers for case in askable if case.answers and case.answers.judge == made_by}
+        missing = [case for case in askable if case.id not in known or (verdicts and known[case.id].verdict is None)]
         # A later align asks about a few cases alone: they are one fold.
         count = math.ceil(len(missing) / math.ceil(len(cases) / FOLDS))
         folds = [missing[n::count] for n in range(count)]
@@ -110,10 +110,6 @@ async def _judged(judge: Judge, case: Case, run: Run, *, checks: bool = True) ->
 # -- what is missing of a case, and what is answered about it ----------------------------------------------------------
 
 
-def _recorded(case: Case, made_by: str) -> Answers:
-    return case.answers if case.answers is not None and case.answers.judge == made_by else Answers(judge=made_by)
-
-
 def _gives_verdict(judge: Judge) -> bool:
     """Whether the judge's own verdict is asked for: a decision model's, and one that costs nobody anything."""
     return decides_alone(judge) or open_model(judge).limits.brief
@@ -124,33 +120,29 @@ async def _answers(judge: Judge, model: DecisionModel, run: Run, pair: tuple[Cas
     case, unknowing = pair
     if unknowing is None:
         return "the guidelines of the others could not be distilled without it"
-    made_by, alone = base_fingerprint_of(judge), decides_alone(judge)
-    rewritten = unknowing.memory.next_guideline > judge.memory.next_guideline  # without the case: those are other words
-    answers = Answers(judge=made_by) if rewritten else _recorded(case, made_by)
-    checks = [check for check in asked_checks(unknowing.memory) if check.check not in answers.margins]
+    answers, alone = Answers(judge=base_fingerprint_of(judge)), decides_alone(judge)
     example_ids: tuple[str, ...] = ()
-    if answers.verdict is None and _gives_verdict(judge) and not alone:
+    if _gives_verdict(judge) and not alone:
         own = await _judged(unknowing, case, run, checks=False)
         if isinstance(own, str):
             return own
         answers, example_ids = replace(answers, verdict=own.value), own.example_ids
-    if checks or (answers.verdict is None and alone):
-        try:
-            answered = await answered_about(unknowing, case.example, model, run.calls, verdict=alone, checks=checks)
-        except ModelError as error:
-            return run.failure(error)
-        run.spend(replace(answered.usage, seconds={}))
-        answers = replace(answers, margins=answers.margins | answered.margins)
-        if answered.value is not None:
-            answers = replace(answers, verdict=answered.value, chances=answered.chances)
-    # A recorded verdict keeps what it was given beside.
-    exposed = unknowing.memory.exposure(example_ids) | {*answers.exposed_to}
-    answers = replace(answers, margins=dict(sorted(answers.margins.items())), exposed_to=tuple(sorted(exposed)))
+    try:
+        answered = await answered_about(unknowing, case.example, model, run.calls, verdict=alone)
+    except ModelError as error:
+        return run.failure(error)
+    run.spend(replace(answered.usage, seconds={}))
+    if alone:
+        answers = replace(answers, verdict=answered.value, chances=answered.chances)
+    exposed = tuple(sorted(unknowing.memory.exposure(example_ids)))
+    answers = replace(answers, margins=dict(sorted(answered.margins.items())), exposed_to=exposed)
+    # Guidelines that were written again without the case have other words, which are kept nowhere.
+    rewritten = unknowing.memory.next_guideline > judge.memory.next_guideline
     return _wordless(answers, unknowing) if rewritten else answers
 
 
 def _wordless(answers: Answers, unknowing: Judge) -> Answers:
-    """The answers to questions that were written without the case, kept without their words: these are nobody's."""
+    """The answers to questions that were written without the case, without their words: these are nobody's."""
     fold = hashlib.sha256(unknowing.memory.hash.encode()).hexdigest()[:8]
     names = {question: f"{Expectation.WORDLESS}{fold}.{n}" for n, question in enumerate(sorted(answers.margins))}
     expected = [

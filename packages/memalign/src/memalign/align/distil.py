@@ -179,7 +179,8 @@ class DistilCall:
     def _reader(self) -> AnswerReader:
         """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
         verdicts = (_own_verdict(self.judge, *self.judge.memory.record(key)) for key in self.keys)
-        exposures = [shown.exposed_to for shown in (*filter(None, verdicts), *self.guidelines)]
+        exposures = [rule.exposed_to for rule in self.guidelines]
+        exposures += [verdict.exposed_to for verdict in verdicts if verdict is not None]
         exposed, ids = tuple(sorted({*self.keys}.union(*exposures))), tuple(rule.id for rule in self.guidelines)
         call = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=exposed)
         return AnswerReader(judge=self.judge, call=call, questions=self.questions)

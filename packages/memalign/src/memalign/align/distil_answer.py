@@ -118,9 +118,8 @@ class AnswerReader:
     def _questions(self, change: Mapping[str, Any], keys: Collection[FeedbackKey]) -> list[Check]:
         """The questions of a change, but for those that cannot be asked of other items.
 
-        Their answer speaks for the label that the experts gave. Where they gave several, as of a general rule, it
-        speaks for the value that the model says it means, and for none where that is no label. Where labels name sides
-        of an item, it is that of the better side.
+        Their answer speaks for the label that the experts gave; where they gave several, for the one that the model
+        says it means. Where labels name sides of an item, it is that of the better side.
         """
         value_type, memory = self.judge.value_type, self.judge.memory
         records = [memory.record(key) for key in keys if key in self.call.keys]
@@ -189,8 +188,7 @@ def merged_rules(data: Mapping[str, Any], guidelines: Sequence[Guideline]) -> It
 def rule_of(data: Mapping[str, Any], annotation: Annotation, case: Case, value_type: ValueType) -> dict[str, Any]:
     """The change that a weak model's two half sentences about one record make, with the expert's own label.
 
-    The model is never asked for the value: it inverted rules, or wrote the value without a condition. Where the label
-    names a side of the item it is left out: in the next item it is another.
+    The model is never asked for the value: it inverted rules. A label that names a side of the item is left out.
     """
     when, because = (tidy(str(data.get(part) or "")).strip(".,;: ") for part in ("when", "because"))
     when = when.removeprefix("When ").removeprefix("when ")

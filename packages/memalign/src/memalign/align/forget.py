@@ -1,9 +1,8 @@
 """Forgetting: pure functions, no model. What was written with a withdrawn word in view goes.
 
-Exposure decides, not similarity: a guideline whose writing prompt held a withdrawn piece of feedback is removed,
-whether or not it seems to say anything of it, unless a person made its wording theirs; the survivors of that prompt
-become pending, and their lesson is distilled again. Retraining only what was touched is SISA's idea (Bourtoule et al.
-2021, arXiv 1912.03817).
+Exposure decides, not similarity: a guideline goes whose prompt held withdrawn feedback, unless a person made its
+wording theirs; what survivors had taught beside it waits to be distilled again. Retraining only what was touched is
+SISA's idea (Bourtoule et al. 2021, arXiv 1912.03817).
 """
 
 from __future__ import annotations
@@ -19,6 +18,8 @@ from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["exposed_wordings", "forget", "forget_lessons", "unbarred"]
 
+WHY = "to be derived again without withdrawn feedback"
+
 
 def forget(
     memory: Memory,
@@ -31,14 +32,12 @@ def forget(
 ) -> Memory:
     """`memory` without the feedback of `keys`, without cases that nobody else spoke about, without what they taught.
 
-    Every annotation that loses its guideline is pending afterwards. Tombstones keep the keys, and no word. Keys that
-    are not there are ignored. If `people_agree`, wordings that people wrote or confirmed go too, where they saw the
-    feedback; `keep` are guidelines, by id, of which a person keeps the wording although their own feedback goes.
+    Tombstones keep the keys, and no word. Keys that are not there are ignored. If `people_agree`, wordings that people
+    wrote or confirmed go too; `keep` are guidelines, by id, whose wording a person keeps although their feedback goes.
     """
     live = [annotation for key in keys if (annotation := memory.annotation(key))]
     removed, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
-    why = "to be derived again without withdrawn feedback"
-    memory = forget_lessons(memory, removed, why=why, people_agree=people_agree, keep=keep)
+    memory = forget_lessons(memory, removed, why=WHY, people_agree=people_agree, keep=keep)
     cases = []
     for case in memory.cases:
         if case.id not in touched:
@@ -63,11 +62,9 @@ def forget(
 def forget_lessons(
     memory: Memory, keys: Collection[FeedbackKey], *, why: str, people_agree: bool = False, keep: Collection[str] = ()
 ) -> Memory:
-    """`memory` without any guideline exposed to `keys`; annotations that lose their guideline by it wait again.
+    """`memory` without guidelines exposed to `keys`, but for people's, and without verdicts given with them in view.
 
-    A wording that a person wrote or confirmed is theirs: it stays, unless one of the keys is that person's own and they
-    do not `keep` it, or they agree. Verdicts that were given with the cases in view go as well. The annotations of
-    `keys` themselves stay and wait: this is also what happens to an annotation that changed its mind.
+    The annotations of `keys` stay and wait, as do those that lose their guideline: it is also what a change comes to.
     """
     withdrawn = frozenset(keys)
     theirs = () if people_agree else exposed_wordings(memory, withdrawn, keep)

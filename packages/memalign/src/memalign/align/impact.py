@@ -1,7 +1,6 @@
 """The impact of an align, where it is asked for: which verdicts on taught cases it changed, and by which guideline.
 
-Each case is judged again before and after, with the case itself hidden: its label answers for nobody, and no judgment
-is shown it. The guidelines stay, also those that its experts' words taught: what is shown is what they do.
+The case itself is hidden from both judgments; the guidelines stay, also those that its experts' words taught.
 """
 
 from __future__ import annotations

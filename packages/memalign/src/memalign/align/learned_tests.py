@@ -1,7 +1,6 @@
 """Tests that are learned: proposed by a model in its answer, or mined from words that comments and items share.
 
-Either way the labels decide. A test is admitted where its agreement with them is too rare by chance, over all tests
-that were tried; one that is not is left out, and its guideline stays.
+Either way a test is admitted where its agreement with the labels is too rare by chance, over all tests that were tried.
 """
 
 from __future__ import annotations
@@ -100,10 +99,7 @@ def _mask(bits: Iterable[bool]) -> int:
 
 @cache
 def chance(table: tuple[int, int, int, int]) -> float:
-    """The probability that labels dealt at random agree so well with a column's table that yes means the outcome.
-
-    Fisher's exact test, which takes the labels' shares as they are.
-    """
+    """The probability that labels dealt at random agree so well that yes means the outcome: Fisher's exact test."""
     yes, yes_else, no, _ = table
     total, drawn, right = sum(table), yes + yes_else, yes + no
     ways = sum(comb(right, k) * comb(total - right, drawn - k) for k in range(yes, min(drawn, right) + 1))
@@ -305,7 +301,7 @@ def _chance_limit(tables: Iterable[tuple[int, int, int, int]], alpha: float) -> 
     """What a test's chance may be at most: `alpha` shared out over all candidates that could pass at all.
 
     Bonferroni's correction as Tarone (1990, Biometrics 46:515) counts: a candidate that no labels with these shares
-    could have admitted was not tried. `alpha` is the probability that any of them passes by chance.
+    could have admitted was not tried.
     """
     least = []
     for a, b, c, d in tables:

@@ -26,8 +26,7 @@ async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
     """`learned` without the new guidelines that break a locked case, by the verdict that it delivers.
 
     Whenever one was left out, all are asked again: what one case needs may be what breaks another. Where a case cannot
-    be judged, nothing is learned of what waited `before`, the judge ahead of the distillation: rather later than broken
-    now. `run.locks` says what each case came to.
+    be judged, all stays as it was `before` the distillation. `run.locks` says what each case came to.
     """
     memory = learned.memory
     cases = (memory.case(name) for name in memory.locks)

@@ -86,10 +86,7 @@ class MemAlign:
                 object.__setattr__(self, name, check(value))
 
     def calls(self, answers: AnswerStore | None = None, dry_run: DryRun | None = None) -> Calls:
-        """The model calls of one align, within this optimizer's limits; `answers` keeps what is paid for.
-
-        With a `dry_run` nothing is asked, and it says what would be.
-        """
+        """The model calls of one align, within this optimizer's limits: for its `calls`."""
         return Calls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, dry_run=dry_run)
 
     async def align(

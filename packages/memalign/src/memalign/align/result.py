@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -166,7 +166,7 @@ class AlignResult(Generic[ValueT_co]):
 
     def __str__(self) -> str:
         """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 31 s, $0.004`."""
-        named = Counter[str](row.state or row.status if row.status != "unchanged" else row.status for row in self.rows)
+        named = Counter(row.status if row.status in ("unchanged", "invalid") else str(row.state) for row in self.rows)
         named["withdrawn"] = len(self.removed)
         order = ("learned", "merged", "disputed", "rejected", "withdrawn", "unchanged", "invalid")
         parts = [f"{named[name]} {name}" for name in order if named[name]]
@@ -268,20 +268,20 @@ class Run:
 
 def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
     """Every content on which people's labels differ, by the id of its first case; then comments that contradict."""
-    conflicts: dict[str, Conflict] = {}
+    conflicts = dict[str, Conflict]()
     for case in memory.cases:
-        annotations = memory.annotations_on(case)
-        labels: dict[FeedbackKey, Value | None] = {a.key: a.value for a in annotations if a.value is not None}
-        if len(set(labels.values())) > 1:
-            ids = tuple(dict.fromkeys(annotation.id for annotation in annotations))
-            label = memory.label(case)
-            tie = "a tie, so no label counts until somebody settles it"
+        labels = {a.key: a.value for a in memory.annotations_on(case) if a.value is not None}
+        if len({*labels.values()}) > 1:
+            label, tie = memory.label(case), "a tie, so no label counts until somebody settles it"
             reason = tie if label is None else "by authority, then majority, then recency"
-            conflict = Conflict(ids=ids, annotations=labels, label=label, reason=reason)
+            conflict = Conflict(ids=_ids(labels), annotations={**labels}, label=label, reason=reason)
             conflicts.setdefault(case.example.content_hash, conflict)
     comments = []
     for named in memory.open_conflicts:
-        ids = tuple(dict.fromkeys(key.id for key in named.feedback))
         values = {key: memory.record(key)[0].value for key in named.feedback}
-        comments.append(Conflict(kind="comments", ids=ids, annotations=values, reason=named.about))
+        comments.append(Conflict(kind="comments", ids=_ids(values), annotations=values, reason=named.about))
     return (*conflicts.values(), *comments)
+
+
+def _ids(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key.id for key in keys))
