@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal
 
 from msgspec.structs import replace
@@ -13,18 +13,12 @@ from memalign.io import SKIP_HINT, FeedbackFile, JudgmentFile, OwnVerdicts, RowS
 from memalign.judge import Judge
 from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit, without_memory
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
-from memalign.memory.check_answers import without_answers_beside
 from memalign.models.judge_models import open_judging_model
-from memalign.types import Example, Feedback, FeedbackKey, Judgment
+from memalign.types import Example, Feedback, FeedbackKey
 
-__all__ = [
-    "add_annotations",
-    "checked_rows",
-    "own_judgments",
-    "sort_rows",
-    "with_own_verdicts",
-    "without_disputed",
-]
+__all__ = ["add_annotations", "checked_rows", "sort_rows", "with_own_verdicts", "without_disputed"]
+
+OTHER_JUDGE = "the file of judgments was written by another judge or version: no verdict is taken from it"
 
 
 def checked_rows(
@@ -86,51 +80,43 @@ def without_disputed(memory: Memory) -> Memory:
 # -- what the judge itself had said ------------------------------------------------------------------------------------
 
 
-def own_judgments(judge: Judge, memory: Memory, judged: OwnVerdicts) -> Mapping[str, Judgment] | None:
-    """The judgments by ids of cases; of a file those on cases as they are today. None: another judge wrote it."""
-    if not isinstance(judged, JudgmentFile):
-        return judged
-    judge = judge.replace(model=open_judging_model(judge))
-    fingerprint = judged.judge.rpartition("@")[2].partition("-")[0]
-    if fingerprint not in {fingerprint_of(judge, known) for known in _known_memories(judge)}:
-        return None
-    same = (case.id for case in memory.cases if judged.fits(case.example))
-    return {name: judged.judgments[name] for name in same if name in judged.judgments}
-
-
-def _known_memories(judge: Judge) -> tuple[Memory, ...]:
-    """None, also with another label policy, and its own: of other memories nobody knows what a judgment had seen."""
-    return Memory(), without_memory(judge).memory, judge.memory
-
-
 def with_own_verdicts(
-    judge: Judge, memory: Memory, judgments: Mapping[str, Judgment], replaced: Collection[FeedbackKey]
-) -> Memory:
+    judge: Judge, memory: Memory, judged: OwnVerdicts, replaced: Collection[FeedbackKey]
+) -> tuple[Memory, str]:
     """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before; the first one stays.
 
     None counts that was given beside feedback on the very case, or beside feedback that is `replaced` now.
     """
+    judgments = judged.judgments if isinstance(judged, JudgmentFile) else judged
     if not judgments:
-        return memory
-    made_by, models = base_fingerprint_of(judge), {"", judge.model_name, open_judging_model(judge).name}
-    memories = {known.hash: known for known in _known_memories(judge)}
+        return memory, ""
+    made_by, model = base_fingerprint_of(judge), open_judging_model(judge)
+    models = ("", judge.model_name, model.name)
+    # Of other memories than none, also with another label policy, and its own nobody knows what a judgment had seen.
+    memories = {known.hash: known for known in (Memory(), without_memory(judge).memory, judge.memory)}
+    if isinstance(judged, JudgmentFile):
+        fingerprints = {fingerprint_of(judge.replace(model=model), known) for known in memories.values()}
+        if judged.judge.rpartition("@")[2].partition("-")[0] not in fingerprints:
+            return memory, OTHER_JUDGE
+    changed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
+    beside = {duplicate.id for case in changed for duplicate in judge.memory.duplicates(case.example)}
 
     def with_verdict(case: Case) -> Case:
         judgment = judgments.get(case.id)
         if judgment is None or judgment.error or judgment.decided_by == "expert" or judgment.model not in models:
+            return case
+        if isinstance(judged, JudgmentFile) and not judged.fits(case.example):
             return case
         if judgment.memory_hash not in memories or (case.pre_alignment and case.pre_alignment.judge == made_by):
             return case
         value = judgment.value if judgment.own_value is None else judgment.own_value
         exposed = memories[judgment.memory_hash].exposure(judgment.example_ids)
         own = {a.key for duplicate in judge.memory.duplicates(case.example) for a in duplicate.annotations}
-        if value is None or own & exposed:
+        if value is None or own & exposed or beside & {key.id for key in exposed}:
             return case
         # What a calibrator decided is reasoned for its value, which may be another one than the model's own.
         reason = judgment.rationale if judgment.decided_by == "model" else None
         verdict = PreAlignmentVerdict(value=value, judge=made_by, rationale=reason, exposed_to=tuple(sorted(exposed)))
         return replace(case, pre_alignment=verdict)
 
-    changed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
-    beside = {duplicate.id for case in changed for duplicate in judge.memory.duplicates(case.example)}
-    return replace(memory, cases=without_answers_beside(tuple(map(with_verdict, memory.cases)), beside))
+    return replace(memory, cases=tuple(map(with_verdict, memory.cases))), ""

@@ -13,6 +13,7 @@ __all__ = ["CallAnswer", "Delta", "apply_answer"]
 REFUSED = "its rule was refused: {}; write it yourself (memalign guideline NAME --add), or reword the feedback"
 NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
 NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in its words: it saw other people's feedback
+TAUGHT_LESS = "learned without one more rule from it: "
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,26 +60,23 @@ def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[Feedb
             memory = _carried_out(memory, answer, delta, keys)
             taught |= keys
 
-    def outcome(key: FeedbackKey) -> Outcome | None:
-        if key in taught:
-            also = refused.get(key) or faults.get(key)
-            return Outcome(kind="taught", reason=f"learned without one more rule from it: {also}") if also else None
-        if key in refused:
-            return Outcome(kind="refused", reason=REFUSED.format(refused[key]), exposed_to=answer.exposed_to)
-        if key in faults:
-            return Outcome(kind="waiting", reason=f"its rule was not taken: {faults[key]}")
-        if key in passed:
-            return Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=answer.exposed_to)
-        if answer.fault is None:
-            return Outcome(kind="waiting", reason=NOT_MENTIONED)
-        # What went wrong may be told in words of the prompt: some servers send back what they refuse.
-        return Outcome(kind="waiting", reason=answer.fault, exposed_to=answer.exposed_to)
+    seen, why = answer.exposed_to, answer.fault or NOT_MENTIONED
+    # What went wrong may be told in words of the prompt: some servers send back what they refuse.
+    waiting = Outcome(kind="waiting", reason=why, exposed_to=seen if answer.fault else ())
+    outcomes: dict[FeedbackKey, Outcome | None] = dict.fromkeys(answer.keys, waiting)
+    outcomes |= dict.fromkeys(passed, Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=seen))
+    outcomes |= {key: Outcome(kind="waiting", reason=f"its rule was not taken: {why}") for key, why in faults.items()}
+    for key, why in refused.items():
+        outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(why), exposed_to=seen)
+    for key in taught:
+        also = refused.get(key) or faults.get(key)
+        outcomes[key] = Outcome(kind="taught", reason=f"{TAUGHT_LESS}{also}") if also else None
 
     dismissed = [{*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None]
     named = (new for new in answer.conflicts if not any(rest.issuperset(new.feedback) for rest in dismissed))
     conflicts = {conflict.feedback: conflict for conflict in (*named, *memory.conflicts)}
     memory = replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
-    return memory, {key: outcome(key) for key in answer.keys}
+    return memory, outcomes
 
 
 def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:

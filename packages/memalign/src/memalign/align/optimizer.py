@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from memalign.align.annotations import (
     add_annotations,
     checked_rows,
-    own_judgments,
     sort_rows,
     with_own_verdicts,
     without_disputed,
@@ -43,7 +42,6 @@ from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["MemAlign"]
 
-OTHER_JUDGE = "the file of judgments was written by another judge or version: no verdict is taken from it"
 THEIRS = "stay: people wrote or confirmed them; with their consent they go too"
 TO_BE_DERIVED = "to be derived again without withdrawn feedback: "
 
@@ -131,9 +129,9 @@ class MemAlign:
         # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
         #    goes with them. The judge that is asked from here on knows nothing of what a changed row said before.
         memory = add_annotations(judge.memory, news)
-        judgments = own_judgments(run.before, memory, own_verdicts or {})
-        run.notes += [OTHER_JUDGE] if judgments is None else []
-        memory = without_disputed(with_own_verdicts(run.before, memory, judgments or {}, replaced))
+        memory, note = with_own_verdicts(run.before, memory, own_verdicts or {}, replaced)
+        run.notes += [note] if note else []
+        memory = without_disputed(memory)
         if replaced:
             judge = judge.replace(memory=without_disputed(forget(judge.memory, replaced)))
 
