@@ -187,25 +187,21 @@ class TestByHand:
         return [(each.question, each.answer, each.value) for each in judge.memory.guidelines[0].checks]
 
     def test_a_person_sets_checks_and_takes_them_away(self, judge: Judge) -> None:
-        mine: list[Check | str] = [
-            Check(question="Is it warm?", answer="no", value=False),
-            "Is it\n kind?",
-            "Is it kind?",
-        ]
+        mine = [Check(question="Is it warm?", answer="no", value=False), Check(question="Is it kind?")]
         edited = edit_guideline(judge, "G1", by="cleo", checks=mine)
         assert self.checks(edited) == [("Is it warm?", "no", False), ("Is it kind?", "yes", None)]
         assert edited.memory.guidelines[0].checked_by == "cleo"
         assert edited.memory.guidelines[0].text == judge.memory.guidelines[0].text
         assert self.checks(edit_guideline(edited, "G1", by="cleo", checks=[])) == []
         with pytest.raises(InputError, match=r"'Be warm\.' cannot be a check: it does not end with a question mark"):
-            edit_guideline(judge, "G1", by="cleo", checks=["Be warm."])
+            edit_guideline(judge, "G1", by="cleo", checks=[Check(question="Be warm.")])
 
     def test_another_text_drops_the_old_checks(self, judge: Judge) -> None:
         old = judge.memory.guidelines[0].text
         assert self.checks(edit_guideline(judge, "G1", by="cleo", text=f" {old}")) == self.checks(judge)
         assert self.checks(edit_guideline(judge, "G1", by="cleo", pinned=True)) == self.checks(judge)
         assert self.checks(edit_guideline(judge, "G1", by="cleo", text="Be warm.")) == []
-        both = edit_guideline(judge, "G1", by="cleo", text="Be warm.", checks=["Is it warm?"])
+        both = edit_guideline(judge, "G1", by="cleo", text="Be warm.", checks=[Check(question="Is it warm?")])
         assert self.checks(both) == [("Is it warm?", "yes", None)]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from memalign import Judge, MemAlign, aio
+from memalign import Check, Judge, MemAlign, aio
 from memalign.align import AlignResult, edit_guideline, set_policy, write_guideline
 from memalign.errors import InputError, InvalidRows, ModelUnavailable, UnknownKey
 from memalign.models.base import ChatRequest, Limits
@@ -216,7 +216,7 @@ class TestByHand:
 
     def test_a_confirmed_wording_stays_without_the_models_checks(self) -> None:
         judge = self.aligned("add")
-        questioned = edit_guideline(judge, "G1", checks=["Is it kind?"], by="dora").memory.guideline("G1").checks
+        questioned = edit_guideline(judge, "G1", checks=[Check(question="Is it kind?")], by="dora").memory.guideline("G1").checks
         memory = judge.memory.with_guidelines(
             [msgspec.structs.replace(judge.memory.guideline("G1"), checks=questioned, pinned_by="dora")]
         )

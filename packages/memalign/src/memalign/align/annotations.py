@@ -18,8 +18,6 @@ from memalign.types import Example, Feedback, FeedbackKey
 
 __all__ = ["add_annotations", "checked_rows", "sort_rows", "with_own_verdicts", "without_disputed"]
 
-OTHER_JUDGE = "the file of judgments was written by another judge or version: no verdict is taken from it"
-
 
 def checked_rows(
     judge: Judge, source: RowSource, *, skip_invalid: bool, refuse: Callable[[Feedback], str | None] | None
@@ -97,17 +95,17 @@ def with_own_verdicts(
     if isinstance(judged, JudgmentFile):
         fingerprints = {fingerprint_of(judge.replace(model=model), known) for known in memories.values()}
         if judged.judge.rpartition("@")[2].partition("-")[0] not in fingerprints:
-            return memory, OTHER_JUDGE
-    changed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
-    beside = {duplicate.id for case in changed for duplicate in judge.memory.duplicates(case.example)}
+            return memory, "the file of judgments was written by another judge or version: no verdict is taken from it"
+    reviewed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
+    beside = {duplicate.id for case in reviewed for duplicate in judge.memory.duplicates(case.example)}
 
     def with_verdict(case: Case) -> Case:
         judgment = judgments.get(case.id)
         if judgment is None or judgment.error or judgment.decided_by == "expert" or judgment.model not in models:
             return case
-        if isinstance(judged, JudgmentFile) and not judged.fits(case.example):
-            return case
-        if judgment.memory_hash not in memories or (case.pre_alignment and case.pre_alignment.judge == made_by):
+        changed = isinstance(judged, JudgmentFile) and not judged.fits(case.example)
+        first = case.pre_alignment is None or case.pre_alignment.judge != made_by
+        if changed or not first or judgment.memory_hash not in memories:
             return case
         value = judgment.value if judgment.own_value is None else judgment.own_value
         exposed = memories[judgment.memory_hash].exposure(judgment.example_ids)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -63,14 +62,12 @@ async def ask(judge: Judge, distilled: Distilled, run: Run) -> Judge:
         pairs = [(case, hidden) for fold, hidden in zip(folds, unknowing, strict=True) for case in fold]
         asking, tell = partial(_answers, judge, model, run), partial(run.tell, "ask")
         answers = await aio.at_most(run.calls.in_flight(model), asking, pairs, tell)
-    if faults := Counter(answer for answer in answers if isinstance(answer, str)):
-        reasons = "; ".join(why for why, _ in faults.most_common(3))
-        waiting = f"{faults.total()} of {len(missing)} cases wait for the next align to be asked about"
-        run.notes.append(f"{waiting}: {reasons}")
+    if failed := [answer for answer in answers if isinstance(answer, str)]:
+        waiting = f"{len(failed)} of {len(missing)} cases wait for the next align to be asked about"
+        run.notes.append(f"{waiting}: {failed[0]}")
     fresh = {case.id: new for (case, _), new in zip(pairs, answers, strict=True) if isinstance(new, Answers)}
-    memory = judge.memory
-    cases = [replace(case, answers=fresh.get(case.id, case.answers)) for case in memory.cases]
-    return judge.replace(memory=replace(memory, cases=tuple(cases))) if fresh else judge
+    recorded = tuple(replace(case, answers=fresh.get(case.id, case.answers)) for case in judge.memory.cases)
+    return judge.replace(memory=replace(judge.memory, cases=recorded)) if fresh else judge
 
 
 # -- taught cases, and questions about them ----------------------------------------------------------------------------
@@ -160,13 +157,9 @@ async def _relearned(judge: Judge, fold: Sequence[Case], distilled: Distilled, r
     """The judge that never met a fold, with what others lost by that distilled again; None where that failed."""
     keys = [a.key for case in fold for twin in same_cases(judge, case.example) for a in twin.annotations]
     unknowing = judge.replace(memory=forget(judge.memory, keys))
-    if _reopened(judge, unknowing):
+    waiting = {annotation.key for annotation in judge.memory.pending}
+    if not waiting.issuperset(annotation.key for annotation in unknowing.memory.pending):
         aside = Run(before=unknowing, calls=run.calls)
         unknowing = await distilled(unknowing, aside)
         run.spend(aside.usage)
-    return None if _reopened(judge, unknowing) else unknowing
-
-
-def _reopened(judge: Judge, unknowing: Judge) -> bool:
-    """Whether lessons wait for a distillation that did not before."""
-    return not {a.key for a in unknowing.memory.pending} <= {a.key for a in judge.memory.pending}
+    return unknowing if waiting.issuperset(annotation.key for annotation in unknowing.memory.pending) else None

@@ -13,7 +13,6 @@ __all__ = ["CallAnswer", "Delta", "apply_answer"]
 REFUSED = "its rule was refused: {}; write it yourself (memalign guideline NAME --add), or reword the feedback"
 NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
 NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in its words: it saw other people's feedback
-TAUGHT_LESS = "learned without one more rule from it: "
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,9 +59,9 @@ def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[Feedb
             memory = _carried_out(memory, answer, delta, keys)
             taught |= keys
 
-    seen, why = answer.exposed_to, answer.fault or NOT_MENTIONED
+    seen = answer.exposed_to
     # What went wrong may be told in words of the prompt: some servers send back what they refuse.
-    waiting = Outcome(kind="waiting", reason=why, exposed_to=seen if answer.fault else ())
+    waiting = Outcome(kind="waiting", reason=answer.fault or NOT_MENTIONED, exposed_to=seen if answer.fault else ())
     outcomes: dict[FeedbackKey, Outcome | None] = dict.fromkeys(answer.keys, waiting)
     outcomes |= dict.fromkeys(passed, Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=seen))
     outcomes |= {key: Outcome(kind="waiting", reason=f"its rule was not taken: {why}") for key, why in faults.items()}
@@ -70,7 +69,9 @@ def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[Feedb
         outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(why), exposed_to=seen)
     for key in taught:
         also = refused.get(key) or faults.get(key)
-        outcomes[key] = Outcome(kind="taught", reason=f"{TAUGHT_LESS}{also}") if also else None
+        outcomes[key] = (
+            Outcome(kind="taught", reason=f"learned without one more rule from it: {also}") if also else None
+        )
 
     dismissed = [{*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None]
     named = (new for new in answer.conflicts if not any(rest.issuperset(new.feedback) for rest in dismissed))
@@ -102,11 +103,6 @@ def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta, keys: set[Fee
     supported = tuple(sorted(keys.union(*(guideline.supported_by for guideline in old))))
     if delta.action == "SUPPORT":
         return memory.with_guidelines([replace(old[0], supported_by=supported)])
-    guideline = Guideline(
-        id=f"G{memory.next_guideline}",
-        text=delta.text,
-        supported_by=supported,
-        exposed_to=answer.exposed_to,
-        checks=delta.checks,
-    )
-    return memory.with_guidelines([*(replace(revised, replaced_by=guideline.id) for revised in old), guideline])
+    name, seen = f"G{memory.next_guideline}", answer.exposed_to
+    new = Guideline(id=name, text=delta.text, supported_by=supported, exposed_to=seen, checks=delta.checks)
+    return memory.with_guidelines([*(replace(revised, replaced_by=name) for revised in old), new])

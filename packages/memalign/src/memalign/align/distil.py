@@ -178,29 +178,32 @@ class DistilCall:
     @cached_property
     def _reader(self) -> AnswerReader:
         """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
-        verdicts = (_own_verdict(self.judge, *self.judge.memory.record(key)) for key in self.keys)
+        verdicts = (self._own_verdict(*self.judge.memory.record(key)) for key in self.keys)
         exposures = [rule.exposed_to for rule in self.guidelines]
         exposures += [verdict.exposed_to for verdict in verdicts if verdict is not None]
         exposed, ids = tuple(sorted({*self.keys}.union(*exposures))), tuple(rule.id for rule in self.guidelines)
         call = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=exposed)
         return AnswerReader(judge=self.judge, call=call, questions=self.questions)
 
+    def _own_verdict(self, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
+        """What the judge said of the case before its experts did, where that is known and can be compared."""
+        return case.pre_alignment if self.judge.value_type.closed and annotation.value is not None else None
+
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:
         return tuple(self._record(label, *self.judge.memory.record(key)) for label, key in self._reader.labels.items())
 
-    def _record(self, label: str, annotation: Annotation, case: Case) -> FeedbackRecord:
-        verdict = _own_verdict(self.judge, annotation, case)
-        agree = self.judge.value_type.agree
-        wrong = verdict is not None and annotation.value is not None and not agree(annotation.value, verdict.value)
-        parts = ((name, part_in(case.example.content, name)) for name in named_parts(self.judge.instructions))
+    def _record(self, name: str, annotation: Annotation, case: Case) -> FeedbackRecord:
+        verdict, label = self._own_verdict(annotation, case), annotation.value
+        wrong = verdict and label is not None and not self.judge.value_type.agree(label, verdict.value)
+        parts = ((part, part_in(case.example.content, part)) for part in named_parts(self.judge.instructions))
         return FeedbackRecord(
-            label=label,
-            content=tuple((name, value) for name, value in parts if value is not None),
-            value=annotation.value,
+            label=name,
+            content=tuple((part, value) for part, value in parts if value is not None),
+            value=label,
             rationale=annotation.rationale,
             judge=None if verdict is None else verdict.value,
-            judge_rationale=verdict.rationale if verdict is not None and wrong else None,
+            judge_rationale=verdict.rationale if verdict and wrong else None,
         )
 
     # -- its prompt ----------------------------------------------------------------------------------------------------
@@ -242,11 +245,6 @@ class DistilCall:
         return CASE_TOKENS[self.model.limits.brief] // max(len(named_parts(self.judge.instructions)), 1)
 
 
-def _own_verdict(judge: Judge, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
-    """What the judge said of the case before its experts did, where that is known and can be compared."""
-    return case.pre_alignment if judge.value_type.closed and annotation.value is not None else None
-
-
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
@@ -276,14 +274,10 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> M
     run.spend(reply.usage)
     exposed = tuple(sorted({key for guideline in guidelines for key in guideline.exposed_to}))
     for text, sources in merged_rules(reply.data, guidelines):
+        name, supported = f"G{memory.next_guideline}", {key for rule in sources for key in rule.supported_by}
+        new = Guideline(id=name, text=text, supported_by=tuple(sorted(supported)), exposed_to=exposed)
         checked = [guideline.checks for guideline in sources if guideline.checks]
-        new = Guideline(
-            id=f"G{memory.next_guideline}",
-            text=text,
-            supported_by=tuple(sorted({key for guideline in sources for key in guideline.supported_by})),
-            exposed_to=exposed,
-            # The checks of one rule fire together: those of several rules would have to hold all at once.
-            checks=checked[0] if len(checked) == 1 else (),
-        )
-        memory = memory.with_guidelines([*(structs.replace(old, replaced_by=new.id) for old in sources), new])
+        if len(checked) == 1:  # they fire together: those of several rules would have to hold all at once
+            new = structs.replace(new, checks=checked[0])
+        memory = memory.with_guidelines([*(structs.replace(old, replaced_by=name) for old in sources), new])
     return memory

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from memalign.align.annotations import without_disputed
-from memalign.align.forget import unbarred
+from memalign.align.forget import with_locks
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.judge.code_tests import standing_fault
@@ -53,7 +53,7 @@ def edit_guideline(
         if changes["text"] != old.text:
             changes |= {"checks": (), "checked_by": None}
     if checks is not None:
-        changes |= {"checks": _usable(checks), "checked_by": by}
+        changes |= {"checks": tuple(map(_usable, checks)), "checked_by": by}
     if pinned is not None:
         changes["pinned_by"] = by if pinned else None
     if retired is not None:
@@ -151,8 +151,7 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
         if not unlock and case is not None and memory.label(case) is None:
             raise InputError(f"case {name!r} has no label, so nobody can say when it breaks; align a value first")
     locks = {*memory.locks} - {*ids} if unlock else {*memory.locks, *ids}
-    guidelines = tuple(unbarred(guideline, locks) for guideline in memory.guidelines)
-    return judge.replace(memory=replace(memory, locks=tuple(sorted(locks)), guidelines=guidelines))
+    return judge.replace(memory=with_locks(memory, locks))
 
 
 def set_policy(judge: Judge, *, authority: Sequence[str]) -> Judge:
@@ -179,13 +178,11 @@ def _named(by: str) -> str:
     return name
 
 
-def _usable(checks: Iterable[Check | str]) -> tuple[Check, ...]:
-    """A person's checks, each once. Raises InputError."""
-    usable = [Check(question=tidy(check)) if isinstance(check, str) else check for check in checks]
-    for check in usable:
-        if fault := standing_fault(check):
-            raise InputError(f"{check.question!r} cannot be a check: {fault}")
-    return tuple(dict.fromkeys(usable))
+def _usable(check: Check | str) -> Check:
+    usable = Check(question=check) if isinstance(check, str) else check
+    if fault := standing_fault(usable):
+        raise InputError(f"{usable.question!r} cannot be a check: {fault}")
+    return usable
 
 
 def _checked(text: str) -> str:

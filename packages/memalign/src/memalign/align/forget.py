@@ -16,7 +16,7 @@ from memalign.memory import Memory, Outcome, Tombstone
 from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
-__all__ = ["exposed_wordings", "forget", "forget_lessons", "unbarred"]
+__all__ = ["WHY", "exposed_wordings", "forget", "forget_lessons", "with_locks"]
 
 WHY = "to be derived again without withdrawn feedback"
 
@@ -35,8 +35,8 @@ def forget(
     Tombstones keep the keys, and no word. Keys that are not there are ignored. If `people_agree`, wordings that people
     wrote or confirmed go too; `keep` are guidelines, by id, whose wording a person keeps although their feedback goes.
     """
-    live = [annotation for key in keys if (annotation := memory.annotation(key))]
-    removed, touched = frozenset(annotation.key for annotation in live), frozenset(annotation.id for annotation in live)
+    removed = frozenset(key for key in keys if memory.annotation(key))
+    touched = {key.id for key in removed}
     memory = forget_lessons(memory, removed, why=WHY, people_agree=people_agree, keep=keep)
     cases = []
     for case in memory.cases:
@@ -46,17 +46,15 @@ def forget(
             cases.append(replace(case, annotations=annotations))
     stones = {stone.key: stone for stone in memory.tombstones}
     stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in removed}
-    memory = replace(memory, cases=tuple(cases))
-    # Without a label nobody can say when a case breaks.
-    locked = (memory.case(name) for name in memory.locks)
-    locks = tuple(case.id for case in locked if case is not None and memory.label(case) is not None)
-    return replace(
+    memory = replace(
         memory,
-        locks=locks,
-        guidelines=tuple(unbarred(guideline, locks) for guideline in memory.guidelines),
+        cases=tuple(cases),
         embedding_model=memory.embedding_model if cases else None,
         tombstones=tuple(stones[key] for key in sorted(stones)),
     )
+    # Without a label nobody can say when a case breaks.
+    locked = (memory.case(name) for name in memory.locks)
+    return with_locks(memory, [case.id for case in locked if case is not None and memory.label(case) is not None])
 
 
 def forget_lessons(
@@ -71,11 +69,7 @@ def forget_lessons(
     exposed = [g for g in memory.guidelines if not withdrawn.isdisjoint(g.exposed_to) and g.id not in theirs]
     carried = {key for guideline in exposed for key in guideline.supported_by}
     # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
-    beside = {
-        annotation.key
-        for annotation in memory.annotations()
-        if annotation.outcome is not None and not withdrawn.isdisjoint(annotation.outcome.exposed_to)
-    }
+    beside = {a.key for a in memory.annotations() if a.outcome and not withdrawn.isdisjoint(a.outcome.exposed_to)}
     changed = (case for key in withdrawn if (case := memory.case(key.id)))
     in_view = {duplicate.id for case in changed for duplicate in memory.duplicates(case.example)}
     conflicts = tuple(conflict for conflict in memory.conflicts if withdrawn.isdisjoint(conflict.exposed_to))
@@ -90,13 +84,8 @@ def forget_lessons(
 def exposed_wordings(memory: Memory, withdrawn: Collection[FeedbackKey], keep: Collection[str] = ()) -> tuple[str, ...]:
     """The guidelines, by id, that saw feedback which goes, and stay: people who said none of it wrote or keep them."""
     sources, keys = {key.source for key in withdrawn}, frozenset(withdrawn)
-    return tuple(
-        guideline.id
-        for guideline in memory.guidelines
-        if guideline.people
-        and (guideline.id in keep or guideline.people.isdisjoint(sources))
-        and not keys.isdisjoint(guideline.exposed_to)
-    )
+    exposed = (rule for rule in memory.guidelines if rule.people and not keys.isdisjoint(rule.exposed_to))
+    return tuple(rule.id for rule in exposed if rule.id in keep or rule.people.isdisjoint(sources))
 
 
 def _unexposed(guideline: Guideline, withdrawn: Collection[FeedbackKey]) -> Guideline:
@@ -108,8 +97,8 @@ def _unexposed(guideline: Guideline, withdrawn: Collection[FeedbackKey]) -> Guid
     return replace(guideline, exposed_to=exposed, supported_by=supported)
 
 
-def unbarred(guideline: Guideline, locks: Collection[str]) -> Guideline:
-    """The guideline in force again if the case that it was barred for is no longer locked."""
-    if guideline.barred_for is None or guideline.barred_for in locks:
-        return guideline
-    return replace(guideline, barred_for=None)
+def with_locks(memory: Memory, ids: Collection[str]) -> Memory:
+    """`memory` with these cases locked; a guideline that was barred for another one is in force again."""
+    free = (rule for rule in memory.guidelines if rule.barred_for is not None and rule.barred_for not in ids)
+    memory = memory.with_guidelines(replace(rule, barred_for=None) for rule in free)
+    return replace(memory, locks=tuple(sorted(ids)))

@@ -8,8 +8,6 @@ from __future__ import annotations
 from memalign.align.ask import agrees, judge_cases, labelled_cases
 from memalign.align.result import Impact, Run, VerdictChange
 from memalign.judge import Judge
-from memalign.memory import Case
-from memalign.types import Judgment
 
 __all__ = ["impact"]
 
@@ -22,25 +20,24 @@ async def impact(after: Judge, count: int, run: Run) -> Impact | None:
     with run.timed("impact"):
         pairs = [(judge.without_case(case.example), case) for judge in (before, after) for case in cases]
         judgments = await judge_cases(pairs, run, "impact")
-    changes, checked = [], 0
+    earlier = {guideline.id for guideline in before.memory.guidelines}
+    changes, checked = list[VerdictChange](), 0
     for case, old, new in zip(cases, judgments[: len(cases)], judgments[len(cases) :], strict=True):
-        if isinstance(old, Judgment) and isinstance(new, Judgment):
-            checked += 1
-            changes += [_change(before, after, case, old, new)] if old.value != new.value else []
+        if isinstance(old, str) or isinstance(new, str):
+            continue
+        checked += 1
+        if old.value != new.value:
+            was_right, is_right = (agrees(after, case, judgment) for judgment in (old, new))
+            speaking = (finding.guideline for finding in new.findings if finding.value in (None, new.value))
+            change = VerdictChange(
+                id=case.id,
+                label=after.memory.label(case),
+                before=old.value,
+                after=new.value,
+                effect="moved" if was_right == is_right else "fixed" if is_right else "broken",
+                guideline_ids=tuple(dict.fromkeys(name for name in speaking if name and name not in earlier)),
+            )
+            changes.append(change)
     if failed := [answer for answer in judgments if isinstance(answer, str)]:
         run.notes.append(f"{len(failed)} of {len(judgments)} judgments for the impact failed: {failed[0]}")
     return Impact(checked=checked, changes=tuple(changes))
-
-
-def _change(before: Judge, after: Judge, case: Case, old: Judgment, new: Judgment) -> VerdictChange:
-    was_right, is_right = (agrees(after, case, judgment) for judgment in (old, new))
-    earlier = {guideline.id for guideline in before.memory.guidelines}
-    speaking = (finding.guideline for finding in new.findings if finding.value in (None, new.value))
-    return VerdictChange(
-        id=case.id,
-        label=after.memory.label(case),
-        before=old.value,
-        after=new.value,
-        effect="moved" if was_right == is_right else "fixed" if is_right else "broken",
-        guideline_ids=tuple(dict.fromkeys(name for name in speaking if name is not None and name not in earlier)),
-    )

@@ -222,12 +222,9 @@ def _together(columns: Mapping[Column, CodeTest]) -> Rules:
         answered = (one.yes | one.no) & (other.yes | other.no)
         unlike = (one.yes & other.no) | (one.no & other.yes)
         for yes in (unlike, *(a & b for a, b in product(one, other))):
-            answers = Column(yes, answered & ~yes)
-            if (
-                answers.yes
-                and answers.no
-                and not {answers, Column(*reversed(answers))} & (rules.keys() | columns.keys())
-            ):
+            answers, contrary = Column(yes, answered & ~yes), Column(answered & ~yes, yes)
+            known = any(column in rules or column in columns for column in (answers, contrary))
+            if answers.yes and answers.no and not known:
                 rules[answers] = (first, second)
     return rules
 

@@ -1,4 +1,4 @@
-"""MemAlign: from experts' feedback to a judge that learned from it. `align` and `unalign` are the steps of the way.
+"""MemAlign: from experts' feedback to a judge that learned from it, step by step.
 
 The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with typed deltas
 and exact forgetting added.
@@ -12,22 +12,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from memalign.align.annotations import (
-    add_annotations,
-    checked_rows,
-    sort_rows,
-    with_own_verdicts,
-    without_disputed,
-)
+from memalign.align.annotations import add_annotations, checked_rows, sort_rows, with_own_verdicts, without_disputed
 from memalign.align.ask import ask
 from memalign.align.distil import distil
-from memalign.align.forget import exposed_wordings, forget
+from memalign.align.forget import WHY, exposed_wordings, forget
 from memalign.align.impact import impact
 from memalign.align.learned_tests import with_mined
 from memalign.align.locks import keep_locks
 from memalign.align.result import AlignResult, Run
 from memalign.errors import ConfigurationError, InputError, ModelError
-from memalign.io import FeedbackSource, OwnVerdicts, RowSource, checked_columns
+from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, named_parts
 from memalign.memory import Outcome
 from memalign.memory.label_policy import checked_authority
@@ -42,9 +36,6 @@ from memalign.types import Feedback, FeedbackKey
 
 __all__ = ["MemAlign"]
 
-THEIRS = "stay: people wrote or confirmed them; with their consent they go too"
-TO_BE_DERIVED = "to be derived again without withdrawn feedback: "
-
 
 @dataclass(frozen=True, kw_only=True)
 class MemAlign:
@@ -56,8 +47,7 @@ class MemAlign:
         retrieval_k: How many examples a judgment sees.
         shard_size: How many pieces of feedback one distillation call holds (None: what the model can take).
         authority: The sources whose label decides where people differ, first one first.
-        columns: Which column of the feedback a field is read from, such as `{"value": "label"}`; the judge remembers
-            it.
+        columns: Which column a field is read from, such as `{"value": "label"}`; the judge remembers it.
         max_cost: What one align may spend, in dollars: what it stops stays pending.
         concurrency: How many calls are in flight at most (None: as many as suit the model).
         impact: How many taught cases are judged again, before and after, to say which verdicts changed; without, none.
@@ -78,10 +68,8 @@ class MemAlign:
             if (number := getattr(self, name)) is not None and number < 1:
                 raise InputError(f"{name} must be 1 or more")
         self.calls()
-        checks: dict[str, Callable[[Any], Any]] = {"authority": checked_authority, "columns": checked_columns}
-        for name, check in checks.items():
-            if (value := getattr(self, name)) is not None:
-                object.__setattr__(self, name, check(value))
+        if self.authority is not None:
+            object.__setattr__(self, "authority", checked_authority(self.authority))
 
     def calls(self, answers: AnswerStore | None = None, dry_run: DryRun | None = None) -> Calls:
         """The model calls of one align, within this optimizer's limits: for its `calls`."""
@@ -187,7 +175,7 @@ class MemAlign:
 
         # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
         if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed, keep):
-            run.notes.append(f"{', '.join(theirs)} {THEIRS}")
+            run.notes.append(f"{', '.join(theirs)} stay: people wrote or confirmed them; with consent they go too")
         memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree, keep=keep))
         judge = judge.replace(memory=memory)
 
@@ -201,7 +189,7 @@ class MemAlign:
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
             keys = tuple(annotation.key for annotation in judge.memory.pending)
-            waiting = dict.fromkeys(keys, Outcome(kind="waiting", reason=f"{TO_BE_DERIVED}{error}", exposed_to=keys))
+            waiting = dict.fromkeys(keys, Outcome(kind="waiting", reason=f"{WHY}: {error}", exposed_to=keys))
             learned = judge.replace(memory=judge.memory.with_outcomes(waiting))
         return run.result(learned)
 
@@ -230,9 +218,9 @@ class MemAlign:
 
     def _mined(self, judge: Judge) -> Judge:
         """With the rules that code finds, where the model that distils is a weak one."""
-        if not open_reflection_model(judge, self.reflection_model).limits.brief:
-            return judge
-        return judge.replace(memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions)))
+        weak = open_reflection_model(judge, self.reflection_model).limits.brief
+        fields = named_parts(judge.instructions)
+        return judge.replace(memory=with_mined(judge.memory, judge.value_type, fields)) if weak else judge
 
     def _configured(self, judge: Judge) -> Judge:
         """The judge with these knobs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -274,14 +274,12 @@ def _conflicts(memory: Memory) -> tuple[Conflict, ...]:
         if len({*labels.values()}) > 1:
             label, tie = memory.label(case), "a tie, so no label counts until somebody settles it"
             reason = tie if label is None else "by authority, then majority, then recency"
-            conflict = Conflict(ids=_ids(labels), annotations={**labels}, label=label, reason=reason)
+            ids = tuple(dict.fromkeys(key.id for key in labels))
+            conflict = Conflict(ids=ids, annotations={**labels}, label=label, reason=reason)
             conflicts.setdefault(case.example.content_hash, conflict)
     comments = []
     for named in memory.open_conflicts:
         values = {key: memory.record(key)[0].value for key in named.feedback}
-        comments.append(Conflict(kind="comments", ids=_ids(values), annotations=values, reason=named.about))
+        ids = tuple(dict.fromkeys(key.id for key in values))
+        comments.append(Conflict(kind="comments", ids=ids, annotations=values, reason=named.about))
     return (*conflicts.values(), *comments)
-
-
-def _ids(keys: Iterable[FeedbackKey]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(key.id for key in keys))
