@@ -68,10 +68,9 @@ def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[Feedb
     for key, why in refused.items():
         outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(why), exposed_to=seen)
     for key in taught:
-        also = refused.get(key) or faults.get(key)
-        outcomes[key] = (
-            Outcome(kind="taught", reason=f"learned without one more rule from it: {also}") if also else None
-        )
+        outcomes[key] = None
+        if also := refused.get(key) or faults.get(key):
+            outcomes[key] = Outcome(kind="taught", reason=f"learned without one more rule from it: {also}")
 
     dismissed = [{*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None]
     named = (new for new in answer.conflicts if not any(rest.issuperset(new.feedback) for rest in dismissed))
