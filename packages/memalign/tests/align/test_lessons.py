@@ -216,7 +216,9 @@ class TestByHand:
 
     def test_a_confirmed_wording_stays_without_the_models_checks(self) -> None:
         judge = self.aligned("add")
-        questioned = edit_guideline(judge, "G1", checks=[Check(question="Is it kind?")], by="dora").memory.guideline("G1").checks
+        questioned = (
+            edit_guideline(judge, "G1", checks=[Check(question="Is it kind?")], by="dora").memory.guideline("G1").checks
+        )
         memory = judge.memory.with_guidelines(
             [msgspec.structs.replace(judge.memory.guideline("G1"), checks=questioned, pinned_by="dora")]
         )

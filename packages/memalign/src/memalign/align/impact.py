@@ -1,7 +1,4 @@
-"""The impact of an align, where it is asked for: which verdicts on taught cases it changed, and by which guideline.
-
-The case itself is hidden from both judgments; the guidelines stay, also those that its experts' words taught.
-"""
+"""Which verdicts on taught cases an align changed, and by which guideline: the case is hidden, its guidelines stay."""
 
 from __future__ import annotations
 
