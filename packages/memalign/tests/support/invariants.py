@@ -10,8 +10,8 @@ import msgspec
 from memalign import Judge
 from memalign.align.forget import forget
 from memalign.memory import Memory
-from memalign.memory.check_answers import questions_of
 from memalign.memory.guard import guideline_fault, normalised
+from memalign.memory.model import questions_of
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.registry.judge_rows import memory_contents, memory_of
 from memalign.types import Guideline

@@ -13,7 +13,6 @@ from typing import Literal
 from msgspec.structs import replace
 
 from memalign.memory import Memory, Outcome, Tombstone
-from memalign.memory.check_answers import without_answers_beside
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["WHY", "exposed_wordings", "forget", "forget_lessons", "with_locks"]
@@ -73,8 +72,11 @@ def forget_lessons(
     changed = (case for key in withdrawn if (case := memory.case(key.id)))
     in_view = {duplicate.id for case in changed for duplicate in memory.duplicates(case.example)}
     conflicts = tuple(conflict for conflict in memory.conflicts if withdrawn.isdisjoint(conflict.exposed_to))
-    memory = replace(memory, cases=without_answers_beside(memory.cases, in_view), conflicts=conflicts)
-    memory = memory.without_guidelines({guideline.id for guideline in exposed})
+    memory = (
+        replace(memory, conflicts=conflicts)
+        .with_live_answers(in_view)
+        .without_guidelines({guideline.id for guideline in exposed})
+    )
     rest = (_unexposed(guideline, withdrawn) for guideline in memory.guidelines)
     memory = memory.with_guidelines(rest).with_live_answers()
     waiting = Outcome(kind="waiting", reason=why)

@@ -27,8 +27,7 @@ from memalign.judge.observations import (
 )
 from memalign.judge.prompt import budget_of, fit_guidelines, items_alone, whole_item
 from memalign.judge.spec import base_fingerprint_of, named_parts
-from memalign.memory.check_answers import questions_of
-from memalign.memory.model import Memory
+from memalign.memory.model import Memory, questions_of
 from memalign.models.base import Decision, DecisionModel, Limits, Question
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of, open_judging_model

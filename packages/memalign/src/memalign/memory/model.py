@@ -16,10 +16,8 @@ import msgspec
 
 from memalign.errors import UnknownKey
 from memalign.keys import select_keys
-from memalign.memory.check_answers import with_live_answers
 from memalign.memory.label_policy import policy_label
 from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
-from memalign.memory.text_search import Finder
 from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json
 from memalign.values import Value
 
@@ -38,6 +36,7 @@ __all__ = [
     "Outcome",
     "PreAlignmentVerdict",
     "Tombstone",
+    "questions_of",
 ]
 
 replace = msgspec.structs.replace
@@ -192,6 +191,16 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
+def questions_of(guidelines: Iterable[Guideline]) -> dict[str, tuple[Guideline, ...]]:
+    """Every question that a check of the guidelines asks a model, once, and the guidelines that ask it."""
+    asking: dict[str, tuple[Guideline, ...]] = {}
+    for guideline in guidelines:
+        for check in guideline.checks:
+            if check.test is None:
+                asking[check.question] = (*asking.get(check.question, ()), guideline)
+    return asking
+
+
 class Guidelines(tuple[Guideline, ...]):
     """Guidelines that print as people read them: one a line."""
 
@@ -222,11 +231,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them; printed, they are a line each."""
         return Guidelines(guideline for guideline in self.guidelines if self.status(guideline) == "active")
-
-    @property
-    def episodic(self) -> tuple[Case, ...]:
-        """The cases that experts spoke about, by id."""
-        return self.cases
 
     def __len__(self) -> int:
         """How many pieces of feedback are in memory, whatever their state."""
@@ -305,13 +309,6 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 where = f" of source {source!r}" if source is not None else ""
                 raise UnknownKey(f"no feedback{what}{where}; `memalign show NAME --ledger` lists every key")
         return tuple(dict.fromkeys(key for named in chosen.values() for key in named))
-
-    def matching(self, text: str, *, source: str | None = None) -> dict[FeedbackKey, tuple[str, ...]]:
-        """Key → the fields that hold `text`, for all feedback (of `source`) whose case or words do; see `Finder`."""
-        finder = Finder(text)
-        wanted = (annotation for annotation in self.annotations() if source in (None, annotation.source))
-        places = {a.key: finder.places(self._cases_by_id[a.id].example, a) for a in wanted}
-        return {key: fields for key, fields in places.items() if fields}
 
     @cached_property
     def _guidelines_by_id(self) -> Mapping[str, Guideline]:
@@ -394,9 +391,33 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         guidelines = tuple(replace(g, replaced_by=None) if g.replaced_by in ids else g for g in rest)
         return replace(self, guidelines=guidelines).with_live_answers()
 
-    def with_live_answers(self) -> Memory:
-        """This memory with only those recorded answers that may stay beside its guidelines and cases."""
-        return with_live_answers(self)
+    def with_live_answers(self, changed: Collection[str] = ()) -> Memory:
+        """This memory with only those answers and verdicts that may stay beside its guidelines and cases.
+
+        An answer stays as long as a guideline asks its question that never met the case: a check must not be weighed by
+        the case that it stems from. A verdict, and answers to questions of the case's own, go where they were given
+        with feedback on one of the cases `changed` (ids) in view.
+        """
+        questions, ids = questions_of(self.guidelines).items(), frozenset(changed)
+        exposed = {guideline.id: frozenset(guideline.exposed_to) for guideline in self.guidelines}
+
+        def live(case: Case) -> Case:
+            before, answers = case.pre_alignment, case.answers
+            if before is not None and any(key.id in ids for key in before.exposed_to):
+                case = replace(case, pre_alignment=None)
+            if answers is None:
+                return case
+            if any(key.id in ids for key in answers.exposed_to):
+                answers = Answers(judge=answers.judge, margins=answers.margins)
+            own = {annotation.key for annotation in self.annotations_on(case)}
+            names = {name for name, asking in questions if any(own.isdisjoint(exposed[rule.id]) for rule in asking)}
+            names |= {name for expected in answers.expected for name, _ in expected.checks}
+            margins = {name: margin for name, margin in answers.margins.items() if name in names}
+            empty = not margins and answers.verdict is None
+            return replace(case, answers=None if empty else replace(answers, margins=margins))
+
+        cases = tuple(map(live, self.cases))
+        return self if cases == self.cases else replace(self, cases=cases)
 
     @cached_property
     def hash(self) -> str:
@@ -423,16 +444,5 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return matrix
 
     def __repr__(self) -> str:
-        return f"<Memory: {self.summary}, hash {self.hash}>"
-
-    @property
-    def summary(self) -> str:
-        """`12 guidelines in force, 3 not, 40 cases, 2 pieces of feedback pending`."""
-        away, waiting = len(self.guidelines) - len(self.semantic), len(self.pending)
-        in_force = f"{_counted(len(self.semantic), 'guideline')} in force{f', {away} not' if away else ''}"
-        pending = f", {_counted(waiting, 'piece')} of feedback pending" if waiting else ""
-        return f"{in_force}, {_counted(len(self.cases), 'case')}{pending}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+        guidelines = f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force"
+        return f"<Memory: {guidelines}, {len(self.cases)} cases, {len(self.pending)} pending, hash {self.hash}>"

@@ -6,13 +6,9 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memalign.errors import InputError
-
-if TYPE_CHECKING:
-    from memalign.memory.model import Annotation
-    from memalign.types import Example
 
 __all__ = ["Finder"]
 
@@ -21,7 +17,7 @@ _MARKS = re.compile("[\u00ad\u0300-\u036f\u061c\u200b-\u200f\u202a-\u202e\u2060-
 
 
 class Finder:
-    """Finds one text in cases and annotations: case-folded, in NFKC form, without accents and invisible marks.
+    """Finds one text in texts and JSON values: case-folded, in NFKC form, without accents and invisible marks.
 
     A field that is JSON text of its own is searched decoded too. Raises InputError for a text that holds nothing.
     """
@@ -32,20 +28,13 @@ class Finder:
         if not self._wanted:
             raise InputError("the text to search for is empty")
 
-    def places(self, example: Example | None, annotation: Annotation) -> tuple[str, ...]:
-        """The fields of an annotation and its case that hold the text, such as `outputs`; () for none."""
-        fields: dict[str, Any] = {"id": annotation.id, "value": annotation.value, "rationale": annotation.rationale}
-        fields |= {"meta": [annotation.meta, {} if example is None else example.meta]}
-        fields |= {} if example is None else example.content
-        return tuple(name for name, value in fields.items() if self.within(value))
-
     def holds(self, text: str) -> bool:
         """Whether a text holds the one that is looked for."""
         return self._wanted in _plain(text)
 
     def within(self, value: Any) -> bool:
         """Whether any text, number or field's name of a JSON value holds the one that is looked for."""
-        return value is not None and any(map(self.holds, _texts(value)))
+        return any(map(self.holds, _texts(value)))
 
 
 def _plain(text: str) -> str:
