@@ -72,11 +72,8 @@ def forget_lessons(
     changed = (case for key in withdrawn if (case := memory.case(key.id)))
     in_view = {duplicate.id for case in changed for duplicate in memory.duplicates(case.example)}
     conflicts = tuple(conflict for conflict in memory.conflicts if withdrawn.isdisjoint(conflict.exposed_to))
-    memory = (
-        replace(memory, conflicts=conflicts)
-        .with_live_answers(in_view)
-        .without_guidelines({guideline.id for guideline in exposed})
-    )
+    memory = replace(memory, conflicts=conflicts).with_live_answers(in_view)
+    memory = memory.without_guidelines({guideline.id for guideline in exposed})
     rest = (_unexposed(guideline, withdrawn) for guideline in memory.guidelines)
     memory = memory.with_guidelines(rest).with_live_answers()
     waiting = Outcome(kind="waiting", reason=why)

@@ -18,6 +18,7 @@ from memalign.errors import UnknownKey
 from memalign.keys import select_keys
 from memalign.memory.label_policy import policy_label
 from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
+from memalign.memory.text_search import Finder
 from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json
 from memalign.values import Value
 
@@ -85,6 +86,11 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     def key(self) -> FeedbackKey:
         """Its identity."""
         return FeedbackKey(self.id, self.source)
+
+    @property
+    def words(self) -> list[Any]:
+        """All that may hold a text of the person, or of whom they speak of."""
+        return [self.id, self.value, self.rationale, self.meta]
 
     def says(self, feedback: Feedback) -> bool:
         """Whether `feedback` says just the same; a new time alone is nothing new."""
@@ -309,6 +315,13 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 where = f" of source {source!r}" if source is not None else ""
                 raise UnknownKey(f"no feedback{what}{where}; `memalign show NAME --ledger` lists every key")
         return tuple(dict.fromkeys(key for named in chosen.values() for key in named))
+
+    def matching(self, text: str, *, source: str | None = None) -> tuple[FeedbackKey, ...]:
+        """The keys of the feedback (of `source`) whose case or words hold `text`, whatever its case or accents."""
+        finder = Finder(text)
+        cases = {c.id for c in self.cases if finder.within([c.example.meta, *c.example.content.items()])}
+        wanted = (a for a in self.annotations() if source in (None, a.source))
+        return tuple(a.key for a in wanted if a.id in cases or finder.within(a.words))
 
     @cached_property
     def _guidelines_by_id(self) -> Mapping[str, Guideline]:

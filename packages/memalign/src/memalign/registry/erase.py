@@ -162,10 +162,8 @@ class _Plan:
                 example = self.codec.decode(kind, body)
                 if finder.holds(key) or finder.within([example.meta, *example.content.items()]):
                     cases.add(key)
-            elif kind == "annotation":
-                annotation = self.codec.decode(kind, body)
-                if finder.within([annotation.id, annotation.value, annotation.rationale, annotation.meta]):
-                    keys.add(annotation.key)
+            elif kind == "annotation" and finder.within((annotation := self.codec.decode(kind, body)).words):
+                keys.add(annotation.key)
         keys |= {passage.key for passage in self.passages if passage.source is not None and passage.held_by(finder)}
         return keys, cases
 
