@@ -212,5 +212,5 @@ class TestKept:
         forged = Guideline(id="G1", text="Be kind.", checks=(Check(question=question),))
 
         memory = msgspec.structs.replace(judge.memory, guidelines=(forged,))
-        with pytest.raises(InputError, match="a check of guideline G1 may not enter a prompt"):
+        with pytest.raises(InputError, match="guideline G1 may not enter a prompt"):
             load_bundle(bundle_of(judge.replace(memory=memory)))
