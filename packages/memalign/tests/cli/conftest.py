@@ -85,12 +85,13 @@ def session(*, json: bool = False) -> Session:
     return context
 
 
-def invoke(*arguments: object, stdin: str | bytes | None = None, code: int | None = None) -> Ran:
-    """A run, which is to end with this exit code."""
+def invoke(*arguments: object, stdin: str | bytes | None = None, code: int | None = None, says: str = "") -> Ran:
+    """A run, which is to end with this exit code and to print this among other things."""
     result = CliRunner().invoke(app, [str(word) for word in arguments], input=stdin, prog_name="memalign")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert code in (None, result.exit_code), result.output
+    assert says in result.output
     return Ran(code=result.exit_code, out=result.stdout, err=result.stderr)
 
 

@@ -25,26 +25,14 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_the_demo_shows_a_change_of_mind_and_its_author(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     assert demo(session(), model="openai:test") == 0
     shown = capsys.readouterr().out
-    titles = (
-        "Nobody has taught",
-        "Two experts review",
-        "The same judge, taught",
-        "comment on t-1 is withdrawn",
-        "What that",
-    )
-    places = [shown.index(f"{number}. {title}" if number != 4 else title) for number, title in enumerate(titles, 1)]
+    titles = ("Nobody has taught", "Two experts review", "The same judge, taught", "The comment on t-1", "What that")
+    places = [shown.index(f"{number}. {title}") for number, title in enumerate(titles, 1)]
     assert places == sorted(places)
-    words = " ".join(shown.split())
+    before, _, words = " ".join(shown.split()).partition("1. Nobody")
+    assert not missing(before, f"It will take about {len(endpoint.requests)} calls", "cost unknown")
     assert not missing(words, "✗ marks a verdict that the experts do not share.", "It changed its mind on 2 of 5.")
     assert "'Your sofa arrives on Monday.': send before, don't now. G1 (t-1@ana) applies, here: \"on Monday\"" in words
     assert not missing(words, "on 3 of 5 replies before and on 5 after", "Never promise a day")
-
-
-def test_the_demo_says_first_what_it_costs(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo(session(), model="openai:test") == 0
-    said = " ".join(capsys.readouterr().out.split("1. Nobody")[0].split())
-    assert f"It will take about {len(endpoint.requests)} calls" in said
-    assert "cost unknown" in said, "what this server charges"
 
 
 def test_the_default_model_runs_the_demo_for_a_cent(monkeypatch: pytest.MonkeyPatch) -> None:

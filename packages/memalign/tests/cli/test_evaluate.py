@@ -15,9 +15,8 @@ def test_a_version_is_compared_with_another_model(
     memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
 ) -> None:
     alone = memalign("evaluate", aligned, held_out, "--against", "1", code=0)
-    for words in ("accuracy", "Disagreements", "tone version 2 (the second judge) against version 1 (the first)"):
-        assert words in alone.out
-    assert "1 of 3 cases are in the judge's memory, and 2 are new to it" in alone.out
+    assert not missing(alone.out, "accuracy", "Disagreements", "1 of 3 cases are in the judge's memory, and 2 are new")
+    assert "tone version 2 (the second judge) against version 1 (the first)" in alone.out
     asked = len(endpoint.requests)
     ran = memalign("evaluate", aligned, held_out, "--model", "openai:other", "--against", "2", "--json", code=0)
     assert {request["model"] for request in endpoint.requests[asked:]} == {"test", "other"}
@@ -26,8 +25,6 @@ def test_a_version_is_compared_with_another_model(
     assert (ran.json["comparison"]["fixed"], ran.json["comparison"]["broken"]) == ([], [])
     assert "openai:other" not in memalign("show", aligned).out, "the judge keeps its own model"
 
-
-# -- a gate ------------------------------------------------------------------------------------------------------------
 
 INSTRUCTIONS = "Is the reply warm?\nReply: {{ outputs }}"
 
@@ -48,7 +45,7 @@ def warm(memalign: Run, endpoint: Endpoint) -> str:
 
 def test_every_outcome_of_a_gate_has_its_exit_code(memalign: Run, warm: str, tmp_path: Path) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
-    assert "accuracy at least 0.7" in memalign("evaluate", warm, cases, "--min-accuracy", "0.7", code=0).out
+    memalign("evaluate", warm, cases, "--min-accuracy", "0.7", code=0, says="accuracy at least 0.7")
     memalign("evaluate", warm, cases, "--min-accuracy", "0.99", code=1)
     told = memalign("evaluate", warm, cases, "--min-accuracy", "0.88", "--json", code=3)
     assert told.json["gate"]["outcome"] == "too few cases"
@@ -58,9 +55,7 @@ def test_every_outcome_of_a_gate_has_its_exit_code(memalign: Run, warm: str, tmp
 
 def test_a_version_or_model_is_compared_with_another_version(memalign: Run, warm: str, tmp_path: Path) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(90, 10))
-    assert (
-        "--against N or --against zero-shot" in memalign("evaluate", warm, cases, "--not-worse-than", "5", code=2).err
-    )
+    memalign("evaluate", warm, cases, "--not-worse-than", "5", code=2, says="--against N or --against zero-shot")
     memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?", code=0)
     for model in ((), ("--model", "openai:other")):
         ran = memalign("evaluate", warm, cases, *model, "--against", "1", "--not-worse-than", "5", "--json", code=0)
@@ -76,13 +71,10 @@ def test_a_build_reads_judgments_and_needs_no_server(
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     demand = ("evaluate", warm, cases, "--min-accuracy", "0.7", "--judged", "judged.jsonl")
-    assert "no model was called" in memalign(*demand, "--report", "page.md", code=0).out
+    memalign(*demand, "--report", "page.md", code=0, says="no model was called")
     assert len(endpoint.requests) == asked
     memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?", code=0)
-    assert (
-        "was judged by another judge, or by warm with another model, instructions, setting or memory"
-        in memalign(*demand, code=2).err
-    )
+    memalign(*demand, code=2, says="was judged by another judge, or by warm with another model, instructions")
 
 
 def test_a_server_that_answers_nothing_passes_nobody(
@@ -90,8 +82,7 @@ def test_a_server_that_answers_nothing_passes_nobody(
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(3, 0))
     endpoint.faults = [bad_request("no such thing")] * 20
-    ran = memalign("evaluate", warm, cases, "--min-kappa", "0.6", code=2)
-    assert not missing(ran.err, "cases have no verdict", "Run it again")
+    memalign("evaluate", warm, cases, "--min-kappa", "0.6", code=2, says="cases have no verdict")
 
 
 def test_the_build_page_and_test_report_are_written(memalign: Run, warm: str, tmp_path: Path) -> None:
@@ -119,13 +110,8 @@ def test_wrong_use_is_told_before_any_call(
     memalign: Run, warm: str, endpoint: Endpoint, options: tuple[str, ...], message: str
 ) -> None:
     asked = len(endpoint.requests)
-    ran = memalign("evaluate", warm, jsonl(Path("cases.jsonl"), rows(9, 3)), *options)
-    assert ran.code == 2
-    assert message in ran.err
+    memalign("evaluate", warm, jsonl(Path("cases.jsonl"), rows(9, 3)), *options, code=2, says=message)
     assert len(endpoint.requests) == asked
-
-
-# -- a report ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,7 @@ def test_it_shows_the_very_prompt_byte_for_byte(
         assert body["messages"][0]["content"] == told["prompt"]["system"]
         assert body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
         assert told["same_prompt"] is True
-    taught = memalign("explain", aligned, judged, "t-2", "--examples", held_out)
-    assert "experts gave this item" in taught.out
+    taught = memalign("explain", aligned, judged, "t-2", "--examples", held_out, says="experts gave this item")
     assert "--- system" not in taught.out
     assert len(endpoint.requests) == calls
 
@@ -50,23 +49,18 @@ def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str,
     memalign("delete", aligned, "--yes", code=0)
     settings = ("--instructions", "Is {{ outputs }} kind?", "--value-type", "bool", "--model", "openai:test")
     memalign("create", aligned, *settings, code=0)
-    assert (
-        "no version of 'tone' in the registry gave these judgments"
-        in memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=2).err
-    )
+    none = "no version of 'tone' in the registry gave these judgments"
+    memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=2, says=none)
 
 
 def test_what_cannot_be_explained_says_why(
     memalign: Run, aligned: str, held_out: Path, judged: Path, tmp_path: Path
 ) -> None:
-    assert "no judgment for 'h-9'" in memalign("explain", aligned, judged, "h-9", "--examples", held_out, code=2).err
+    memalign("explain", aligned, judged, "h-9", "--examples", held_out, code=2, says="no judgment for 'h-9'")
     changed = jsonl(tmp_path / "changed.jsonl", [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]])
-    assert "has changed since" in memalign("explain", aligned, judged, "h-1", "--examples", changed, code=2).err
+    memalign("explain", aligned, judged, "h-1", "--examples", changed, code=2, says="has changed since")
     missing = memalign("explain", aligned, tmp_path / "none.jsonl", "h-1", "--examples", held_out)
     assert (missing.code, "no such file" in missing.err) == (2, True)
     lines = [json.loads(line) for line in judged.read_text("utf-8").splitlines()]
     failed = jsonl(tmp_path / "failed.jsonl", [lines[0] | {"value": None, "error": "ModelUnavailable: down"}])
-    assert (
-        "was not judged: ModelUnavailable: down"
-        in memalign("explain", aligned, failed, "h-1", "--examples", held_out, code=2).err
-    )
+    memalign("explain", aligned, failed, "h-1", "--examples", held_out, code=2, says="was not judged: ModelUnavailable")

@@ -40,6 +40,5 @@ def test_a_written_key_names_what_is_withdrawn(memalign: Run, mailed: str, key: 
 
 
 def test_the_advice_of_an_error_has_the_judges_name(memalign: Run, mailed: str) -> None:
-    refused = memalign("unalign", mailed, "t-404", code=2)
-    assert f"memalign show {mailed} --ledger" in refused.err
+    refused = memalign("unalign", mailed, "t-404", code=2, says=f"memalign show {mailed} --ledger")
     assert "NAME" not in refused.err

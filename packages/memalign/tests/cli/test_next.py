@@ -43,21 +43,15 @@ def test_a_case_that_fails_is_named(memalign: Run, aligned: str, new: Path, endp
         return bad_request("no such thing") if "Lovely" in user_of(body) else answer(body) if callable(answer) else None
 
     endpoint.answer = some
-    ran = memalign("next", aligned, new, code=1)
-    assert "1 not judged" in ran.out
+    ran = memalign("next", aligned, new, code=1, says="1 not judged")
     assert "failed: h-2: " in ran.err
 
 
 def test_bad_files_are_refused_before_a_call(memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint) -> None:
     (tmp_path / "empty.jsonl").touch()
-    assert "has no row" in memalign("next", aligned, "empty.jsonl", code=2).err
-    bare = memalign(
-        "next",
-        aligned,
-        jsonl(tmp_path / "bare.jsonl", [{"id": "no content"}, {"id": "n-1", "inputs": "Hi", "outputs": "Yo"}]),
-        "--json",
-    )
-    assert bare.code == 2
+    memalign("next", aligned, "empty.jsonl", code=2, says="has no row")
+    rows = [{"id": "no content"}, {"id": "n-1", "inputs": "Hi", "outputs": "Yo"}]
+    bare = memalign("next", aligned, jsonl(tmp_path / "bare.jsonl", rows), "--json", code=2)
     assert bare.json["error"]["rows"][0]["line"] == 1
     memalign("next", aligned, "nowhere.jsonl", code=2)
     assert memalign("next", "nobody", "empty.jsonl").code == 2

@@ -85,5 +85,5 @@ def test_whoever_says_no_gets_no_demo_and_no_download(monkeypatch: pytest.Monkey
 
 
 def test_nothing_is_fetched_without_terminal_or_yes(memalign: Run, hub: Hub) -> None:
-    assert "add --yes" in memalign("models", "pull", "tiny", code=2).err
+    memalign("models", "pull", "tiny", code=2, says="add --yes")
     assert hub.asked == []

@@ -10,7 +10,7 @@ from tests.support.endpoint import Endpoint, system_of, user_of
 
 
 def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedback: Path) -> None:
-    assert "3 new, 0 changed, 0 unchanged" in memalign("check", feedback, tone, code=0).out
+    memalign("check", feedback, tone, code=0, says="3 new, 0 changed, 0 unchanged")
 
     learned = memalign("align", tone, feedback, code=0)
     assert not missing(learned.out, "New guidelines", "t-1@ana", "tone is now version 2")
@@ -21,7 +21,7 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
     assert not missing(shown.out, "Is the reply warm and helpful?", "Guidelines in force")
     assert "must show sympathy before facts (F1)." in shown.out
 
-    assert "3 learned" in memalign("show", tone, "--ledger").out
+    memalign("show", tone, "--ledger", says="3 learned")
     assert "no feedback" not in memalign("guideline", tone, "G1").out
 
 
@@ -53,22 +53,18 @@ def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned
     assert not missing(gone.out, "withdrawn: t-1@ana", "Forgotten guidelines", "forgotten")
     assert gone.out.splitlines()[-1].startswith("1 withdrawn, forgot G1-G2, new G3")
     assert "t-1@ana withdrawn" in " ".join(memalign("show", aligned, "--ledger").out.split())
-    everything = memalign("unalign", aligned, "--source", "ben", "--json")
-    assert everything.json["removed"] == ["t-3@ben"]
+    assert memalign("unalign", aligned, "--source", "ben", "--json").json["removed"] == ["t-3@ben"]
 
 
 def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback: Path) -> None:
-    assert (
-        "1 case, 1 comment and 2 guidelines would be erased"
-        in memalign("erase", aligned, "t-1", "--dry-run", code=0).out
-    )
+    memalign("erase", aligned, "t-1", "--dry-run", code=0, says="1 case, 1 comment and 2 guidelines would be erased")
     assert memalign("show", aligned, "--json").json["version"] == 2
     done = memalign("erase", aligned, "t-1", "--json", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert done.json["unreachable"]
-    assert "redacted" in memalign("history", aligned).out
+    memalign("history", aligned, says="redacted")
     assert memalign("show", aligned, "--version", "2", "--json").json["feedback"] == 2
-    assert "erased on" in memalign("align", aligned, feedback, code=2).err
+    memalign("align", aligned, feedback, code=2, says="erased on")
     memalign("align", aligned, feedback, "--allow-erased", code=0)
 
 
@@ -77,18 +73,16 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
     changed = memalign("diff", aligned, "1", "2")
     assert not missing(changed.out, "+ G1 When a customer is disappointed", "t-1@ana: false · Correct but cold.")
     assert len(memalign("diff", aligned, "1", "2", "--json").json["feedback"]) == 3
-    assert "tone is now version 3, with the content of version 1" in memalign("rollback", aligned, "1").out
+    memalign("rollback", aligned, "1", says="tone is now version 3, with the content of version 1")
     assert memalign("show", aligned, "--json").json["feedback"] == 0
-    assert "nothing changed" in memalign("rollback", aligned, "3").out
+    memalign("rollback", aligned, "3", says="nothing changed")
 
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path) -> None:
-    assert "wrote version 2 of tone to tone.json" in memalign("export", aligned, "-o", "tone.json").out
-    assert "tone is at version 2" in memalign("import", "tone.json").out, "nothing changed"
-    assert (
-        "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
-        in memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db").out
-    )
+    memalign("export", aligned, "-o", "tone.json", says="wrote version 2 of tone to tone.json")
+    memalign("import", "tone.json", says="tone is at version 2")  # nothing changed
+    added = "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
+    memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db", says=added)
     memalign("guideline", aligned, "--add", "Greet first.")
     dropped = memalign("import", "tone.json").out
     assert "tone is at version 4: 1 guideline removed (G3)" in dropped, "what is replaced is named"
@@ -101,23 +95,20 @@ def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path
 
 
 def test_a_judge_is_deleted_only_after_confirmation(memalign: Run, aligned: str) -> None:
-    assert "--yes" in memalign("delete", aligned, code=2).err
-    gone = memalign("delete", aligned, "--yes", "--json")
-    assert gone.json["deleted"] is True
+    memalign("delete", aligned, code=2, says="--yes")
+    assert memalign("delete", aligned, "--yes", "--json").json["deleted"] is True
     assert memalign("list", "--json").json == {"judges": []}
 
 
 def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
-    assert (
-        "tone is now version 3"
-        in memalign("edit", aligned, "--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5").out
-    )
+    changes = ("--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
+    memalign("edit", aligned, *changes, says="tone is now version 3")
     now = memalign("show", aligned, "--json").json
     assert now["instructions"] == "Is it kind? {{ inputs }} {{ outputs }}"
     assert (now["retrieval_k"], now["parameters"]) == (2, {"temperature": 0.5})
     assert len(now["guidelines"]) == 2
-    assert "nothing changed" in memalign("edit", aligned).out
+    memalign("edit", aligned, says="nothing changed")
 
 
 def test_a_failed_lesson_is_pending_and_tried_again(
@@ -129,13 +120,11 @@ def test_a_failed_lesson_is_pending_and_tried_again(
     )
     half = memalign("align", tone, feedback, code=1)
     assert "pending" in half.out.splitlines()[-1]
-    assert "Pending" in memalign("show", tone).out
+    memalign("show", tone, says="Pending")
     assert memalign("show", tone, "--ledger", "--json").json["ledger"]["counts"]["pending"] == 3
     endpoint.answer = works
-    rest = memalign("align", tone, "--json")  # without a file
-    assert rest.code == 0
-    assert rest.json["pending"] == []
-    assert len(rest.json["guidelines"]) == 2
+    rest = memalign("align", tone, "--json", code=0).json  # without a file
+    assert (rest["pending"], len(rest["guidelines"])) == ([], 2)
 
 
 def test_words_of_others_cannot_steer_the_terminal(
@@ -147,25 +136,10 @@ def test_words_of_others_cannot_steer_the_terminal(
     assert "[bold]fine[/bold]" in judged.out
 
 
-def test_a_resumed_run_counts_no_call_twice(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
-    first = memalign("judge", aligned, held_out, "-o", "judged.jsonl", "--json").json
-    assert (first["n"], first["out"], first["resumed"], first["usage"]["calls"]) == (3, "judged.jsonl", 0, 2)
-    lines = Path("judged.jsonl").read_text("utf-8").splitlines()
-    assert [json.loads(line)["id"] for line in lines] == ["h-1", "h-2", "t-2"]
-    assert (
-        "0 judged into judged.jsonl, 3 there already, 0 calls"
-        in memalign("judge", aligned, held_out, "-o", "judged.jsonl").out
-    )
-    assert len(endpoint.requests) == 2
-
-
 def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
-    rows = [
-        {"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}.", "value": False, "source": "ana"}
-        | {"rationale": f"Cold, number {n}."}
-        for n in range(120)
-    ]
-    aligned = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows), code=0)
-    assert "(20 of 120; for all: memalign show tone --ledger)" in aligned.out
-    assert "(20 of 120; for all: memalign guideline tone)" in aligned.out
-    assert len(aligned.out.splitlines()) < 100
+    rows = [FEEDBACK[0] | {"id": f"n-{n}", "outputs": f"Reply {n}.", "rationale": f"Cold, {n}."} for n in range(120)]
+    printed = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows), code=0).out
+    assert not missing(
+        printed, "(20 of 120; for all: memalign show tone --ledger)", "for all: memalign guideline tone)"
+    )
+    assert len(printed.splitlines()) < 100
