@@ -36,9 +36,8 @@ def memalign(folder: Path, *words: str, **environment: str) -> str:
 def repository(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bool]:
     """A judge's bundle, labelled cases and a file of judgments; and whether the judge is good."""
     folder = tmp_path_factory.mktemp(request.param)
-    rows = [
-        {"id": f"h-{n}", "outputs": f"{'fine' if n % 2 else 'poor'} reply {n}", "value": n % 2 == 1} for n in range(60)
-    ]
+    texts = [f"{'fine' if n % 2 else 'poor'} reply {n}" for n in range(60)]
+    rows = [{"id": f"h-{n}", "outputs": text, "value": "fine" in text} for n, text in enumerate(texts)]
     (folder / "held_out.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     with Endpoint(good if request.param == "good" else worse) as server:
         there = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "k"}
@@ -62,17 +61,11 @@ def without_a_key(folder: Path) -> dict[str, str]:
 
 def test_the_script_passes_good_judges_and_fails_worse(repository: tuple[Path, bool]) -> None:
     folder, is_good = repository
-    environment = {
-        **without_a_key(folder),
-        "JUDGE": "judge.json",
-        "LABELLED": "held_out.jsonl",
-        "CRITERIA": "--min-accuracy 0.8",
-        "JUDGED": "judged.jsonl",
-        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
-    }
-    ran = subprocess.run(
-        ["bash", str(ACTION / "gate.sh")], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
+    inputs = {"JUDGE": "judge.json", "LABELLED": "held_out.jsonl", "JUDGED": "judged.jsonl"}
+    inputs |= {"CRITERIA": "--min-accuracy 0.8", "GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
+    environment = without_a_key(folder) | inputs
+    command = ["bash", str(ACTION / "gate.sh")]
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == (0 if is_good else 1), ran.stderr
     assert ("The gate: pass" if is_good else "The gate: worse") in (folder / "summary.md").read_text("utf-8")
     assert (b"<failure" in (folder / "gate.xml").read_bytes()) is not is_good

@@ -40,15 +40,9 @@ def written(path: Path, *documents: Any) -> Path:
 
 def genai(trace: str, **attributes: Any) -> dict[str, Any]:
     """A span of the convention for generative AI, as an exporter writes it."""
-    span = {
-        "traceId": trace,
-        "spanId": "eee19b7ec3c1b174",
-        "name": "chat m",
-        "attributes": [
-            {"key": name, "value": {"stringValue": json.dumps(value)}}
-            for name, value in {"gen_ai.operation.name": "chat", **attributes}.items()
-        ],
-    }
+    texts = {"gen_ai.operation.name": "chat", **attributes}.items()
+    values = [{"key": name, "value": {"stringValue": json.dumps(value)}} for name, value in texts]
+    span = {"traceId": trace, "spanId": "eee19b7ec3c1b174", "name": "chat m", "attributes": values}
     return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
 
 
@@ -83,26 +77,18 @@ def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
     assert [event["name"] for event in tree.spans[0].events] == ["retry"]
 
 
-def test_what_holds_no_span_is_named(tmp_path: Path) -> None:
-    (error,) = trace_rows(written(tmp_path / "empty.json", {"resourceSpans": []}))
+@pytest.mark.parametrize(
+    "text", ['{"id": "t-1", "trace": {"resourceSpans": []}}', '[{"id": "t", "outputs": "resourceSpans"}]']
+)
+def test_what_holds_no_span_is_named(tmp_path: Path, text: str) -> None:
+    empty, other = written(tmp_path / "empty.json", {"resourceSpans": []}), tmp_path / "other.json"
+    (error,) = trace_rows(empty)
     assert isinstance(error, RowError)
     assert "no spans" in error.reason
+    other.write_text(text, "utf-8")
+    assert (holds_spans(empty), holds_spans(other)) == (True, False)
     with pytest.raises(InputError, match="no such file"):
         trace_rows(tmp_path / "missing.json")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ('{"resourceSpans": []}', True),
-        ('[{"resource_spans": []}]', True),
-        ('{"id": "t-1", "trace": {"resourceSpans": []}}', False),
-        ('[{"id": "t-1", "outputs": "resourceSpans"}]', False),
-    ],
-)
-def test_a_file_of_spans_shows_in_its_beginning(tmp_path: Path, text: str, expected: bool) -> None:
-    (tmp_path / "file.json").write_text(text, "utf-8")
-    assert holds_spans(tmp_path / "file.json") is expected
 
 
 EXPORTS: dict[str, list[dict[str, Any]]] = {

@@ -95,8 +95,7 @@ def test_a_judge_of_traces_keeps_to_what_experts_said_of_a_trace(endpoint: Endpo
 
 def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
     endpoint.answer = verdict_of("3")
-    trace_id = traced(1)
-    says(trace_id, 9, "nine of nine")
+    says(trace_id := traced(1), 9, "nine of nine")
     aligned = tone_judge(feedback_value_type=Literal[1, 3, 9]).align(fetched(trace_id), MemAlignOptimizer())
     assert aligned(trace=fetched(trace_id)[0]).value == 9
     assert aligned(inputs="q", outputs="a").value == 3
@@ -158,9 +157,6 @@ def test_a_built_in_judge_is_aligned_by_its_instructions(endpoint: Endpoint, bui
     assert {field.name for field in base.get_input_fields()} >= fields - {"conversation"}
     assert (base.name, base.model) == (built_in(model="openai:/small").name, "openai:/small")
     assert set(core_of(base, value_type_of(base.feedback_value_type)).fields) == fields
-
-
-def test_built_in_guidelines_become_instructions():
     base = base_of(Guidelines(name="kind", guidelines=["Be kind.", "Say {{ please }}"], model="openai:/small"))
     assert "- Be kind.\n- Say { { please } }" in base.instructions
 

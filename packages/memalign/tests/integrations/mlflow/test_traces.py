@@ -34,17 +34,6 @@ def test_the_last_override_in_a_chain_counts():
     assert said(trace_id) == [], "whom a program overrides said nothing"
 
 
-def test_the_latest_word_of_a_person_counts():
-    trace_id = traced(1)
-    says(trace_id, True, "fine")
-    says(trace_id, False, "no, cold")
-    says(trace_id, True, by="ben")
-    found = read_feedback(fetched(trace_id), "tone", JUDGE)
-    assert [(row.source, row.value) for row in found.rows] == [("ana", False), ("ben", True)]
-    (note,) = found.notes
-    assert note.startswith(f"{trace_id}: of what ana said the latest counts, and a-")
-
-
 def test_people_behind_one_placeholder_are_told_apart():
     trace_id = traced(1)
     words: dict[str, str | None] = {
