@@ -42,7 +42,6 @@ from memalign.values import Value, ValueType
 FIELDS = ("inputs", "outputs", "expectations")
 MANY_GROUPS = 20  # from so many on, those of the taught cases are not among the judged ones
 PARTS = 10  # of what is taught, one group has a tenth at most
-SAMPLE = 5  # items that a dry run judges of each method and task
 BATCH = 32  # items that a competitor judges before they are written down
 PUBLIC = "https://api.openai.com/v1"
 COMPETITORS = {"mlflow": "MLflow's MemAlign", "miprov2": "MIPROv2", "simba": "SIMBA", "gepa": "GEPA"}
@@ -157,14 +156,14 @@ def baseline(draw: Draw, method: str, cases: Sequence[ma.Example], _: argparse.N
 
 
 def dry_table(draws: Sequence[Draw], settings: argparse.Namespace) -> str:
-    """About what methods would ask for, by a sample of the cases: an upper bound, as if no provider had a cache."""
+    """About what methods would ask for: an upper bound, as if no provider had a cache."""
     rows, total = [], ma.Usage()
     for method in [method for method in settings.methods if method in JUDGES]:
         usage = ma.Usage()
         for draw in [draw for draw in draws if draw.suits(method)]:
-            settings.dry, judging, sample = DryRun(), DryRun(), list(draw.unseen[:SAMPLE])
-            JUDGES[method](draw, settings).judge_many(sample, max_cost=Calls(dry_run=judging))
-            usage += settings.dry.usage + judging.scaled(len(draw.unseen) / len(sample))
+            settings.dry, judging = DryRun(), DryRun()
+            JUDGES[method](draw, settings).judge_many(draw.unseen, max_cost=Calls(dry_run=judging))
+            usage += settings.dry.usage + judging.usage
         rows.append((method, usage))
         total += usage
     lines = []

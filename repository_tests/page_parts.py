@@ -27,7 +27,7 @@ from loopback import Loopback  # noqa: E402
 
 import memalign as ma  # noqa: E402
 from memalign.models.catalogue import CATALOGUE  # noqa: E402
-from memalign.models.list_prices import list_price_of  # noqa: E402
+from memalign.models.list_prices import list_price  # noqa: E402
 from memalign.models.providers import DEFAULTS, PROVIDERS, target_of  # noqa: E402
 from memalign.testing import ScriptedChatModel  # noqa: E402
 from memalign.types import Usage  # noqa: E402
@@ -329,7 +329,7 @@ def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
     """By the price list that memalign uses."""
     usage = Usage(input_tokens=tokens[0], cached_tokens=tokens[1], output_tokens=tokens[2])
     with mock.patch.dict(os.environ, {key: "k" for keys in PROVIDERS.values() for key in keys}):
-        cost = list_price_of(usage, target_of(name))
+        cost = list_price(usage, target_of(name))
     assert cost is not None, f"the price list does not know {name}"
     return cost
 

@@ -387,7 +387,7 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
     from memalign.memory import guard, retrieval
     from memalign.models import local
     from memalign.models.base import Limits
-    from memalign.models.resolve import MOST_IN_FLIGHT, USUAL_IN_FLIGHT
+    from memalign.models.provider_model import MOST_IN_FLIGHT, USUAL_IN_FLIGHT
     from memalign.models.retry import Retry
     from memalign_server.people import people
 

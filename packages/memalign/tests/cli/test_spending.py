@@ -79,7 +79,7 @@ def test_an_evaluate_dry_run_counts_every_call(memalign: Run, priced: str, label
 def test_a_limit_stops_only_the_current_align(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("MEMALIGN_SHARD_SIZE", "2")  # twelve rows take six calls
+    monkeypatch.setattr("memalign.models.provider_model.RECORD_TOKENS", 64_000)  # twelve rows take six calls
     limit = 0.25
     stopped = memalign("align", priced, rows, "--max-cost", limit, "--json", code=1)
     assert 0 < stopped.json["usage"]["cost"] <= limit

@@ -57,8 +57,8 @@ def judge_at(
         Target(provider="openai", model="gpt-4.1-mini", base_url=endpoint.base_url),
         retry=Retry(attempts=1),
         timeout=PATIENCE,
-        limits=Limits(shard_size=shard_size, concurrency=8),
     )
+    model.limits = Limits(shard_size=shard_size, concurrency=8)
     model.hangs = hangs
     return Judge(
         name="replies",

@@ -9,7 +9,7 @@ import pytest
 from memalign import Judge
 from memalign.errors import ConfigurationError
 from memalign.models import ChatRequest, resolve
-from memalign.models.providers import address_of, parse_name, target_of, with_address
+from memalign.models.providers import parse_name, target_of
 from tests.support.endpoint import Endpoint
 
 SCHEMA = {"type": "object", "properties": {"value": {"type": "boolean"}}, "required": ["value"]}
@@ -55,17 +55,6 @@ def test_what_is_no_address_is_refused(name, said):
     assert "pass123" not in str(caught.value)
     with pytest.raises(ConfigurationError):
         judge_of(name)
-
-
-def test_an_address_is_given_and_taken_away():
-    assert with_address("openai:m", "http://h/v1/") == "openai:m@http://h/v1"
-    assert with_address("openai:m@http://h/v1", "http://other/v1") == "openai:m@http://other/v1"
-    assert with_address("openai:m@http://h/v1", None) == "openai:m"
-    assert address_of("m") == ("m", None)
-    with pytest.raises(ConfigurationError, match="begins with http"):
-        with_address("openai:m", "localhost:8000")
-    with pytest.raises(ConfigurationError, match="takes no base_url"):
-        with_address("local:m", "http://h/v1")
 
 
 async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):

@@ -99,7 +99,7 @@ def test_a_key_stands_for_its_providers_small_model(monkeypatch, variables, mode
 
 
 @pytest.mark.usefixtures("_key")
-@pytest.mark.parametrize("variable", ["MEMALIGN_CONCURRENCY", "MEMALIGN_CONTEXT_TOKENS", "MEMALIGN_SHARD_SIZE"])
+@pytest.mark.parametrize("variable", ["MEMALIGN_CONCURRENCY"])
 def test_limits_come_from_the_environment_and_the_price_list(monkeypatch, variable):
     windows = [resolve(f"openai:{name}").limits.context_tokens for name in ("gpt-4o-mini", "unknown", "gpt-4.1-mini")]
     assert windows[:2] == [128_000, 128_000]

@@ -47,16 +47,6 @@ class DryRun:
             total += replace(spent, cost=model.price_of(spent) if isinstance(model, PricedModel) else None)
         return total
 
-    def scaled(self, times: float) -> Usage:
-        """What so many times these calls would take, of which this run is a sample."""
-        spent = self.usage
-        return Usage(
-            calls=round(spent.calls * times),
-            input_tokens=round(spent.input_tokens * times),
-            output_tokens=round(spent.output_tokens * times),
-            cost=None if spent.cost is None else spent.cost * times,
-        )
-
     def reply(self, model: ChatModel, request: ChatRequest) -> ChatReply:
         """An answer as the request's schema wants it."""
         data = self._changes(request) if request.schema_name == "changes" else _filled(request.schema)

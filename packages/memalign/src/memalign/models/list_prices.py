@@ -9,7 +9,7 @@ import msgspec
 from memalign.models.providers import Target
 from memalign.types import Usage
 
-__all__ = ["Prices", "context_window", "list_price", "list_price_of"]
+__all__ = ["Prices", "context_window", "list_price"]
 
 _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
@@ -28,30 +28,24 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return (fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / 1e6
 
 
-def list_price(target: Target, tokens: object, *, model: str | None = None) -> float | None:
-    """US dollars for `tokens` of the target's model, or of the `model` that answered; None where no list knows it.
+def list_price(usage: Usage, target: Target, model: str | None = None) -> float | None:
+    """US dollars for a usage of the target's model, or of the `model` that answered; None where no list knows it.
 
     A server of one's own may call its model gpt-4.1-mini: only a known address has a known price.
     """
+    from genai_prices import Usage as Tokens
     from genai_prices import calc_price
 
     place: dict[str, Any] = (
         {"provider_api_url": target.base_url} if target.base_url else {"provider_id": target.provider}
     )
+    tokens = Tokens(
+        input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
+    )
     try:
         return float(calc_price(tokens, model or target.model, **place).total_price)
     except (LookupError, ValueError):  # of counts that do not add up the answer is there and paid for
         return None
-
-
-def list_price_of(usage: Usage, target: Target) -> float | None:
-    """US dollars for a `usage` of the target's model by the list; None where no list knows it."""
-    from genai_prices import Usage as Tokens
-
-    tokens = Tokens(
-        input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
-    )
-    return list_price(target, tokens)
 
 
 def context_window(target: Target) -> int | None:

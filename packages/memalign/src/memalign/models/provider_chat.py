@@ -1,14 +1,14 @@
 """Chat with a provider's model, or any OpenAI-compatible server, through pydantic-ai's direct requests.
 
-An answer is a JSON object of a given schema. It is asked for in the strictest form that the endpoint takes, which is
-found out by the first answers and then stays: judged text moves no other item's form.
+An answer is a JSON object of a given schema, to which most endpoints hold it. One that refuses or ignores that before
+it has answered anything is asked in a plain form, which then stays: judged text moves no other item's form.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from memalign.aio import shared
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected
@@ -35,32 +35,12 @@ _PROMPTED = "Answer with one JSON object and nothing else: no words before or af
 _REASONING_TOKENS = 8_192
 
 
-class _Form(NamedTuple):
-    """How an answer is asked for.
-
-    Attributes:
-        native: The endpoint holds the answer to the schema; else the schema is in the prompt.
-        sampling: Temperature and seed are sent.
-    """
-
-    native: bool
-    sampling: bool
-
-    @property
-    def plain(self) -> bool:
-        """Whether nothing is sent but one message of the user's, which every server takes."""
-        return not (self.native or self.sampling)
-
-
-_FORMS = (_Form(True, True), _Form(True, False), _Form(False, True), _Form(False, False))
-
-
 class ProviderChatModel(ProviderModel["Model"]):
     """A ChatModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server."""
 
     def __init__(self, target: Target, **settings: Any) -> None:
         super().__init__(target, open_chat, **settings)
-        self._form: _Form | None = None  # the one in which something was answered
+        self._plain: bool | None = None  # whether all goes in one message, which every server takes; not known yet
 
     @shared
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -73,27 +53,29 @@ class ProviderChatModel(ProviderModel["Model"]):
         """
         model = await self._client()
         with self._spending() as spent:
-            form, problem, remedy = self._form or _first_form(model), "", ""
+            plain, problem, remedy = self._plain or False, "", ""
             for attempt in (1, 2):
-                response, form = await self._ask(model, request, form, problem)
+                response, plain = await self._ask(model, request, problem, plain=plain)
                 spent.append(self._usage(response.usage, response.model_name))
                 if response.finish_reason == "content_filter":
                     raise ModelRefused(f"{self.name} declined to answer")
                 text = response.text or ""
                 data, problem = read_answer(text, request.schema, optional=request.optional)
                 if data is not None and not problem:
-                    self._form = self._form or form
+                    self._plain = plain if self._plain is None else self._plain
                     return ChatReply(data=data, text=text, usage=sum(spent, Usage()))
                 if cut := response.finish_reason == "length":
                     problem = f"it was cut after {request.max_tokens * attempt} tokens"
                 if cut or not text.strip():
                     remedy = ". Models that think first need room: memalign edit NAME --param max_tokens=N"
-                elif data is None and self._form is None:  # it may be one that ignores a format without a word
-                    form = _FORMS[-1]
+                elif data is None and self._plain is None:  # it may be one that ignores a format without a word
+                    plain = True
             raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {problem}{remedy}")
 
-    async def _ask(self, model: Model, request: ChatRequest, form: _Form, problem: str) -> tuple[ModelResponse, _Form]:
-        """The response, and the form in which it was given: the next one where an unknown endpoint refuses one."""
+    async def _ask(
+        self, model: Model, request: ChatRequest, problem: str, *, plain: bool
+    ) -> tuple[ModelResponse, bool]:
+        """The response, and whether it was asked for in the plain form, as where an endpoint refused the other."""
         from pydantic_ai.direct import model_request
         from pydantic_ai.messages import ModelRequest, UserPromptPart
         from pydantic_ai.models import ModelRequestParameters
@@ -103,16 +85,16 @@ class ProviderChatModel(ProviderModel["Model"]):
         if problem:
             user = f"{user}\n\nYour last answer could not be used: {problem}. Answer again, briefly, to the schema."
         parameters = ModelRequestParameters(output_mode="text")
-        if form.native:
+        if not plain and model.profile.get("supports_json_schema_output", False):
             shape = OutputObjectDefinition(json_schema=request.schema, name=request.schema_name, strict=True)
             parameters = ModelRequestParameters(output_mode="native", output_object=shape)
         else:
             system = f"{system}\n\n{_PROMPTED}\n{json.dumps(request.schema, ensure_ascii=False)}"
-        if form.plain:
+        if plain:
             message = ModelRequest(parts=[UserPromptPart(content=f"{system}\n\n{user}")])
         else:
             message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
-        settings = self._settings(model, request, form, longer=bool(problem))
+        settings = self._settings(model, request, plain=plain, longer=bool(problem))
 
         async def attempt(number: int) -> ModelResponse:
             async with self._attempt(number, seconds=request.timeout or self._timeout):
@@ -121,23 +103,23 @@ class ProviderChatModel(ProviderModel["Model"]):
                 )
 
         try:
-            return await self._retry.run(attempt, subject=str(self._target)), form
+            return await self._retry.run(attempt, subject=str(self._target)), plain
         except ModelRejected as error:
-            if self._form or form.plain or error.denied or isinstance(error, PromptTooLong):
+            if self._plain is not None or plain or error.denied or isinstance(error, PromptTooLong):
                 raise
             logger.info("%s; asked again in a plainer form", error)
-            return await self._ask(model, request, _FORMS[_FORMS.index(form) + 1], problem)
+            return await self._ask(model, request, problem, plain=True)
 
-    def _settings(self, model: Model, request: ChatRequest, form: _Form, *, longer: bool) -> ModelSettings:
+    def _settings(self, model: Model, request: ChatRequest, *, plain: bool, longer: bool) -> ModelSettings:
         reasons = _reasons(model)
         tokens = request.max_tokens * (2 if longer else 1) + (_REASONING_TOKENS if reasons else 0)
         settings: dict[str, Any] = {"max_tokens": tokens}
         if self._target.provider == "openai" and self._target.base_url and not reasons:
             # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
             settings = {"extra_body": {"max_tokens": tokens}}
-        if form.sampling and not reasons and request.temperature is not None:
+        if not plain and not reasons and request.temperature is not None:
             settings["temperature"] = request.temperature
-        if form.sampling and request.seed is not None:
+        if not plain and request.seed is not None:
             settings["seed"] = request.seed
         if self._target.provider == "anthropic":
             settings["anthropic_cache_instructions"] = True  # the others cache long prefixes without being asked
@@ -146,10 +128,6 @@ class ProviderChatModel(ProviderModel["Model"]):
         body = {**settings.get("extra_body", {}), **self._extra.get("extra_body", {})}
         settings |= self._extra | ({"extra_body": body} if body else {})
         return cast("ModelSettings", settings)  # a TypedDict, with keys of several providers
-
-
-def _first_form(model: Model) -> _Form:
-    return _FORMS[0] if model.profile.get("supports_json_schema_output", False) else _FORMS[2]
 
 
 def _reasons(model: Model) -> bool:

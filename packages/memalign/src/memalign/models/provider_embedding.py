@@ -52,7 +52,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
 
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
-        cut = [text[:MAX_TEXT] if text.strip() else _BLANK for text in texts]
+        cut = [text if text.strip() else _BLANK for text in texts]
         batches = [cut[start : start + MAX_TEXTS] for start in range(0, len(cut), MAX_TEXTS)]
         # All batches are waited for even when one fails, so that no request is left running behind the caller's back.
         done = await asyncio.gather(*map(self._batch, batches), return_exceptions=True)
@@ -72,16 +72,14 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
 
-    async def _batch(self, texts: Sequence[str]) -> list[Sequence[float]]:
+    async def _batch(self, texts: Sequence[str], longest: int = MAX_TEXT) -> list[Sequence[float]]:
         try:
-            return await self._request(texts)
+            return await self._request([text[:longest] for text in texts])
         except PromptTooLong:
-            if len(texts) == 1 and len(texts[0]) < _SHORT:
+            if longest < _SHORT:
                 raise
-        if len(texts) == 1:
-            return await self._batch([texts[0][: len(texts[0]) // 2]])
         # One of the texts is: find it, and cut only that one.
-        rows = await asyncio.gather(*(self._batch([text]) for text in texts))
+        rows = await asyncio.gather(*(self._batch([text], longest // 2) for text in texts))
         return [row for part in rows for row in part]
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
@@ -91,7 +89,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
 
         async def attempt(number: int) -> EmbeddingResult:
             async with self._attempt(number, seconds=self._timeout):
-                return await model.embed(list(texts), input_type="document", settings=settings)
+                return await model.embed(texts, input_type="document", settings=settings)
 
         result = await self._retry.run(attempt, subject=str(self._target))
         if len(result.embeddings) != len(texts):

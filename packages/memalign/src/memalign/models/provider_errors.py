@@ -102,7 +102,7 @@ def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
     if _FILTERED.search(text):
         return _filtered()
     if _TOO_LONG.search(f"{type(error).__name__} {text}"):
-        advice = "Say how many tokens it takes (memalign edit NAME --context N, MEMALIGN_CONTEXT_TOKENS)."
+        advice = "Say how many tokens it takes (memalign edit NAME --context N)."
         return AttemptFailed(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
     return AttemptFailed(ModelRejected, reason)
 

@@ -14,7 +14,7 @@ import msgspec
 from memalign.errors import AccessDenied, ModelError
 from memalign.models.base import Limits
 from memalign.models.limiter import Limiter
-from memalign.models.list_prices import Prices, context_window, list_price, list_price_of
+from memalign.models.list_prices import Prices, context_window, list_price
 from memalign.models.provider_errors import OVERLOAD, failure_of, status_of
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
@@ -27,7 +27,12 @@ __all__ = ["ProviderModel"]
 
 ClientT = TypeVar("ClientT")
 
-_FIRST_IN_FLIGHT = 16
+FIRST_IN_FLIGHT, USUAL_IN_FLIGHT, MOST_IN_FLIGHT = 16, 64, 256
+"""Calls that are let through at first, that work on many items keeps in flight where nobody says how many, and the most
+that may be asked for. As many are let through as the provider takes."""
+
+RECORD_TOKENS = 2_500
+"""Of a context, for each piece of feedback in a distillation call: case, comment and the rule that may come of it."""
 
 _opened: list[object] = []  # were one dropped, asyncio would warn of each connection that is still open
 
@@ -40,10 +45,8 @@ class ProviderModel(Generic[ClientT]):
         opening: Opens pydantic-ai's model.
         retry: How often and how patiently to try.
         timeout: Seconds for one attempt.
-        limits: What the model takes.
-        look_up_context: Whether the context of a price list replaces that of `limits`.
-        max_concurrency: The most calls in flight that a caller may ask for; None for `limits.concurrency`. Sixteen are
-            let through at first, and more or fewer as the provider takes them.
+        context_tokens: What the model takes, whatever a price list says.
+        concurrency: The most calls in flight.
         prices: What its tokens cost, before any price list.
         extra: Settings of pydantic-ai (`top_p`, `extra_headers`, …) that go with every request.
     """
@@ -55,20 +58,18 @@ class ProviderModel(Generic[ClientT]):
         *,
         retry: Retry | None = None,
         timeout: float = 120.0,
-        limits: Limits | None = None,
-        look_up_context: bool = False,
-        max_concurrency: int | None = None,
+        context_tokens: int | None = None,
+        concurrency: int | None = None,
         prices: Prices | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         self._target = target
         self._retry = retry or Retry()
         self._timeout = timeout
-        self._limits = limits or Limits()
-        self._look_up_context = look_up_context
+        self._context_tokens = context_tokens
+        self._concurrency = concurrency
         self._prices = prices
         self._extra = dict(extra or {})
-        self._most = max_concurrency or self._limits.concurrency
         self._opening = opening
         self._loop: asyncio.AbstractEventLoop | None = None
         self._has_answered = False
@@ -86,12 +87,15 @@ class ProviderModel(Generic[ClientT]):
     @cached_property
     def limits(self) -> Limits:
         """What the model can take, its context window from genai-prices where that knows the model."""
-        window = context_window(self._target) if self._look_up_context else None
-        return msgspec.structs.replace(self._limits, context_tokens=window) if window else self._limits
+        usual = Limits()
+        context = self._context_tokens or context_window(self._target) or usual.context_tokens
+        records = min(usual.shard_size, max(context // RECORD_TOKENS, 1))
+        concurrency = self._concurrency or USUAL_IN_FLIGHT
+        return Limits(context_tokens=context, shard_size=records, concurrency=concurrency)
 
     def price_of(self, usage: Usage) -> float | None:
         """US dollars for a usage, before anything is asked; None where no price is known."""
-        return list_price_of(usage, self._target) if self._prices is None else self._prices.cost(usage)
+        return list_price(usage, self._target) if self._prices is None else self._prices.cost(usage)
 
     @contextmanager
     def _spending(self) -> Iterator[list[Usage]]:
@@ -113,7 +117,8 @@ class ProviderModel(Generic[ClientT]):
         if self._loop is not (loop := asyncio.get_running_loop()):  # the first call of the process, which may be a fork
             self._loop, self._lock = loop, asyncio.Lock()
             self._opened: ClientT | None = None
-            self._limiter = Limiter(min(_FIRST_IN_FLIGHT, self._most), most=self._most)
+            most = self._concurrency or MOST_IN_FLIGHT
+            self._limiter = Limiter(min(FIRST_IN_FLIGHT, most), most=most)
         async with self._lock:
             if self._opened is None:  # in a thread, because a provider's library takes seconds to import
                 self._opened = await asyncio.to_thread(self._opening, self._target)
@@ -149,5 +154,5 @@ class ProviderModel(Generic[ClientT]):
         )
         if not used.input_tokens and not used.output_tokens:  # the endpoint does not count
             return usage
-        cost = list_price(self._target, used, model=model) if self._prices is None else self._prices.cost(usage)
+        cost = list_price(usage, self._target, model) if self._prices is None else self._prices.cost(usage)
         return msgspec.structs.replace(usage, cost=cost)

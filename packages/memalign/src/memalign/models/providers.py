@@ -22,7 +22,6 @@ __all__ = [
     "parse_name",
     "target_of",
     "whole_number",
-    "with_address",
     "without_secrets",
 ]
 
@@ -190,17 +189,6 @@ def without_secrets(url: str) -> str:
     """The address as it may be shown: without user, password and query."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
-
-
-def with_address(name: str, url: str | None) -> str:
-    """The model of that name at another address; None takes its address away. Raises ConfigurationError."""
-    if url is not None and not url.startswith(("http://", "https://")):
-        raise ConfigurationError("an address begins with http:// or https://, such as http://localhost:8000/v1")
-    provider, model = parse_name(name)
-    if url is not None and provider == "local":
-        raise ConfigurationError(f"{name} runs in this process and takes no base_url")
-    plain = f"{provider}:{address_of(model)[0]}"
-    return plain if url is None else ":".join(parse_name(f"{plain}@{url}"))
 
 
 def target_of(name: str) -> Target:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import msgspec
 
 from memalign.errors import ConfigurationError
-from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel, Limits
+from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.list_prices import Prices
 from memalign.models.providers import DECISION_PROVIDERS, DEFAULTS, Target, parse_name, target_of, whole_number
 
@@ -27,18 +27,11 @@ __all__ = [
 if TYPE_CHECKING:
     from memalign.models.local import LocalChatModel
 
-USUAL_IN_FLIGHT, MOST_IN_FLIGHT = 64, 256
-"""Calls that work on many items keep in flight where nobody says how many, and the most that may be asked for. The
-adapter lets fewer through at first, and as many as the provider takes."""
-
 T = TypeVar("T")
 
 WORDLLAMA = "wordllama"
 
 _LENGTH = re.compile(r"(?P<name>.+)@(?P<length>[0-9]+)")
-
-RECORD_TOKENS = 2_500
-"""Of a context, for each piece of feedback in a distillation call: case, comment and the rule that may come of it."""
 
 _lock = threading.Lock()
 _models: dict[str, object] = {}
@@ -152,19 +145,10 @@ def _local(model: str, settings: object) -> LocalChatModel:
     return LocalChatModel.open(model)
 
 
-def _opened(kind: Callable[..., T], name: str | Target, *, context_tokens: int | None = None, **settings: Any) -> T:
-    """The provider's model of that kind, opened once with these settings and the limits of the environment."""
+def _opened(kind: Callable[..., T], name: str | Target, **settings: Any) -> T:
+    """The provider's model of that kind, opened once with these settings."""
     target = target_of(name) if isinstance(name, str) else name
-    context_tokens = context_tokens or whole_number("MEMALIGN_CONTEXT_TOKENS")
-    concurrency, usual = whole_number("MEMALIGN_CONCURRENCY"), Limits()
-    context = context_tokens or usual.context_tokens
-    shard_size = whole_number("MEMALIGN_SHARD_SIZE") or min(usual.shard_size, max(context // RECORD_TOKENS, 1))
-    settings |= {
-        "limits": Limits(context_tokens=context, shard_size=shard_size, concurrency=concurrency or USUAL_IN_FLIGHT),
-        "look_up_context": context_tokens is None,
-        # Without a limit of the user's, `concurrency=64` in a call means 64: `limits` only says what is usual.
-        "max_concurrency": concurrency or MOST_IN_FLIGHT,
-    }
+    settings["concurrency"] = whole_number("MEMALIGN_CONCURRENCY")
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     key = f"{kind} {msgspec.json.encode(target)!r} {sorted(settings.items())}"
     with _lock:

@@ -11,7 +11,7 @@ from typing import Any
 
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.models import ChatModel, DecisionModel, EmbeddingModel, resolve, resolve_decision, resolve_embedding
-from memalign.models.providers import Target, address_of, parse_name, with_address
+from memalign.models.providers import Target, address_of, parse_name
 
 JUDGE_PARAMETERS = ("temperature", "max_tokens", "seed", "timeout")
 """Inference parameters that a judge of ours has under the same name."""
@@ -67,7 +67,7 @@ def chat_model(
     with translated():
         target = _target(name, address)
         if target is None and address:
-            with_address(name, address)  # an error: no server of one's own speaks this provider's language
+            raise invalid(f"{name!r} takes no base_url; write openai:/NAME for any compatible server")
         model = resolve(target or name, settings=settings)  # a missing key is known before any call
         return name if target is None and not settings else model
 
