@@ -133,7 +133,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     def trusted(self) -> bool:
         """Whether what the environment holds for the provider may go there: no judge alone named the address."""
         servers = {url.rstrip("/") for name in _SERVERS.get(self.provider, ()) if (url := os.environ.get(name))}
-        return not self.addressed or self.base_url in (servers or _HOMES.get(self.provider, ()))
+        return not self.addressed or self.base_url in (servers or _HOMES.get(self.provider, set()))
 
 
 def parse_name(name: str) -> tuple[str, str]:
