@@ -40,13 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def _models_folder() -> Path:
-    """Where pulled models lie, looked up before tests get a home of their own."""
-    folder = os.environ.get("MEMALIGN_MODELS")
-    return Path(folder) if folder else Path(platformdirs.user_cache_dir("memalign")) / "models"
-
-
-MODELS = _models_folder()
+MODELS = Path(os.environ.get("MEMALIGN_MODELS") or Path(platformdirs.user_cache_dir("memalign")) / "models")
+"""Where pulled models lie, looked up before tests get a home of their own."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -64,28 +59,24 @@ class NetworkRefused(RuntimeError):
 class _Guard:
     """Stands before socket.connect and name look-ups, so that a forgotten fake is an error and never a bill."""
 
-    def __init__(self) -> None:
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.open = False
-
-    def install(self, patch: pytest.MonkeyPatch) -> None:
-        plain_connect, plain_connect_ex = socket.socket.connect, socket.socket.connect_ex
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, self._connecting(getattr(socket.socket, name)))
         plain_getaddrinfo = socket.getaddrinfo
-
-        def connect(sock: socket.socket, address: Any) -> None:
-            self.check(sock.family, address)
-            plain_connect(sock, address)
-
-        def connect_ex(sock: socket.socket, address: Any) -> int:
-            self.check(sock.family, address)
-            return plain_connect_ex(sock, address)
 
         def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
             self.check(socket.AF_INET, (host,))
             return plain_getaddrinfo(host, *args, **kwargs)
 
-        patch.setattr(socket.socket, "connect", connect)
-        patch.setattr(socket.socket, "connect_ex", connect_ex)
         patch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+    def _connecting(self, plain: Any) -> Any:
+        def connect(sock: socket.socket, address: Any) -> Any:
+            self.check(sock.family, address)
+            return plain(sock, address)
+
+        return connect
 
     def check(self, family: int, address: Any) -> None:
         if self.open or family not in (socket.AF_INET, socket.AF_INET6) or _is_loopback(address[0]):
@@ -107,10 +98,8 @@ def _is_loopback(host: object) -> bool:
 
 @pytest.fixture(scope="session")
 def _guard() -> Iterator[_Guard]:
-    guard = _Guard()
     with pytest.MonkeyPatch.context() as patch:
-        guard.install(patch)
-        yield guard
+        yield _Guard(patch)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -130,8 +119,8 @@ def _home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # What would make a test talk to a provider, through a proxy, or write into the person's own folders.
-_SUFFIXES = ("_API_KEY", "_API_TOKEN", "_BASE_URL", "_PROXY")
-_PREFIXES = (
+_ENDS = ("_API_KEY", "_API_TOKEN", "_BASE_URL", "_PROXY")
+_STARTS = (
     "MEMALIGN_",
     "OPENAI_",
     "ANTHROPIC_",
@@ -160,7 +149,7 @@ def _alone(
         return
     for name in list(os.environ):
         upper = name.upper()
-        if upper.endswith(_SUFFIXES) or upper.startswith(_PREFIXES) or upper in _NAMES:
+        if upper.endswith(_ENDS) or upper.startswith(_STARTS) or upper in _NAMES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(_home))
     monkeypatch.setenv("USERPROFILE", str(_home))

@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from memalign import Example, Feedback
 from memalign.errors import InputError, UnknownKey
 from memalign.keys import select_keys
-from memalign.types import (
-    CONTENT_FIELDS,
-    FeedbackKey,
-    Guideline,
-    Usage,
-    as_json,
-)
+from memalign.types import CONTENT_FIELDS, FeedbackKey, Guideline, Usage, as_json
 
 text = st.text(st.characters(exclude_categories=()), max_size=20)
 json_values = st.recursive(
@@ -56,7 +50,12 @@ class TestExample:
     def test_any_json_value_has_a_hash(self, value: object) -> None:
         example = Example(id="a", inputs=value)
         assert len(example.content_hash) == 64
-        assert example == Example(id="a", inputs=value), "the cached hash is no part of the value"
+        plain = Example(id="a", inputs=value)
+        assert (example, repr(example), example.to_dict()) == (plain, repr(plain), plain.to_dict()), (
+            "nor is what is cached"
+        )
+        other = msgspec.structs.replace(example, inputs=[value])
+        assert other.content_hash == Example(id="b", inputs=[value]).content_hash != example.content_hash
 
     @pytest.mark.parametrize("bad", [float("nan"), float("inf"), object(), {1, 2}, {(1, 2): 3}, b"bytes", LOOP])
     def test_an_impossible_json_value_is_refused_with_reason(self, bad: object) -> None:

@@ -24,7 +24,6 @@ from memalign.prompts.rendering import (
     render_distil_one,
     render_item,
     render_judge_system,
-    values_in_words,
 )
 from memalign.types import Guideline
 from memalign.values import ValueType
@@ -74,19 +73,6 @@ class TestJudgePrompts:
         assert render_answer("Too cold.", value=False) == 'Expert: false. Comment: "Too cold."'
         assert render_answer(None, value=0) == "Expert: 0."
         assert render_answer("Too\ncold.", value=None) == 'Expert: Comment: "Too\\ncold."'
-
-    @pytest.mark.parametrize(
-        ("spec", "words"),
-        [
-            ("bool", "true or false"),
-            ("A|B", 'one of "A", "B"'),
-            ("int:1..5", "a whole number from 1 to 5"),
-            ("float:0..0.5", "a number from 0 to 0.5"),
-            ("str", "a short text"),
-        ],
-    )
-    def test_a_value_type_has_words(self, spec: str, words: str) -> None:
-        assert values_in_words(ValueType.of(spec)) == words
 
 
 class TestDistilPrompts:
