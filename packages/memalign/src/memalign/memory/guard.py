@@ -58,7 +58,7 @@ def tidy(text: str) -> str:
 
 def normalised(text: str) -> str:
     """What two guidelines share when they say the same in the same words: letters and digits, case-folded."""
-    return " ".join(_words(text))
+    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
@@ -67,8 +67,7 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments:
     `judged` are texts of the judged system, each with its field; a run of eight words from one is a copy, not a rule,
     unless one of the `comments`, the experts' own words that the text stems from, has that run too.
     """
-    words = _words(text)
-    if not words:
+    if not normalised(text):
         return "it is empty"
     if len(text.split()) > MAX_WORDS:
         return f"it has {len(text.split())} words; at most {MAX_WORDS} are allowed"
@@ -111,15 +110,8 @@ def _copies(text: str, source: str, comments: Collection[str]) -> bool:
         pieces = (run[start : start + 2 * COPIED_WORDS] for start in range(len(run) - 2 * COPIED_WORDS + 1))
         if any(piece in source and not any(piece in comment for comment in comments) for piece in pieces):
             return True
-    words, copied, quoted = _words(text), _spaced(source), [_spaced(comment) for comment in comments]
+    words = normalised(text).split()
+    copied, *quoted = (f" {normalised(spaced)} " for spaced in (source, *comments))
     starts = range(len(words) - COPIED_WORDS + 1)
     runs = (f" {' '.join(words[start : start + COPIED_WORDS])} " for start in starts)
     return any(run in copied and not any(run in comment for comment in quoted) for run in runs)
-
-
-def _spaced(text: str) -> str:
-    return f" {' '.join(_words(text))} "
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())

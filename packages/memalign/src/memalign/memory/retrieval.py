@@ -15,7 +15,7 @@ from memalign.content import words_of
 from memalign.memory.guard import normalised
 from memalign.memory.model import Case, Memory
 from memalign.types import Example
-from memalign.values import Value, ValueType
+from memalign.values import ValueType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["embedding_text", "similar_cases", "was_misjudged"]
 
-EMBEDDED_FIELDS = ("inputs", "outputs", "conversation", "trace")
 CANDIDATES_PER_SLOT = 2
 IN_PROCESS = "wordllama:"  # what the names of such embedding models begin with; of others the scale is unknown
 RELEVANT = 0.6
@@ -41,35 +40,27 @@ def embedding_text(example: Example) -> str:
     reference (`expectations`) is left out: a new item often has none, and labels and comments never enter. Falls back
     to the reference when there is nothing else.
     """
-    fields = [(name, value) for name in EMBEDDED_FIELDS if (value := getattr(example, name)) is not None]
-    text = "\n".join(word for name, value in fields for word in words_of(name, value))
+    fields = (field for field in example.content.items() if field[0] != "expectations")
+    text = "\n".join(word for field in fields for word in words_of(*field))
     return text or "\n".join(words_of("expectations", example.expectations))
 
 
-def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str | None = None) -> bool:
-    """Whether the judge of the fingerprint `judge` (None: any) got the case wrong.
+def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str) -> bool:
+    """Whether the judge of the fingerprint `judge` got the case wrong.
 
     Its verdict before it learned says so; where it gave none, the one that it gave since then with the case hidden.
     False without a label or a verdict, and for free text, where two right answers differ.
     """
     before, since = case.pre_alignment, case.answers
-    verdict: Value | None = None
-    if before is not None and judge in (None, before.judge):
-        verdict = before.value
-    elif since is not None and judge in (None, since.judge):
+    verdict = before.value if before is not None and before.judge == judge else None
+    if verdict is None and since is not None and since.judge == judge:
         verdict = since.verdict
     label = memory.label(case) if value_type.closed and verdict is not None else None
     return label is not None and verdict is not None and not value_type.agree(label, verdict)
 
 
 def similar_cases(
-    memory: Memory,
-    example: Example,
-    vector: NDArray[np.float32],
-    value_type: ValueType,
-    k: int,
-    *,
-    judge: str | None = None,
+    memory: Memory, example: Example, vector: NDArray[np.float32], value_type: ValueType, k: int, *, judge: str
 ) -> tuple[Case, ...]:
     """Up to `k` cases that an item is judged beside, the most useful first.
 
@@ -84,7 +75,7 @@ def similar_cases(
         vector: Its embedding, of shape (d,). One of another width than memory's compares to nothing.
         value_type: The judge's.
         k: How many.
-        judge: Only verdicts of the judge of this fingerprint rank the cases; None: all do, see `was_misjudged`.
+        judge: Only verdicts of the judge of this fingerprint rank the cases.
     """
     chosen = list(memory.duplicates(example)[:1])
     if k == 0 or memory.matrix.shape[1] != vector.shape[0]:
@@ -116,8 +107,7 @@ def _alike(memory: Memory, case: Case, other: Case) -> bool:
 
 
 def _words(case: Case) -> str:
-    made: str = cached(case.example, "words", lambda: normalised(embedding_text(case.example)))
-    return made or case.example.content_hash
+    return cached(case.example, "words", lambda: normalised(embedding_text(case.example))) or case.example.content_hash
 
 
 def _nearest(memory: Memory, vector: NDArray[np.float32]) -> Iterator[Case]:

@@ -67,6 +67,7 @@ def _words(guideline: Guideline) -> str:
     return cached(guideline, "words", lambda: normalised(guideline.text))
 
 
+_STATES: Mapping[str, LedgerState] = {"example": "learned", "refused": "rejected", "waiting": "pending"}
 TIE = "somebody another one: a tie, in which none counts until somebody settles it (memalign edit NAME --authority WHO)"
 
 
@@ -85,9 +86,7 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
     for guideline in memory.guidelines:
         for key in guideline.supported_by:
             carriers.setdefault(key, []).append(guideline)
-    entries = {
-        stone.key: LedgerEntry(key=stone.key, state=stone.state, reason=stone.reason) for stone in memory.tombstones
-    }
+    entries = {s.key: LedgerEntry(key=s.key, state=s.state, reason=s.reason) for s in memory.tombstones}
     for case in memory.cases:
         label = memory.label(case)
         for annotation in case.annotations:
@@ -98,8 +97,11 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
                 entries[annotation.key] = LedgerEntry(key=annotation.key, state="disputed", reason=reason)
             elif carrying := carriers.get(annotation.key):
                 entries[annotation.key] = _carried(memory, annotation, carrying)
+            elif (outcome := annotation.outcome) is None or outcome.kind == "taught":
+                entries[annotation.key] = LedgerEntry(key=annotation.key, state="pending", reason="not yet distilled")
             else:
-                entries[annotation.key] = _uncarried(annotation)
+                state = _STATES[outcome.kind]
+                entries[annotation.key] = LedgerEntry(key=annotation.key, state=state, reason=outcome.reason)
     return {key: entries[key] for key in sorted(entries)}
 
 
@@ -117,13 +119,3 @@ def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guidelin
     else:
         state, reason = "merged", f"{faces[counting[0].id].id} already says it"
     return LedgerEntry(key=annotation.key, state=state, reason=reason, guideline_ids=ids)
-
-
-_STATES: Mapping[str, LedgerState] = {"example": "learned", "refused": "rejected", "waiting": "pending"}
-
-
-def _uncarried(annotation: Annotation) -> LedgerEntry:
-    outcome = annotation.outcome
-    if outcome is None or outcome.kind == "taught":
-        return LedgerEntry(key=annotation.key, state="pending", reason="not yet distilled")
-    return LedgerEntry(key=annotation.key, state=_STATES[outcome.kind], reason=outcome.reason)
