@@ -52,9 +52,9 @@ NAMED = 3
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
     """What a decision model answered about an item.
 
-    There is one of the `findings` for each question with an answer, and by the question in `margins` the log-odds of
-    yes, of two sides the first one's less the second one's; None for "does not apply". `value` and `chances` (by the
-    label's text) are of its verdict, where that was asked for; `notes` say which questions have no answer, and why.
+    `findings` and `margins` are of the questions with an answer, `notes` say why others have none. By its question a
+    margin is the log-odds of yes, of two sides the first one's less the second one's; None for "does not apply".
+    `value` and `chances` (by the label's text) are of its verdict, where that was asked for.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -76,15 +76,10 @@ async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Call
     try:
         answered = await answered_about(judge, example, model, calls)
     except ModelError as error:
-        return replace(
-            own, notes=(*own.notes, f"no answer to checks: {error}"), usage=own.usage + (error.usage or Usage())
-        )
-    own = replace(
-        own,
-        findings=(*own.findings, *answered.findings),
-        notes=(*own.notes, *answered.notes),
-        usage=own.usage + answered.usage,
-    )
+        notes, usage = (*own.notes, f"no answer to checks: {error}"), own.usage + (error.usage or Usage())
+        return replace(own, notes=notes, usage=usage)
+    findings, notes = (*own.findings, *answered.findings), (*own.notes, *answered.notes)
+    own = replace(own, findings=findings, notes=notes, usage=own.usage + answered.usage)
     return _weighed(judge, example, own, answered)
 
 
@@ -96,10 +91,8 @@ async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool 
     """
     model = cast("DecisionModel", open_judging_model(judge))
     if not judge.value_type.labels:
-        kinds = "true or false, categories and whole numbers"
-        raise ConfigurationError(
-            f"{model.name} is a decision model and answers {kinds}; other values need a chat model"
-        )
+        kinds = "true or false, categories and whole numbers; other values need a chat model"
+        raise ConfigurationError(f"{model.name} is a decision model and answers {kinds}")
     answered = await answered_about(judge, example, model, calls, verdict=True, checks=None if checks else ())
     if answered.value is None:
         raise ModelRejected("; ".join(answered.notes) or f"{model.name} gave no verdict", usage=answered.usage)
@@ -123,11 +116,7 @@ async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool 
 
 
 def calibrator_of(judge: Judge) -> Calibrator | None:
-    """The calibrator of the judge's memory, fitted once for all who ask; None where it has none.
-
-    It is fitted to what this very judge's models answered: not another model, nor these with other instructions. Values
-    that cannot be listed have none.
-    """
+    """The calibrator fitted to what this very judge's models answered, once for all who ask; None without one."""
     value_type, memory = judge.value_type, judge.memory
     if not 0 < len(value_type.labels) <= MOST_LABELS or not memory.cases:
         return None
@@ -173,10 +162,9 @@ def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) 
 def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tuple[Finding, ...]:
     """The findings with what each contributes to the verdict, and with what no expert taught, the weightiest first."""
     taught = [replace(f, contribution=parts.get(f.check)) if f.check else f for f in findings]
-    rest = parts.keys() - {finding.check for finding in findings}
-    untaught = [Finding(guideline=None, check=name, contribution=parts[name]) for name in parts if name in rest]
-    weighing = [finding for finding in untaught if finding.contribution]
-    return tuple(sorted((*taught, *weighing), key=lambda finding: -abs(finding.contribution or 0.0)))
+    rest = {name: part for name, part in parts.items() if part and all(f.check != name for f in findings)}
+    untaught = [Finding(guideline=None, check=name, contribution=part) for name, part in rest.items()]
+    return tuple(sorted((*taught, *untaught), key=lambda finding: -abs(finding.contribution or 0.0)))
 
 
 def finding_text(finding: Finding) -> str:
@@ -194,21 +182,17 @@ def finding_text(finding: Finding) -> str:
 
 def _firing(memory: Memory, findings: Sequence[Finding]) -> list[Guideline]:
     """The guidelines of which every answer is as their experts would expect it, the weightiest first."""
-    answers = {finding.check: finding.answer for finding in findings if finding.check}
-    order = {finding.check: place for place, finding in enumerate(findings)}
-    firing = [
-        guideline
-        for guideline in memory.semantic
-        if guideline.checks and all(answers.get(check.question) == check.answer for check in guideline.checks)
-    ]
-    return sorted(firing, key=lambda guideline: min(order[check.question] for check in guideline.checks))
+    order = {(finding.check, finding.answer): place for place, finding in enumerate(findings)}
+    expected = {rule.id: [(check.question, check.answer) for check in rule.checks] for rule in memory.semantic}
+    firing = [rule for rule in memory.semantic if rule.checks and order.keys() >= {*expected[rule.id]}]
+    return sorted(firing, key=lambda rule: min(order[answer] for answer in expected[rule.id]))
 
 
 def _in_words(memory: Memory, findings: Sequence[Finding]) -> str:
     """The weightiest guidelines that fire, with the answers for which they do; of a pair the weightiest answers."""
     reasons = [
-        f"{guideline.id}: {guideline.text} Here: {'; '.join(f'{c.question} {c.answer}' for c in guideline.checks)}."
-        for guideline in _firing(memory, findings)[:NAMED]
+        f"{rule.id}: {rule.text} Here: {'; '.join(f'{c.question} {c.answer}' for c in rule.checks)}."
+        for rule in _firing(memory, findings)[:NAMED]
     ]
     if not reasons:
         weighty = [finding.guideline for finding in findings if finding.guideline and finding.contribution][:NAMED]
