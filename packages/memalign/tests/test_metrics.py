@@ -25,9 +25,6 @@ def columns(pairs):
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
-# -- against values computed by hand ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("measure", "pairs", "value"),
     [
@@ -75,9 +72,6 @@ def test_wilsons_interval_has_width_even_at_the_edge():
     assert wilson_interval(1, 29) == pytest.approx((0.0018, 0.1963), abs=1e-4)
 
 
-# -- what is not defined is None ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("measure", "pairs"),
     [
@@ -97,9 +91,6 @@ def test_alpha_needs_two_labels_and_a_case_of_two_people():
     assert {krippendorff_alpha(units) for units in ([["A", "A"], ["A"]], [["A"], ["B"]], [])} == {None}
 
 
-# -- properties --------------------------------------------------------------------------------------------------------
-
-
 @given(pairs_of_labels, pairs_of_scores)
 def test_measures_are_bounded_symmetric_and_order_blind(labels, scores):
     for measure, pairs in ((cohen_kappa, labels), (ccc, scores)):
@@ -117,9 +108,6 @@ def test_lins_concordance_is_kappa_with_quadratic_weights(pairs):
     apart = sum((a - b) ** 2 for a, b in pairs)
     by_chance = sum((a - b) ** 2 for a in first for b in second) / len(pairs)
     assert ccc(first, second) == (pytest.approx(1 - apart / by_chance) if by_chance else None)
-
-
-# -- intervals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("measure", [cohen_kappa, ccc])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from memalign import Check, Example, Feedback, Finding, Guideline, Judge, Judgment, Usage, evaluate
-from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import FeedbackKey
+from tests.support.scripted import Teacher, change, scripted
 
 SPITE = '<script>alert("x")</script>'
 JUDGMENT = Judgment(
@@ -29,22 +29,9 @@ JUDGMENT = Judgment(
 )
 
 
-def judge(**changes: Any) -> tuple[Judge, ScriptedChatModel]:
-    def answer(request: Any) -> dict[str, Any]:
-        if request.schema_name == "judgment":
-            return {"rationale": f"It is warm. {SPITE}", "value": True}
-        change = {"action": "ADD", "text": "Say sorry before facts.", "feedback": ["F1"], "guideline": "", "checks": []}
-        return {"changes": [change]}
-
-    model = ScriptedChatModel(answer)
-    settings: dict[str, Any] = {
-        "name": "tone",
-        "instructions": "Is the reply warm?\n{{ outputs }}",
-        "feedback_value_type": bool,
-        "model": model,
-        "embedding_model": HashEmbedding(),
-    }
-    return Judge(**settings | changes), model
+def judge(**changes: Any) -> Judge:
+    teacher = Teacher([change("ADD", "F1", text="Say sorry before facts.")])
+    return scripted(teacher, instructions="Is the reply warm?\n{{ outputs }}", **changes)[0]
 
 
 def rows(count: int = 3) -> list[dict[str, Any]]:
@@ -81,7 +68,7 @@ def test_a_judgment_is_a_dictionary_of_its_fields() -> None:
 
 
 def objects() -> list[Any]:
-    one, _ = judge(parameters={"temperature": 0.5})
+    one = judge(parameters={"temperature": 0.5})
     result = one.align(rows(40))
     return [one, result, result.judge, result.judge.memory]
 
@@ -102,7 +89,7 @@ def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatc
     picture = SimpleNamespace(update=lambda data, raw: pictures.append(data["text/plain"]))
     shown = SimpleNamespace(display=lambda data, raw, display_id: picture)
     monkeypatch.setitem(sys.modules, "IPython.display", shown)
-    one, many = judge()[0], [{"id": str(n), "outputs": f"reply {n}"} for n in range(500)]
+    one, many = judge(), [{"id": str(n), "outputs": f"reply {n}"} for n in range(500)]
     for kernel in (None, "a kernel"):
         assert not pictures, "a terminal's IPython has no kernel"
         shell = SimpleNamespace(kernel=kernel)

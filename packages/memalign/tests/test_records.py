@@ -14,13 +14,8 @@ from memalign import Example, Feedback
 from memalign.errors import InputError, UnknownKey
 from memalign.keys import select_keys
 from memalign.types import CONTENT_FIELDS, FeedbackKey, Guideline, Usage, as_json
+from tests.support.registry import json_values
 
-text = st.text(st.characters(exclude_categories=()), max_size=20)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
-    max_leaves=8,
-)
 LOOP: list[Any] = []
 LOOP.append(LOOP)
 

@@ -12,6 +12,7 @@ import pytest
 from memalign import Example, Judge
 from memalign.errors import InputError, InvalidRows
 from memalign.testing import ScriptedChatModel
+from tests.support.scripted import scripted
 
 URL = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8).decode()}"
 WEB = "https://shop.example/a"
@@ -54,12 +55,12 @@ TEXTS = {
 
 @pytest.fixture
 def model() -> ScriptedChatModel:
-    return ScriptedChatModel(lambda _: {"rationale": "r", "value": True})
+    return scripted()[1]
 
 
 @pytest.fixture
 def judge(model: ScriptedChatModel) -> Judge:
-    return Judge(name="j", instructions="Good? {{ outputs }}", feedback_value_type=bool, model=model)
+    return scripted(model=model)[0]
 
 
 @pytest.mark.parametrize("name", MEDIA)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -82,14 +82,12 @@ def row(name: str, source: str, rationale: str, **fields: Any) -> dict[str, Any]
 # -- strategies --------------------------------------------------------------------------------------------------------
 
 text = st.text(st.characters(exclude_categories=()), max_size=30)  # halves of surrogate pairs and NUL included
-name_text = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=8)
-names = name_text.filter(lambda name: bool(name.strip()))
+names = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=8).filter(str.strip)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=6,
 )
-metas = st.dictionaries(text, json_values, max_size=2)
 outcomes: st.SearchStrategy[Outcome | None] = st.none() | st.builds(
     Outcome,
     kind=st.sampled_from(["example", "refused", "waiting", "taught"]),
@@ -117,7 +115,7 @@ def memories(draw: st.DrawFn) -> Memory:
                 source=source,
                 value=draw(st.none() | st.booleans()),
                 rationale=draw(st.none() | text.filter(bool)),
-                meta=draw(metas),
+                meta=draw(st.dictionaries(text, json_values, max_size=2)),
                 outcome=draw(outcomes),
             )
             for source in sorted(draw(st.sets(names, min_size=1, max_size=3)))
@@ -187,14 +185,11 @@ def stopping(registry: Registry, statement: int) -> Iterator[None]:
         if count == statement:
             raise Stopped
 
-    engine = registry._database.engine
-    for name in ("before_cursor_execute", "commit"):
-        event.listen(engine, name, tick)
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for name in ("before_cursor_execute", "commit"):
-            event.remove(engine, name, tick)
+            event.listen(registry._database.engine, name, tick)
+            stack.callback(event.remove, registry._database.engine, name, tick)
+        yield
 
 
 def all_versions(registry: Registry, name: str = "helpfulness") -> dict[int, Judge]:
@@ -202,12 +197,9 @@ def all_versions(registry: Registry, name: str = "helpfulness") -> dict[int, Jud
 
 
 def intact(path: Path) -> bool:
-    connection = sqlite3.connect(path)
-    try:
+    with closing(sqlite3.connect(path)) as connection:
         found = connection.execute("PRAGMA integrity_check").fetchone()
         foreign = connection.execute("PRAGMA foreign_key_check").fetchall()
-    finally:
-        connection.close()
     return bool(found[0] == "ok" and not foreign)
 
 

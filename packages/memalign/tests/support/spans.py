@@ -30,9 +30,9 @@ def otlp(steps: list[Step]) -> dict[str, Any]:
         held: dict[str, Any] = dict(step.attributes)
         if step.kind:
             held["openinference.span.kind"] = step.kind
-        held |= {"input.mime_type": "application/json", "output.mime_type": "application/json"}
-        held |= {"input.value": json.dumps(step.inputs)} if step.inputs is not None else {}
-        held |= {"output.value": json.dumps(step.outputs)} if step.outputs is not None else {}
+        for name, value in (("input", step.inputs), ("output", step.outputs)):
+            held |= {f"{name}.mime_type": "application/json"}
+            held |= {f"{name}.value": json.dumps(value)} if value is not None else {}
         return {
             "traceId": "5b8efff798038103d269b633813fc60c",
             "spanId": f"{number + 1:016x}",

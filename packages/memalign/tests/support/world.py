@@ -63,19 +63,17 @@ def rules_in(request: ChatRequest) -> frozenset[str]:
 
 
 def said(
-    case: int | str, rule: str, *, by: str = "ana", value: bool | None = False, order: str = "say"
+    case: int | str, rule: str | None, *, by: str = "ana", value: bool | None = False, order: str = "say"
 ) -> dict[str, Any]:
-    """One row: an expert says the rule that is to be learned from the case."""
+    """One row: an expert says the rule that is to be learned from the case, or gives a label alone."""
     row = {"id": f"t-{case}", "source": by, "inputs": f"question {case}", "outputs": f"answer {case}", "value": value}
-    return {name: each for name, each in (row | {"rationale": f"{order}: {rule}"}).items() if each is not None}
+    words = {"rationale": rule and f"{order}: {rule}"}
+    return {name: each for name, each in (row | words).items() if each is not None}
 
 
-def labelled(cases: Iterable[int | str], value: bool, *, by: str = "ana") -> list[dict[str, Any]]:
+def labelled(cases: Iterable[int | str], value: bool) -> list[dict[str, Any]]:
     """Rows of cases with a label and no words: where the judge agrees there is nothing to learn but the example."""
-    return [
-        {"id": f"t-{n}", "source": by, "inputs": f"question {n}", "outputs": f"answer {n}", "value": value}
-        for n in cases
-    ]
+    return [said(case, None, value=value) for case in cases]
 
 
 def judge_in(world: World, *, shard_size: int = 1, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
