@@ -8,9 +8,8 @@ import pytest
 
 from memalign import Judge
 from memalign.align import AlignResult, edit_guideline, lock
-from memalign.errors import RateLimited
 from tests.support.invariants import check_memory
-from tests.support.learning import Imp, bare, learn, row, states
+from tests.support.learning import learn, states
 from tests.support.world import World, judge_in, labelled, said
 
 HARM = "Refuse whatever mentions a refund."
@@ -90,16 +89,6 @@ class TestLocks:
         assert len(texts(result.judge)) == 3
         assert "rejected" not in states(result.judge).values()
 
-    def test_a_waiting_lesson_changes_nothing_while_unanswered(self) -> None:
-        imp = Imp()
-        judge = lock(learn(bare(imp, shard_size=1)[0], [row(1, "ana", None, value=False)]).judge, "t-1")
-        imp.storm = {"judgment": RateLimited("busy: HTTP 429")}
-        waits = learn(judge, [row(1, "ana", "add", value=False)])
-        assert [str(key) for key, _ in waits.pending] == ["t-1@ana"]
-        again = learn(waits.judge)
-        assert not again.changed
-        assert again.judge == waits.judge
-
     def test_lessons_wait_while_the_case_cannot_be_asked(self) -> None:
         world = culprit(HARM)
         judge, _ = locked_judge(world, "held")
@@ -109,6 +98,7 @@ class TestLocks:
         assert len(result.pending) == 4
         assert all("a locked case could not be checked: ModelUnavailable" in why for _, why in result.pending)
         check_memory(result.judge)
+        assert not learn(result.judge).changed, "what waits waits for the same reason"
         world.down = set()
         healed = learn(result.judge)
         assert not healed.pending
@@ -117,19 +107,6 @@ class TestLocks:
         straight = learn(judge, lessons(4, HARM)).judge
         assert texts(straight) == texts(healed.judge)
         assert states(straight) == states(healed.judge)
-
-    def test_a_number_that_was_named_is_no_other_rules(self) -> None:
-        world = culprit(HARM)
-        judge, _ = locked_judge(world, "held")
-        world.down = {"answer held"}
-        waits = learn(judge, [said("x1", HARM, value=None)])
-        assert waits.pending
-        named = {name for check in waits.locks for name in check.guideline_ids}
-        named |= {word.strip(",.;:") for check in waits.locks for word in check.reason.split()}
-        world.down = set()
-        other = learn(waits.judge.unalign("t-x1").judge, [said("x2", "Mind the date.", value=None)]).judge
-        assert [guideline.text for guideline in other.memory.guidelines] == ["Mind the date."]
-        assert named.isdisjoint(guideline.id for guideline in other.memory.guidelines)
 
     def test_keeping_one_locked_case_breaks_no_other(self) -> None:
         # With HARM `one` is wrong; `two` is wrong without HARM as soon as HELP is there.

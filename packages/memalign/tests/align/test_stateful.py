@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from memalign import Judge, Registry, aio
+from memalign import Judge, aio
 from memalign.align import edit_guideline, lock, set_policy, write_guideline
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import UnknownKey
@@ -43,12 +43,10 @@ from tests.support.learning import (
     words_in,
 )
 from tests.support.places import place_of
-from tests.support.world import World, judge_in
-from tests.support.world import said as said_of
 
 pytestmark = pytest.mark.usefixtures("few_are_enough")
 
-SOURCES = ("ana@example.org", "default", "مراجِعة")
+SOURCES = ("ana@example.org", "two words", "a:b/c%20", "مراجِعة")
 KINDS = ("judgment", "changes", "rule")
 PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters here: the tone.")
 
@@ -411,51 +409,16 @@ def undisputed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=20)
-@given(
-    batches(orders=TAKEN),
-    st.lists(st.booleans(), min_size=15, max_size=15),
-    st.sampled_from([400, 800, 128_000]),
-)
-def test_forgetting_leaves_what_the_others_alone_would_teach(
-    drawn: list[dict[str, Any]], chosen: list[bool], context: int
-) -> None:
+@given(batches(orders=TAKEN), st.lists(st.booleans(), min_size=15, max_size=15))
+def test_forgetting_leaves_what_the_others_alone_would_teach(drawn: list[dict[str, Any]], chosen: list[bool]) -> None:
     rows = undisputed(drawn)
     gone = [row for row, flag in zip(rows, chosen, strict=False) if flag]
     kept = [row for row in rows if row not in gone]
     assume(gone and kept)
-    imp = Imp(healed=True)
-    judge = bare(imp)[0].replace(model=ScriptedChatModel(imp, limits=Limits(shard_size=1, context_tokens=context)))
-    everything = learn(judge, rows).judge
-    forgot = everything.unalign(*(key_of(row) for row in gone)).judge
+    judge, away = bare(Imp(healed=True), shard_size=1)[0], [key_of(row) for row in gone]
     alone = learn(judge, kept).judge
-    assert renumbered(forgot.memory) == renumbered(alone.memory)
-    first = learn(learn(judge, kept).judge, gone).judge
-    check_memory(first)
-    assert renumbered(first.unalign(*(key_of(row) for row in gone)).judge.memory) == renumbered(alone.memory)
-    last = learn(learn(judge, gone).judge, kept).judge
-    check_memory(last)
-    assert renumbered(last.unalign(*(key_of(row) for row in gone)).judge.memory) == renumbered(alone.memory)
+    first, last = (learn(learn(judge, early).judge, late).judge for early, late in ((kept, gone), (gone, kept)))
+    for taught in (learn(judge, rows).judge, first, last):
+        check_memory(taught)
+        assert renumbered(taught.unalign(*away).judge.memory) == renumbered(alone.memory)
     assert learn(first, rows).judge == first
-
-
-def test_a_removed_copy_leaves_its_own_expert_waiting(tmp_path: Path) -> None:
-    secret = "nobody may ever read these nine words again today"
-    world = World()
-
-    def leaking(request: ChatRequest) -> Any:
-        answer = world(request)
-        if request.schema_name == "changes" and "Mind the tone." in request.user:
-            assert isinstance(answer, dict)
-            answer["changes"][0]["text"] = f"{secret} or tomorrow."  # by chance: it never saw them
-        return answer
-
-    judge, model = judge_in(world)
-    model = ScriptedChatModel(leaking, limits=model.limits)
-    registry = Registry(f"sqlite:///{tmp_path / 'memalign.db'}", models=[model, HashEmbedding(dim=16)])
-    registry.create(judge.replace(model=model))
-    registry.align("replies", [said_of(1, secret, value=None), said_of(2, "Mind the tone.", by="ben", value=None)])
-    receipt = registry.erase("replies", ["t-1"], rederive=False)
-    assert receipt.copied == ("G2",)
-    left = registry.load("replies")
-    assert {str(entry.key): entry.state for entry in left.memory.ledger()} == {"t-2@ben": "pending"}
-    check_memory(left)

@@ -101,6 +101,8 @@ def test_a_question_or_literal_with_erased_words_takes_its_guideline(
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert receipt.copied == ("G2",)
     assert LONG.encode() not in place.bytes()
+    left = registry.load("helpfulness").memory.pending
+    assert [str(annotation.key) for annotation in left] == ["t-2@ben"], "whose rule it was waits to be learned again"
 
 
 def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
