@@ -45,7 +45,6 @@ def memory(rows: Iterable[Feedback]) -> Memory:
 SLASH = {"kind": "shape", "field": "outputs", "text": "KD/4821", "then": "", "low": None, "high": None, "holds": True}
 SLASH_SAID = "The reply has a piece like KD/4821"
 SOUP = {"kind": "word", "field": "outputs", "text": "soup"}
-FIGURE = {"kind": "number", "field": "outputs", "text": "euros"}
 
 
 def labelled(*rows: tuple[Any, Value], comment: str = "as we write it") -> Memory:
@@ -56,12 +55,6 @@ def labelled(*rows: tuple[Any, Value], comment: str = "as we write it") -> Memor
 
 
 REFERENCES = labelled(*[(f"Under KD{'/-'[n % 2]}{4821 + n}.", n % 2 == 0) for n in range(8)])
-MENU = labelled(
-    *[
-        (f"dish {n}: leek {'soup' if soup else 'tart'}, {n if figure else 'six'} euros", soup == figure)
-        for n, (soup, figure) in enumerate([(True, True), (True, False), (False, True), (False, False)] * 5)
-    ]
-)
 
 
 def proposed(
