@@ -87,23 +87,18 @@ class TestWhoIsAsked:
                 number = int(words_in(state)[0].removeprefix("case"))
                 assert own_word(number) not in question.text
 
-    def test_where_one_call_holds_all_each_folds_guidelines_are_written_without_it(self) -> None:
+    def test_each_folds_guidelines_are_written_without_it_and_no_word_of_them_is_kept(self) -> None:
         judge, chat, _ = checking(shard_size=50)
-        result = learn(judge, chat, labelled(12))
+        learned = learn(judge, chat, labelled(12)).judge
         calls = [request for request in chat.requests if request.schema_name == "changes"]
         assert len(calls) == 1 + 2, "one about all, and one a fold"
         shown = [set(words_in(request.user)) for request in calls]
         assert all(sum(own_word(n) in words for words in shown) == 2 for n in range(1, 13)), "in all but its own fold's"
-        assert calibrator_of(result.judge) is not None
-
-    def test_of_questions_written_for_a_fold_no_word_is_kept(self) -> None:
-        judge, chat, _ = checking(shard_size=50)
-        memory = learn(judge, chat, labelled(12)).judge.memory
-        for case in memory.cases:
+        assert calibrator_of(learned) is not None
+        for case in learned.memory.cases:
             assert case.answers is not None
             assert case.answers.expected
-            kept = msgspec.json.encode(replace(case.answers, exposed_to=())).decode()
-            assert not words_in(kept)
+            assert not words_in(msgspec.json.encode(replace(case.answers, exposed_to=())).decode())
             assert {name for each in case.answers.expected for name, _ in each.checks} == case.answers.margins.keys()
             assert case.annotations[0].key not in case.answers.exposed_to
 
@@ -156,9 +151,7 @@ class TestCalls:
         assert ("distil", 2, 2) in steps
         assert all(done <= total for _, done, total in steps)
         assert "ask" in result.usage.seconds
-        assert "case1" in {words_in(state)[0] for state, _ in decisions.asked}, (
-            "what is delivered must hold: it is weighed"
-        )
+        assert "case1" in {words_in(state)[0] for state, _ in decisions.asked}, "what is delivered must hold"
 
 
 class TestFailure:
@@ -199,6 +192,12 @@ class TestOwnVerdicts:
         assert calibrator is not None
         assert calibrator.worth.n == 10
 
+    @staticmethod
+    def before(judge: Judge, chat: ScriptedChatModel, why: str = "So.", **changes: Any) -> dict[str, Judgment]:
+        """A judgment that the judge gave on the first case."""
+        judgment = Judgment(id="t-1", value=True, rationale=why, memory_hash=judge.memory.hash, model=chat.name)
+        return {"t-1": replace(judgment, **changes)}
+
     @pytest.mark.parametrize(
         ("changes", "kept"),
         [
@@ -208,28 +207,21 @@ class TestOwnVerdicts:
                 (True, None),
             ),  # the reason is not its own
             *(({name: "another"}, None) for name in ("memory_hash", "model")),
-            ({"decided_by": "expert"}, None),
-            ({"value": None, "error": "down"}, None),
+            *(({"decided_by": "expert"}, None), ({"value": None, "error": "down"}, None)),
         ],
     )
     def test_a_verdict_counts_that_this_judge_gave_with_this_memory(self, changes: dict[str, Any], kept: Any) -> None:
         judge, chat, _ = checking(check_model=None)
-        judgment = Judgment(id="t-1", value=True, rationale="So.", memory_hash=judge.memory.hash, model=chat.name)
-        result = judge.align(labelled(1), own_verdicts={"t-1": replace(judgment, **changes)})
-        verdict = result.judge.memory.cases[0].pre_alignment
-        assert (verdict and (verdict.value, verdict.rationale)) == kept
+        (case,) = judge.align(labelled(1), own_verdicts=self.before(judge, chat, **changes)).judge.memory.cases
+        assert (case.pre_alignment and (case.pre_alignment.value, case.pre_alignment.rationale)) == kept
 
     @pytest.mark.parametrize("first", [True, False])
     def test_it_counts_if_it_was_given_before_all_feedback_on_the_case(self, first: bool) -> None:
         judge, chat, _ = checking(check_model=None)
-
-        def given(one: Judge, why: str) -> dict[str, Judgment]:
-            judgment = Judgment(id="t-1", value=True, rationale=why, memory_hash=one.memory.hash, model=chat.name)
-            return {"t-1": judgment}
-
-        aligned = judge.align(labelled(1), own_verdicts=given(judge, "the first") if first else None).judge
-        more = [row(1, "ben", "add", value=False)]
-        (case,) = aligned.align(more, own_verdicts=given(aligned, "the second")).judge.memory.cases
+        early = self.before(judge, chat, "the first") if first else None
+        aligned = judge.align(labelled(1), own_verdicts=early).judge
+        late = self.before(aligned, chat, "the second")
+        (case,) = aligned.align([row(1, "ben", "add", value=False)], own_verdicts=late).judge.memory.cases
         assert (case.pre_alignment and case.pre_alignment.rationale) == ("the first" if first else None)
 
     def test_a_distillation_shows_what_the_judge_got_wrong_and_why(self) -> None:
@@ -256,9 +248,8 @@ class TestOwnVerdicts:
         rows[0]["outputs"] = "another answer"
         memory = judge.align(rows, own_verdicts=file).judge.memory
         assert [case.pre_alignment is not None for case in memory.cases] == [False, True, True]
-        other = judge.replace(instructions="Is the reply short? {{ inputs }} {{ outputs }}").align(
-            rows, own_verdicts=file
-        )
+        short = judge.replace(instructions="Is the reply short? {{ inputs }} {{ outputs }}")
+        other = short.align(rows, own_verdicts=file)
         assert all(case.pre_alignment is None for case in other.judge.memory.cases)
         assert any("written by another judge" in note for note in other.notes)
 
@@ -274,11 +265,8 @@ class TestOwnVerdicts:
         judged = aligned.judge_many(list(content.values()))
         # One of the earlier rows says something else now, in the same batch.
         revised = earlier[0] | {"rationale": "word99999 do:add"}
-        taught = aligned.align(
-            [revised, *later],
-            own_verdicts={each.id: each for each in judged},
-            optimizer=MemAlign(reflection_model=chat),
-        ).judge
+        optimizer, before = MemAlign(reflection_model=chat), {each.id: each for each in judged}
+        taught = aligned.align([revised, *later], own_verdicts=before, optimizer=optimizer).judge
         said = own_words(earlier[:1], [revised, *earlier[1:], *later])
         assert not said & set(words_in(text_of(taught.memory)))
 
@@ -286,7 +274,7 @@ class TestOwnVerdicts:
         if not gone:
             return
         requests = len(chat.requests)
-        memory = taught.unalign(*map(key_of, gone), optimizer=MemAlign(reflection_model=chat)).judge.memory
+        memory = taught.unalign(*map(key_of, gone), optimizer=optimizer).judge.memory
         lost = own_words(gone, kept)
         assert not lost & set(words_in(text_of(memory, tombstones=False)))
         assert not lost & set(words_in(" ".join(r.system + r.user for r in chat.requests[requests:])))
@@ -301,9 +289,7 @@ class TestExactness:
     def test_a_verdict_that_is_recorded_keeps_what_it_was_given_beside(self) -> None:
         judge, chat, _ = checking("embedded", shard_size=1)
         rows = [row(1, "ana", None, value=False), row(2, "ana", None, value=False)]
-        rows += [
-            row(1, "ben", "add") | {"id": "t-3"}
-        ]  # every guideline saw the first case, so nothing is asked about it
+        rows.append(row(1, "ben", "add") | {"id": "t-3"})  # all guidelines saw the first case: it is asked nothing
         once = learn(judge, chat, rows).judge
         assert once.memory.cases[0].answers is not None
         assert once.memory.cases[0].answers.exposed_to == keys("t-2@ana")

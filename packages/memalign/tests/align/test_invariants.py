@@ -72,18 +72,6 @@ class TestLearning:
         assert all(report.status == "new" and report.state for report in result.rows)
 
     @some
-    @given(batches(), ways)
-    def test_the_judge_that_learns_is_never_changed(self, rows, way) -> None:
-        judge, _ = bare(**way)
-        aligned = learn(judge, rows[:1]).judge
-        before, fingerprint, text = aligned.memory, aligned.fingerprint, text_of(aligned.memory)
-        learn(aligned, rows)
-        aligned.unalign(key_of(rows[0]))
-        assert judge.memory == Memory()
-        assert aligned.memory is before
-        assert (aligned.fingerprint, text_of(aligned.memory)) == (fingerprint, text)
-
-    @some
     @given(batches(orders=TAKEN), ways)
     def test_aligning_twice_is_aligning_once_and_asks_nothing(self, rows, way) -> None:
         judge, model = bare(**way)

@@ -43,9 +43,9 @@ def _rule(label: str, item: str) -> dict[str, Any]:
     return change("ADD", label, text=text, checks=[question])
 
 
-def provider_judge(*, shard_size: int = 10) -> tuple[Judge, ScriptedChatModel]:
+def provider_judge(answer: Any = provider, *, shard_size: int = 10) -> tuple[Judge, ScriptedChatModel]:
     """A judge of a model at a provider, which takes ten pieces of feedback a call."""
-    model = ScriptedChatModel(provider, limits=Limits(shard_size=shard_size))
+    model = ScriptedChatModel(answer, limits=Limits(shard_size=shard_size))
     return bare(model=model)[0], model
 
 
@@ -99,28 +99,21 @@ class TestMerging:
         def answer(request: ChatRequest) -> Answer:
             return {"guidelines": list(entries)} if request.schema_name == "merged" else provider(request)
 
-        model = ScriptedChatModel(answer, limits=Limits(shard_size=2))
-        return bare(model=model)[0], model
+        return provider_judge(answer, shard_size=2)
 
-    def test_what_calls_wrote_side_by_side_is_merged(self) -> None:
-        judge, model = self.merging({"text": "Name the matter.", "from": ["G1", "G3"]})
-        memory = learn(judge, spoken(range(4))).judge.memory
-        assert kinds(model) == {"changes": 2, "merged": 1}
-        assert [g.id for g in memory.semantic] == ["G2", "G4", "G5"]
-        merged = memory.guideline("G5")
-        both = (*memory.guideline("G1").supported_by, *memory.guideline("G3").supported_by)
-        assert merged.supported_by == tuple(sorted(both))
-        assert len(merged.exposed_to) == 4, "all that its prompt was exposed to"
-        check_memory(judge.replace(memory=memory))
-
-    def test_forgetting_a_merged_one_brings_back_what_it_was_made_from(self) -> None:
+    def test_what_calls_wrote_side_by_side_is_merged_until_one_of_it_is_forgotten(self) -> None:
         judge, model = self.merging({"text": "Name the matter.", "from": ["G1", "G3"]})
         judge = learn(judge, spoken(range(4))).judge
-        gone = judge.memory.guideline("G1").exposed_to[0]
+        assert kinds(model) == {"changes": 2, "merged": 1}
+        assert [g.id for g in judge.memory.semantic] == ["G2", "G4", "G5"]
+        merged, *both = (judge.memory.guideline(name) for name in ("G5", "G1", "G3"))
+        assert {*merged.supported_by} == {*both[0].supported_by, *both[1].supported_by}
+        assert len(merged.exposed_to) == 4, "all that its prompt was exposed to"
+        check_memory(judge)
         asked = len(model.requests)
-        left = judge.unalign(gone).judge
+        left = judge.unalign(both[0].exposed_to[0]).judge
         assert "Name the matter." not in {g.text for g in left.memory.guidelines}
-        assert {"G3", "G4"} <= {g.id for g in left.memory.semantic}
+        assert {"G3", "G4"} <= {g.id for g in left.memory.semantic}, "what it was made from is back"
         assert kinds(model, asked) == {"changes": 1}, "about the one whose call held the withdrawn words"
 
     def test_a_persons_guideline_is_never_merged(self) -> None:
@@ -139,8 +132,8 @@ class TestMerging:
             texts = [f"When {start} and {n}: " + " ".join(["never be late"] * 15) for n, _ in enumerate(labels)]
             return {"changes": [change("ADD", label, text=text) for label, text in zip(labels, texts, strict=True)]}
 
-        model = ScriptedChatModel(wordy, limits=Limits())
-        judge = learn(bare(model=model)[0], spoken(range(40))).judge
+        judge, model = provider_judge(wordy, shard_size=50)
+        judge = learn(judge, spoken(range(40))).judge
         assert kinds(model) == {"changes": 1}
         judge = learn(judge, spoken(range(40, 80))).judge
         assert kinds(model) == {"changes": 2, "merged": 1}
@@ -150,8 +143,7 @@ class TestMerging:
         def answer(request: ChatRequest) -> Answer:
             return ModelUnavailable("down") if request.schema_name == "merged" else provider(request)
 
-        judge = bare(model=ScriptedChatModel(answer, limits=Limits(shard_size=2)))[0]
-        result = learn(judge, spoken(range(4)))
+        result = learn(provider_judge(answer, shard_size=2)[0], spoken(range(4)))
         assert len(result.judge.memory.semantic) == 4
         assert any("were not merged" in note for note in result.notes)
 
@@ -171,8 +163,8 @@ def test_one_record_that_fails_costs_few_calls_and_no_other_record(
     def answer(request: ChatRequest) -> Answer:
         return error if any(f'answer {word}"' in request.user for word in words) else provider(request)
 
-    model = ScriptedChatModel(answer, limits=Limits(shard_size=50))
-    result = learn(bare(model=model)[0], spoken(range(50)))
+    judge, model = provider_judge(answer, shard_size=50)
+    result = learn(judge, spoken(range(50)))
     assert len(result.pending) == pending
     assert pending > 1 or str(result.pending[0][0]) == "t-7@ana"
     assert type(error).__name__ in result.pending[0][1]
@@ -186,33 +178,30 @@ class TestConflicts:
             changes = provider(request)
             return changes | {"conflicts": list(conflicts)} if isinstance(changes, dict) else changes
 
-        model = ScriptedChatModel(answer, limits=Limits())
-        return bare(model=model)[0], model
+        return provider_judge(answer, shard_size=50)
 
     def test_feedback_that_contradicts_other_feedback_waits_for_a_person(self) -> None:
         judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "whether a name is enough"})
         result = learn(judge, spoken(range(2)))
         (conflict,) = result.conflicts
-        assert (conflict.kind, conflict.ids, conflict.reason) == (
-            "comments",
-            ("t-0", "t-1"),
-            "whether a name is enough",
-        )
+        seen = (conflict.kind, conflict.ids, conflict.reason)
+        assert seen == ("comments", ("t-0", "t-1"), "whether a name is enough")
         assert {*states(result.judge).values()} == {"learned"}, "meanwhile both teach"
         later = learn(result.judge, spoken(["more"]))
         assert conflict in later.conflicts
         assert result.judge.unalign("t-0").conflicts == ()
 
     @pytest.mark.parametrize(
-        "odd", [None, "F1", {"feedback": ["F1"]}, {"feedback": "F1"}, {"feedback": ["F1", "F9"], "about": 3}, {}]
+        ("entry", "reasons"),
+        [
+            *((odd, []) for odd in (None, "F1", {}, {"feedback": ["F1"]}, {"feedback": "F1"})),
+            ({"feedback": ["F1", "F9"], "about": 3}, []),
+            ({"feedback": ["F1", "F2"], "about": "<<< the tone >>>"}, [""]),  # may not enter a prompt
+        ],
     )
-    def test_what_is_no_conflict_is_none(self, odd: Any) -> None:
-        judge, _ = self.contradicting(odd)
-        assert learn(judge, spoken(range(2))).conflicts == ()
-
-    def test_what_may_not_enter_a_prompt_is_not_said_of_a_conflict(self) -> None:
-        judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "<<< the tone >>>"})
-        assert [conflict.reason for conflict in learn(judge, spoken(range(2))).conflicts] == [""]
+    def test_what_is_no_conflict_or_no_reason_is_left_out(self, entry: Any, reasons: list[str]) -> None:
+        judge, _ = self.contradicting(entry)
+        assert [conflict.reason for conflict in learn(judge, spoken(range(2))).conflicts] == reasons
 
     def test_a_conflict_that_a_person_dismisses_does_not_come_back(self) -> None:
         judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "whether a name is enough"})
