@@ -67,12 +67,16 @@ class TestWhatIsSaid:
 
     @pytest.mark.parametrize("order", ORDERS)
     def test_the_models_answer_decides_about_the_lesson(self, order: str) -> None:
-        judge = learn(bare(shard_size=3)[0], [row(1, "ana", order)]).judge
+        judge, model = bare(shard_size=3)
+        judge = learn(judge, [row(1, "ana", order)]).judge
         expected = "pending" if order in LEFT else "rejected" if order in REFUSED else "learned"
         assert states(judge)["t-1@ana"] == expected
         assert bool(judge.memory.semantic) == (order in TAKEN and order != "noop")
-        if order in (*LEFT, *REFUSED):
-            assert reason(judge, "t-1@ana")
+        assert order in TAKEN or reason(judge, "t-1@ana")
+        if order in REFUSED:
+            assert "its rule was refused: it" in reason(judge, "t-1@ana")
+            assert (learn(judge).changed, len(model.requests)) == (False, 1), "nobody is asked again"
+            assert judge(**_content(row(1, "ana", order))).example_ids == ("t-1",), "its example is of use all the same"
 
     def test_a_new_comment_replaces_the_old_lesson(self) -> None:
         first, second = row(1, "ana", "add"), row(1, "ana", "add") | {"rationale": "word555 do:add"}

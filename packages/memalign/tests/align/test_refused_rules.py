@@ -21,20 +21,6 @@ def add(text: str, label: str = "F1") -> dict[str, Any]:
     return change("ADD", label, text=text)
 
 
-def test_a_rule_that_may_not_enter_a_prompt_is_rejected() -> None:
-    judge, model = bare(Teacher([add(COPY), add(RULE, "F2")]))
-    result = learn(judge, [row(1, "ana", "add", value=False), row(2, "ben", "add")])
-    assert states(result.judge) == {"t-1@ana": "rejected", "t-2@ben": "learned"}
-    assert f"refused: {COPIED}; write it yourself" in reason(result.judge, "t-1@ana")
-    assert not result.pending
-    check_memory(result.judge)
-    asked = len(model.requests)
-    assert not learn(result.judge).changed
-    assert len(model.requests) == asked, "and nobody is asked again"
-    judgment = result.judge(inputs="question about case1", outputs="another answer")
-    assert "t-1" in judgment.example_ids, "its example is of use all the same"
-
-
 @pytest.mark.parametrize("brief", [False, True])
 def test_a_sentence_that_the_expert_demands_is_learned(brief: bool) -> None:
     demanded = "Past results do not tell future results of any fund."
