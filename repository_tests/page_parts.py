@@ -49,15 +49,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def embedded_models() -> str:
-    rows = [
-        (
-            f"`local:{m.name}`",
-            m.megabytes,
-            f"`{m.sha256}`",
-            f"{m.parts} packages, `{m.package.format(n=1)}` … {m.version}",
-        )
-        for m in CATALOGUE.values()
-    ]
+    rows = []
+    for model in CATALOGUE.values():
+        source = f"{model.parts} packages, `{model.package.format(n=1)}` … {model.version}"
+        rows.append((f"`local:{model.name}`", model.megabytes, f"`{model.sha256}`", source))
     return table(("model", "download", "SHA-256", "second source"), rows)
 
 
@@ -274,14 +269,11 @@ def _told(judgment: ma.Judgment) -> dict[str, Any]:
     """What a judgment says, without what it cost and which memory it was."""
     fields = judgment.to_dict()
     names = ("value", "confidence", "rationale", "decided_by", "guideline_ids", "example_ids", "findings")
-    findings = [
-        {
-            name: round(part, 2) if isinstance(part, float) else part
-            for name, part in finding.items()
-            if part not in (None, "", []) and not (name == "taught_by" and finding["contribution"] is not None)
-        }
-        for finding in fields["findings"]
-    ]
+    findings = []
+    for finding in fields["findings"]:
+        hidden = {"taught_by"} if finding["contribution"] is not None else set()
+        shown = {name: part for name, part in finding.items() if part not in (None, "", []) and name not in hidden}
+        findings.append({name: round(part, 2) if isinstance(part, float) else part for name, part in shown.items()})
     return {**{name: fields[name] for name in names}, "findings": findings}
 
 

@@ -45,14 +45,10 @@ PAGES = [page for page in WRITTEN[1:] if BLOCK.search(page.read_text("utf-8"))] 
 LONGEST_SENTENCE = 40  # words; what is longer has lost its reader
 SUPPORT = ROOT / "examples" / "support"
 """The folder of the files that the pages speak of."""
-CORRECTED = {
-    "id": "t-20",
-    "inputs": "The app crashes.",
-    "outputs": "Update it.",
-    "value": False,
-    "rationale": "Too short for an angry customer.",
-    "source": "ana",
-}
+CORRECTED = (
+    '{"id": "t-20", "inputs": "The app crashes.", "outputs": "Update it.", "value": false, '
+    '"rationale": "Too short for an angry customer.", "source": "ana"}\n'
+)
 
 
 def name_of(page: Path) -> str:
@@ -128,7 +124,7 @@ def answer(body: dict[str, Any]) -> Any:
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A reader of the pages: in a folder with the files that the pages speak of, and with a model that answers."""
     shutil.copytree(SUPPORT, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "corrected.jsonl").write_text(json.dumps(CORRECTED) + "\n", "utf-8")
+    (tmp_path / "corrected.jsonl").write_text(CORRECTED, "utf-8")
     with Endpoint(answer) as endpoint:
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
         monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
@@ -177,13 +173,8 @@ def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path, mo
     assert all(key in ledger for key in ("n-1@ana", "l-1@ana")), ledger
 
 
-FILES = {
-    "cases.jsonl": "new.jsonl",
-    "unlabelled.jsonl": "new.jsonl",
-    "answers.jsonl": "new.jsonl",
-    "today.jsonl": "new.jsonl",
-    "attacks.jsonl": "held_out.jsonl",
-}
+FILES = dict.fromkeys(("cases.jsonl", "unlabelled.jsonl", "answers.jsonl", "today.jsonl"), "new.jsonl")
+FILES |= {"attacks.jsonl": "held_out.jsonl"}
 """Files that pages speak of, by those of examples/support that take their place."""
 ELSEWHERE = ("s3://", ".parquet", "--dismiss")
 """What marks commands that need another machine, a package that is not everywhere, or a conflict."""

@@ -39,8 +39,8 @@ def packages_of(environment: Path) -> Path:
 
 
 def install(wheel: Path, environment: Path) -> None:
-    to = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", packages_of(environment), wheel]
-    subprocess.run(to, check=True, capture_output=True)
+    to = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target"]
+    subprocess.run([*to, str(packages_of(environment)), str(wheel)], check=True, capture_output=True)
 
 
 def run(environment: Path, *words: str) -> subprocess.CompletedProcess[str]:
