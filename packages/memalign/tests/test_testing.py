@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import numpy as np
 import pytest
 
@@ -30,17 +28,6 @@ class TestScriptedChatModel:
         with pytest.raises(AssertionError, match="weak: the script has no answer left"):
             await model.complete(request("one too many"))
         assert [asked.user for asked in model.requests] == ["first", "second", "third", "one too many"]
-
-    async def test_a_function_may_be_async_see_requests_and_fail(self) -> None:
-        async def later(asked: ChatRequest) -> dict[str, object]:
-            await asyncio.sleep(0)
-            return {"length": len(asked.user)}
-
-        assert (await ScriptedChatModel(later).complete(request("four"))).data == {"length": 4}
-        reply = await ScriptedChatModel(lambda asked: {"user": asked.user}).complete(request("a b", system="one two"))
-        assert (reply.data, reply.usage.input_tokens, reply.usage.output_tokens) == ({"user": "a b"}, 4, 3)
-        with pytest.raises(ModelUnavailable):
-            await ScriptedChatModel(lambda _: ModelUnavailable("always")).complete(request())
 
 
 class TestScriptedDecisionModel:

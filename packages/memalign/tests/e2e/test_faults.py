@@ -16,7 +16,6 @@ from memalign.models import ChatReply, ChatRequest, Limits
 from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
-from memalign.testing import HashEmbedding
 from tests.support.endpoint import (
     Answer,
     Endpoint,
@@ -35,6 +34,7 @@ from tests.support.endpoint import (
 )
 from tests.support.patience import PATIENCE
 from tests.support.paying import INSTRUCTIONS, answer, rows
+from tests.support.scripted import scripted
 from tests.support.seeds import seeds
 
 
@@ -60,13 +60,7 @@ def judge_at(
     )
     model.limits = Limits(shard_size=shard_size, concurrency=8)
     model.hangs = hangs
-    return Judge(
-        name="replies",
-        instructions=INSTRUCTIONS,
-        feedback_value_type=bool,
-        model=model,
-        embedding_model=HashEmbedding(dim=16),
-    )
+    return scripted(model=model, instructions=INSTRUCTIONS)[0]
 
 
 DISTILLING = "You maintain the guidelines of a judge"

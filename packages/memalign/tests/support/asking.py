@@ -9,8 +9,8 @@ from typing import Any
 from memalign import Judge
 from memalign.memory import Memory
 from memalign.models.base import Limits, Question
-from memalign.testing import Decide, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
-from tests.support.learning import INSTRUCTIONS, Imp, words_in
+from memalign.testing import Decide, ScriptedChatModel, ScriptedDecisionModel
+from tests.support.learning import Imp, bare, words_in
 
 
 class ScriptedEmbeddedModel(ScriptedChatModel):
@@ -52,14 +52,10 @@ def checking(
     )
     decisions = chat.decisions if isinstance(chat, ScriptedEmbeddedModel) else ScriptedDecisionModel(imp.decide)
     settings: dict[str, Any] = {
-        "name": "replies",
-        "instructions": INSTRUCTIONS,
-        "feedback_value_type": bool,
-        "embedding_model": HashEmbedding(dim=16),
         "model": decisions if kind == "alone" else chat,
         "check_model": decisions if kind == "check" else None,
     }
-    return Judge(**settings | changes), chat, decisions
+    return bare(**settings | changes)[0], chat, decisions
 
 
 def answered(memory: Memory) -> dict[str, Mapping[str, float | None]]:

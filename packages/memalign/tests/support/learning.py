@@ -24,6 +24,7 @@ from memalign.errors import InvalidOutput, ModelRefused, ModelUnavailable, RateL
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from tests.support.scripted import scripted
 
 INSTRUCTIONS = "Is the reply good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 
@@ -265,14 +266,12 @@ def bare(
 ) -> tuple[Judge, ScriptedChatModel]:
     """An unaligned judge and the model behind it."""
     limits = Limits(shard_size=shard_size, brief=brief, concurrency=concurrency)
-    model = ScriptedChatModel(imp or Imp(), limits=limits)
     settings: dict[str, Any] = {
         "name": "replies",
         "instructions": INSTRUCTIONS,
-        "feedback_value_type": bool,
         "embedding_model": HashEmbedding(dim=16),
     }
-    return Judge(**settings | {"model": model} | changes), model
+    return scripted(imp or Imp(), limits=limits, **settings | changes)
 
 
 def learn(judge: Judge, rows: Iterable[Mapping[str, Any]] = (), **knobs: Any) -> AlignResult:

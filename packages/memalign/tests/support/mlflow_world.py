@@ -44,13 +44,8 @@ def following(rules: frozenset[str], item: str) -> bool:
 
 
 def tone_judge(**changes: Any) -> Any:
-    settings: dict[str, Any] = {
-        "name": "tone",
-        "instructions": INSTRUCTIONS,
-        "model": "openai:/small",
-        "feedback_value_type": bool,
-    }
-    return make_judge(**settings | changes)
+    settings: dict[str, Any] = {"instructions": INSTRUCTIONS, "model": "openai:/small", "feedback_value_type": bool}
+    return make_judge(**{"name": "tone"} | settings | changes)
 
 
 def traced(number: int | str, *, session: str | None = None) -> str:

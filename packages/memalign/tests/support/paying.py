@@ -44,13 +44,8 @@ def rows(count: int, *, source: str = "ana", first: int = 0) -> list[dict[str, A
 
 
 def judge(**changes: Any) -> Judge:
-    settings: dict[str, Any] = {
-        "name": NAME,
-        "instructions": INSTRUCTIONS,
-        "feedback_value_type": bool,
-        "model": "openai:test",
-    }
-    return Judge(**settings | changes)
+    settings: dict[str, Any] = {"instructions": INSTRUCTIONS, "feedback_value_type": bool, "model": "openai:test"}
+    return Judge(**{"name": NAME} | settings | changes)
 
 
 def create(path: Path | str, **changes: Any) -> Registry:
