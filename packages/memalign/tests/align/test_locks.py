@@ -70,8 +70,8 @@ class TestLocks:
         assert len({HARM, HELP} & texts(result.judge)) == 1
 
     def test_a_double_of_the_culprit_does_not_return(self) -> None:
-        judge, _ = locked_judge(culprit(HARM), "held")
-        result = learn(judge, [*lessons(6, HARM), said("y1", HARM, by="ben", value=None)])
+        rows = [*lessons(6, HARM), said("y1", HARM, by="ben", value=None)]
+        result = learn(locked_judge(culprit(HARM), "held")[0], rows)
         assert HARM not in texts(result.judge)
         assert len(texts(result.judge)) == 5
         assert [states(result.judge)[key] for key in ("t-x03@ana", "t-y1@ben")] == ["rejected", "rejected"]

@@ -91,30 +91,20 @@ class TestTheSame:
             check_memory(back)
 
 
-def rule(number: int) -> str:
-    return f"Where matter {number:04} comes up, the reply names the date on which it will be settled."
-
-
-def filled(count: int, *, context: int = 4000) -> tuple[Judge, ScriptedChatModel]:
-    """A judge whose memory has so many rules of people, no two alike, and whose model has a small context."""
-    model = ScriptedChatModel(World(), limits=Limits(context_tokens=context, shard_size=1), name="small")
-    judge = judge_in(World())[0].replace(model=model)
-    return learn(judge, [said(n, rule(n), value=None) for n in range(count)]).judge, model
-
-
-class TestBudget:
-    def test_a_prompt_leaves_out_the_least_useful_unpinned_rules(self) -> None:
-        judge, model = filled(40)
-        judgment = judge(inputs="question 1", outputs="answer other")
-        shown = rules_in(model.requests[-1])
-        assert {judge.memory.guideline(name).text for name in judgment.guideline_ids} == shown
-        assert sum(estimate_tokens(text) + 2 for text in shown) <= 500
-        assert shown == {g.text for g in judge.memory.semantic[: len(shown)]}, "among equals the oldest"
-        last = judge.memory.semantic[-1]
-        assert last.text not in shown
-        assert f"guideline {last.id} was left out because the prompt would be too long" in judgment.notes
-        pinned = edit_guideline(judge, last.id, by="dora", pinned=True)
-        pinned(inputs="question 1", outputs="answer other")
-        assert last.text in rules_in(model.requests[-1])
-        assert len(rules_in(model.requests[-1])) == len(shown)
-        check_memory(pinned)
+def test_a_prompt_leaves_out_the_least_useful_unpinned_rules() -> None:
+    model = ScriptedChatModel(World(), limits=Limits(context_tokens=4_000, shard_size=1), name="small")
+    rule = "Where matter {:04} comes up, the reply names the date on which it will be settled."
+    rows = [said(n, rule.format(n), value=None) for n in range(40)]
+    judge = learn(judge_in(World())[0].replace(model=model), rows).judge
+    judgment = judge(inputs="question 1", outputs="answer other")
+    shown = rules_in(model.requests[-1])
+    assert {judge.memory.guideline(name).text for name in judgment.guideline_ids} == shown
+    assert sum(estimate_tokens(text) + 2 for text in shown) <= 500
+    assert shown == {g.text for g in judge.memory.semantic[: len(shown)]}, "among equals the oldest"
+    last = judge.memory.semantic[-1]
+    assert f"guideline {last.id} was left out because the prompt would be too long" in judgment.notes
+    pinned = edit_guideline(judge, last.id, by="dora", pinned=True)
+    pinned(inputs="question 1", outputs="answer other")
+    assert last.text in rules_in(model.requests[-1])
+    assert len(rules_in(model.requests[-1])) == len(shown)
+    check_memory(pinned)
