@@ -76,16 +76,9 @@ class TestWhoIsAsked:
         assert len(shared) == len(set(shared)) == (0 if kind == "embedded" else 12), "the embedded model writes none"
         verdicts = [case.answers.verdict is not None for case in memory.cases if case.answers]
         assert verdicts == [kind != "check"] * 12, "a provider's chat model is asked for no verdict"
-
-    def test_a_case_is_asked_about_by_a_judge_that_never_saw_it(self) -> None:
-        for kind, size in (("check", 1), ("check", 50), ("alone", 50)):
-            judge, chat, decisions = checking(kind, shard_size=size)
-            learn(judge, chat, labelled(12))
-            asked = [(state, question) for state, question in decisions.asked if "case" in state]
-            assert len(asked) > 24
-            for state, question in asked:
-                number = int(words_in(state)[0].removeprefix("case"))
-                assert own_word(number) not in question.text
+        for state, question in decisions.asked:
+            number = int(words_in(state)[0].removeprefix("case"))
+            assert own_word(number) not in question.text, "it is asked by a judge that never saw it"
 
     def test_each_folds_guidelines_are_written_without_it_and_no_word_of_them_is_kept(self) -> None:
         judge, chat, _ = checking(shard_size=50)

@@ -122,19 +122,22 @@ def test_only_a_text_has_checks_and_a_revision_its_own() -> None:
     ]
 
 
-@settings(max_examples=40, deadline=None)
-@given(
-    sent=st.recursive(
-        st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.just(check(SORRY)),
-        lambda inner: (
-            st.lists(inner, max_size=100)
-            | st.dictionaries(st.sampled_from(["question", "answer", "checks"]) | st.text(max_size=3), inner)
-        ),
-        max_leaves=100,
-    )
+NAMES = st.sampled_from(["question", "answer", "checks", "kind", "field", "text", "low", "holds"])
+ANY_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=20)
+    | st.sampled_from([check(SORRY), "word", "outputs"]),
+    lambda inner: st.lists(inner, max_size=100) | st.dictionaries(NAMES | st.text(max_size=3), inner),
+    max_leaves=100,
 )
-def test_a_guideline_survives_any_checks_a_model_sends(sent: Any) -> None:
-    result = judge_of(change("ADD", "F1", checks=sent)).align([row(False)])
+
+
+@settings(max_examples=40, deadline=None)
+@given(sent=ANY_JSON)
+def test_a_guideline_survives_any_checks_and_tests_a_model_sends(sent: Any) -> None:
+    result = judge_of(change("ADD", "F1", checks=sent, tests=sent)).align([row(False)])
     (guideline,) = result.judge.memory.semantic
     assert len(guideline.checks) <= 3
     assert all(check_fault(each.question) is None for each in guideline.checks)

@@ -58,14 +58,12 @@ def test_as_many_taught_cases_are_judged_as_asked_for(count: int | None, checked
 
 
 def test_it_says_what_was_fixed_and_broken_and_by_which_guideline() -> None:
-    result, model = learn(ROWS, impact=10)
+    result, _ = learn(ROWS, impact=10)
     assert result.impact is not None
     assert (result.impact.checked, result.impact.fixed, result.impact.broken) == (4, 2, 1)
     effects = {change.id: (change.effect, change.before, change.after) for change in result.impact.changes}
     assert effects == {"t-2": ("fixed", True, False), "t-3": ("fixed", True, False), "t-4": ("broken", True, False)}
     assert all(change.guideline_ids == ("G1",) for change in result.impact.changes)
-    judged = [request for request in model.requests if request.schema_name == "judgment"]
-    assert len(judged) == 8
     assert "impact" in result.usage.seconds
 
 

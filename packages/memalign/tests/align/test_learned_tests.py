@@ -26,7 +26,7 @@ from memalign.judge.code_tests import holds
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer
-from memalign.types import Check, FeedbackKey
+from memalign.types import Check
 from memalign.values import Value, ValueType
 from tests.support.scripted import change, scripted
 
@@ -147,19 +147,6 @@ def test_where_none_are_asked_for_none_would_be_admitted(labels: list[bool]) -> 
     learned = memory(dealt(*labels))
     admitted = proposed(learned, HOLDS, about=True)
     assert bool(admitted) == (any(labels) and decidable(labelled_cases(learned, BOOL)))
-
-
-json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda s: st.lists(s) | st.dictionaries(st.sampled_from(list(SLASH)), s),
-)
-
-
-@given(json)
-def test_no_answer_is_too_odd(answer: Any) -> None:
-    keys = [FeedbackKey("t-00", "ana"), FeedbackKey("t-99", "nobody")]
-    judge = desk().replace(memory=REFERENCES)
-    assert proposed_tests(judge, answer, keys, labelled_cases(REFERENCES, BOOL), tried=1) == ()
 
 
 # -- mined by code -----------------------------------------------------------------------------------------------------
