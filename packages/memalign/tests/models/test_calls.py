@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from memalign import Judge, MemAlign
 from memalign.aio import run
@@ -12,9 +11,6 @@ from memalign.models.calls import Calls
 from memalign.models.dry_run import DryRun
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import Usage
-
-if TYPE_CHECKING:
-    pass
 
 
 class Store(dict[str, bytes]):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import random
-from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -65,36 +63,26 @@ def run_of(
     share: float = 0.0,
     room: int = 64,
     away: tuple[float, float] = (0, 0),
-    rate: float = math.inf,
     takes: float = 2.0,
     retry_after: float | None = None,
     items: int = 1_000,
 ) -> Run:
     """A server that refuses a `share` of calls at random, all beyond `room` at a time, and all while it is `away`.
 
-    It answers `rate` calls a second, each of which `takes` so many.
+    An answer `takes` so many seconds.
     """
     clock, chance, limiter, run = Clock(), random.Random(5), Limiter(16, most=256), Run()
     in_flight = 0
-    starts = deque[float]()
 
     async def attempt(again: bool) -> bool:
         nonlocal in_flight
         async with limiter:
-            while starts and starts[0] < clock.now - max(1, 1 / rate):
-                starts.popleft()
-            if (
-                chance.random() < share
-                or in_flight >= room
-                or away[0] < clock.now < away[1]
-                or len(starts) >= max(rate, 1)
-            ):
+            if chance.random() < share or in_flight >= room or away[0] < clock.now < away[1]:
                 await asyncio.sleep(takes / 10)
                 run.refused += 1
                 limiter.overloaded(retry_after, again=again)
                 run.least = min(run.least, limiter.limit)
                 return False
-            starts.append(clock.now)
             in_flight += 1
             await asyncio.sleep(takes * chance.uniform(0.7, 1.3))
             in_flight -= 1
@@ -145,12 +133,6 @@ def test_calls_in_flight_settle_at_the_servers_limit(room: int, takes: float, re
     assert run.seconds < 3_000 * takes / room / 0.85
     assert run.refused < (0.1 if share else 0.05) * 3_000
     assert run.failed == 0 or share
-
-
-def test_a_server_that_counts_calls_a_second_is_asked_that_often():
-    run = run_of(rate=20, takes=0.2)
-    assert run.seconds < 2_000 / 20
-    assert run.failed < 20
 
 
 def test_after_an_outage_the_limit_comes_back():

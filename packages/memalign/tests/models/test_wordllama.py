@@ -1,4 +1,4 @@
-"""The in-process embedder: the same vector for the same text whatever stands beside it, and use beyond English."""
+"""The in-process embedder: the same vector for the same text whatever stands beside it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from memalign.errors import ConfigurationError
+from memalign.models import wordllama
 from memalign.models.base import EmbeddingModel
 from memalign.models.wordllama import WordLlamaEmbedding
 
@@ -21,18 +22,6 @@ ENGLISH_OTHER_WORDS = [
     ("The refund has not come through.", "I did not get my money back.", "She paints in oils."),
     ("The app closes by itself.", "The program freezes and quits without warning.", "The river crosses the city."),
     ("Thanks for the quick help.", "I appreciate the support, it was very fast.", "The engine needs new oil."),
-]
-PORTUGUESE = [
-    ("Fui cobrado duas vezes neste mês.", "A cobrança apareceu duas vezes na fatura.", "O céu está azul hoje."),
-    ("Meu pedido ainda não chegou.", "O pedido está atrasado.", "Gosto de tocar violão."),
-    ("Quero cancelar a minha assinatura.", "Como faço para cancelar o plano?", "A receita leva três ovos."),
-    ("O produto veio quebrado.", "Recebi um produto com defeito.", "O jogo terminou empatado."),
-    ("Não consigo entrar na minha conta.", "A senha da conta não funciona.", "As férias começam em julho."),
-    ("A resposta foi fria e sem empatia.", "Faltou empatia no atendimento.", "O ônibus passa às oito."),
-    ("Preciso falar com um gerente.", "Passe para o gerente, por favor.", "A árvore perdeu as folhas."),
-    ("O reembolso ainda não caiu.", "Estou esperando o reembolso.", "Ela pinta quadros a óleo."),
-    ("O aplicativo fecha sozinho.", "O aplicativo trava sem aviso.", "O rio atravessa a cidade."),
-    ("Obrigado pela ajuda rápida.", "A ajuda foi muito boa.", "O motor precisa de óleo novo."),
 ]
 
 
@@ -67,17 +56,14 @@ async def test_a_long_text_counts_with_head_and_tail(model: WordLlamaEmbedding) 
 
 
 async def test_a_wheel_without_its_weights_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memalign.models.wordllama._loaded", None)
+    wordllama._load.cache_clear()
     monkeypatch.setattr("memalign.models.wordllama.files", lambda _: None)
     with pytest.raises(ConfigurationError, match="pip install --force-reinstall wordllama"):
         await WordLlamaEmbedding().embed(["hello"])
 
 
-# In Portuguese and Spanish other words than those of the case are not found by vectors: retrieval asks words there.
-@pytest.mark.parametrize("triples", [ENGLISH_OTHER_WORDS, PORTUGUESE], ids=["english in other words", "portuguese"])
-async def test_a_restatement_is_nearer_than_something_else(
-    model: WordLlamaEmbedding, triples: list[tuple[str, str, str]]
-) -> None:
+async def test_a_restatement_is_nearer_than_something_else(model: WordLlamaEmbedding) -> None:
+    triples = ENGLISH_OTHER_WORDS
     texts = [text for triple in triples for text in triple]
     said, again, other = (await model.embed(texts)).reshape(len(triples), 3, 256).transpose(1, 0, 2)
     related = (said * again).sum(axis=1)

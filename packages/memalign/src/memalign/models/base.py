@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -20,6 +20,7 @@ __all__ = [
     "Decision",
     "DecisionModel",
     "EmbeddingModel",
+    "JudgeModels",
     "Limits",
     "PricedModel",
     "Question",
@@ -167,3 +168,19 @@ class EmbeddingModel(Protocol):
     def name(self) -> str: ...
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
+
+
+class JudgeModels(Protocol):
+    """What a judge says of the models that it asks: `parameters` have their prices, context and effort."""
+
+    @property
+    def model(self) -> str | ChatModel | DecisionModel | None: ...
+
+    @property
+    def check_model(self) -> str | DecisionModel | None: ...
+
+    @property
+    def model_name(self) -> str | None: ...
+
+    @property
+    def parameters(self) -> Mapping[str, Any]: ...

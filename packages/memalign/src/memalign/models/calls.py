@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -163,7 +162,6 @@ class Calls:
             return None
 
     async def _keep(self, answers: Mapping[str, object]) -> None:
-        """Keep what was just paid for."""
         if self._answers is None:
             return
         # In ASCII: a model may end its words in half a surrogate pair, which UTF-8 cannot hold.
@@ -178,18 +176,24 @@ class Calls:
         The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
         of the tokens that go in.
         """
-        if self._limit is None:
+        if (limit := self._limit) is None:
             return await call()
-        kind = self._limit.kind(model, purpose)
-        if not kind.units:
+        if (model.name, purpose) not in limit.rates:
             async with self._first:
-                if not kind.units:
-                    return await self._paid(self._limit, kind, size, call)
-        return await self._paid(self._limit, kind, size, call)
+                if (model.name, purpose) not in limit.rates:
+                    return await self._paid(limit, model, purpose, size, call)
+        return await self._paid(limit, model, purpose, size, call)
 
-    async def _paid(self, limit: SpendLimit, kind: _Kind, size: int, call: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
+    async def _paid(
+        self,
+        limit: SpendLimit,
+        model: ChatModel | DecisionModel,
+        purpose: str,
+        size: int,
+        call: Callable[[], Awaitable[AnswerT]],
+    ) -> AnswerT:
         self._check_price()
-        expected = size * limit.price(kind)
+        expected = size * limit.rate(model, purpose)
         if limit.spent + limit.reserved + expected > limit.most:
             limit.reached = True
         if limit.reached:
@@ -206,10 +210,10 @@ class Calls:
             limit.reserved -= expected
             limit.spent += usage.cost or 0.0
             if usage.calls:  # what failed for free says nothing of the next one's price
-                kind.cost += usage.cost or 0.0
-                kind.units += max(size, 1)
+                rate = limit.rates.get((model.name, purpose), 0.0)
+                limit.rates[model.name, purpose] = max(rate, (usage.cost or 0.0) / max(size, 1))
             if usage.cost is None:
-                self._unpriced = kind.model
+                self._unpriced = model.name
         return answer
 
     def _check_price(self) -> None:
@@ -225,16 +229,6 @@ def check_concurrency(concurrency: int | None) -> None:
         raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
 
 
-@dataclass(eq=False)
-class _Kind:
-    """Calls of one model for one purpose: they cost about as much for a unit of their size."""
-
-    model: str
-    least: float  # dollars that a unit costs at least, by a price list
-    cost: float = 0.0  # dollars of the calls that were answered
-    units: int = 0  # their size
-
-
 class SpendLimit:
     """Dollars that all calls of a run may cost, what was spent, and what the calls in flight are expected to cost."""
 
@@ -245,20 +239,14 @@ class SpendLimit:
         self.most = most
         self.spent = self.reserved = 0.0
         self.reached = False  # one more call would have passed it
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self.rates: dict[tuple[str, str], float] = {}  # dollars for a unit of the dearest call, by model and purpose
 
-    def kind(self, model: ChatModel | DecisionModel, purpose: str) -> _Kind:
-        """What is known of the calls of a model for a purpose."""
-        if (key := (model.name, purpose)) not in self._kinds:
-            price = model.price_of(Usage(calls=1, input_tokens=1_000)) if isinstance(model, PricedModel) else None
-            self._kinds[key] = _Kind(model.name, (price or 0.0) / 1_000 * GENEROUS)
-        return self._kinds[key]
-
-    def price(self, kind: _Kind) -> float:
-        """Dollars that a unit of a call is expected to cost: the mean of its kind, or that of the dearest kind."""
-        if kind.units:
-            return kind.cost / kind.units
-        return max(kind.least, *(other.cost / other.units for other in self._kinds.values() if other.units), 0.0)
+    def rate(self, model: ChatModel | DecisionModel, purpose: str) -> float:
+        """Dollars that a unit of such a call is expected to cost: as its dearest so far, or as that of any kind."""
+        if (model.name, purpose) in self.rates:
+            return self.rates[model.name, purpose]
+        price = model.price_of(Usage(calls=1, input_tokens=1_000)) if isinstance(model, PricedModel) else None
+        return max((price or 0.0) / 1_000 * GENEROUS, *self.rates.values(), 0.0)
 
 
 def _key(model: ChatModel | DecisionModel, question: ChatRequest | tuple[str, ...]) -> str:

@@ -77,7 +77,6 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
     async def _ask(
         self, model: ProviderDecider, state: str, group: Sequence[Question], spent: list[Usage], seconds: float
     ) -> dict[str, dict[str, float]]:
-        """The probabilities of one request's answers."""
         from pydantic_ai.models.decision import DecisionRequest
 
         request = DecisionRequest(state=state, questions={question.key: _typed(question) for question in group})
@@ -102,7 +101,6 @@ def _as_score(question: Question) -> bool:
 
 
 def _typed(question: Question) -> DecisionQuestion:
-    """The question as pydantic-ai has it."""
     from pydantic_ai.models.decision import ChoiceQuestion, ScoreQuestion
 
     if _as_score(question):

@@ -73,7 +73,6 @@ class DryRun:
         self._spent[model.name] = (model, spent + Usage(calls=1, input_tokens=tokens, output_tokens=written))
 
     def _changes(self, request: ChatRequest) -> dict[str, Any]:
-        """A rule with a check for each piece of feedback."""
         labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
         changes = []
         for label, number in zip(labels, self._numbers, strict=False):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Protocol, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.models.base import ChatModel, DecisionModel
+from memalign.models.base import ChatModel, DecisionModel, JudgeModels
 from memalign.models.list_prices import Prices
 from memalign.models.providers import parse_name
 from memalign.models.resolve import canonical_name, default_model_name, names_decision_model, resolve, resolve_decision
 
 __all__ = [
-    "JudgeModels",
     "check_model_of",
     "checked_models",
     "decides_alone",
@@ -29,26 +27,6 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     prices: Prices | None = None
     context: Annotated[int, msgspec.Meta(ge=1_024)] | None = None
-
-
-class JudgeModels(Protocol):
-    """What a judge says of the models that it asks."""
-
-    @property
-    def model(self) -> str | ChatModel | DecisionModel | None:
-        """Gives its verdicts."""
-
-    @property
-    def check_model(self) -> str | DecisionModel | None:
-        """Answers the questions of its guidelines."""
-
-    @property
-    def model_name(self) -> str | None:
-        """The name of `model`."""
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        """Prices, context and effort."""
 
 
 def decides_alone(judge: JudgeModels) -> bool:
@@ -102,7 +80,6 @@ def _decision_model(judge: JudgeModels, model: str | DecisionModel) -> DecisionM
 
 
 def _settings_of(judge: JudgeModels, name: str) -> dict[str, Any]:
-    """What the judge's parameters say of the model of that name."""
     settings = msgspec.convert(judge.parameters.get("models", {}).get(canonical_name(name), {}), ModelSettings)
     return {"prices": settings.prices, "context_tokens": settings.context}
 

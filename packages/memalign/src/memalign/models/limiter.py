@@ -99,7 +99,6 @@ class Limiter:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        """Give free turns to those who wait."""
         loop = asyncio.get_running_loop()
         while self._waiting and self._used < self._limit:
             if (pause := self._not_before - loop.time()) > 0:

@@ -100,11 +100,6 @@ class LocalChatModel:
         """Its context, and that it is weak and slow: one record a distillation, one call at a time, brief answers."""
         return Limits(context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True)
 
-    @property
-    def identity(self) -> str:
-        """What computes its answers: two versions may differ in a verdict. Raises ConfigurationError without one."""
-        return f"xllamacpp {library().__version__}"
-
     def price_of(self, usage: Usage) -> float | None:  # the protocol's
         """Nobody is paid."""
         return 0.0
@@ -239,7 +234,6 @@ class LocalChatModel:
 
 
 def _lines(question: Question) -> list[str]:
-    """What is asked of one question: the labels of a choice each apart."""
     if question.kind == "yes_no":
         return [question.text]
     return [f'{question.text} Is the answer "{label}"?' for label in question.labels]
@@ -256,20 +250,10 @@ def _probabilities(question: Question, margins: Sequence[float]) -> dict[str, fl
 # -- what llama.cpp is asked and answers -------------------------------------------------------------------------------
 
 
-def library() -> Any:
-    """The module xllamacpp. Raises ConfigurationError where it is not installed."""
-    try:
-        import xllamacpp
-    except ImportError as error:
-        raise ConfigurationError(
-            f"the embedded model needs xllamacpp ({error}): pip install xllamacpp, or name a provider's model"
-        ) from error
-    return xllamacpp
-
-
 def load(path: Path, *, context_tokens: int, threads: int) -> Any:
     """llama.cpp's server over the file. Raises ConfigurationError for one that it cannot read."""
-    xllamacpp = library()
+    import xllamacpp
+
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx = context_tokens
@@ -364,7 +348,6 @@ def _prefix_body(system: str, item: str = "") -> dict[str, Any]:
 
 
 def _question_body(system: str, item: str, question: str) -> dict[str, Any]:
-    """One question about an item, answered by one token whose alternatives are told."""
     return {
         "messages": _messages(system, f"{item}\n{question}"),
         "max_tokens": 1,
@@ -377,11 +360,13 @@ def _question_body(system: str, item: str, question: str) -> dict[str, Any]:
 
 def _chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
     """The request, its answer held to the schema by a grammar."""
+    import xllamacpp
+
     # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
     layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     body: dict[str, Any] = {
         "messages": _messages(request.system, request.user),
-        "grammar": str(library().json_schema_to_grammar({**request.schema, "x-guidance": layout})),
+        "grammar": str(xllamacpp.json_schema_to_grammar({**request.schema, "x-guidance": layout})),
         "max_tokens": max_tokens,
         **_STREAMED,
     }

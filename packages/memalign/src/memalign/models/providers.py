@@ -224,7 +224,6 @@ def target_of(name: str) -> Target:
 
 
 def _server_keys() -> dict[str, str]:
-    """The keys of servers by their addresses."""
     entries = (entry.partition("=") for entry in os.environ.get(SERVER_KEYS, "").split())
     return {address.rstrip("/"): key for address, _, key in entries}
 

@@ -146,7 +146,6 @@ def _local(model: str, settings: object) -> LocalChatModel:
 
 
 def _opened(kind: Callable[..., T], name: str | Target, **settings: Any) -> T:
-    """The provider's model of that kind, opened once with these settings."""
     target = target_of(name) if isinstance(name, str) else name
     settings["concurrency"] = whole_number("MEMALIGN_CONCURRENCY")
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,6 @@ __all__ = ["WordLlamaEmbedding"]
 
 _DIMENSIONS = 256
 _MAX_CHARACTERS = 20_000
-
-_lock = threading.Lock()
-_loaded: tuple[Any, Any] | None = None
 
 
 class WordLlamaEmbedding:
@@ -71,19 +68,16 @@ def _bounded(text: str) -> str:
     return clean if len(clean) <= _MAX_CHARACTERS else f"{clean[:half]} {clean[-half:]}"
 
 
+@cache
 def _load() -> tuple[Any, Any]:
-    global _loaded  # noqa: PLW0603  # 32 MB of weights once a process
-    with _lock:
-        if _loaded is None:
-            import numpy as np
-            from safetensors.numpy import load_file
-            from tokenizers import Tokenizer
+    import numpy as np
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
 
-            tokenizer = Tokenizer.from_file(str(_shipped("l2_supercat_tokenizer_config.json")))
-            tokenizer.no_padding()
-            weights = load_file(_shipped(f"l2_supercat_{_DIMENSIONS}.safetensors"))["embedding.weight"]
-            _loaded = (tokenizer, np.ascontiguousarray(weights, dtype=np.float32))
-        return _loaded
+    tokenizer = Tokenizer.from_file(str(_shipped("l2_supercat_tokenizer_config.json")))
+    tokenizer.no_padding()
+    weights = load_file(_shipped(f"l2_supercat_{_DIMENSIONS}.safetensors"))["embedding.weight"]
+    return tokenizer, np.ascontiguousarray(weights, dtype=np.float32)
 
 
 def _shipped(name: str) -> Path:
