@@ -10,7 +10,7 @@ from. Evidence: LLM-Rubric (arXiv 2501.00274); docs/decisions/0019-checks.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -50,9 +50,8 @@ STEPS = 50
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
     """How well the model's own verdict and the calibrator agree with the labels of `n` cases held out of the fit.
 
-    `model` and `calibrator` are the mean nearness of their verdicts, in [0, 1]: the share that agrees, of numbers one
-    less the distance over the range. `fixed` and `broken` count cases where the calibrator is nearer, and where it is
-    farther from the label.
+    `model` and `calibrator` are the mean nearness of their verdicts, in [0, 1]; `fixed` and `broken` count cases where
+    the calibrator is nearer to the label, and where it is farther.
     """
 
     n: int = 0
@@ -66,8 +65,8 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
         """What the nearness of the two verdicts to the label, case by case, comes to."""
         if not model:
             return cls()
-        gains = [after - before for before, after in zip(model, calibrator, strict=True)]
-        fixed, broken = sum(gain > SAME for gain in gains), sum(gain < -SAME for gain in gains)
+        gains = np.subtract(calibrator, model)
+        fixed, broken = int((gains > SAME).sum()), int((gains < -SAME).sum())
         return cls(n=len(gains), model=fmean(model), calibrator=fmean(calibrator), fixed=fixed, broken=broken)
 
     @property
@@ -77,30 +76,17 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Columns(NamedTuple):
-    """How an observation becomes the rows of a regression, one a label.
+    """How an observation becomes the rows of a regression, one a label."""
 
-    Attributes:
-        kind: The two sides of an item, labels without an order, or ranks of a whole number.
-        labels: What experts may answer.
-        code: How one number of an item speaks for the labels, (columns, labels).
-        middle: The mean of the ranks.
-        half: Half of their range.
-        alone: The checks with a weight of their own, by name; of labels without an order none has one.
-        usual: The mean and the spread of the answers to each check, and under "" to all of them.
-        asks_new: Whether checks that no case answered count: where cases were asked others, written without them, or
-            none.
-        length: The mean and the spread of the length.
-    """
-
-    kind: Literal["sides", "labels", "ranks"]
+    kind: Literal["sides", "labels", "ranks"]  # the sides of an item, labels without an order, or whole numbers
     labels: tuple[Value, ...]
-    code: Array
-    middle: float
-    half: float
-    alone: tuple[str, ...]
-    usual: dict[str, tuple[float, float]]
-    asks_new: bool
-    length: tuple[float, float]
+    code: Array  # how one number of an item speaks for the labels, (columns, labels)
+    middle: float  # the mean of the ranks
+    half: float  # half of their range
+    alone: tuple[str, ...]  # the checks with a weight of their own, by name
+    usual: dict[str, tuple[float, float]]  # mean and spread of the answers to each check, under "" to all
+    asks_new: bool  # whether checks count that no case answered
+    length: tuple[float, float]  # its mean and spread
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -110,17 +96,13 @@ class Columns(NamedTuple):
     def rows(self, observation: Observation) -> Array:
         """What is known of an item, of shape (labels, columns)."""
         terms, nothing = self.terms(observation), np.zeros((len(self.labels), 4))
-        shared = sum(terms.values(), nothing)[:, :3]
-        alone = [terms.get(name, nothing)[:, 3] for name in self.alone]
-        length = np.clip((observation.length - self.length[0]) / self.length[1], -FAR, FAR)
+        shared, alone = sum(terms.values(), nothing)[:, :3], [terms.get(name, nothing)[:, 3] for name in self.alone]
+        length = _bounded((observation.length - self.length[0]) / self.length[1], FAR)
         habit = np.eye(len(self.labels)) - 1 / len(self.labels)
         return np.column_stack([habit, self._verdict(observation), self.code.T * length, shared, *alone])
 
     def terms(self, observation: Observation) -> dict[str, Array]:
-        """What each answered check adds to four columns (labels, 4): FIRES, CHECKS, MINED, and its own.
-
-        Of a guideline whose answers are missing in part, each of these counts as likely as not.
-        """
+        """What each answered check adds to four columns (labels, 4): FIRES, CHECKS, MINED, and its own."""
         answers = {
             name: self._centred(name, margin)
             for name, margin in observation.answers.items()
@@ -130,8 +112,8 @@ class Columns(NamedTuple):
         counting = [rule for rule in observation.expected if any(name in answers for name, _ in rule.checks)]
         for expected in counting:
             signed = {name: sign * answers[name] for name, sign in expected.checks if name in answers}
-            missing = 0.5 ** (len(expected.checks) - len(signed))
-            fires = missing * self._fires(tuple(signed.values())) / len(signed)
+            missing = 0.5 ** (len(expected.checks) - len(signed))  # each is as likely as not
+            fires = missing * self._fires(signed.values()) / len(signed)
             for name, margin in signed.items():
                 alone = margin / len(signed) / math.sqrt(len(counting))
                 columns = (0.0, 0.0, fires, 0.0) if expected.mined else (fires, alone, 0.0, 0.0)
@@ -141,7 +123,7 @@ class Columns(NamedTuple):
             term[:, 3] = ALONE * answers[name] * self.code[0]
         return terms
 
-    def _fires(self, margins: Sequence[float]) -> float:
+    def _fires(self, margins: Collection[float]) -> float:
         """How far a guideline fires beyond what nothing known would say; of two sides the difference of both."""
         fires = math.prod(1 / (1 + math.exp(-2 * margin)) for margin in margins)
         other = math.prod(1 / (1 + math.exp(2 * margin)) for margin in margins)
@@ -149,7 +131,7 @@ class Columns(NamedTuple):
 
     def _centred(self, name: str, margin: float) -> float:
         mean, spread = self.usual.get(name, self.usual[""])
-        return max(-FAR, min(FAR, (_bounded(margin) - mean) / spread))
+        return _bounded((_bounded(margin, SURE) - mean) / spread, FAR)
 
     def _towards(self, label: Value | None) -> Array:
         """Which labels a guideline speaks for, (labels,), if the answers are as expected; zeros if nobody knows."""
@@ -171,20 +153,17 @@ class Columns(NamedTuple):
         return np.array([chances.get(label, 0.0) for label in self.labels]) - 1 / len(self.labels)
 
 
-def _bounded(margin: float) -> float:
-    return max(-SURE, min(SURE, margin))
+def _bounded(number: float, most: float) -> float:
+    return max(-most, min(most, number))
 
 
 class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
-    """Weights (columns,) of `columns`, and what they are worth on the labelled cases, each held out in turn.
-
-    `fitted` says whether labelled cases taught the weights; else guidelines count as their experts meant them.
-    """
+    """Weights (columns,) of `columns`, and what they are worth on the labelled cases, each held out in turn."""
 
     columns: Columns
     weights: Array
     worth: Worth = Worth()
-    fitted: bool = True
+    fitted: bool = True  # else no labelled cases taught the weights: guidelines count as their experts meant them
 
     def says(self, observation: Observation) -> dict[Value, float]:
         """The probability of each label, of an item of which this is known; the likeliest one is the verdict."""
@@ -205,13 +184,13 @@ class Calibrator(msgspec.Struct, frozen=True, kw_only=True):
         place, units = columns.labels.index(value), np.eye(len(columns.labels))
         others = np.where(units[place] == 1, -np.inf, rows @ self.weights)
         counts = units[place] - units[int(np.argmax(others))]
-        parts: dict[str, float] = {}
+        parts = dict.fromkeys((HABIT, VERDICT, LENGTH), 0.0)
         for name, part in zip(columns.names, counts @ (rows * self.weights), strict=True):
-            if name in (HABIT, VERDICT, LENGTH):
-                parts[name] = parts.get(name, 0.0) + float(part)
-        weight = dict(zip(columns.names, map(float, self.weights), strict=True))
+            if name in parts:
+                parts[name] += float(part)
+        weight = dict(zip(columns.names, self.weights, strict=True))
         for name, term in columns.terms(observation).items():
-            parts[name] = float(counts @ term @ [weight[FIRES], weight[CHECKS], weight[MINED], weight.get(name, 0.0)])
+            parts[name] = float(counts @ term @ [weight.get(column, 0.0) for column in (FIRES, CHECKS, MINED, name)])
         return parts
 
 
@@ -233,8 +212,7 @@ def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, 
         weights = conditional_logit(rows[chosen], codes[chosen], np.full(len(starts), RIDGE), starts)
         return Calibrator(columns=columns, weights=weights)
 
-    own: list[float] = []
-    calibrated: list[float] = []
+    own, calibrated = list[float](), list[float]()
     for fold in range(FOLDS):
         rest = fitted(numbers % FOLDS != fold)
         for observation, label in cases[fold::FOLDS]:
@@ -245,11 +223,10 @@ def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, 
 
 
 def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...]) -> Columns:
-    labels = value_type.labels
-    middle, half = 0.5, 0.5
+    labels, middle, half = value_type.labels, 0.5, 0.5
     if value_type.numeric:
-        ranks = [float(case.label) for case in cases] or [float(label) for label in labels]
-        middle, half = fmean(ranks), (float(labels[-1]) - float(labels[0])) / 2
+        middle = fmean([float(case.label) for case in cases] or map(float, labels))
+        half = (float(labels[-1]) - float(labels[0])) / 2
         code = np.linspace(-1.0, 1.0, len(labels))[None]
     elif sides:
         code = np.array([[0.5 if label == sides[0] else -0.5 if label == sides[1] else 0.0 for label in labels]])
@@ -259,7 +236,7 @@ def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[
     for observation, _ in cases:
         for name, margin in observation.answers.items():
             if margin is not None:
-                margins.setdefault(name, []).append(_bounded(margin))
+                margins.setdefault(name, []).append(_bounded(margin, SURE))
     wordless = {name for name in margins if name.startswith(Expectation.WORDLESS)}
     lengths = np.array([observation.length for observation, _ in cases] or [0.0])
     centre = 0.0 if sides else float(lengths.mean())  # swapping sides must turn every sign: nothing is taken off
@@ -290,7 +267,7 @@ def _usual(margins: Mapping[str, Sequence[float]], *, centred: bool) -> dict[str
 
 
 def _nearness(value_type: ValueType, value: Value, label: Value) -> float:
-    """How near a verdict is to the label: 1 the same; of numbers one less the distance over the range."""
+    """How near a verdict is to the label: 1 if it agrees, else 0; of numbers one less the distance over the range."""
     if not value_type.numeric:
         return float(value_type.agree(value, label))
     return 1 - abs(float(value) - float(label)) / (float(value_type.high or 1) - float(value_type.low or 0))

@@ -36,17 +36,12 @@ TEST = 4.0
 
 
 class Observation(NamedTuple):
-    """What is known of an item.
+    """What is known of an item."""
 
-    `answers` are by the check's name the log-odds of yes, of two sides the first one's less the second one's; None, or
-    nothing, where it has no answer. `expected` is what each guideline that counts for the item expects, `verdict` the
-    model's own, perhaps with the probability of each label.
-    """
-
-    answers: Mapping[str, float | None]
-    expected: tuple[Expectation, ...] = ()
-    verdict: Value | None = None
-    chances: Mapping[Value, float] | None = None
+    answers: Mapping[str, float | None]  # by the check's name, as in `Answers.margins`
+    expected: tuple[Expectation, ...] = ()  # by each guideline that counts for the item
+    verdict: Value | None = None  # the model's own
+    chances: Mapping[Value, float] | None = None  # its probability of each label
     length: float = 0.0
 
 
@@ -62,10 +57,11 @@ def expectations(guidelines: Iterable[Guideline], *, unmet: Iterable[FeedbackKey
     hidden, expected = frozenset(unmet), list[Expectation]()
     for guideline in guidelines:
         if hidden.isdisjoint(guideline.exposed_to) and hidden.isdisjoint(guideline.supported_by):
-            for label in dict.fromkeys(check.value for check in guideline.checks):
-                checks = [check for check in guideline.checks if check.value == label]
-                signs = tuple((check.question, 1 if check.answer == "yes" else -1) for check in checks)
-                expected.append(Expectation(label=label, checks=signs, mined=is_mined(guideline)))
+            signs: dict[Value | None, list[tuple[str, int]]] = {}
+            for check in guideline.checks:
+                signs.setdefault(check.value, []).append((check.question, 1 if check.answer == "yes" else -1))
+            mined = is_mined(guideline)
+            expected += (Expectation(label=label, checks=tuple(checks), mined=mined) for label, checks in signs.items())
     return tuple(expected)
 
 
@@ -86,9 +82,7 @@ def test_margins(memory: Memory, example: Example, value_type: ValueType) -> dic
 
 def chances_of(chances: Mapping[str, float], value_type: ValueType) -> dict[Value, float] | None:
     """The probability of each label, of the probabilities by their texts; None without any."""
-    if not chances or not value_type.labels:
-        return None
-    return {label: chances.get(value_text(label), 0.0) for label in value_type.labels}
+    return {label: chances.get(value_text(label), 0.0) for label in value_type.labels} if chances else None
 
 
 def length_of(example: Example, value_type: ValueType) -> float:
@@ -106,8 +100,7 @@ def labelled_cases(judge: Judge) -> list[LabelledCase]:
     made_by, labelled = base_fingerprint_of(judge), dict[str, LabelledCase]()
     for case in judge.memory.cases:
         label = judge.memory.label(case)
-        observation = _observation(judge, case, made_by) if label in judge.value_type.labels else None
-        if label is not None and observation is not None:
+        if label in judge.value_type.labels and (observation := _observation(judge, case, made_by)) is not None:
             labelled.setdefault(case.example.content_hash, LabelledCase(observation, label))
     return [labelled[content] for content in sorted(labelled)[:MOST]]  # by hash: as good as drawn, whatever came first
 
@@ -134,7 +127,6 @@ def _observation(judge: Judge, case: Case, made_by: str) -> Observation | None:
 def sides_in(judge: Judge) -> tuple[str, ...]:
     """The two labels that name the sides of every case in memory, in the labels' order; empty where there are none."""
     choices = judge.value_type.choices
-    contents = (case.example.content for case in judge.memory.cases)
-    pairs = {tuple(name for name in choices if name in sides_of(content, choices)) for content in contents}
-    pair = pairs.pop() if len(pairs) == 1 else ()
-    return pair if len(pair) == 2 else ()
+    sides = [sides_of(case.example.content, choices) for case in judge.memory.cases]
+    pairs = {tuple(name for name in choices if name in side) for side in sides}
+    return pairs.pop() if len(pairs) == 1 and len(sides[0]) == 2 else ()

@@ -26,16 +26,18 @@ def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
     What it does not read, such as the number of a trace, makes no other case.
     """
     memory, parts = judge.memory, named_parts(judge.instructions)
-    if not memory.cases:
-        return ()
+
+    def seen(example: Example) -> str:
+        text = canonical_json([part_in(example.content, name) for name in parts])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     def make() -> dict[str, list[Case]]:
         groups: dict[str, list[Case]] = {}
         for case in memory.cases:
-            groups.setdefault(_seen(case.example, parts), []).append(case)
+            groups.setdefault(seen(case.example), []).append(case)
         return groups
 
-    return tuple(cached(memory, ("same cases", parts), make).get(_seen(example, parts), ()))
+    return tuple(cached(memory, ("same cases", parts), make).get(seen(example), ())) if memory.cases else ()
 
 
 def standing_judgment(judge: Judge, example: Example) -> Judgment | None:
@@ -66,8 +68,3 @@ def expert_words(annotations: Iterable[Annotation], label: object) -> str:
     """The comments of all who gave the `label`, or none."""
     agreeing = (annotation for annotation in annotations if annotation.value in (None, label))
     return " ".join(annotation.rationale for annotation in agreeing if annotation.rationale)
-
-
-def _seen(example: Example, parts: tuple[str, ...]) -> str:
-    text = canonical_json([part_in(example.content, name) for name in parts])
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
