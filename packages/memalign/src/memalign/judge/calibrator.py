@@ -48,26 +48,15 @@ STEPS = 50
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
-    """How well the model's own verdict and the calibrator agree with the labels of `n` cases held out of the fit.
+    """On `n` cases held out of the fit, how often the calibrator's verdict is nearer to the label than the model's own.
 
-    `model` and `calibrator` are the mean nearness of their verdicts, in [0, 1]; `fixed` and `broken` count cases where
-    the calibrator is nearer to the label, and where it is farther.
+    Of whole numbers one verdict may be nearer than another, of other labels one agrees and the other does not. `fixed`
+    counts the cases where the calibrator is nearer, `broken` those where it is farther.
     """
 
     n: int = 0
-    model: float = 0.0
-    calibrator: float = 0.0
     fixed: int = 0
     broken: int = 0
-
-    @classmethod
-    def of(cls, model: Sequence[float], calibrator: Sequence[float]) -> Worth:
-        """What the nearness of the two verdicts to the label, case by case, comes to."""
-        if not model:
-            return cls()
-        gains = np.subtract(calibrator, model)
-        fixed, broken = int((gains > SAME).sum()), int((gains < -SAME).sum())
-        return cls(n=len(gains), model=fmean(model), calibrator=fmean(calibrator), fixed=fixed, broken=broken)
 
     @property
     def decides(self) -> bool:
@@ -82,7 +71,6 @@ class Columns(NamedTuple):
     labels: tuple[Value, ...]
     code: Array  # how one number of an item speaks for the labels, (columns, labels)
     middle: float  # the mean of the ranks
-    half: float  # half of their range
     alone: tuple[str, ...]  # the checks with a weight of their own, by name
     usual: dict[str, tuple[float, float]]  # mean and spread of the answers to each check, under "" to all
     asks_new: bool  # whether checks count that no case answered
@@ -149,7 +137,8 @@ class Columns(NamedTuple):
         chances = observation.chances or {observation.verdict: 1.0}
         if self.kind == "ranks":
             mean = sum(float(label) * chance for label, chance in chances.items())
-            return np.asarray(self.code[0] * (mean - self.middle) / self.half)
+            half = (float(self.labels[-1]) - float(self.labels[0])) / 2
+            return np.asarray(self.code[0] * (mean - self.middle) / half)
         return np.array([chances.get(label, 0.0) for label in self.labels]) - 1 / len(self.labels)
 
 
@@ -212,21 +201,21 @@ def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, 
         weights = conditional_logit(rows[chosen], codes[chosen], np.full(len(starts), RIDGE), starts)
         return Calibrator(columns=columns, weights=weights)
 
-    own, calibrated = list[float](), list[float]()
+    gains = list[float]()
     for fold in range(FOLDS):
         rest = fitted(numbers % FOLDS != fold)
         for observation, label in cases[fold::FOLDS]:
             if observation.verdict is not None:  # one that is not known is neither right nor wrong
-                own.append(_nearness(value_type, observation.verdict, label))
-                calibrated.append(_nearness(value_type, rest.verdict(observation), label))
-    return msgspec.structs.replace(fitted(numbers >= 0), worth=Worth.of(own, calibrated))
+                verdict = rest.verdict(observation)
+                gains.append(_nearness(value_type, verdict, label) - _nearness(value_type, observation.verdict, label))
+    fixed, broken = sum(gain > SAME for gain in gains), sum(gain < -SAME for gain in gains)
+    return msgspec.structs.replace(fitted(numbers >= 0), worth=Worth(n=len(gains), fixed=fixed, broken=broken))
 
 
 def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, ...]) -> Columns:
-    labels, middle, half = value_type.labels, 0.5, 0.5
+    labels, middle = value_type.labels, 0.5
     if value_type.numeric:
         middle = fmean([float(case.label) for case in cases] or map(float, labels))
-        half = (float(labels[-1]) - float(labels[0])) / 2
         code = np.linspace(-1.0, 1.0, len(labels))[None]
     elif sides:
         code = np.array([[0.5 if label == sides[0] else -0.5 if label == sides[1] else 0.0 for label in labels]])
@@ -245,7 +234,6 @@ def _columns(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[
         labels=labels,
         code=code,
         middle=middle,
-        half=half,
         alone=tuple(sorted(margins.keys() - wordless)) if len(code) == 1 else (),
         usual=_usual(margins, centred=not sides),
         asks_new=not margins or bool(wordless),

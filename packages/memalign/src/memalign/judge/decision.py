@@ -226,24 +226,23 @@ async def answered_about(
     timeout, limits = judge.parameters.get("timeout"), model.limits
     asking = asked_checks(judge.memory) if checks is None else tuple(checks)
     questions = [Question(key=f"q{n}", text=check.check) for n, check in enumerate(asking, 1)]
-    value = [_verdict_question(judge, limits)] if verdict else []
     items = items_alone(judge, example, limits)
-    if len(items) == 1:
-        requests = [(items[0], [*questions, *value])] if questions or value else []
-    else:
-        requests = [(item, questions) for item in items if questions]
-        requests += [(whole_item(judge, example, limits), value)] if value else []
+    requests = [(item, [*questions]) for item in items]
+    if verdict:
+        requests += [(whole_item(judge, example, limits), [])] if len(items) > 1 else []
+        requests[-1][1].append(_verdict_question(judge, limits))
     decisions, spent = list[Decision](), Usage()
     try:
         for state, wanted in requests:
-            decisions.append(await calls.decide(model, state, wanted, timeout=timeout))
-            spent += decisions[-1].usage
+            if wanted:
+                decisions.append(await calls.decide(model, state, wanted, timeout=timeout))
+                spent += decisions[-1].usage
     except ModelError as error:
         error.usage = spent + (error.usage or Usage())
         raise
     sides = decisions[: len(items)] if questions else []
     margins, findings = _read(asking, [decision.probabilities for decision in sides])
-    chances = decisions[-1].probabilities.get("value", {}) if value else {}
+    chances = decisions[-1].probabilities.get("value", {}) if verdict else {}
     refused = {key: why for decision in decisions for key, why in decision.refused.items()}
     names = {f"q{n}": f"no answer to a check of {check.guideline}" for n, check in enumerate(asking, 1)}
     return Answered(
