@@ -43,7 +43,7 @@ FAR, WIDTH = 3.0, 0.3
 SURE = 6.0
 """Log-odds of an answer, at most: what models say beyond tells nothing more."""
 SAME = 1e-9
-"""Two verdicts are as near to a label if their nearness differs by no more; a step that wins less is the last."""
+"""A step that wins no more of the loss is the last; and what is added to a spread of lengths, which may be 0."""
 STEPS = 50
 
 
@@ -201,14 +201,16 @@ def fit(value_type: ValueType, cases: Sequence[LabelledCase], sides: tuple[str, 
         weights = conditional_logit(rows[chosen], codes[chosen], np.full(len(starts), RIDGE), starts)
         return Calibrator(columns=columns, weights=weights)
 
+    def nearness(value: Value, label: Value) -> float:
+        return -abs(float(value) - float(label)) if value_type.numeric else float(value_type.agree(value, label))
+
     gains = list[float]()
     for fold in range(FOLDS):
         rest = fitted(numbers % FOLDS != fold)
         for observation, label in cases[fold::FOLDS]:
             if observation.verdict is not None:  # one that is not known is neither right nor wrong
-                verdict = rest.verdict(observation)
-                gains.append(_nearness(value_type, verdict, label) - _nearness(value_type, observation.verdict, label))
-    fixed, broken = sum(gain > SAME for gain in gains), sum(gain < -SAME for gain in gains)
+                gains.append(nearness(rest.verdict(observation), label) - nearness(observation.verdict, label))
+    fixed, broken = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
     return msgspec.structs.replace(fitted(numbers >= 0), worth=Worth(n=len(gains), fixed=fixed, broken=broken))
 
 
@@ -252,13 +254,6 @@ def _usual(margins: Mapping[str, Sequence[float]], *, centred: bool) -> dict[str
         squares = sum((margin - own) ** 2 for margin in answers) + SHRUNK * square
         usual[name] = own, math.sqrt(squares / (len(answers) + SHRUNK)) + WIDTH
     return usual
-
-
-def _nearness(value_type: ValueType, value: Value, label: Value) -> float:
-    """How near a verdict is to the label: 1 if it agrees, else 0; of numbers one less the distance over the range."""
-    if not value_type.numeric:
-        return float(value_type.agree(value, label))
-    return 1 - abs(float(value) - float(label)) / (float(value_type.high or 1) - float(value_type.low or 0))
 
 
 def conditional_logit(rows: Array, codes: NDArray[np.int64], ridge: Array, centre: Array) -> Array:

@@ -1,13 +1,11 @@
 """Memory: episodic (cases) and semantic (guidelines), retrieval, and the working memory of one judgment."""
 
-from memalign.memory.label_policy import policy_label
 from memalign.memory.model import (
     Annotation,
     Answers,
     Case,
     Expectation,
     FeedbackConflict,
-    Guidelines,
     Memory,
     Outcome,
     PreAlignmentVerdict,
@@ -21,11 +19,9 @@ __all__ = [
     "Case",
     "Expectation",
     "FeedbackConflict",
-    "Guidelines",
     "LedgerEntry",
     "Memory",
     "Outcome",
     "PreAlignmentVerdict",
     "Tombstone",
-    "policy_label",
 ]

@@ -17,14 +17,11 @@ from memalign.content.encoding import encode
 
 __all__ = ["MAX_WORDS", "check_fault", "guideline_fault", "normalised", "tidy"]
 
-MAX_WORDS = 60
+MAX_WORDS, MAX_CHARACTERS = 60, 800
+"""Characters are the bound where a language writes no spaces; for sixty words of the longest kind they are enough."""
+
+CHECK_WORDS, CHECK_CHARACTERS = 30, 400
 COPIED_WORDS = 8
-
-MAX_CHARACTERS = 800
-"""Sixty words of the longest kind, and a bound where a language writes no spaces."""
-
-CHECK_WORDS = 30
-CHECK_CHARACTERS = 400
 
 # Beside all that `encode` would break in judged text. Searched in the text's NFKC form: a full-width bracket or colon
 # is the plain one to many tokenizers, and to readers.
@@ -51,9 +48,8 @@ _QUESTION_MARKS = ("?", "\u061f")  # in NFKC form, in which the full-width one i
 
 
 def tidy(text: str) -> str:
-    """`text` in one line: runs of white space become one space, outer quotes and list marks go."""
-    line = " ".join(text.split())
-    return re.sub(r"^(?:[-*•]\s+|\d+[.)]\s+)", "", line).strip()
+    """`text` in one line: runs of white space become one space, and a list mark goes."""
+    return re.sub(r"^(?:[-*•]\s+|\d+[.)]\s+)", "", " ".join(text.split())).strip()
 
 
 def normalised(text: str) -> str:
@@ -69,10 +65,9 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments:
     """
     if not normalised(text):
         return "it is empty"
-    if len(text.split()) > MAX_WORDS:
-        return f"it has {len(text.split())} words; at most {MAX_WORDS} are allowed"
-    if len(text) > MAX_CHARACTERS:
-        return f"it has {len(text):,} characters; at most {MAX_CHARACTERS} are allowed"
+    for count, most, what in ((len(text.split()), MAX_WORDS, "words"), (len(text), MAX_CHARACTERS, "characters")):
+        if count > most:
+            return f"it has {count:,} {what}; at most {most} are allowed"
     invisible = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
     if _HIDDEN.search(text) or any(unicodedata.category(character) in invisible for character in text):
         return "it contains line breaks or invisible characters"
@@ -91,10 +86,8 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments:
 
 def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
     """Why `question` may not become a check, or None if it may; `judged` and `comments` as for a guideline."""
-    if len(question.split()) > CHECK_WORDS:
-        return f"it has more than {CHECK_WORDS} words"
-    if len(question) > CHECK_CHARACTERS:
-        return f"it has more than {CHECK_CHARACTERS} characters"
+    if len(question.split()) > CHECK_WORDS or len(question) > CHECK_CHARACTERS:
+        return f"it has more than {CHECK_WORDS} words or {CHECK_CHARACTERS} characters"
     if fault := guideline_fault(question, judged, comments):
         return fault
     ends = unicodedata.normalize("NFKC", question).endswith(_QUESTION_MARKS)

@@ -46,12 +46,10 @@ replace = msgspec.structs.replace
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the last distillation call made of a piece of feedback, beside the guidelines that it supports.
 
-    Attributes:
-        kind: `example`: the model drew nothing from it, and its case is all there is to learn. `refused`: its only rule
-            may not enter a prompt. `waiting`: no answer, or what it taught is gone. `taught`: there is a remark on its
-            rule.
-        reason: Why, in words that repeat nobody's.
-        exposed_to: But for a remark, the feedback that the call saw: with one of them the outcome goes.
+    `example`: the model drew nothing from it, and its case is all there is to learn. `refused`: its only rule may not
+    enter a prompt. `waiting`: no answer, or what it taught is gone. `taught`: there is a remark on its rule. The
+    `reason` repeats nobody's words. But for a remark, `exposed_to` is the feedback that the call saw: with one of them
+    the outcome goes.
     """
 
     kind: Literal["example", "refused", "waiting", "taught"]
@@ -132,9 +130,8 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         margins: By the name of every check that was asked log p(yes)/p(no), of two sides the first one's less the
             second one's; None for "does not apply".
-        verdict: The judge's own verdict; of a decision model with the probability of each label, by its text.
-        expected: What guidelines expect that were written for this, without the case; empty where the memory's own
-            were asked.
+        verdict: The judge's own; of a decision model with the `chances` of each label, by its text.
+        expected: What guidelines expect that were written for this, without the case; empty where it was the memory's.
         exposed_to: The feedback whose words were in a prompt that `expected` or the verdict come from.
     """
 
@@ -173,14 +170,10 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
-    """Feedback that contradicts other feedback, as a distillation saw it: no guideline can follow both.
+    """Feedback (two keys or more) that contradicts other feedback, as a distillation saw it, and about what.
 
-    Attributes:
-        feedback: The keys, at least two.
-        about: What it is about, in a few words of the model.
-        exposed_to: The feedback whose words were in the prompt: with one of them the remark goes.
-        dismissed_by: The person who says that there is no conflict. The rest stays without the model's words, so that
-            no later distillation brings it back.
+    With any of the feedback whose words were in the prompt, `exposed_to`, the remark goes. What a person dismissed
+    stays without the model's words, so that no later distillation brings it back.
     """
 
     feedback: tuple[FeedbackKey, ...]
@@ -237,6 +230,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them; printed, they are a line each."""
         return Guidelines(guideline for guideline in self.guidelines if self.status(guideline) == "active")
+
+    @property
+    def episodic(self) -> tuple[Case, ...]:
+        """The cases that experts spoke about, by id."""
+        return self.cases
 
     def __len__(self) -> int:
         """How many pieces of feedback are in memory, whatever their state."""
@@ -329,10 +327,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def guideline(self, guideline_id: str) -> Guideline:
         """The guideline of that id, whatever its status. Raises UnknownKey."""
-        if guideline_id not in self._guidelines_by_id:
+        try:
+            return self._guidelines_by_id[guideline_id]
+        except KeyError:
             ids = ", ".join(self._guidelines_by_id) or "none"
-            raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {ids}")
-        return self._guidelines_by_id[guideline_id]
+            raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {ids}") from None
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
