@@ -21,29 +21,17 @@ from tests.support.learning import changes_of
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
 
-FEEDBACK = [
-    {
-        "id": "t-1",
-        "inputs": "My order is late.",
-        "outputs": "It is in transit.",
-        "value": False,
-        "rationale": "Correct but cold.",
-        "source": "ana",
-    },
-    {
-        "id": "t-2",
-        "inputs": "Thanks!",
-        "outputs": "Any time, enjoy your day!",
-        "value": True,
-        "rationale": "Warm.",
-        "source": "ana",
-    },
+LATE: dict[str, Any] = {"id": "t-1", "inputs": "My order is late.", "outputs": "It is in transit.", "value": False}
+THANKS: dict[str, Any] = {"id": "t-2", "inputs": "Thanks!", "outputs": "Any time, enjoy your day!", "value": True}
+FEEDBACK: list[dict[str, Any]] = [
+    LATE | {"rationale": "Correct but cold.", "source": "ana"},
+    THANKS | {"rationale": "Warm.", "source": "ana"},
     {"id": "t-3", "inputs": "Where is the invoice?", "outputs": "In your account.", "value": True, "source": "ben"},
 ]
-HELD_OUT = [
+HELD_OUT: list[dict[str, Any]] = [
     {"id": "h-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed.", "value": True},
     {"id": "h-2", "inputs": "Lovely shop.", "outputs": "Thank you so much!", "value": False},
-    {"id": "t-2", "inputs": "Thanks!", "outputs": "Any time, enjoy your day!", "value": True},
+    THANKS,
 ]
 
 

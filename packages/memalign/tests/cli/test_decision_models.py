@@ -66,7 +66,7 @@ def test_checks_are_learned_shown_and_dropped(
     memalign(*NEW, "--model", "openai:test", code=0)
     assert SORRY not in memalign("align", "tone", feedback).out, "a chat model alone is asked no questions"
     memalign("delete", "tone", "--yes", code=0)
-    assert memalign(*NEW, "--model", "openai:test", "--check-model", f"system-one:m@{deciding.base_url}").code == 0
+    memalign(*NEW, "--model", "openai:test", "--check-model", f"system-one:m@{deciding.base_url}", code=0)
     learned = memalign("align", "tone", feedback, code=0)
     # ana said of t-1 (false) and of t-2 (true) that the answer is no.
     for name, label in (("G1", "false"), ("G2", "true")):

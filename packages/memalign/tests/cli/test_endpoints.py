@@ -76,14 +76,13 @@ def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, 
 
 def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp_path: Path) -> None:
     memalign("edit", tone, "--context", "16384", code=0)
-    assert memalign("edit", tone, "--for", "reflection", "--context", "200000").code == 0
+    memalign("edit", tone, "--for", "reflection", "--context", "200000", code=0)
     judge = Registry(f"sqlite:///{tmp_path / 'memalign.db'}").load(tone)
     assert open_model(judge).limits.context_tokens == 16_384
     assert open_reflection_model(judge).limits.context_tokens == 200_000
     memalign("edit", tone, "--context", "0", code=0)
     assert "context" not in memalign("show", tone, "--json").json["parameters"]["models"][judge.model_name]
-    refused = memalign("edit", tone, "--context", "512")
-    assert (refused.code, "context (1,024 tokens or more)" in " ".join(refused.err.split())) == (2, True)
+    memalign("edit", tone, "--context", "512", code=2, says="context (1,024 tokens or more)")
 
 
 def test_another_address_gets_no_key(memalign: Run, tone: str, own: Endpoint, held_out: Path) -> None:
@@ -135,7 +134,7 @@ def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
     judge = Judge(name="gift", instructions=INSTRUCTIONS, feedback_value_type=bool, model=f"openai:m@{own.base_url}")
     gift.write_text(json.dumps(bundle_of(judge)), "utf-8")
     memalign("import", gift, code=0)
-    assert memalign("judge", "gift", held_out).code == 0
+    memalign("judge", "gift", held_out, code=0)
     assert load_bundle(gift)(inputs="Hello?", outputs="Hi!").value is not None
     assert own.headers
     assert CANARY not in str(own.headers) + str(own.requests)

@@ -50,7 +50,7 @@ def test_every_outcome_of_a_gate_has_its_exit_code(memalign: Run, warm: str, tmp
     told = memalign("evaluate", warm, cases, "--min-accuracy", "0.88", "--json", code=3)
     assert told.json["gate"]["outcome"] == "too few cases"
     assert "more cases would settle it" in told.json["gate"]["criteria"][0]["why"]
-    assert memalign("evaluate", warm, cases).code == 0, "no criterion, no gate"
+    memalign("evaluate", warm, cases, code=0)  # no criterion, no gate
 
 
 def test_a_version_or_model_is_compared_with_another_version(memalign: Run, warm: str, tmp_path: Path) -> None:

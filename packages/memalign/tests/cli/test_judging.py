@@ -47,8 +47,7 @@ def test_a_key_that_is_wrong_is_one_sentence(memalign: Run, tone: str, tmp_path:
 def test_many_examples_need_a_file_for_their_judgments(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
-    refused = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(1_001)))
-    assert refused.code == 2
+    refused = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(1_001)), code=2)
     assert "many.jsonl has 1,001 examples, too many for the screen" in refused.err
     assert not endpoint.requests
     shown = memalign("judge", tone, jsonl(tmp_path / "few.jsonl", items(60)))
@@ -61,8 +60,7 @@ def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Pa
         return bad_request("odd") if number % 2 else {"rationale": "Fine.", "value": True}
 
     endpoint.answer = answer
-    judged = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(20)), "-o", "out.jsonl")
-    assert judged.code == 1
+    judged = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(20)), "-o", "out.jsonl", code=1)
     assert "10 judged into out.jsonl, 10 failed" in judged.out
     assert judged.err.count("failed: ") == 1
     assert "and 5 more: ModelRejected" in judged.err

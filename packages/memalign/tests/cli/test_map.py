@@ -31,7 +31,7 @@ def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labe
     assert memalign("evaluate", tone, labels, "--json").json["evaluation"]["n"] == 2
     memalign("next", tone, labels, "--json", code=0)
     usual = jsonl(labels.with_name("usual.jsonl"), FEEDBACK)
-    assert memalign("judge", tone, usual).code == 0, "files of the usual names are still read"
+    memalign("judge", tone, usual, code=0)  # files of the usual names are still read
     line = '{"ticket": "s-1", "question": "Hello?", "answer": "Hello!", "label": true}\n'
     piped = memalign("align", tone, "-", "--source", "ben", "--json", stdin=line)
     assert [row["key"] for row in piped.json["rows"]] == ["s-1@ben"]
@@ -39,10 +39,10 @@ def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labe
 
 def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
     memalign("align", tone, labels, "--map", MAP, code=0)
-    assert memalign("edit", tone, "--map", "none").code == 0
+    memalign("edit", tone, "--map", "none", code=0)
     assert memalign("show", tone, "--json").json["columns"] == {}
     memalign("align", tone, labels, code=2)
-    assert memalign("edit", tone, "--map", MAP).code == 0
+    memalign("edit", tone, "--map", MAP, code=0)
     memalign("judge", tone, labels, code=0)
 
 
@@ -61,8 +61,8 @@ def test_every_command_that_reads_rows_remembers_the_mapping(
 @pytest.mark.parametrize("command", ["judge", "evaluate"])
 def test_a_dry_run_or_a_failure_remembers_no_mapping(memalign: Run, tone: str, labels: Path, command: str) -> None:
     memalign(command, tone, "no-such-file.csv", "--map", MAP, code=2)
-    assert memalign(command, tone, labels, "--map", MAP, "--dry-run").code == 0
-    assert memalign(command, tone, labels, "--map", MAP, "--version", "1").code == 0, "an older version"
+    memalign(command, tone, labels, "--map", MAP, "--dry-run", code=0)
+    memalign(command, tone, labels, "--map", MAP, "--version", "1", code=0)  # an older version
     shown = memalign("show", tone, "--json").json
     assert (shown["version"], shown["columns"]) == (1, {})
 

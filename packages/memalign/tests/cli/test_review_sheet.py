@@ -82,7 +82,7 @@ def test_each_value_type_has_its_choices(
 ) -> None:
     settings = ("--instructions", INSTRUCTIONS, "--value-type", value_type, "--model", "openai:test")
     memalign("create", "other", *settings, code=0)
-    assert memalign("review", "other", cases, "-o", "review.xlsx").code == 0
+    memalign("review", "other", cases, "-o", "review.xlsx", code=0)
     rules = openpyxl.load_workbook("review.xlsx")["review"].data_validations.dataValidation
     assert [each.type for each in rules] == ([rule] if rule else [])
     filled(Path("review.xlsx"), {"plain": {"value": value}})
@@ -93,7 +93,7 @@ def test_each_value_type_has_its_choices(
 
 def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held_out: Path) -> None:
     memalign("judge", tone, held_out, "-o", "judged.jsonl", code=0)
-    assert memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx").code == 0
+    memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx", code=0)
     assert "judge's verdict" not in header(Path("blind.xlsx"))
     memalign("review", tone, "judged.jsonl", "--examples", held_out, "--shown", "-o", "shown.xlsx", code=0)
     sheet = openpyxl.load_workbook("shown.xlsx")["review"]

@@ -13,10 +13,9 @@ from memalign import MemAlign, Registry
 from memalign.errors import RegistryError, VersionConflict
 from tests.support.patience import PATIENCE
 from tests.support.places import Place
-from tests.support.registry import case, judge, keys_of, memory_of, models, optimizer, row
+from tests.support.registry import case, judge, keys_of, memory_of, models, row
 
 MODELS = models()
-LEARNER = optimizer(*MODELS)
 
 
 @pytest.fixture
@@ -32,30 +31,25 @@ def learning(url: str) -> Registry:
     return registry
 
 
-class Interrupted(MemAlign):
-    """An optimizer beside which somebody else commits first, the first few times."""
-
-    async def align(self, judge: Any, feedback: Any = (), **options: Any) -> Any:
-        aside = Registry(OTHER["url"])
-        if len(aside.history("helpfulness")) <= OTHER["times"]:
-            aside.update("helpfulness", lambda j: j.replace(retrieval_k=len(aside.history("helpfulness"))))
-        return await super().align(judge, feedback, **options)
-
-
-OTHER: dict[str, Any] = {}
-
-
 @pytest.mark.parametrize("times", [2, 99])
 def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(learning: Registry, url: str, times: int):
-    OTHER.update(url=url, times=times)
-    interrupted = Interrupted(reflection_model=MODELS[0], embedding_model=MODELS[1], shard_size=1)
+    class Overtaken(MemAlign):
+        """Beside it somebody else commits first, the first few times."""
+
+        async def align(self, judge: Any, feedback: Any = (), **options: Any) -> Any:
+            aside = Registry(url)
+            if len(aside.history("helpfulness")) <= times:
+                aside.update("helpfulness", lambda j: j.replace(retrieval_k=len(aside.history("helpfulness"))))
+            return await super().align(judge, feedback, **options)
+
+    overtaken = Overtaken(reflection_model=MODELS[0], embedding_model=MODELS[1], shard_size=1)
     rows = iter([row("t-1", "ana", "too cold")])
     if times == 99:
         with pytest.raises(VersionConflict, match="20 times in a row; nothing was changed"):
-            learning.align("helpfulness", rows, optimizer=interrupted)
+            learning.align("helpfulness", rows, optimizer=overtaken)
         assert keys_of(learning.load("helpfulness")) == set()
         return
-    assert learning.align("helpfulness", rows, optimizer=interrupted).judge.retrieval_k == 2
+    assert learning.align("helpfulness", rows, optimizer=overtaken).judge.retrieval_k == 2
     assert keys_of(learning.load("helpfulness")) == {"t-1@ana"}
     assert [v.action for v in learning.history("helpfulness")] == ["create", "edit", "edit", "align"]
 

@@ -162,7 +162,7 @@ def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
     registry.save(judge(model="openai:gpt-5"))
     wrong: list[tuple[type[Exception], str, Callable[[], object]]] = [
         (JudgeNotFound, "no judge 'tone' in the registry; judges: helpfulness", lambda: registry.load("tone")),
-        (JudgeNotFound, "has no version 7; it has versions 1 to 2", lambda: registry.load("helpfulness", 7)),
+        (JudgeNotFound, "has no version 7; the latest is 2", lambda: registry.load("helpfulness", 7)),
         (JudgeNotFound, "has no version 9", lambda: registry.rollback("helpfulness", 9)),
         (JudgeNotFound, "has no version 3", lambda: registry.diff("helpfulness", 1, 3)),
         (JudgeExists, "take another name", lambda: registry.create(judge())),

@@ -66,9 +66,7 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
         raise InputError(f"{where} is not a judge's bundle; `memalign export NAME -o FILE` writes one")
     version = document.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise InputError(
-            f"{where} has format version {version}, this memalign reads up to {FORMAT_VERSION}; upgrade memalign"
-        )
+        raise InputError(f"{where} has format version {version}, this memalign reads up to {FORMAT_VERSION}; upgrade")
     unsigned = {name: value for name, value in document.items() if name != "checksum"}
     if document.get("checksum") != _checksum(unsigned):
         raise InputError(f"{where} is damaged or was edited: its checksum does not match; export the judge again")

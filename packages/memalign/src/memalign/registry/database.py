@@ -63,8 +63,7 @@ class Database:
         self._timeout, self._milliseconds = busy_timeout, max(1, round(busy_timeout * 1000))
         self._file: Path | None = None
         if parsed.get_backend_name() == "sqlite":
-            # Absolute from here on: the process may change its folder.
-            self._file = Path(str(parsed.database)).absolute()
+            self._file = Path(str(parsed.database)).absolute()  # the process may change its folder
             self.engine = _sqlite(parsed, self._file, busy_timeout)
         else:
             self.engine = _postgresql(parsed, busy_timeout)
@@ -76,9 +75,7 @@ class Database:
                 if self._is_ours(connection):
                     return
         if not create:
-            raise JudgeNotFound(
-                f"there is no registry at {self._at}. `memalign create` makes one, --registry names another"
-            )
+            raise JudgeNotFound(f"no registry is at {self._at}; `memalign create` makes one, --registry names another")
         with self.write() as connection:
             if not self._is_ours(connection):  # nobody else was quicker
                 self._create(connection, metadata)

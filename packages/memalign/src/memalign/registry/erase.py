@@ -108,8 +108,8 @@ class _Plan:
         )
         if repeating:
             self._forget(touched | repeating, self.residue, copied)
-        learned = (text for _, text in self._gone_words("guideline"))
-        self.residue.add(learned, self._staying_words((*_WORDED, "guideline")))
+        texts = (text for _, text in self._gone_words("guideline"))
+        self.residue.add(texts, self._staying_words((*_WORDED, "guideline")))
         written = {key for kind, key, _ in self.gone if kind == "annotation"}
         written |= {key for kind, key in self.timeline if kind == "tombstone"}
         self.receipt = Receipt(
@@ -147,8 +147,7 @@ class _Plan:
                 if not named[selector] and not ids.get(selector):
                     day = ErasedHashes(self.connection, self.judge).erased_on(selector)
                     hint = f"it was erased on {day}" if day else "`memalign show NAME --ledger` lists every key"
-                    where = f"no version and no queue of {self.name!r}"
-                    raise UnknownKey(f"{where} holds {str(selector)!r}{selectors}; {hint}")
+                    raise UnknownKey(f"nothing of {self.name!r} holds {str(selector)!r}{selectors}; {hint}")
             keys, cases = {key for some in named.values() for key in some}, set[str]().union(*ids.values())
         elif source is None and selectors.text is None:
             raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
@@ -169,9 +168,8 @@ class _Plan:
 
     def _is_mentioned(self) -> bool:
         """Whether a note of a version, or a text of another table, repeats what is to go."""
-        if any(map(self.residue.in_sentence, self.notes.values())):
-            return True
-        return any(judge == self.name for _, judge in in_other_tables(self.connection, self.residue, self.name))
+        others = in_other_tables(self.connection, self.residue, self.name)
+        return any(map(self.residue.in_sentence, self.notes.values())) or any(judge == self.name for _, judge in others)
 
     def _rows(self) -> Iterator[tuple[str, str, range, bytes]]:
         for (kind, key), spans in self.timeline.items():

@@ -87,10 +87,9 @@ def memory_contents(memory: Memory, encode: Callable[[Any], bytes] = encoded) ->
         contents["case", _key(case.id)] = encode(case.example)
         for annotation in case.annotations:
             contents["annotation", _key(str(annotation.key))] = encode(annotation)
-        if case.pre_alignment is not None:
-            contents["pre_alignment", case.id] = encode(case.pre_alignment)
-        if case.answers is not None:
-            contents["answers", case.id] = encode(case.answers)
+        for kind, part in (("pre_alignment", case.pre_alignment), ("answers", case.answers)):
+            if part is not None:
+                contents[kind, case.id] = encode(part)
         if case.vector is not None:
             contents["vector", case.id] = case.vector
     for guideline in memory.guidelines:
@@ -137,14 +136,13 @@ def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] = decoded)
         )
         for name, example in sorted(values["case"].items())
     )
-    state = values["memory"]
-    fields: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in state.items()}
+    state: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values["memory"].items()}
     return Memory(
         cases=tuple(cases),
         guidelines=tuple(sorted(values["guideline"].values(), key=lambda guideline: guideline.number)),
         conflicts=tuple(sorted(values["conflict"].values(), key=lambda conflict: conflict.feedback)),
         tombstones=tuple(sorted(values["tombstone"].values(), key=lambda stone: stone.key)),
-        **fields,
+        **state,
     )
 
 
@@ -164,11 +162,7 @@ def settings_of(judge: Judge) -> dict[str, Any]:
 
 def is_unicode(text: str) -> bool:
     """Whether a column can hold it: not half of a surrogate pair, as a word of another encoding may have."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _key(key: str) -> str:

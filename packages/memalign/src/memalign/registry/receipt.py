@@ -117,8 +117,7 @@ class Receipt:
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
         if self.searched:
-            lines.append(f"  searched again afterwards: {self.searched}")
-            lines.append(f"  everything gone: {self.answer}")
+            lines += [f"  searched again afterwards: {self.searched}", f"  everything gone: {self.answer}"]
         lines.append(f"  out of reach: {'; '.join(self.unreachable)}")
         return "\n".join(lines)
 
@@ -132,9 +131,7 @@ class Receipt:
 def in_words(cases: int, comments: int, guidelines: int) -> str:
     """`6 cases, 2 comments and 1 guideline`; what there is none of is not named, unless there is nothing."""
     counted = [(cases, "case"), (comments, "comment"), (guidelines, "guideline")]
-    *parts, last = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counted if n] or [
-        "no case, comment or guideline"
-    ]
+    *parts, last = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counted if n] or ["nothing"]
     return " and ".join((", ".join(parts), last)) if parts else last
 
 

@@ -35,11 +35,9 @@ from memalign.types import Feedback, FeedbackKey, Usage
 
 __all__ = ["Registry", "Saved"]
 
-_ATTEMPTS = 20
-"""How often somebody else may be quicker before a change is given up."""
+_ATTEMPTS = 20  # how often somebody else may be quicker before a change is given up
 
-Step = Callable[[Judge, Calls], Coroutine[Any, Any, AlignResult]]
-"""What is learned or forgotten, of the latest version, with the calls that this takes."""
+Step = Callable[[Judge, Calls], Coroutine[Any, Any, AlignResult]]  # what is learned or forgotten, with which calls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,8 +322,7 @@ class Registry:
     def _rederived(self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None) -> Receipt:
         try:
             result = self.align(name, (), optimizer=optimizer, progress=progress)
-        # The erase stands whatever happens here; what waits is named, and the next align tries again. Ctrl-C stops the
-        # deriving only: the receipt is proof of what is done, and must not be lost with it.
+        # The erase stands whatever happens here, Ctrl-C too: the receipt is proof of it, and must not be lost.
         except (MemalignError, OSError, KeyboardInterrupt) as error:
             return replace(receipt, problem=str(error) or "interrupted")
         waiting, rederived = dict(result.pending), tuple(rule.id for rule in result.guidelines)
@@ -370,7 +367,5 @@ class Registry:
 
 
 def _conflict(name: str) -> VersionConflict:
-    return VersionConflict(
-        f"somebody else committed a version of {name!r} first, {_ATTEMPTS} times in a row; nothing was changed, try "
-        "again"
-    )
+    often = f"{_ATTEMPTS} times in a row"
+    return VersionConflict(f"somebody else changed {name!r} first, {often}; nothing was changed, try again")

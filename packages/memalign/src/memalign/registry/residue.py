@@ -199,10 +199,8 @@ def _label(value: Value | None) -> Value | None:
 
 def reason_of(codec: Codec, kind: str, body: bytes) -> str:
     """What memalign says of a piece of feedback's state; empty for other rows."""
-    if kind == "annotation":
-        outcome = codec.decode(kind, body).outcome
-        return "" if outcome is None else str(outcome.reason)
-    return str(codec.decode(kind, body).reason) if kind == "tombstone" else ""
+    value: Any = codec.decode(kind, body) if kind in ("annotation", "tombstone") else None
+    return str(getattr(value.outcome if kind == "annotation" else value, "reason", ""))
 
 
 def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) -> bool:

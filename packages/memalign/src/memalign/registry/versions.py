@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
@@ -84,8 +84,7 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
     """All rows of a version. Raises JudgeNotFound with the versions that there are."""
     highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
     if not 1 <= number <= highest:
-        available = "version 1" if highest == 1 else f"versions 1 to {highest}"
-        raise JudgeNotFound(f"judge {name!r} has no version {number}; it has {available}")
+        raise JudgeNotFound(f"judge {name!r} has no version {number}; the latest is {highest}")
     query = select(rows.c.kind, rows.c.key, rows.c.body).where(rows.c.judge == judge)
     if number == highest:  # which an index finds
         query = query.where(rows.c.until.is_(None))
@@ -152,10 +151,8 @@ def _numbered(judge: Judge, before: Contents) -> Judge:
         written = before.get(("guideline", guideline.id))
         other = guideline if written is None else decoded("guideline", written)
         if guideline.text != other.text and guideline.exposed_to != other.exposed_to:
-            raise VersionConflict(
-                f"{guideline.id} of this judge is another guideline than {guideline.id} of {judge.name!r} in the "
-                "registry; load that judge and change it, or store this one under another name"
-            )
+            both = f"{guideline.id} of this judge is another guideline than {guideline.id} of {judge.name!r}"
+            raise VersionConflict(f"{both}; load that judge and change it, or store this one under another name")
     free = max(decoded("memory", before["memory", "next_guideline"]), judge.memory.next_guideline)
     return judge.replace(memory=msgspec.structs.replace(judge.memory, next_guideline=free))
 
@@ -185,7 +182,8 @@ def add_version(
     same = (judges.c.id == judge, judges.c.latest == parent)
     if connection.execute(update(judges).where(*same).values(latest=number)).rowcount != 1:
         raise VersionConflict("somebody else committed a version in the meantime")
-    version = {"judge": judge, "number": number, "action": action, "created_at": datetime.now(UTC).isoformat()}
+    now = datetime.now(UTC).isoformat()
+    version: dict[str, Any] = {"judge": judge, "number": number, "action": action, "created_at": now}
     version |= {"summary": line or summary(before, after), "note": note, "memory_hash": memory.hash}
     connection.execute(insert(versions).values(version | counts(memory)))
     ended = [key for key, body in before.items() if after.get(key) != body]
@@ -224,8 +222,8 @@ def summary(before: Contents, after: Contents) -> str:
 
 def counts(memory: Memory) -> dict[str, int]:
     """What history says of a memory's size."""
-    sized = {"cases": memory.cases, "feedback": memory, "guidelines": memory.semantic, "pending": memory.pending}
-    return {name: len(part) for name, part in sized.items()}
+    sizes = {"cases": len(memory.cases), "feedback": len(memory)}
+    return sizes | {"guidelines": len(memory.semantic), "pending": len(memory.pending)}
 
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
@@ -259,10 +257,8 @@ def import_judges(source: Database, target: Database) -> tuple[JudgeSummary, ...
         listed = summaries(reading)
         with target.write(*(judge.name for judge in listed)) as writing:
             if taken := {judge.name for judge in listed} & set(writing.execute(select(judges.c.name)).scalars()):
-                raise JudgeExists(
-                    f"{target.url} has judges of these names: {', '.join(sorted(taken))}. Nothing was imported; delete "
-                    "them first, or export and import single judges with --name"
-                )
+                names = f"{target.url} has judges of these names: {', '.join(sorted(taken))}"
+                raise JudgeExists(f"{names}. Nothing was imported; delete them, or import single bundles with --name")
             for judge in reading.execute(select(judges)).mappings().all():
                 values = {name: value for name, value in judge.items() if name != "id"}
                 new = writing.execute(insert(judges).values(values).returning(judges.c.id)).scalar_one()
