@@ -118,10 +118,11 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
             rows = [case for case, verdict, _ in answers.values() if taught or not verdict]
             reviewing.put_in(people["Mira"], rows, judge="replies")
             if taught:
+                explained = set[str]()
                 for start, end in ((0, 16), (16, 32), (32, 49)):
-                    words = dict[str, str]()
                     for name, (_, verdict, why) in [*answers.items()][start:end]:
-                        say(people["Ana"], name, verdict, why if words.setdefault(why, name) == name else "")
+                        if say(people["Ana"], name, verdict, "" if why in explained else why):
+                            explained.add(why)
                     reviewing.post(people["Ana"], "/judges/replies/teach")
                     reviewing.wait(people["Ana"], "replies")
                 for name, (case, verdict, _) in [*answers.items()][:12]:
@@ -133,8 +134,13 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
                 yield address, registry.url
 
 
-def say(client: TestClient, case: str, verdict: bool, words: str) -> None:
-    reviewing.answer(client, case, judge="replies", value=str(verdict).lower(), rationale=words)
+def say(client: TestClient, case: str, verdict: bool, words: str) -> bool:
+    """Answer a case; say why where there are words and a field for them. Returns whether there were."""
+    turned = reviewing.answer(client, case, judge="replies", value=str(verdict).lower()).text
+    if not words or "<textarea" not in turned:
+        return False
+    reviewing.post(client, "/judges/replies/review/words", **reviewing.card(turned), words=words, go="next")
+    return True
 
 
 def entered(chromium: Browser, address: str, url: str, name: str, scheme: Any, size: Any, **options: Any) -> Page:

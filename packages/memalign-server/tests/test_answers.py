@@ -9,25 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, select, update
 
-from memalign import Example, Judge, ValueType
+from memalign import Example, ValueType
 from memalign_server.pages.verdicts import question_of, scale_ends
 from memalign_server.people.people import Role, add_person
-from memalign_server.review.answers import (
-    TEACHES,
-    Answer,
-    position,
-    previous_case,
-    review_of,
-    save,
-    say_drafts,
-)
+from memalign_server.review.answers import TEACHES, Answer, position, previous_case, review_of, save, say_drafts
 from memalign_server.review.cases import add_cases, next_cases, progress_of
-from memalign_server.review.disputes import (
-    difference,
-    keep_answer,
-    open_settlement,
-    take_over,
-)
+from memalign_server.review.disputes import difference, keep_answer, open_settlement, settle, take_over
 from memalign_server.store import Store
 from memalign_server.store.tables import new_id, queue, reviews
 from server_support import world
@@ -61,27 +48,6 @@ def say(connection: Connection, person: str, case: str, value: Any = None, words
     assert save(connection, JUDGE, person, case, answer, kind=YES_NO) is None
 
 
-def waiting(connection: Connection, person: str) -> list[tuple[str, list[str]]]:
-    """The first difference that waits for a person: the case, and who says otherwise."""
-    row = difference(connection, JUDGE, person, kind=YES_NO)
-    return [] if row is None else [(row.case.case_id, [other.person for other in row.answers])]
-
-
-def for_owners(connection: Connection) -> list[tuple[str, list[str]]]:
-    row = open_settlement(connection, JUDGE, kind=YES_NO)
-    return [] if row is None else [(row.case.case_id, [answer.person for answer in row.answers])]
-
-
-def taught(connection: Connection, case: str) -> list[str]:
-    """Whose answers on a case may be taught."""
-    query = select(reviews.c.person).join(queue, queue.c.case_id == reviews.c.case_id).where(TEACHES)
-    query = query.where(reviews.c.judge == JUDGE, reviews.c.case_id == case, reviews.c.state == "answered")
-    return sorted(connection.execute(query).scalars())
-
-
-# -- what is held out --------------------------------------------------------------------------------------------------
-
-
 def test_one_case_in_four_is_held_out_by_chance(tables: Connection, draws: Callable[[int | None], None]) -> None:
     draws(None)
     put_in(tables, 200, "d")
@@ -106,9 +72,6 @@ def test_a_case_that_is_held_out_comes_after_three_others(tables: Connection, dr
     assert [case.held_out for case in coming] == [0, 0, 0, 1, 0]
 
 
-# -- people who differ -------------------------------------------------------------------------------------------------
-
-
 def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection) -> None:
     say(tables, "ana", "c-00", False, "We cannot promise that.")
     say(tables, "ben", "c-00", True, "She is safe.")
@@ -122,15 +85,16 @@ def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection
     take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
     say_drafts(tables, JUDGE, "ana", kind=YES_NO)  # as before a teaching
     assert own() == (True, None, False, "We cannot promise that.")
-    assert taught(tables, "c-00") == ["ana", "ben"]
 
 
 def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> None:
     say(tables, "zoe", "c-00", True)
     say(tables, "ana", "c-00", False)
-    assert for_owners(tables) == []
+    assert open_settlement(tables, JUDGE, kind=YES_NO) is None
     keep_answer(tables, JUDGE, "ana", "c-00")
-    assert for_owners(tables) == [("c-00", ["zoe", "ana"])]
+    row = open_settlement(tables, JUDGE, kind=YES_NO)
+    assert row is not None
+    assert [answer.person for answer in row.answers] == ["zoe", "ana"]
 
 
 def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) -> None:
@@ -145,16 +109,10 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
     assert previous_case(tables, JUDGE, "ana") == "c-01"
 
 
-# -- the question ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("instructions", "question"),
     [
-        (
-            "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}",
-            "Is the reply warm and helpful?",
-        ),
+        (world.INSTRUCTIONS, "Is the reply warm and helpful?"),
         ("You judge replies. Is this one good enough to send? {{ outputs }}", "Is this one good enough to send?"),
         ("Does {{ outputs }} help? Is it polite?", "Is it polite?"),
         ("{{ inputs }}\n\nRate the reply.\n{{ outputs }}", "Rate the reply."),
@@ -162,7 +120,7 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
     ],
 )
 def test_the_question_is_read_from_the_instructions(instructions: str, question: str) -> None:
-    assert question_of(Judge(name=JUDGE, instructions=instructions, feedback_value_type=bool)) == question
+    assert question_of(world.judge(JUDGE).replace(instructions=instructions)) == question
 
 
 @pytest.mark.parametrize(
@@ -177,10 +135,8 @@ def test_the_question_is_read_from_the_instructions(instructions: str, question:
     ],
 )
 def test_the_ends_of_a_scale_are_read_from_the_instructions(words: str, ends: tuple[str, str] | None) -> None:
-    judge = Judge(
-        name=JUDGE, instructions=f"How warm is it? {words}\n{{{{ outputs }}}}", feedback_value_type="int:1..5"
-    )
-    assert scale_ends(judge) == ends
+    instructions = f"How warm is it? {words}\n{{{{ outputs }}}}"
+    assert scale_ends(world.judge(JUDGE).replace(instructions=instructions, feedback_value_type="int:1..5")) == ends
 
 
 @pytest.mark.parametrize("chosen", [(), ("ana",), ("ana", "ben")])
@@ -188,9 +144,7 @@ def test_the_first_of_many_differences_is_found_without_reading_all(
     tables: Connection, chosen: tuple[str, ...]
 ) -> None:
     put_in(tables, 60, "d")
-    for number in range(60):
-        for person, value in (("ana", False), ("ben", True)):
-            say(tables, person, f"d-{number:02}", value)
+    differ(tables, *(f"d-{number:02}" for number in range(60)))
     for person in chosen:
         tables.execute(update(reviews).where(reviews.c.person == person).values(kept_revision=reviews.c.revision))
     sizes: list[int] = []
@@ -205,9 +159,37 @@ def test_the_first_of_many_differences_is_found_without_reading_all(
     assert len(sizes) < 8, "statements"
 
 
-def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connection) -> None:
-    for case in ("c-00", "c-01"):
+def differ(connection: Connection, *cases: str) -> None:
+    for case in cases:
         for person, value in (("ana", False), ("ben", True)):
-            say(tables, person, case, value)
+            say(connection, person, case, value)
+
+
+@pytest.mark.parametrize(
+    ("holder", "person", "value", "teaches"),
+    [
+        ("ana", "ana", False, ["ana"]),  # words alone open nothing again
+        ("ben", "ana", False, ["ben"]),
+        ("", "ana", False, []),
+        ("ana", "cleo", True, []),
+        ("ana", "cleo", False, ["ana"]),
+        ("ana", "ben", False, ["ana"]),
+        ("ana", "ana", True, ["ana", "ben"]),
+    ],
+)
+def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
+    tables: Connection, holder: str, person: str, value: bool, teaches: list[str]
+) -> None:
+    differ(tables, "c-00")
+    settle(tables, JUDGE, "c-00", holder)
+    say(tables, person, "c-00", value, "More words.")
+    query = select(reviews.c.person).join(queue, queue.c.case_id == reviews.c.case_id).where(TEACHES)
+    assert sorted(tables.execute(query.where(reviews.c.case_id == "c-00")).scalars()) == teaches
+
+
+def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connection) -> None:
+    differ(tables, "c-00", "c-01")
     tables.execute(reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00"))
-    assert waiting(tables, "ana") == [("c-01", ["ben"])]
+    row = difference(tables, JUDGE, "ana", kind=YES_NO)
+    assert row is not None
+    assert (row.case.case_id, [other.person for other in row.answers]) == ("c-01", ["ben"])

@@ -11,28 +11,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from sqlalchemy import and_, delete, select, update
+from sqlalchemy import case as case_when
 
 from memalign import Example, ValueType
 from memalign.errors import InputError
 from memalign_server.people.people import Role, add_person
-from memalign_server.review.answers import (
-    TEACHES,
-    Answer,
-    previous_case,
-    review_of,
-    save,
-)
+from memalign_server.review import disputes
+from memalign_server.review.answers import TEACHES, Answer, previous_case, review_of, save
 from memalign_server.review.cases import add_cases, cases_of, next_cases
-from memalign_server.review.disputes import (
-    difference,
-    keep_answer,
-    open_settlement,
-    refresh_disputes,
-    settle,
-    take_over,
-)
 from memalign_server.store import Store
-from memalign_server.store.tables import people, queue, reviews
+from memalign_server.store.tables import new_id, people, queue, reviews
 from server_support import world
 
 KIND = ValueType.of("A|B|tie")
@@ -55,24 +43,27 @@ class Reviewing(RuleBasedStateMachine):
             self.connection.execute(delete(table))
         for name in TEAM:
             add_person(self.connection, name, Role.OWNER if name == "olga" else Role.REVIEWER)
-        examples = [Example(id=case, inputs=case, outputs="Hello.") for case in CASES]
-        add_cases(self.connection, "tone", examples)
-        held_out = queue.c.case_id == HELD_OUT
-        self.connection.execute(update(queue).values(held_out=0))
-        self.connection.execute(update(queue).where(held_out).values(held_out=1))
+        add_cases(self.connection, "tone", [Example(id=case, inputs=case, outputs="Hello.") for case in CASES])
+        held_out = case_when((queue.c.case_id == HELD_OUT, 1), else_=0)
+        self.connection.execute(update(queue).values(held_out=held_out))
         self.values: dict[tuple[str, str], str] = {}
         self.firsts: dict[tuple[str, str], str] = {}  # the answer before anything was in view
         self.words: dict[tuple[str, str], str] = {}  # the last that a person wrote of a case
         self.chosen: set[tuple[str, str]] = set()  # who keeps theirs
         self.holders: dict[str, str] = {}
         self.way: dict[str, list[str]] = {name: [] for name in TEAM}  # the cases in the order of their answers
-        self.forms = 0
 
     def teardown(self) -> None:
         self.stack.close()
 
     def answers(self, case: str) -> dict[str, str]:
         return {name: self.values[name, case] for name in TEAM if (name, case) in self.values}
+
+    def may_be_taught(self) -> set[tuple[str, str]]:
+        """The person and case of every answer that a teaching takes."""
+        of_case = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
+        query = select(reviews.c.person, reviews.c.case_id).join(queue, of_case).where(TEACHES)
+        return {tuple(row) for row in self.connection.execute(query.where(reviews.c.state == "answered"))}
 
     def rows(self) -> dict[tuple[str, str], Any]:
         query = select(reviews).where(reviews.c.judge == "tone")
@@ -100,9 +91,8 @@ class Reviewing(RuleBasedStateMachine):
     def answer(self, person: str, case: str, value: str, words: str) -> None:
         others = self.answers_but(person, case)
         before = review_of(self.connection, "tone", person, case)
-        self.forms += 1
-        said: dict[str, Any] = {"value": value, "rationale": words, "form": f"form-{self.forms}"}
-        form = Answer(state="answered", revision=before.revision if before else 0, **said)
+        revision = before.revision if before else 0
+        form = Answer(state="answered", revision=revision, value=value, rationale=words, form=new_id())
         assert save(self.connection, "tone", person, case, form, kind=KIND) is None
         own = self.rows()[person, case]
         assert save(self.connection, "tone", person, case, form, kind=KIND) is None
@@ -121,7 +111,7 @@ class Reviewing(RuleBasedStateMachine):
     def be_erased(self, person: str, case: str) -> None:
         """What somebody said of a case goes, as an erasure takes it; the next teaching sees who still differs."""
         self.connection.execute(delete(reviews).where(reviews.c.person == person, reviews.c.case_id == case))
-        refresh_disputes(self.connection, "tone", kind=KIND)
+        disputes.refresh_disputes(self.connection, "tone", kind=KIND)
         self.words.pop((person, case), None)
         if (person, case) in self.values:
             self.firsts.pop((person, case))
@@ -136,7 +126,7 @@ class Reviewing(RuleBasedStateMachine):
         theirs = review_of(self.connection, "tone", other, case)
         revision = theirs.revision if theirs else 0
         try:
-            take_over(self.connection, "tone", person, case, other, kind=KIND, revision=revision)
+            disputes.take_over(self.connection, "tone", person, case, other, kind=KIND, revision=revision)
         except InputError:
             assert {person, other} - self.answers(case).keys(), "refused only where one has not answered"
             return
@@ -144,28 +134,26 @@ class Reviewing(RuleBasedStateMachine):
 
     @rule(person=PEOPLE, case=ITEMS)
     def keep_own(self, person: str, case: str) -> None:
-        keep_answer(self.connection, "tone", person, case)
+        disputes.keep_answer(self.connection, "tone", person, case)
         if (person, case) in self.values:
             self.chosen.add((person, case))
 
-    @precondition(lambda self: open_settlement(self.connection, "tone", kind=KIND) is not None)
+    @precondition(lambda self: disputes.open_settlement(self.connection, "tone", kind=KIND) is not None)
     @rule(data=st.data())
     def decide(self, data: st.DataObject) -> None:
-        row = open_settlement(self.connection, "tone", kind=KIND)
+        row = disputes.open_settlement(self.connection, "tone", kind=KIND)
         assert row is not None
         case = row.case.case_id
         holder = data.draw(st.sampled_from([*(answer.person for answer in row.answers), ""]))
-        settle(self.connection, "tone", case, holder)
+        disputes.settle(self.connection, "tone", case, holder)
         self.holders[case] = holder
 
     @rule()
     def teach(self) -> None:
         """Mark what may be taught as taught, as a teaching does."""
-        mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
-        query = select(reviews.c.person, reviews.c.case_id).join(queue, mine).where(TEACHES)
-        for row in self.connection.execute(query.where(reviews.c.state == "answered")).all():
-            same = (reviews.c.person == row.person, reviews.c.case_id == row.case_id)
-            self.connection.execute(update(reviews).where(*same).values(taught=reviews.c.revision))
+        for person, case in self.may_be_taught():
+            own = (reviews.c.person == person, reviews.c.case_id == case)
+            self.connection.execute(update(reviews).where(*own).values(taught=reviews.c.revision))
 
     @invariant()
     def the_tables_say_what_was_said(self) -> None:
@@ -183,9 +171,6 @@ class Reviewing(RuleBasedStateMachine):
 
     @invariant()
     def only_what_nobody_contradicts_or_an_owner_settled_is_taught(self) -> None:
-        mine = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
-        query = select(reviews.c.person, reviews.c.case_id).join(queue, mine).where(TEACHES)
-        taught = {tuple(row) for row in self.connection.execute(query.where(reviews.c.state == "answered"))}
         for case in CASES:
             answers, holder = self.answers(case), self.holders.get(case)
             agree = len({*answers.values()}) < 2
@@ -193,7 +178,7 @@ class Reviewing(RuleBasedStateMachine):
             if holder is not None and agree:
                 expected = {holder} - {""}
             expected = set() if case == HELD_OUT else expected
-            assert {person for person, on in taught if on == case} == expected, case
+            assert {person for person, on in self.may_be_taught() if on == case} == expected, case
 
     @invariant()
     def each_who_differs_chooses_and_then_an_owner_does(self) -> None:
@@ -209,10 +194,10 @@ class Reviewing(RuleBasedStateMachine):
                 if contradict and (name, case) not in self.chosen:
                     waiting_for[name][case] = contradict
         for name in TEAM:
-            row = difference(self.connection, "tone", name, kind=KIND)
+            row = disputes.difference(self.connection, "tone", name, kind=KIND)
             assert (row is None) == (not waiting_for[name])
             assert row is None or {one.person for one in row.answers} == waiting_for[name][row.case.case_id]
-        first = open_settlement(self.connection, "tone", kind=KIND)
+        first = disputes.open_settlement(self.connection, "tone", kind=KIND)
         assert (first is None) == (not waiting_for_owner)
         assert first is None or first.case.case_id in waiting_for_owner
 

@@ -88,18 +88,20 @@ def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Brow
         enter(ana, people, "ana")
         explain(ana)
         words_saved(ana)
+        enter(ben, people, "ben")
+        explain(ben, "It is cold.")
+        assert WORDS not in ben.content()
+        next_case(ben)
+        ben.goto("/judges/tone/teach")
+        ben.click("button:has-text('Teach it')")
+        ben.wait_for_url("**/learned**")
+        assert rows(people)["late", "ana"].rationale is None, "nobody's unfinished words are taught"
         ana.reload()
         has_words(ana)
         sign_out(ana)
         for page in (ana, elsewhere):
             enter(page, people, "ana", LATE)
             has_words(page)
-        enter(ben, people, "ben", LATE)
-        assert WORDS not in ben.content()
-        answered(ben, "n")
-        has_words(ben, "")
-        assert WORDS not in ben.content()
-        assert rows(people)["late", "ben"].rationale is None
 
 
 def test_words_are_sent_when_the_page_is_left_at_once(chromium: Browser, url: str) -> None:
@@ -119,6 +121,17 @@ def test_words_are_sent_when_the_page_is_left_at_once(chromium: Browser, url: st
             type_words(page, f"{WORDS} {place}")
             leave()
             wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} {place}")  # noqa: B023  # at once
+        page.goto(LATE)
+        page.evaluate("Object.defineProperty(document, 'visibilityState', { value: 'hidden' })")
+        type_words(page, " Or rather not.")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} 2 Or rather not.")
+        until(page, NOTHING_UNSAVED)
+        page.fill(FIELD, WORDS)  # what is shortened after a look elsewhere stays short
+        words_saved(page)
+        has_words(page)
+        next_case(page)
+        assert rows(url)["late", "local"].rationale == WORDS
 
 
 def test_words_go_with_their_answer_through_next_and_back(chromium: Browser, url: str) -> None:
@@ -138,6 +151,7 @@ def test_words_go_with_their_answer_through_next_and_back(chromium: Browser, url
         assert {name: row.value for name, row in rows(url).items()} == {("late", "local"): False}, "no key is a verdict"
         page.click("button:has-text('Back')")
         page.wait_for_selector("button[aria-pressed=true]:has-text('No')")
+        assert "It answers the question." not in page.content(), "Back turns the foot first"
         answered(page, "y")
         has_words(page, words)
         hold_down(page, "Enter", "#foot:not(.back)")
@@ -185,22 +199,6 @@ def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(chromium: Browser
         page.click("button:has-text('Save')")
         page.wait_for_selector(".foot.back")
         until(page, "!Object.keys(sessionStorage).some((name) => name.startsWith('memalign-typed'))")
-
-
-def test_teaching_leaves_a_colleagues_unfinished_words_alone(chromium: Browser, people: str) -> None:
-    with served(people) as address:
-        ana, ben = (opened(chromium, address) for _ in range(2))
-        for page, name, words in ((ana, "ana", "It sounds like a"), (ben, "ben", WORDS)):
-            enter(page, people, name)
-            explain(page, words)
-        words_saved(ana)
-        next_case(ben)
-        ben.goto("/judges/tone/teach")
-        ben.click("button:has-text('Teach it')")
-        ben.wait_for_url("**/learned**")
-        assert rows(people)["late", "ana"].rationale is None
-        ana.reload()
-        has_words(ana, "It sounds like a")
 
 
 def test_two_windows_lose_no_word_to_each_other(chromium: Browser, url: str) -> None:
@@ -365,21 +363,6 @@ def test_answers_are_never_somebody_elses(chromium: Browser, people: str) -> Non
         enter(page, people, "ana", f"{REVIEW}?case=lamp")
         page.wait_for_selector(".foot.back")
         assert rows(people).keys() == {(case, "ana") for case in ("late", "twice", "lamp")}
-
-
-def test_words_that_are_shortened_after_a_look_elsewhere_stay_short(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address)
-        explain(page, f"{WORDS} Or rather not.")
-        page.evaluate("Object.defineProperty(document, 'visibilityState', { value: 'hidden' })")
-        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} Or rather not.")
-        until(page, NOTHING_UNSAVED)
-        page.fill(FIELD, WORDS)
-        words_saved(page)
-        has_words(page)
-        next_case(page)
-        assert rows(url)["late", "local"].rationale == WORDS
 
 
 def test_the_account_says_what_is_unsent_before_somebody_signs_out(chromium: Browser, people: str) -> None:

@@ -35,10 +35,9 @@ def test_an_align_is_a_job_with_a_result(local: TestClient) -> None:
 
 
 def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
-    job = local.post("/api/v1/judges/tone/align", json={"feedback": [{"id": "x", "outputs": "y", "value": "maybe"}]})
-    failed = ended(local, job.json())
-    assert failed["state"] == "failed"
-    assert "line 1 (x)" in failed["problem"]
+    rows = [{"id": "x", "outputs": "y", "value": "maybe"}]
+    failed = ended(local, local.post("/api/v1/judges/tone/align", json={"feedback": rows}).json())
+    assert (failed["state"], "line 1 (x)" in failed["problem"]) == ("failed", True)
     assert local.get("/api/v1/judges").json()[0]["latest"] == 1
 
 

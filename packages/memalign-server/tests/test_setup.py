@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -282,3 +284,63 @@ def test_experts_are_listed_with_their_answers(shared: world.Shared) -> None:
     assert "1 answer, last " in page
     assert "reviewer answered for you." in owner.get(SETUP).text
     assert reviewer.get(SETUP).status_code == 403
+
+
+# -- cases from an MLflow experiment ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tracking(tmp_path: Path) -> str:
+    """A store with two traces of an experiment, one of them without an answer."""
+    os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
+    os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
+    import mlflow
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    mlflow.set_tracking_uri(uri)
+    mlflow.create_experiment("shop", artifact_location=(tmp_path / "artifacts").as_uri())
+    mlflow.set_experiment("shop")
+    with mlflow.start_span("reply") as span:
+        span.set_inputs({"question": "Where is my lamp?"})
+        span.set_outputs("In transit.")
+    with mlflow.start_span("nothing"):
+        pass
+    return uri
+
+
+@pytest.mark.slow  # MLflow makes its tables
+@pytest.mark.filterwarnings("ignore")  # MLflow's own
+def test_an_experiments_traces_come_into_the_queue(local: TestClient, tracking: str) -> None:
+    def pulled(experiment: str) -> str:
+        begun = post(local, "/judges/tone/pull", experiment=experiment, uri=tracking)
+        wait(local)
+        return local.get(begun.headers["location"]).text
+
+    page = pulled("shop")
+    assert ("1 new" in page, "1 trace lacks what the judge reads." in page) == (True, True)
+    assert "Where is my lamp?" in local.get("/judges/tone/review").text
+    assert "1 was there already." in pulled("shop")
+    assert "no experiment &#39;none&#39;" in pulled("none")
+
+
+def test_owners_pull_from_the_servers_own_and_name_no_other(shared: world.Shared, tmp_path: Path) -> None:
+    owner = shared.signed_in("owner")
+    assert 'name="uri"' not in owner.get(f"{SETUP}?open=cases").text
+    for uri in ("http://evil.example", "file:///etc", ""):
+        assert post(owner, "/judges/tone/pull", experiment="shop", uri=uri).status_code == 422
+    assert shared.server.jobs.recent("tone") == []
+    (tmp_path / "own").mkdir()
+    with world.shared_server(tmp_path / "own", mlflow="http://127.0.0.1:9") as site:
+        owner = site.signed_in("owner")
+        assert 'name="uri"' not in owner.get(f"{SETUP}?open=cases").text
+        begun = post(owner, "/judges/tone/pull", experiment="shop")
+        wait(owner)
+        assert "no MLflow answers at 127.0.0.1" in owner.get(begun.headers["location"]).text
+
+
+def test_without_mlflow_it_says_what_to_install(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    assert "MLflow" not in local.get(f"{SETUP}?open=cases").text
+    assert (
+        "where MLflow is installed" in post(local, "/judges/tone/pull", experiment="shop", uri="http://localhost").text
+    )
