@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,7 +21,6 @@ from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
-from tests.support.chat_models import ANSWER, REQUEST, SCHEMA, model_at
 from tests.support.endpoint import (
     Endpoint,
     Fault,
@@ -41,6 +41,20 @@ from tests.support.endpoint import (
 from tests.support.patience import PATIENCE
 
 PROSE = "It is polite."
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"rationale": {"type": "string"}, "value": {"type": "boolean"}},
+    "required": ["rationale", "value"],
+    "additionalProperties": False,
+}
+ANSWER = {"rationale": "Because.", "value": True}
+REQUEST = ChatRequest(system="You judge replies. " * 20, user="Reply: hello", schema=SCHEMA, schema_name="verdict")
+QUICK = Retry(attempts=3, base_seconds=0.001, max_wait=1.0)
+
+
+def model_at(place: Endpoint | str, *, name: str = "gpt-4.1-mini", **options: Any) -> ProviderChatModel:
+    url = place if isinstance(place, str) else place.base_url
+    return ProviderChatModel(Target(provider="openai", model=name, base_url=url), **{"retry": QUICK, **options})
 
 
 async def test_an_answer_comes_in_the_strictest_mode_with_its_usage():
