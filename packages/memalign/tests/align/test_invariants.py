@@ -112,7 +112,7 @@ class TestLearning:
             silenced = any(state_of(after, key) in (None, "disputed") for key in guideline.exposed_to)
             assert guideline.id in precedence or silenced
         for annotation in before.annotations():
-            if before.state(annotation) in ("learned", "merged"):
+            if state_of(before, annotation.key) in ("learned", "merged"):
                 taught = [g for g in before.guidelines if annotation.key in (*g.supported_by, *g.exposed_to)]
                 beside = {key for guideline in taught for key in guideline.exposed_to}
                 beside.update(annotation.outcome.exposed_to if annotation.outcome else ())
@@ -203,7 +203,7 @@ class TestFreeText:
             for n, source in enumerate(["ana", "ben", "cleo"], 1)
         ]
         memory = learn(judge, rows).judge.unalign("t-1@cleo").judge.memory
-        assert [(annotation.source, memory.state(annotation)) for annotation in memory.annotations()] == [
+        assert [(annotation.source, state_of(memory, annotation.key)) for annotation in memory.annotations()] == [
             ("ana", "disputed"),
             ("ben", "learned"),
         ]

@@ -9,7 +9,7 @@ from memalign.errors import ConfigurationError, InputError
 from memalign.integrations.engines import EngineTask, Limits
 from memalign.io import Frame
 from memalign.judge import Judge
-from memalign.judge.frames import arrow_schema
+from memalign.judge.frames import verdict_schema
 from memalign.types import CONTENT_FIELDS
 
 try:
@@ -63,5 +63,7 @@ def judge(
         for batch in batches:
             yield from task(pa.Table.from_batches([batch])).to_batches()
 
-    schema = ", ".join(f"{field.name}: {_TYPES.get(str(field.type), 'string')}" for field in arrow_schema(judge))
+    schema = ", ".join(
+        f"{field.name}: {_TYPES.get(str(field.type), 'string')}" for field in verdict_schema(judge).to_arrow()
+    )
     return df.select(*(f"`{name}`" for name in present)).repartition(tasks).mapInArrow(predict, schema)

@@ -4,6 +4,6 @@ from memalign.judge.judge import Judge
 from memalign.judge.judgments import JudgmentList
 from memalign.judge.many import Progress, signature_of
 from memalign.judge.prompt import Prompt
-from memalign.judge.spec import named_fields, named_parts
+from memalign.judge.spec import named_parts
 
-__all__ = ["Judge", "JudgmentList", "Progress", "Prompt", "named_fields", "named_parts", "signature_of"]
+__all__ = ["Judge", "JudgmentList", "Progress", "Prompt", "named_parts", "signature_of"]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from memalign.judge.judge import Judge
 
-__all__ = ["FrameT", "arrow_schema", "keys_of", "predict_batch"]
+__all__ = ["FrameT", "keys_of", "predict_batch", "verdict_schema"]
 
 FrameT = TypeVar("FrameT", bound=Frame)
 
@@ -42,10 +42,9 @@ class _Row(NamedTuple):
 async def predict_batch(
     judge: Judge,
     frame: FrameT,
-    *,
-    done: Frame | Collection[tuple[str, str]] = (),
-    concurrency: int | None = None,
-    max_cost: float | Calls | None = None,
+    done: Frame | Collection[tuple[str, str]],
+    concurrency: int | None,
+    max_cost: float | Calls | None,
 ) -> FrameT:
     """See `Judge.apredict_batch`."""
     import narwhals as nw
@@ -64,21 +63,17 @@ async def predict_batch(
         if row.example is None or (row.example.id, row.example.content_hash) not in earlier
     ]
     examples = [row.example for _, row in rows if row.example is not None and not row.again]
-    judgments = await judge_many(judge, examples, concurrency=concurrency, max_cost=max_cost) if examples else ()
+    judgments = await judge_many(judge, examples, concurrency, max_cost) if examples else ()
     by_id = {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
     cells = [_cells(row, by_id, signature) for _, row in rows]
-    schema = _schema(judge)
+    schema = verdict_schema(judge)
     columns = {name: [row[name] for row in cells] for name in schema}
     made: FrameT = _like(table, columns, schema, [place for place, _ in rows])
     return made
 
 
-def arrow_schema(judge: Judge) -> Any:
-    """The pyarrow schema of what `predict_batch` gives."""
-    return _schema(judge).to_arrow()
-
-
-def _schema(judge: Judge) -> nw.Schema:
+def verdict_schema(judge: Judge) -> nw.Schema:
+    """The columns of what `predict_batch` gives, with their types."""
     import narwhals as nw
 
     value = getattr(nw, _KINDS.get(judge.value_type.kind, "String"))
@@ -136,15 +131,15 @@ def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Row]:
 def _row(name: object, row: Any) -> _Row:
     """A row as an example; where it is none, by the `name` in its column of ids."""
     own = str(name).strip() or None if isinstance(name, str | int) and not isinstance(name, bool) else None
+    if isinstance(row, RowError):
+        return _Row(own, None, row.reason)
     try:
-        example = None if isinstance(row, RowError) else example_of(row.fields)
-        if example is not None:
-            _ = example.content_hash  # raises InputError for what is no JSON value
-            return _Row(example.id, example)
+        if (example := example_of(row.fields)) is None:
+            return _Row(own, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
+        _ = example.content_hash  # raises InputError for what is no JSON value
     except InputError as error:
         return _Row(own, None, str(error))
-    lacks = f"no content: one of {', '.join(CONTENT_FIELDS)} is required"
-    return _Row(own, None, row.reason if isinstance(row, RowError) else lacks)
+    return _Row(example.id, example)
 
 
 def _cells(row: _Row, judgments: Mapping[str, Judgment], signature: str) -> dict[str, Any]:

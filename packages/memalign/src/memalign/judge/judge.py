@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypedDict, TypeVar,
 import msgspec
 
 from memalign import aio
-from memalign.errors import InputError, UnknownKey
+from memalign.content import Part
+from memalign.errors import InputError
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
 from memalign.judge.frames import FrameT, predict_batch
 from memalign.judge.judgments import JudgmentList
 from memalign.judge.many import OnJudgment, Progress, judge_many
-from memalign.judge.spec import check_instructions, checked_parameters, fingerprint_of, name_of, named_fields
+from memalign.judge.spec import check_instructions, checked_parameters, fingerprint_of, name_of, named_parts
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
@@ -172,7 +173,7 @@ class Judge(Generic[ValueT_co]):
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of an item that the instructions name, whole or in part; others are not shown to the model."""
-        return named_fields(self.instructions)
+        return tuple(dict.fromkeys(Part.parse(name).field for name in named_parts(self.instructions)))
 
     @property
     def model_name(self) -> str | None:
@@ -188,23 +189,16 @@ class Judge(Generic[ValueT_co]):
         """A judge with other settings and the same memory."""
         return replace(self, **changes)
 
-    def without_case(self, case: Example | str) -> Judge[ValueT_co]:
+    def without_case(self, example: Example) -> Judge[ValueT_co]:
         """This judge with one case hidden, and with it all cases that look the same to the judge.
 
         What experts said of it then answers nothing, and is no similar case: so a judge is tried on what it was taught.
         Its guidelines stay, also those that the case taught.
 
         Args:
-            case: The id of a case in memory, or any item.
-
-        Raises:
-            UnknownKey: There is no case of that id.
+            example: The case, or any item.
         """
-        if isinstance(case, str):
-            if (taught := self.memory.case(case)) is None:
-                raise UnknownKey(f"there is no case {case!r} in memory")
-            case = taught.example
-        hidden = {same.id for same in same_cases(self, case)}
+        hidden = {same.id for same in same_cases(self, example)}
         cases = tuple(case for case in self.memory.cases if case.id not in hidden)
         return self.replace(memory=msgspec.structs.replace(self.memory, cases=cases)) if hidden else self
 
@@ -267,15 +261,8 @@ class Judge(Generic[ValueT_co]):
         Raises:
             ConfigurationError: There is a limit, and the model's price is not known.
         """
-        judgments = await judge_many(
-            self,
-            examples,
-            concurrency=concurrency,
-            out=out,
-            progress=progress or notebook_progress(),
-            max_cost=max_cost,
-            on_judgment=on_judgment,
-        )
+        progress = progress or notebook_progress()
+        judgments = await judge_many(self, examples, concurrency, max_cost, out, progress, on_judgment)
         return JudgmentList(cast("Sequence[Judgment[ValueT_co]]", judgments), examples)
 
     judge_many = aio.blocking(ajudge_many)
@@ -306,7 +293,7 @@ class Judge(Generic[ValueT_co]):
             InputError: It is no frame, or has no column of content.
             ConfigurationError: As for `ajudge_many`.
         """
-        return await predict_batch(self, frame, done=done, concurrency=concurrency, max_cost=max_cost)
+        return await predict_batch(self, frame, done, concurrency, max_cost)
 
     predict_batch = aio.blocking(apredict_batch)
 

@@ -6,17 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, Literal, overload
 
-from memalign.errors import ConfigurationError, InputError
+from memalign.errors import InputError
 from memalign.types import Judgment, as_json
 from memalign.values import ValueT_co
 
-__all__ = ["COLUMNS", "JudgmentList", "Library"]
-
-Library = Literal["pandas", "polars", "pyarrow"]
+__all__ = ["COLUMNS", "JudgmentList"]
 
 COLUMNS = ("id", "value", "confidence", "rationale", "error")
 """What a frame of judgments shows unless more is asked for."""
-_LIBRARIES: tuple[Library, ...] = ("pandas", "polars", "pyarrow")
 
 
 class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
@@ -24,36 +21,38 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
 
     Args:
         judgments: A list, or what reads each from a file when it is asked for.
-        source: What was judged. If it is a frame, so is what `to_frame` returns, with the same index in pandas.
+        source: What was judged. `to_frame` returns a frame of its library, with the same index in pandas.
     """
 
     def __init__(self, judgments: Sequence[Judgment[ValueT_co]], source: object = None) -> None:
         package = type(source).__module__.partition(".")[0]
         self._judgments = judgments
-        self._library: Library = next((library for library in _LIBRARIES if library == package), "pandas")
+        self._library: Any = package if package in ("polars", "pyarrow") else "pandas"
         self._index: Any = getattr(source, "index", None) if package == "pandas" else None
 
-    def to_frame(self, columns: Sequence[str] | Literal["all"] = COLUMNS, *, library: Library | None = None) -> Any:
-        """Return the judgments as a DataFrame, in the order of the items.
+    def to_frame(self, columns: Sequence[str] | Literal["all"] = COLUMNS) -> Any:
+        """Return the judgments as a DataFrame of pandas, or of the library of the frame that was judged.
 
         Args:
             columns: Fields of a judgment, and of its usage (`calls`, `input_tokens`, `cached_tokens`, `output_tokens`,
                 `cost`, `seconds`), or "all".
-            library: "pandas", "polars" or "pyarrow". None: the library of the frame that was judged, else pandas.
 
         Returns:
             A DataFrame, or an Arrow table. Findings are JSON text, ids and notes lists of text.
 
         Raises:
             InputError: When a column is no field of a judgment.
-            ConfigurationError: When the library is not installed.
         """
+        import narwhals as nw
+
         fields = list(_cells(Judgment()))
         names = fields if columns == "all" else list(columns)
         if unknown := [name for name in names if name not in fields]:
             raise InputError(f"a judgment has no field {unknown[0]!r}; it has {', '.join(fields)}")
-        frame = _frame([_cells(judgment) for judgment in self], library or self._library, names)
-        if self._index is not None and library in (None, "pandas"):
+        rows = [_cells(judgment) for judgment in self]
+        cells = {name: _alike([row[name] for row in rows]) for name in names}
+        frame = nw.from_dict(cells, backend=self._library).to_native()
+        if self._index is not None:
             frame.index = self._index.set_names([None] * self._index.nlevels)
         return frame
 
@@ -82,19 +81,6 @@ def _cells(judgment: Judgment) -> dict[str, Any]:
     usage = fields.pop("usage")
     fields |= usage | {"seconds": sum(usage["seconds"].values())}
     return fields | {"findings": json.dumps(fields["findings"], ensure_ascii=False)}
-
-
-def _frame(rows: Sequence[dict[str, Any]], library: Library, columns: Sequence[str]) -> Any:
-    """Rows as a frame of a library, with these columns."""
-    if library not in _LIBRARIES:
-        raise InputError(f"library {library!r} makes no DataFrames here; use pandas, polars or pyarrow")
-    import narwhals as nw
-
-    try:
-        cells = {name: _alike([row[name] for row in rows]) for name in columns}
-        return nw.from_dict(cells, backend=library).to_native()
-    except ImportError:
-        raise ConfigurationError(f"a DataFrame of {library} needs {library}: pip install {library}") from None
 
 
 def _alike(cells: list[Any]) -> list[Any]:

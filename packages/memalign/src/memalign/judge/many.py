@@ -42,11 +42,10 @@ _HOPELESS = 32  # items in a row that no attempt could get answered, or twice wh
 async def judge_many(
     judge: Judge,
     examples: ExampleSource | Examples,
-    *,
-    concurrency: int | None = None,
+    concurrency: int | None,
+    max_cost: float | Calls | None,
     out: str | Path | None = None,
     progress: Progress | None = None,
-    max_cost: float | Calls | None = None,
     on_judgment: OnJudgment | None = None,
 ) -> Sequence[Judgment]:
     """See `Judge.ajudge_many`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -33,7 +34,6 @@ __all__ = [
     "lacks",
     "misfit",
     "name_of",
-    "named_fields",
     "named_parts",
     "without_memory",
 ]
@@ -41,14 +41,6 @@ __all__ = [
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
-
-
-def named_fields(instructions: str) -> tuple[str, ...]:
-    """The content fields that instructions name in double braces, in the order in which prompts show them.
-
-    A field of which only a part is named is among them. Raises as `named_parts` does.
-    """
-    return tuple(dict.fromkeys(Part.parse(name).field for name in named_parts(instructions)))
 
 
 @lru_cache(maxsize=64)  # asked several times a judgment
@@ -69,12 +61,9 @@ def named_parts(instructions: str) -> tuple[str, ...]:
 
 def _part(braces: str) -> Part:
     name = braces.strip()
-    try:
-        part = Part.parse(name)
-    except InputError:
-        part = Part(name)
-    if part.field in CONTENT_FIELDS:
-        return part
+    with suppress(InputError):
+        if (part := Part.parse(name)).field in CONTENT_FIELDS:
+            return part
     raise InvalidInstructions(
         f"the instructions name {{{{ {name} }}}}, which is not a field; they can name {_FIELDS}, and a part of one, "
         "such as {{ inputs.question }} or {{ outputs[0].text }}"

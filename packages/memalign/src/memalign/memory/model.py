@@ -19,7 +19,7 @@ from memalign.keys import select_keys
 from memalign.memory.label_policy import policy_label
 from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
 from memalign.memory.text_search import Finder
-from memalign.types import Example, Feedback, FeedbackKey, Guideline, LedgerState, canonical_json
+from memalign.types import Example, Feedback, FeedbackKey, Guideline, canonical_json
 from memalign.values import Value
 
 if TYPE_CHECKING:
@@ -364,14 +364,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Every piece of feedback that this memory ever held, and where it ended."""
         return tuple(self._entries.values())
 
-    def state(self, annotation: Annotation) -> LedgerState:
-        """Where the annotation ended; the ledger has the reason too."""
-        return self._entries[annotation.key].state
-
     @cached_property
     def pending(self) -> tuple[Annotation, ...]:
         """The annotations that wait for a distillation."""
-        return tuple(annotation for annotation in self.annotations() if self.state(annotation) == "pending")
+        return tuple(a for a in self.annotations() if self._entries[a.key].state == "pending")
 
     def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
         """This memory with these guidelines, each in the place of the one of its id, or behind all others."""
