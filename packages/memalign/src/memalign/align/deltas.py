@@ -63,6 +63,9 @@ def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[Feedb
     # What went wrong may be told in words of the prompt: some servers send back what they refuse.
     waiting = Outcome(kind="waiting", reason=answer.fault or NOT_MENTIONED, exposed_to=seen if answer.fault else ())
     outcomes: dict[FeedbackKey, Outcome | None] = dict.fromkeys(answer.keys, waiting)
+    before = {key: annotation.outcome for key in answer.keys if (annotation := memory.annotation(key))}
+    # For the same reason as before: nothing has changed.
+    outcomes |= {key: outcome for key, outcome in before.items() if outcome and outcome.reason == answer.fault}
     outcomes |= dict.fromkeys(passed, Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=seen))
     outcomes |= {key: Outcome(kind="waiting", reason=f"its rule was not taken: {why}") for key, why in faults.items()}
     for key, why in refused.items():
