@@ -14,7 +14,14 @@ from memalign_server.pages.verdicts import question_of, scale_ends
 from memalign_server.people.people import Role, add_person
 from memalign_server.review.answers import TEACHES, Answer, position, previous_case, review_of, save, say_drafts
 from memalign_server.review.cases import add_cases, next_cases, progress_of
-from memalign_server.review.disputes import difference, keep_answer, open_settlement, settle, take_over
+from memalign_server.review.disputes import (
+    difference,
+    keep_answer,
+    open_settlement,
+    refresh_disputes,
+    settle,
+    take_over,
+)
 from memalign_server.store import Store
 from memalign_server.store.tables import new_id, queue, reviews
 from server_support import world
@@ -187,9 +194,39 @@ def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
     assert sorted(tables.execute(query.where(reviews.c.case_id == "c-00")).scalars()) == teaches
 
 
+def waiting(connection: Connection, person: str) -> list[str]:
+    """Who says otherwise than a person, on the first case that waits for their choice."""
+    row = difference(connection, JUDGE, person, kind=YES_NO)
+    return [] if row is None else [other.person for other in row.answers]
+
+
+def test_only_what_everybody_keeps_goes_to_an_owner(tables: Connection) -> None:
+    differ(tables, "c-00")
+    say(tables, "cleo", "c-00", True)
+    for person, others in (("ana", ["ben", "cleo"]), ("ben", ["ana"]), ("cleo", ["ana"])):
+        assert open_settlement(tables, JUDGE, kind=YES_NO) is None
+        assert waiting(tables, person) == others
+        keep_answer(tables, JUDGE, person, "c-00")
+        assert waiting(tables, person) == []
+    say(tables, "ben", "c-00", True, "She is safe.")  # only words: still kept
+    row = open_settlement(tables, JUDGE, kind=YES_NO)
+    assert row is not None
+    assert [answer.person for answer in row.answers] == ["ana", "ben", "cleo"]
+    say(tables, "cleo", "c-00", False)  # now it is Ben whom the change contradicts
+    assert open_settlement(tables, JUDGE, kind=YES_NO) is None
+    assert (waiting(tables, "ana"), waiting(tables, "ben")) == ([], ["ana", "cleo"])
+
+
+def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection) -> None:
+    differ(tables, "c-00")
+    say(tables, "cleo", "c-00", False)
+    settle(tables, JUDGE, "c-00", "ana")
+    tables.execute(reviews.delete().where(reviews.c.person == "ana"))
+    refresh_disputes(tables, JUDGE, kind=YES_NO)  # as the next teaching does
+    assert waiting(tables, "ben") == ["cleo"]
+
+
 def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connection) -> None:
     differ(tables, "c-00", "c-01")
     tables.execute(reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00"))
-    row = difference(tables, JUDGE, "ana", kind=YES_NO)
-    assert row is not None
-    assert (row.case.case_id, [other.person for other in row.answers]) == ("c-01", ["ben"])
+    assert waiting(tables, "ana") == ["ben"]
