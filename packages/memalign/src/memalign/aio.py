@@ -93,10 +93,7 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 def shared(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make `function` run on the background loop, from whichever loop it is awaited.
-
-    HTTP connections belong to the loop that opened them, and a provider counts the calls of all loops together.
-    """
+    """Make `function` run on the background loop, from whichever loop it is awaited: connections belong to one loop."""
 
     @wraps(function)
     async def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
