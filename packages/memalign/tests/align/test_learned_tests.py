@@ -42,9 +42,17 @@ def memory(rows: Iterable[Feedback]) -> Memory:
 
 # -- proposed by a model -----------------------------------------------------------------------------------------------
 
-SLASH = {"kind": "shape", "field": "outputs", "text": "KD/4821", "then": "", "low": None, "high": None, "holds": True}
+SLASH: dict[str, Any] = {
+    "kind": "shape",
+    "field": "outputs",
+    "text": "KD/4821",
+    "then": "",
+    "low": None,
+    "high": None,
+    "holds": True,
+}
 SLASH_SAID = "The reply has a piece like KD/4821"
-SOUP = {"kind": "word", "field": "outputs", "text": "soup"}
+SOUP: dict[str, Any] = {"kind": "word", "field": "outputs", "text": "soup"}
 
 
 def labelled(*rows: tuple[Any, Value], comment: str = "as we write it") -> Memory:

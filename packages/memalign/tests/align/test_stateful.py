@@ -374,7 +374,8 @@ TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
 def what_was_learned(memory: Memory) -> Any:
     """All but numbers of guidelines, which forgetting leaves gaps in, reasons, and what was asked in folds."""
     rules = [(g.text, g.supported_by, g.exposed_to, g.checks, memory.status(g)) for g in memory.guidelines]
-    said = [(a.key, a.value, a.rationale, memory.state(a)) for a in memory.annotations()]
+    states = {entry.key: entry.state for entry in memory.ledger()}
+    said = [(a.key, a.value, a.rationale, states[a.key]) for a in memory.annotations()]
     return rules, said, memory.conflicts, [(case.example, case.pre_alignment, case.vector) for case in memory.cases]
 
 
