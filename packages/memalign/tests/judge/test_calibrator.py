@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign.judge.calibrator import HABIT, VERDICT, Calibrator, Worth, conditional_logit, fit, softmax
-from memalign.judge.observations import FEWEST, LabelledCase, Observation, margin_of
+from memalign.judge.decision import margin_of
+from memalign.judge.observations import FEWEST, LabelledCase, Observation
 from memalign.memory import Expectation
 from memalign.values import ValueType
 

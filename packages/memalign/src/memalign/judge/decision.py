@@ -6,6 +6,7 @@ the same request. Of a pair each side is asked alone, and the difference counts:
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
@@ -15,16 +16,7 @@ import msgspec
 from memalign.cache import cached
 from memalign.errors import ConfigurationError, ModelError, ModelRejected
 from memalign.judge.code_tests import asked_by, facts
-from memalign.judge.observations import (
-    Observation,
-    chances_of,
-    expectations,
-    labelled_cases,
-    length_of,
-    margin_of,
-    sides_in,
-    test_margins,
-)
+from memalign.judge.observations import contrast, expectations, labelled_cases, observe, pair_in
 from memalign.judge.prompt import budget_of, fit_guidelines, items_alone, whole_item
 from memalign.judge.spec import base_fingerprint_of, named_parts
 from memalign.memory.model import Memory, questions_of
@@ -39,7 +31,7 @@ if TYPE_CHECKING:
     from memalign.judge.calibrator import Calibrator
     from memalign.judge.judge import Judge
 
-__all__ = ["Answered", "answered_about", "asked_checks", "calibrator_of", "decided", "finding_text", "with_checks"]
+__all__ = ["answered_about", "asked_checks", "calibrator_of", "decided", "finding_text", "margin_of", "with_checks"]
 
 replace = msgspec.structs.replace
 
@@ -124,7 +116,7 @@ def calibrator_of(judge: Judge) -> Calibrator | None:
     def make() -> Calibrator | None:
         from memalign.judge.calibrator import fit  # computes with vectors, whose library takes a while to import
 
-        calibrator = fit(value_type, labelled_cases(judge), sides_in(judge))
+        calibrator = fit(value_type, labelled_cases(judge), pair_in(judge))
         return calibrator if calibrator.fitted or any(guideline.checks for guideline in memory.semantic) else None
 
     return cached(memory, ("calibrator", base_fingerprint_of(judge)), make)
@@ -133,30 +125,26 @@ def calibrator_of(judge: Judge) -> Calibrator | None:
 def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) -> Judgment:
     """The judgment with the calibrator's say: its value where held-out cases say it is better, and its confidence."""
     own = replace(own, own_value=own.value)
-    calibrator, memory, value_type = calibrator_of(judge), judge.memory, judge.value_type
+    calibrator, memory = calibrator_of(judge), judge.memory
     if calibrator is None:
         return own
-    observation = Observation(
-        answers={**answered.margins, **test_margins(memory, example, value_type)},
-        expected=expectations(memory.semantic),
-        verdict=own.value,
-        chances=chances_of(answered.chances, value_type),
-        length=length_of(example, value_type),
-    )
-    decides = calibrator.worth.decides
+    expected = expectations(memory.semantic)
+    observation = observe(judge, example, answered.margins, own.value, answered.chances, expected)
+    decides, rationale = calibrator.worth.decides, own.rationale
     value = calibrator.verdict(observation) if decides or own.value is None else own.value
-    judgment = replace(
+    findings = _contributing(own.findings, calibrator.parts(observation, value))
+    if decides:
+        also = f" The model's own verdict: {value_text(own.value)}. {rationale or ''}".rstrip()
+        rationale = _in_words(memory, findings) + also
+    return replace(
         own,
         value=value,
         decided_by="calibrator" if decides else "model",
-        findings=_contributing(own.findings, calibrator.parts(observation, value)),
+        findings=findings,
         # How sure the verdict delivered is, the calibrator says where labelled cases taught it; else the model itself.
         confidence=calibrator.says(observation).get(value) if calibrator.fitted else own.confidence,
+        rationale=rationale,
     )
-    if not decides:
-        return judgment
-    also = f" The model's own verdict: {value_text(own.value)}. {own.rationale or ''}".rstrip()
-    return replace(judgment, rationale=_in_words(memory, judgment.findings) + also)
 
 
 def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tuple[Finding, ...]:
@@ -224,8 +212,8 @@ async def answered_about(
     """
     started = time.perf_counter()
     timeout, limits = judge.parameters.get("timeout"), model.limits
-    asking = asked_checks(judge.memory) if checks is None else tuple(checks)
-    questions = [Question(key=f"q{n}", text=check.check) for n, check in enumerate(asking, 1)]
+    asking = {f"q{n}": c for n, c in enumerate(asked_checks(judge.memory) if checks is None else checks, 1)}
+    questions = [Question(key=key, text=check.check) for key, check in asking.items()]
     items = items_alone(judge, example, limits)
     requests = [(item, [*questions]) for item in items]
     if verdict:
@@ -244,7 +232,7 @@ async def answered_about(
     margins, findings = _read(asking, [decision.probabilities for decision in sides])
     chances = decisions[-1].probabilities.get("value", {}) if verdict else {}
     refused = {key: why for decision in decisions for key, why in decision.refused.items()}
-    names = {f"q{n}": f"no answer to a check of {check.guideline}" for n, check in enumerate(asking, 1)}
+    names = {key: f"no answer to a check of {check.guideline}" for key, check in asking.items()}
     return Answered(
         findings=findings,
         margins=margins,
@@ -256,23 +244,26 @@ async def answered_about(
 
 
 def _read(
-    asking: Sequence[Finding], sides: Sequence[Mapping[str, Mapping[str, float]]]
+    asking: Mapping[str, Finding], sides: Sequence[Mapping[str, Mapping[str, float]]]
 ) -> tuple[dict[str, float | None], tuple[Finding, ...]]:
     """The margin and the finding of every question with an answer about each of the `sides`."""
-    margins: dict[str, float | None] = {}
-    findings = list[Finding]()
-    for number, check in enumerate(asking, 1):
-        answers = [side[f"q{number}"] for side in sides if f"q{number}" in side]
-        if not answers or len(answers) < len(sides):
-            continue
-        applying = [margin for margin in map(margin_of, answers) if margin is not None]
-        margins[check.check] = None if len(applying) < len(answers) else applying[0] - sum(applying[1:])
-        finding = check
-        if len(answers) == 1:
-            answer = max(("yes", "no", "n/a"), key=lambda label: answers[0].get(label, 0.0))
-            finding = replace(check, answer=answer, probability=answers[0].get("yes", 0.0))
-        findings.append(finding)
+    margins, findings = dict[str, float | None](), list[Finding]()
+    for key, check in asking.items():
+        answers = [side[key] for side in sides if key in side]
+        if answers and len(answers) == len(sides):
+            margins[check.check] = contrast([margin_of(answer) for answer in answers])
+            finding = check
+            if len(answers) == 1:
+                answer = max(("yes", "no", "n/a"), key=lambda label: answers[0].get(label, 0.0))
+                finding = replace(check, answer=answer, probability=answers[0].get("yes", 0.0))
+            findings.append(finding)
     return margins, tuple(findings)
+
+
+def margin_of(chances: Mapping[str, float]) -> float | None:
+    """The log-odds of yes, of the probabilities of yes, no and n/a; None where "does not apply" is the likeliest."""
+    yes, no = chances.get("yes", 0.0), chances.get("no", 0.0)
+    return None if chances.get("n/a", 0.0) > max(yes, no) else math.log(max(yes, 1e-9) / max(no, 1e-9))
 
 
 def _verdict_question(judge: Judge, limits: Limits) -> Question:

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from memalign.content import sides_of, words_of
 from memalign.judge.code_tests import answers, is_mined
 from memalign.judge.spec import base_fingerprint_of
-from memalign.memory.model import Case, Expectation, Memory
+from memalign.memory.model import Answers, Case, Expectation
 from memalign.types import CONTENT_FIELDS, Example, FeedbackKey, Guideline
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = [
-    "FEWEST",
-    "LabelledCase",
-    "Observation",
-    "chances_of",
-    "expectations",
-    "labelled_cases",
-    "length_of",
-    "margin_of",
-    "sides_in",
-    "test_margins",
-]
+__all__ = ["FEWEST", "LabelledCase", "Observation", "contrast", "expectations", "labelled_cases", "observe", "pair_in"]
 
 FEWEST, MOST = 10, 500
 """Labelled cases that a calibrator is fitted to; of more a fixed sample is enough."""
@@ -65,27 +56,29 @@ def expectations(guidelines: Iterable[Guideline], *, unmet: Iterable[FeedbackKey
     return tuple(expected)
 
 
-def margin_of(chances: Mapping[str, float]) -> float | None:
-    """The log-odds of yes, of the probabilities of yes, no and n/a; None where "does not apply" is the likeliest."""
-    yes, no = chances.get("yes", 0.0), chances.get("no", 0.0)
-    return None if chances.get("n/a", 0.0) > max(yes, no) else math.log(max(yes, 1e-9) / max(no, 1e-9))
+def observe(
+    judge: Judge,
+    example: Example,
+    margins: Mapping[str, float | None],
+    verdict: Value | None,
+    chances: Mapping[str, float],
+    expected: tuple[Expectation, ...],
+) -> Observation:
+    """What is known of an item: the answers to questions and the verdict (`chances` by its text), tests and length."""
+    value_type, sure = judge.value_type, {True: TEST, False: -TEST, None: None}
+    tests = answers(judge.memory.semantic, example.content, value_type.choices)
+    tested = {sentence: contrast([sure[holds] for holds in sides]) for sentence, sides in tests.items()}
+    by_label = {label: chances.get(value_text(label), 0.0) for label in value_type.labels} if chances else None
+    return Observation({**margins, **tested}, expected, verdict, by_label, _length(example, value_type))
 
 
-def test_margins(memory: Memory, example: Example, value_type: ValueType) -> dict[str, float | None]:
-    """The answers of the tests that code decides, by their sentences, in the same form."""
-    margins: dict[str, float | None] = {}
-    for sentence, by_side in answers(memory.semantic, example.content, value_type.choices).items():
-        sides = [TEST if holds else -TEST for holds in by_side if holds is not None]
-        margins[sentence] = sides[0] - sum(sides[1:]) if len(sides) == len(by_side) else None
-    return margins
+def contrast(margins: Sequence[float | None]) -> float | None:
+    """An item's own margin, or the first side's less the second's; None where one side has none."""
+    applying = [margin for margin in margins if margin is not None]
+    return applying[0] - sum(applying[1:]) if len(applying) == len(margins) else None
 
 
-def chances_of(chances: Mapping[str, float], value_type: ValueType) -> dict[Value, float] | None:
-    """The probability of each label, of the probabilities by their texts; None without any."""
-    return {label: chances.get(value_text(label), 0.0) for label in value_type.labels} if chances else None
-
-
-def length_of(example: Example, value_type: ValueType) -> float:
+def _length(example: Example, value_type: ValueType) -> float:
     """The length of what is judged, as the logarithm of its characters; of two sides the difference."""
     name = next(name for name in ("outputs", "conversation", "trace", *CONTENT_FIELDS) if name in example.content)
     sides = sides_of(example.content, value_type.choices)
@@ -106,25 +99,24 @@ def labelled_cases(judge: Judge) -> list[LabelledCase]:
 
 
 def _observation(judge: Judge, case: Case, made_by: str) -> Observation | None:
-    memory, value_type, answers, before = judge.memory, judge.value_type, case.answers, case.pre_alignment
+    memory, answered, before = judge.memory, case.answers or Answers(judge=""), case.pre_alignment
     # What a judge without guidelines had said is no measure of one that has them.
     comparable = before is not None and before.judge == made_by and (before.exposed_to or not memory.semantic)
     verdict = before.value if before is not None and comparable else None
-    margins, chances = test_margins(memory, case.example, value_type), None
-    expected: tuple[Expectation, ...] = ()
-    if answers is not None and answers.judge == made_by:
-        margins, expected = margins | answers.margins, answers.expected
-        if answers.verdict is not None:
-            verdict, chances = answers.verdict, chances_of(answers.chances or {}, value_type)
-    elif verdict is None:
-        return None
-    expected = expected or expectations(memory.semantic, unmet=[a.key for a in memory.annotations_on(case)])
+    if answered.judge != made_by:
+        answered = Answers(judge=made_by, verdict=verdict)
+        if verdict is None:
+            return None
+    elif answered.verdict is None:
+        answered = replace(answered, verdict=verdict, chances={})
+    own = [annotation.key for annotation in memory.annotations_on(case)]
+    expected = answered.expected or expectations(memory.semantic, unmet=own)
     # What code mined met every label, and was admitted against all that it tried: it counts on all of them.
     mined = expectations(filter(is_mined, memory.semantic))
-    return Observation(margins, (*expected, *mined), verdict, chances, length_of(case.example, value_type))
+    return observe(judge, case.example, answered.margins, answered.verdict, answered.chances, (*expected, *mined))
 
 
-def sides_in(judge: Judge) -> tuple[str, ...]:
+def pair_in(judge: Judge) -> tuple[str, ...]:
     """The two labels that name the sides of every case in memory, in the labels' order; empty where there are none."""
     choices = judge.value_type.choices
     sides = [sides_of(case.example.content, choices) for case in judge.memory.cases]
