@@ -1,9 +1,8 @@
 """What a guideline must look like before it may enter the system message.
 
-Guidelines are written by a model that has read judged outputs, or by a person. Either may carry, on purpose or not,
-text that would act as an instruction of its own; so a guideline is one line, short, without control tokens, fences or
-the beginning of a chat turn, and never a copy of what was judged. A check enters prompts too, and is a question
-besides.
+A model that has read judged outputs writes it, or a person; either may carry text that would act as an instruction of
+its own. So it is one line, short, without control tokens, fences or the beginning of a chat turn, and never a copy of
+what was judged. A check enters prompts too, and is a question besides.
 """
 
 from __future__ import annotations

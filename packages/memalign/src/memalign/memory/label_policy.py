@@ -1,8 +1,4 @@
-"""Several people on one case: which label counts.
-
-By authority, then by majority, then by recency. Where all of them leave two labels equal, none counts: which name comes
-first in the alphabet says nothing about the case.
-"""
+"""Several people on one case: which label counts, by authority, then by majority, then by recency."""
 
 from __future__ import annotations
 

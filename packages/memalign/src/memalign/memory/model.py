@@ -96,10 +96,7 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge of a fingerprint said of a case before its experts did, where that is known.
-
-    It goes with any of the feedback that was in its prompt, `exposed_to`.
-    """
+    """What the judge of a fingerprint said of a case before its experts did; it goes with any of `exposed_to`."""
 
     value: Value
     judge: str
