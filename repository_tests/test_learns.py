@@ -310,15 +310,6 @@ def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> No
     assert not (data / "judged").exists()
 
 
-def test_what_a_run_lacks_is_named_before_anything_is_asked(tmp_path: Path) -> None:
-    data = data_of(tmp_path / "data")
-    ended = benchmark("learns.py", data, "--methods", "gepa", "--competitors", tmp_path / "none", check=False)
-    assert ended.returncode == 2
-    assert "competitors.py says how to make it" in ended.stderr
-    ended = benchmark("learns.py", data, "--tasks", "replies", "halubench", check=False)
-    assert "lacks halubench" in ended.stderr
-
-
 # -- attacks.py and house_rules.py -------------------------------------------------------------------------------------
 
 

@@ -54,7 +54,8 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     says(trace_id, False, by="ben")
     says(trace_id, True, by="eva")
     aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    assert {episode.source for episode in aligned._episodic_memory} == {"ana@example.org", "ben", "eva"}
+    labels = {episode.source: str(episode.result) for episode in aligned._episodic_memory}
+    assert labels == {"ana@example.org": "False", "ben": "False", "eva": "True"}
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
