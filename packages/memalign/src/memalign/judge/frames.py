@@ -66,9 +66,7 @@ async def predict_batch(
     judgments = await judge_many(judge, examples, concurrency, max_cost) if examples else ()
     by_id = {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
     cells = [_cells(row, by_id, signature) for _, row in rows]
-    schema = verdict_schema(judge)
-    columns = {name: [row[name] for row in cells] for name in schema}
-    made: FrameT = _like(table, columns, schema, [place for place, _ in rows])
+    made: FrameT = _like(table, cells, verdict_schema(judge), [place for place, _ in rows])
     return made
 
 
@@ -146,12 +144,11 @@ def _cells(row: _Row, judgments: Mapping[str, Judgment], signature: str) -> dict
     """The cells of one row by their columns."""
     judgment = Judgment(error=f"InputError: {row.fault}") if row.example is None else judgments[row.example.id]
     usage = Usage() if row.again else judgment.usage
-    findings = json_line(as_json(judgment.findings)).decode().strip() if judgment.error is None else None
     return {
         "id": _text(row.id),
         "value": _text(judgment.value) if isinstance(judgment.value, str) else judgment.value,
         "probability": judgment.confidence,
-        "findings": findings,
+        "findings": None if judgment.error else json_line(as_json(judgment.findings)).decode().strip(),
         "rationale": _text(judgment.rationale),
         **{name: getattr(usage, name) for name in _NUMBERS},
         "cost": usage.cost,
@@ -166,11 +163,11 @@ def _text(text: str | None) -> str | None:
     return text if text is None else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def _like(table: nw.DataFrame[Any], columns: dict[str, list[Any]], schema: nw.Schema, places: list[int]) -> Any:
+def _like(table: nw.DataFrame[Any], cells: list[dict[str, Any]], schema: nw.Schema, places: list[int]) -> Any:
     """A frame of the library of `table`, and of pandas with the index of the rows that are left."""
     import narwhals as nw
 
-    library = table.implementation
+    library, columns = table.implementation, {name: [row[name] for row in cells] for name in schema}
     if not library.is_pandas_like():
         return nw.from_dict(columns, schema, backend=library).to_native()
     # Types of pandas' own that have missing values: a boolean of numpy would read None as False.

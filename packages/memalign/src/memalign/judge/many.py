@@ -98,10 +98,8 @@ class _Run:
     def not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
         spent = "" if self.calls.spent is None else f" (${self.calls.spent:.4g} spent)"
-        hint = "run it again with the same `out` (-o) to resume"
-        return Judgment(
-            error=f"NotJudged: {self.stopped}{spent}; {hint}", memory_hash=self.judge.memory.hash, not_judged=True
-        )
+        error = f"NotJudged: {self.stopped}{spent}; run it again with the same `out` (-o) to resume"
+        return Judgment(error=error, memory_hash=self.judge.memory.hash, not_judged=True)
 
     async def all(self, keep: Callable[[Judgment], None], done: Container[str] = ()) -> None:
         """Judge all items but those that are `done`; `keep` is given the judgment of each."""
@@ -142,15 +140,13 @@ class _Run:
             usage = (error.usage if isinstance(error, ModelError) else None) or Usage()
             reason = f"{type(error).__name__}: {error}"
             if isinstance(error, ModelUnavailable | RateLimited):
-                self._note_failure(reason)
+                self.failed_in_a_row += 1
+                # A server that is down would cost every item all its attempts.
+                side_by_side = self.limit if self.answered or self.calls.spent is None else 1
+                if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side):
+                    failed = f"{self.failed_in_a_row} examples in a row failed, the last with {reason}"
+                    self.stopped = self.stopped or failed
             self.answered |= usage.calls > 0
             return Judgment(id=example.id, error=reason, memory_hash=self.judge.memory.hash, usage=usage)
         self.answered, self.failed_in_a_row = True, 0
         return judgment
-
-    def _note_failure(self, reason: str) -> None:
-        """Give up where nothing works: a server that is down would cost every item all its attempts."""
-        self.failed_in_a_row += 1
-        side_by_side = self.limit if self.answered or self.calls.spent is None else 1
-        if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side):
-            self.stopped = self.stopped or f"{self.failed_in_a_row} examples in a row failed, the last with {reason}"

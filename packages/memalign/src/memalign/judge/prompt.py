@@ -13,7 +13,7 @@ from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError
 from memalign.judge.answer import answer_schema
 from memalign.judge.code_tests import facts
-from memalign.judge.spec import SAMPLING_TEMPERATURE, base_fingerprint_of, lacks, named_parts
+from memalign.judge.spec import base_fingerprint_of, lacks, named_parts
 from memalign.judge.standing import expert_words
 from memalign.memory.model import Case, Memory
 from memalign.memory.retrieval import embedding_text, similar_cases
@@ -39,10 +39,8 @@ __all__ = [
     "whole_item",
 ]
 
-ENOUGH = 8
-"""Cases from which on a weak model learns more from guidelines: similar cases mislead it (decision 9)."""
-TASK_TOKENS = 500
-"""What the system message has beside instructions and guidelines, the form of the answer above all."""
+_ENOUGH = 8  # cases from which on a weak model learns more from guidelines: similar cases mislead it
+_TASK_TOKENS = 500  # what the system message has beside instructions and guidelines, the form of the answer above all
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +77,7 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     seen = _seen(judge, example)
     item = fit_fields(seen, budget.item)
     tree = span_tree(seen["trace"]) if "trace" in seen else None
-    samples = judge.parameters.get("samples", 1)
+    usual = 0.7 if judge.parameters.get("samples", 1) > 1 else 0.0  # at 0 all samples would be the same
     request = ChatRequest(
         system=stable.system,
         user=render_item(item.fields, [rendered for _, rendered in examples], lines),
@@ -87,7 +85,7 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
         about=example.id,
         schema_name="judgment",
         max_tokens=_answer_tokens(judge, limits),
-        temperature=judge.parameters.get("temperature", SAMPLING_TEMPERATURE if samples > 1 else 0.0),
+        temperature=judge.parameters.get("temperature", usual),
         seed=judge.parameters.get("seed"),
         timeout=judge.parameters.get("timeout"),
         optional=("findings",) if "findings" in stable.schema["properties"] else (),
@@ -164,7 +162,6 @@ def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[
     Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among
     equals the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
     """
-    costs = {guideline.id: _cost_of(guideline) for guideline in guidelines}
 
     def rank(guideline: Guideline) -> tuple[bool, bool, int, int]:
         written = guideline.origin != "distilled"
@@ -173,9 +170,9 @@ def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[
     chosen: set[str] = set()
     used = 0
     for guideline in sorted(guidelines, key=rank):
-        if used + costs[guideline.id] <= tokens or guideline.pinned:
+        if used + (cost := _cost_of(guideline)) <= tokens or guideline.pinned:
             chosen.add(guideline.id)
-            used += costs[guideline.id]
+            used += cost
     fitting = tuple(guideline for guideline in guidelines if guideline.id in chosen)
     return fitting, tuple(guideline.id for guideline in guidelines if guideline.id not in chosen)
 
@@ -204,7 +201,7 @@ def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
     most = min(limits.context_tokens // 8, 500 if limits.brief else 4000)
     fitting = min(sum(map(_cost_of, guidelines)), most)
     pinned = sum(_cost_of(guideline) for guideline in guidelines if guideline.pinned)
-    system = estimate_tokens(judge.instructions) + TASK_TOKENS + max(fitting, pinned)
+    system = estimate_tokens(judge.instructions) + _TASK_TOKENS + max(fitting, pinned)
     free = max(limits.context_tokens - system - _answer_tokens(judge, limits) - beside, 256)
     return Budget(
         guidelines=most,
@@ -230,7 +227,7 @@ async def retrieve(
         return (), ()
     import numpy as np
 
-    usual = 0 if limits.brief and len(memory.cases) >= ENOUGH else limits.examples
+    usual = 0 if limits.brief and len(memory.cases) >= _ENOUGH else limits.examples
     k = usual if judge.retrieval_k is None else judge.retrieval_k
     vector, notes = np.zeros(0, dtype=np.float32), tuple[str, ...]()  # nothing to compare the item with
     if k:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
 __all__ = [
-    "OF_MODELS",
-    "SAMPLING_TEMPERATURE",
     "base_fingerprint_of",
     "check_instructions",
     "checked_parameters",
@@ -93,9 +91,6 @@ def misfit(judge: Judge, row: Feedback) -> str | None:
     return reason and f"the judge's {reason.removeprefix('the ')}"
 
 
-SAMPLING_TEMPERATURE = 0.7
-"""At which samples are drawn unless the judge says otherwise: at 0 they would all be the same."""
-
 _PARAMETERS: dict[str, Any] = {
     "temperature": Annotated[float, Meta(ge=0, le=2)],
     "max_tokens": Annotated[int, Meta(ge=1, le=10**6)],
@@ -108,8 +103,8 @@ _PARAMETERS: dict[str, Any] = {
     "models": Any,  # has a check of its own
 }
 
-OF_MODELS = frozenset({"models", "reflection_model"})
-"""Parameters that change no verdict: how the models are reached, what they cost, and who writes the guidelines."""
+# These change no verdict: how the models are reached, what they cost, and who writes the guidelines.
+_OF_MODELS = frozenset({"models", "reflection_model"})
 
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
@@ -153,7 +148,7 @@ def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
         "value_type": judge.value_type.spec,
         "model": judge.model_name and _canonical(judge.model_name),
         "retrieval_k": judge.retrieval_k if memory else None,  # nothing to retrieve, nothing to tell apart
-        "parameters": {key: value for key, value in judge.parameters.items() if key not in OF_MODELS},
+        "parameters": {key: value for key, value in judge.parameters.items() if key not in _OF_MODELS},
         "memory": memory.hash,
     }
     if (check_model := name_of(judge.check_model)) is not None:

@@ -124,24 +124,19 @@ def _swapped_names(example: Example, fields: Sequence[str], choices: Sequence[st
 
 def _swapped(example: Example, names: Mapping[str, str]) -> Example:
     """The item with its two sides, `swapped_names`, in each other's place."""
+    fields = {
+        name: {key: value[names.get(key, key)] for key in value}
+        for name, value in example.content.items()
+        if isinstance(value, dict) and names.keys() <= value.keys()
+    }
+    return replace(example, **fields)
 
-    def exchanged(field: Any) -> Any:
-        if not isinstance(field, dict) or not names.keys() <= field.keys():
-            return field
-        return {key: field[names.get(key, key)] for key in field}
 
-    return replace(example, **{name: exchanged(value) for name, value in example.content.items()})
-
-
-def _renamed(judgment: Judgment, names: Mapping[str, str], prompt: Prompt) -> Judgment:
+def _renamed(judgment: Judgment, names: Mapping[Any, str], prompt: Prompt) -> Judgment:
     """The judgment on an item whose sides were swapped, as one on the item of `prompt`; its reason says so."""
-
-    def named(value: Any) -> Any:
-        return names.get(value, value) if isinstance(value, str) else value
-
-    applying = (finding for finding in judgment.findings if not finding.check)
-    findings = (*(replace(finding, value=named(finding.value)) for finding in applying), *prompt.facts)
+    applying = [finding for finding in judgment.findings if not finding.check]
+    findings = [replace(finding, value=names.get(finding.value, finding.value)) for finding in applying]
     # Its words call each side by the other's name, and are read beside a verdict that does not.
     reason = judgment.rationale and f"With {' and '.join(names)} swapped: {judgment.rationale}"
-    value = named(judgment.value)
-    return replace(judgment, value=value, own_value=value, rationale=reason, findings=findings)
+    value = names.get(judgment.value, judgment.value)
+    return replace(judgment, value=value, own_value=value, rationale=reason, findings=(*findings, *prompt.facts))
