@@ -113,43 +113,34 @@ class TestRetrieval:
         assert embedding_text(Example(id="a", inputs={"q": ["x", 1, True, None]}, expectations="ref")) == "x\n1"
         assert embedding_text(Example(id="a", expectations=["ref"])) == "ref"
 
-    @pytest.mark.parametrize(
-        ("spec", "label", "verdict", "wrong"),
-        [
-            ("bool", True, False, True),
-            ("bool", True, True, False),
-            ("A|B", "A", "B", True),
-            ("int:1..5", 4, 5, True),
-            ("float:0..10", 4.0, 4.9, False),
-            ("float:0..10", 4.0, 5.1, True),
-            ("str", "a", "b", False),
-            ("float:0..1", "good", "bad", True),  # labels of an old type are compared unchanged
-            ("float:0..1", "good", "good", False),
-        ],
-    )
-    def test_a_judge_stumbled_where_its_verdict_was_another(
-        self, spec: str, label: Value, verdict: Value, wrong: bool
-    ) -> None:
-        one = case("a", label=label, pre_alignment=verdict)
-        assert was_misjudged(memory(one), one, ValueType.of(spec), "x") is wrong
-
 
 @pytest.mark.parametrize(
-    ("asked", "before", "since", "hard"),
+    ("spec", "label", "before", "since", "judge", "wrong"),
     [
-        ("x", False, True, True),
-        ("x", True, False, False),  # what it said before it learned counts first
-        ("x", None, False, True),
-        ("x", None, True, False),
-        ("y", False, False, False),  # of another judge nothing is known
-        ("x", None, None, False),
+        ("bool", True, False, None, "x", True),
+        ("bool", True, True, None, "x", False),
+        ("A|B", "A", "B", None, "x", True),
+        ("int:1..5", 4, 5, None, "x", True),
+        ("float:0..10", 4.0, 4.9, None, "x", False),
+        ("float:0..10", 4.0, 5.1, None, "x", True),
+        ("str", "a", "b", None, "x", False),
+        ("float:0..1", "good", "bad", None, "x", True),  # labels of an old type are compared unchanged
+        ("float:0..1", "good", "good", None, "x", False),
+        ("bool", True, False, True, "x", True),
+        ("bool", True, True, False, "x", False),  # what it said before it learned counts first
+        ("bool", True, None, False, "x", True),
+        ("bool", True, None, True, "x", False),
+        ("bool", True, False, False, "y", False),  # of another judge nothing is known
+        ("bool", True, None, None, "x", False),
     ],
 )
-def test_a_case_is_hard_that_this_judge_had_wrong(asked: Any, before: Any, since: Any, hard: bool) -> None:
+def test_a_case_is_hard_that_this_judge_had_wrong(
+    spec: str, label: Value, before: Any, since: Any, judge: str, wrong: bool
+) -> None:
     verdict = None if before is None else PreAlignmentVerdict(value=before, judge="x")
     answers = None if since is None else Answers(judge="x", verdict=since)
-    one = msgspec.structs.replace(case("a", label=True), pre_alignment=verdict, answers=answers)
-    assert was_misjudged(memory(one), one, BOOL, asked) is hard
+    one = msgspec.structs.replace(case("a", label=label), pre_alignment=verdict, answers=answers)
+    assert was_misjudged(memory(one), one, ValueType.of(spec), judge) is wrong
 
 
 class TestKeys:

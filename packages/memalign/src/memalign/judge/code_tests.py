@@ -234,19 +234,14 @@ def is_mined(guideline: Guideline) -> bool:
     return untouched and bool(guideline.checks) and all(check.test for check in guideline.checks)
 
 
-def answers(
-    guidelines: Iterable[Guideline], content: Mapping[str, Any], choices: Collection[str] = ()
-) -> dict[str, tuple[bool | None, ...]]:
-    """By the sentence of each test of the guidelines whether it holds, of the item or of each side of a pair.
-
-    Two of the `choices`, the labels of the judge, may name the sides of an item; answers come in their order.
-    """
+def answers(memory: Memory, content: Mapping[str, Any], choices: Collection[str]) -> dict[str, tuple[bool | None, ...]]:
+    """By the sentence of each test in force whether it holds, of the item or of a pair's sides in `choices` order."""
     readings = [Reading(side) for side in each_side(content, choices)]
-    tests = {check.question: check.test for guideline in guidelines for check in guideline.checks if check.test}
+    tests = {check.question: check.test for guideline in memory.semantic for check in guideline.checks if check.test}
     return {question: tuple(holds(test, reading) for reading in readings) for question, test in tests.items()}
 
 
-def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] = ()) -> tuple[Finding, ...]:
+def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str]) -> tuple[Finding, ...]:
     """What the tests of the guidelines in force find of an item. A test of a field that it does not have finds nothing.
 
     Of a pair there is a finding for each side, whose name then stands before the sentence.
@@ -254,8 +249,8 @@ def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str] =
     sides = sides_of(content, choices)
     names = [f"{name}: " for name in choices if name in sides] if len(sides) == 2 else [""]
     findings = []
-    for question, by_side in answers(memory.semantic, content, choices).items():
-        asking = [g for g in memory.semantic if any(check.question == question for check in g.checks)]
+    for question, by_side in answers(memory, content, choices).items():
+        asking = [rule for rule in memory.semantic if any(check.question == question for check in rule.checks)]
         unanswered = asked_by(memory, question, asking)
         findings += [
             replace(unanswered, check=name + question, answer="yes" if answer else "no", probability=float(answer))

@@ -66,7 +66,7 @@ def observe(
 ) -> Observation:
     """What is known of an item: the answers to questions and the verdict (`chances` by its text), tests and length."""
     value_type, sure = judge.value_type, {True: TEST, False: -TEST, None: None}
-    tests = answers(judge.memory.semantic, example.content, value_type.choices)
+    tests = answers(judge.memory, example.content, value_type.choices)
     tested = {sentence: contrast([sure[holds] for holds in sides]) for sentence, sides in tests.items()}
     by_label = {label: chances.get(value_text(label), 0.0) for label in value_type.labels} if chances else None
     return Observation({**margins, **tested}, expected, verdict, by_label, _length(example, value_type))
