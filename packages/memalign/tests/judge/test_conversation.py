@@ -11,16 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import memalign as ma
 from memalign import Example, Judge
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError, InvalidRows
-from memalign.models.base import ChatRequest, Limits
+from memalign.models.base import Limits
 from memalign.prompts.fitting import cut, whole
-from memalign.testing import Answer, ScriptedChatModel
-from tests.support.scripted import change, scripted
-
-VERDICT = {"rationale": "The question was never answered.", "value": False}
+from memalign.testing import ScriptedChatModel
+from tests.support.scripted import Teacher, change, scripted
 
 SESSION = [
     {"role": "user", "content": "Where is my order?"},
@@ -36,9 +33,9 @@ SESSION = [
 ]
 
 
-def judge(answers: Any = VERDICT, *, context: int = 128_000, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
-    task = {"instructions": "Was the customer's question resolved in the end? {{ conversation }}"}
-    return scripted(answers, limits=Limits(context_tokens=context), **task | changes)
+def judge(answers: Any = None, *, context: int = 128_000) -> tuple[Judge, ScriptedChatModel]:
+    task = "Was the customer's question resolved in the end? {{ conversation }}"
+    return scripted(answers, limits=Limits(context_tokens=context), instructions=task)
 
 
 def shown(model: ScriptedChatModel) -> str:
@@ -141,32 +138,16 @@ class TestBudget:
         assert note.startswith("conversation: ")
 
 
-class TestSessions:
-    def test_a_session_judge_aligns_unaligns_and_is_measured(self, tmp_path: Path) -> None:
-        def answers(request: ChatRequest) -> Answer:
-            if request.schema_name == "judgment":
-                return {"rationale": "So it is.", "value": "lost parcel" not in request.system}
-            rule = "A session about a lost parcel is resolved only when a new one is sent."
-            return {"changes": [change("ADD", "F1", text=rule), change("NOOP", "F2")]}
-
-        one, model = judge(answers)
-        rows = [
-            {"id": "s-1", "conversation": SESSION, "value": False, "rationale": "No new parcel.", "source": "ana"},
-            {"id": "s-2", "conversation": [{"role": "user", "content": "Thanks!"}], "value": True, "source": "ana"},
-        ]
-        path = tmp_path / "sessions.jsonl"
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-        result = one.align(path)
-        assert [row.state for row in result.rows] == ["learned", "learned"]
-        aligned = result.judge
-        distil = next(request for request in model.requests if request.schema_name != "judgment")
-        assert '\n1 user: "Where is my order?"\n' in distil.user
-        again = aligned(conversation=[{"role": "user", "content": "Where is my parcel?"}])
-        assert again.value is False
-        assert set(again.example_ids) == {"s-1", "s-2"}
-        assert '\n1 user: "Where is my order?"\n' in shown(model)
-        many = aligned.judge_many(path, out=tmp_path / "judged.jsonl")
-        assert [(judgment.value, judgment.decided_by) for judgment in many] == [(False, "expert"), (True, "expert")]
-        measured = ma.evaluate(aligned, path)
-        assert measured.n == 2
-        assert not aligned.unalign(source="ana").judge.memory
+def test_a_session_is_learned_and_shown_turn_by_turn(tmp_path: Path) -> None:
+    rule = "A session about a lost parcel is resolved only when a new one is sent."
+    one, model = judge(Teacher([change("ADD", "F1", text=rule)]))
+    row = {"id": "s-1", "conversation": SESSION, "value": False, "rationale": "No new parcel.", "source": "ana"}
+    path = tmp_path / "sessions.jsonl"
+    path.write_text(json.dumps(row), "utf-8")
+    aligned = one.align(path).judge
+    assert '\n1 user: "Where is my order?"\n' in shown(model)
+    assert rule not in shown(model)
+    assert aligned(conversation=[{"role": "user", "content": "Where is my parcel?"}]).example_ids == ("s-1",)
+    assert '\n1 user: "Where is my order?"\n' in shown(model)
+    assert rule in model.requests[-1].system
+    assert [judgment.decided_by for judgment in aligned.judge_many(path)] == ["expert"]

@@ -67,5 +67,5 @@ def test_facts_are_of_the_item_as_it_stands_whoever_read_it_swapped() -> None:
         parameters={"swap": True, "samples": 2},
     )
     made = one(outputs={"A": "It is on its way.", "B": "HN/1234"})
-    assert made.value == "B"
+    assert (made.value, made.rationale) == ("B", "With A and B swapped: r")
     assert (f"B: {sentence(NUMBER)}", "yes") in {(finding.check, finding.answer) for finding in made.findings}

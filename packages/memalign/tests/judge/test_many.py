@@ -72,9 +72,6 @@ def ids(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in path.read_text("utf-8").splitlines()]
 
 
-# -- order ---------------------------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=15)
 @given(st.integers(0, 25), st.integers(1, 12), st.integers(0, 2**32))
 def test_judgments_are_written_in_the_order_of_items(
@@ -99,9 +96,6 @@ def test_judgments_are_written_in_the_order_of_items(
     assert model.most <= concurrency
 
 
-# -- what is given -------------------------------------------------------------------------------------------------------
-
-
 def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
     model = Model()
     for bad in ([*items(50), {"id": "i-3", "outputs": "b3-"}], iter([*items(50), {"id": "x"}])):
@@ -124,9 +118,6 @@ def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) ->
         judge(Model()).judge_many(given, **settings)
 
 
-# -- going on ------------------------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=15)
 @given(st.sets(st.integers(0, 29)), st.sets(st.integers(0, 29)), st.booleans())
 def test_only_failed_changed_or_new_items_are_judged(
@@ -147,9 +138,6 @@ def test_only_failed_changed_or_new_items_are_judged(
     assert ids(out) == [f"i-{n}" for n in range(30)]
     assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(30)]
     assert all(judgment.error is None for judgment in read_judgments(out).judgments.values())
-
-
-# -- a spend limit ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
@@ -198,9 +186,6 @@ def test_an_unknown_price_is_said_after_one_call(tmp_path: Path) -> None:
     assert model.asked.total() == 1
 
 
-# -- where nothing works -------------------------------------------------------------------------------------------------
-
-
 def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
     model = Model(fails=lambda _: ModelUnavailable("down"))
@@ -230,9 +215,6 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), (
         "a server that is down ends it as ever"
     )
-
-
-# -- killed --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")

@@ -26,9 +26,6 @@ ITEM: dict[str, Any] = {
 }
 
 
-# -- judging -----------------------------------------------------------------------------------------------------------
-
-
 def test_only_the_part_is_shown() -> None:
     one, model = judge(instructions=QUESTION)
     one(**ITEM)
@@ -83,9 +80,6 @@ def test_feedback_is_learned_and_shown_by_its_parts() -> None:
     asked = model.requests[-1].user
     assert 'outputs[0].text: "In transit."' in asked  # the similar case
     assert "u-7" not in asked
-
-
-# -- two sides ---------------------------------------------------------------------------------------------------------
 
 
 def test_sides_may_be_named_by_their_parts() -> None:

