@@ -36,11 +36,9 @@ def asks(question: str, answer: Any = "yes", value: Any = True) -> Check:
 RULES = (guideline(1, asks(SORRY), asks(HARM)), guideline(2, asks(MONEY, "no", value=False)))
 
 
-def deciding(told: Mapping[str, Any], verdict: Any = None, *, limits: Limits | None = None) -> ScriptedDecisionModel:
+def deciding(told: Mapping[str, Any], verdict: Any = None) -> ScriptedDecisionModel:
     """A decision model with one answer a question, and one for the verdict."""
-    return ScriptedDecisionModel(
-        lambda _, question: verdict if question.key == "value" else told.get(question.text, 0.5), limits=limits
-    )
+    return ScriptedDecisionModel(lambda _, asked: verdict if asked.key == "value" else told.get(asked.text, 0.5))
 
 
 def judge(model: Any, *, check_model: Any = None, value_type: Any = bool, memory: Memory | None = None) -> Judge:
@@ -52,22 +50,18 @@ def chat(value: Any = True) -> ScriptedChatModel:
     return ScriptedChatModel(lambda _: {"findings": [], "rationale": "It answers.", "value": value})
 
 
-def taught(made_by: str, *, right: bool, count: int = 20) -> Memory:
-    """A memory whose judge was asked about `count` cases: its own verdict is `right`, or always true; SORRY tells."""
+def with_cases(bare: Judge, *, right: bool, count: int = 20) -> Judge:
+    """The judge, asked about `count` cases: its own verdict is `right`, or always true; SORRY tells."""
     cases = []
     for number in range(count):
         label, name = number % 2 == 0, f"c-{number:02}"
         answers = Answers(
-            judge=made_by,
+            judge=base_fingerprint_of(bare),
             margins={SORRY: 3.0 if label else -3.0, HARM: 3.0 if label else -3.0},
             verdict=label if right else True,
         )
         cases.append(case(name, label, answers=answers, outputs=f"text {number}"))
-    return Memory(cases=tuple(cases), guidelines=RULES)
-
-
-def with_cases(bare: Judge, *, right: bool, count: int = 20) -> Judge:
-    return bare.replace(memory=taught(base_fingerprint_of(bare), right=right, count=count))
+    return bare.replace(memory=Memory(cases=tuple(cases), guidelines=RULES))
 
 
 class TestBesideAChatModel:
@@ -76,10 +70,8 @@ class TestBesideAChatModel:
         made = judge(chat(), check_model=model)(outputs="x")
         assert model.calls == [3]
         assert {state for state, _ in model.asked} == {'<<<\noutputs: "x"\n>>>'}, "the item alone, fenced"
-        asked = {finding.check: (finding.guideline, finding.answer, finding.probability) for finding in made.findings}
-        assert asked[SORRY] == ("G1", "yes", 0.9)
-        assert asked[HARM] == ("G1", "no", 0.2)
-        assert asked[MONEY] == ("G2", "n/a", 0.1)
+        asked = {(each.check, each.guideline, each.answer, each.probability) for each in made.findings}
+        assert asked >= {(SORRY, "G1", "yes", 0.9), (HARM, "G1", "no", 0.2), (MONEY, "G2", "n/a", 0.1)}
         assert (made.value, made.own_value, made.decided_by, made.rationale) == (True, True, "model", "It answers.")
         assert made.usage.calls == 2
         assert "checks" in made.usage.seconds
@@ -93,8 +85,7 @@ class TestBesideAChatModel:
 
     @pytest.mark.parametrize("failure", [ModelUnavailable("down", usage=Usage(calls=2)), ModelRejected("no")])
     def test_a_check_model_that_fails_takes_no_verdict_along(self, failure: Exception) -> None:
-        model = ScriptedDecisionModel(lambda *_: failure)
-        made = judge(chat(), check_model=model)(outputs="x")
+        made = judge(chat(), check_model=ScriptedDecisionModel(lambda *_: failure))(outputs="x")
         assert (made.value, made.findings, made.error) == (True, (), None)
         assert made.notes[-1].startswith("no answer to checks: ")
 
@@ -108,8 +99,7 @@ class TestBesideAChatModel:
 class TestWhoDecides:
     def test_the_models_own_verdict_elsewhere_and_confidence_is_of_what_is_delivered(self) -> None:
         model = deciding({SORRY: 0.02, HARM: 0.02})
-        one = with_cases(judge(chat(value=True), check_model=model), right=True)
-        made = one(outputs="a new text")
+        made = with_cases(judge(chat(value=True), check_model=model), right=True)(outputs="a new text")
         assert (made.value, made.decided_by) == (True, "model")
         sure = with_cases(judge(chat(value=False), check_model=model), right=True)(outputs="a new text")
         assert made.confidence is not None
@@ -170,10 +160,7 @@ class TestAsTheModel:
         assert "Good? {{ outputs }}" in verdict.text
         assert "Rule 2." in verdict.text
         assert (verdict.kind, verdict.labels) == ("choice", ("true", "false"))
-
-    def test_the_reason_is_put_into_words_from_the_findings(self) -> None:
-        model = deciding({SORRY: 0.9, HARM: 0.8, MONEY: 0.9}, {"true": 0.8, "false": 0.2})
-        made = judge(model)(outputs="x")
+        # The reason is put into words from the findings.
         assert made.guideline_ids == ("G1",), "every answer is as expected; G2 expects no money"
         assert made.rationale == f"G1: Rule 1. Here: {SORRY} yes; {HARM} yes."
         silent = judge(deciding({SORRY: 0.1, HARM: 0.1, MONEY: 0.9}, {"true": 0.8, "false": 0.2}))(outputs="x")
@@ -207,13 +194,12 @@ class TestAsTheModel:
             )
 
 
-class TestInThisProcess:
-    def test_it_gives_a_reason_and_answers_its_own_questions(self) -> None:
-        limits = Limits(brief=True, shard_size=1)
-        model = ScriptedEmbeddedModel(lambda _: {"rationale": "r", "value": True}, decide=lambda *_: 0.9, limits=limits)
-        made = judge(model)(outputs="x")
-        assert (made.value, made.rationale, model.decisions.calls) == (True, "r", [3])
-        assert len(model.requests) == 1
+def test_it_gives_a_reason_and_answers_its_own_questions() -> None:
+    limits = Limits(brief=True, shard_size=1)
+    model = ScriptedEmbeddedModel(lambda _: {"rationale": "r", "value": True}, decide=lambda *_: 0.9, limits=limits)
+    made = judge(model)(outputs="x")
+    assert (made.value, made.rationale, model.decisions.calls) == (True, "r", [3])
+    assert len(model.requests) == 1
 
 
 def test_tests_of_code_count_as_answers_and_are_never_asked() -> None:

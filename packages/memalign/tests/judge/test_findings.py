@@ -1,4 +1,4 @@
-"""A judgment names the guidelines that apply, with words of the item as evidence; what the item does not have is dropped."""
+"""A judgment names the guidelines that apply, with evidence that the item has, and what tests of guidelines found."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Finding, Guideline, Judge
+from memalign import Check, Finding, Guideline, Judge
 from memalign.content.encoding import encode
 from memalign.judge.answer import quotation
+from memalign.judge.code_tests import sentence
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
+from memalign.types import CodeTest
 from tests.support.keys import keys
 from tests.support.scripted import case, scripted
 
@@ -92,44 +94,83 @@ def test_whatever_the_findings_are_the_verdict_is_kept(findings: object) -> None
     assert {each.evidence for each in made.findings} <= {None, "x"}
 
 
-def test_findings_about_swapped_sides_mean_the_sides_as_they_are() -> None:
-    replies = iter([answer(named("G1", "one", "A"), value="A"), answer(named("G2", "two", "A"), value="A")])
-    made = judge(lambda _: next(replies), feedback_value_type="A|B", parameters={"swap": True})(
-        outputs={"A": "one", "B": "two"}
-    )
-    assert (made.value, made.findings[0].value) == ("A", "A")
+NUMBER, SORRY = CodeTest(kind="shape", text="KD/4821"), CodeTest(kind="word", text="sorry")
 
 
-class TestQuotation:
-    @pytest.mark.parametrize(
-        ("evidence", "quoted"),
-        [
-            ("We are", "We are"),
-            ('"We are"', "We are"),
-            ("“We are”…", "We are"),
-            ('We are "truly" sorry.', 'We are "truly" sorry.'),
-            ("We are “truly” sorry.", "We are “truly” sorry."),
-            ('We are \\"truly\\" sorry.', 'We are \\"truly\\" sorry.'),
-            ("sorry. Here", "sorry. Here"),
-            ("sorry.\\nHere", "sorry.\\nHere"),
-            ("Here is \\u20ac20", "Here is \\u20ac20"),
-            ("we are", None),
-            ("We are … sorry", None),
-            ("e are truly sor", None),  # not sorry is no quotation of not sorrowful
-            ("20", "20"),
-            ("…", None),
-            ("", None),
-            (None, None),
-        ],
-    )
-    def test_white_space_quotes_and_escapes_are_forgiven(self, evidence: object, quoted: str | None) -> None:
-        assert quotation(evidence, [encode(REPLY)]) == quoted
+def rule(number: int, *tests: CodeTest) -> Guideline:
+    """One with a question beside its tests."""
+    checks = (Check(question="Is it kind?"), *(Check(question=sentence(test), test=test) for test in tests))
+    return Guideline(id=f"G{number}", text=f"Rule {number}.", supported_by=keys(f"t-{number}@ana"), checks=checks)
 
-    @given(st.text(), st.text(min_size=1).filter(lambda text: any(c.isalnum() for c in text)), st.text())
-    def test_a_piece_of_the_item_is_always_found(self, before: str, piece: str, after: str) -> None:
-        words = " ".join(piece.split())
-        shown = encode({"text": f"{before} {words} {after}"})
-        found = quotation(words, [shown])
-        assert found is None or found in words
-        if words.isascii() and words.isalnum():
-            assert found == words
+
+TESTED = Memory(guidelines=(rule(1, NUMBER), rule(2, NUMBER, SORRY)))
+
+
+def test_facts_stand_before_the_item_and_are_findings() -> None:
+    one = judge(answer(), memory=TESTED)
+    made = one(outputs="It is HN/1234.")
+    found = [(each.guideline, each.check, each.answer, each.probability) for each in made.findings]
+    assert found == [("G1", sentence(NUMBER), "yes", 1.0), ("G2", sentence(SORRY), "no", 0.0)]
+    assert made.findings[0].taught_by == keys("t-1@ana", "t-2@ana")
+    user = sent(one).user
+    assert f"- G1: {sentence(NUMBER)}: yes\n" in user
+    assert user.index(sentence(NUMBER)) < user.index("Now judge this item:") < user.index("HN/1234")
+    assert sentence(NUMBER) not in sent(one).system
+    assert made.usage.calls == 1
+    weak = judge(answer(), memory=TESTED, limits=Limits(brief=True))
+    weak(outputs="It is HN/1234.")
+    assert f"- {sentence(NUMBER)}: yes\n" in sent(weak).user, "a weak model is told no names of guidelines"
+
+
+def test_each_side_of_a_pair_has_its_own_facts() -> None:
+    one = judge(answer(value="A"), memory=TESTED, feedback_value_type="A|B")
+    made = one(outputs={"A": "It is HN/1234.", "B": "It is on its way."})
+    sides = [(each.check[:2], each.answer) for each in made.findings]
+    assert sides == [("A:", "yes"), ("B:", "no"), ("A:", "no"), ("B:", "no")]
+    assert f"- G1: B: {sentence(NUMBER)}: no" in sent(one).user
+
+
+def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
+    turned = answer(named("G2", "HN/1234", "A"), value="A")  # two of four, and decide
+    replies = iter([answer(value="tie"), answer(value="A"), turned, turned])
+    swap = {"swap": True, "samples": 2}
+    one = judge(lambda _: next(replies), memory=TESTED, feedback_value_type="A|B|tie", parameters=swap)
+    made = one(outputs={"A": "It is on its way.", "B": "HN/1234"})
+    assert (made.value, made.rationale) == ("B", "With A and B swapped: r")
+    assert (made.findings[0].guideline, made.findings[0].value) == ("G2", "B")
+    assert (f"B: {sentence(NUMBER)}", "yes") in {(finding.check, finding.answer) for finding in made.findings}
+
+
+@pytest.mark.parametrize(
+    ("evidence", "quoted"),
+    [
+        ("We are", "We are"),
+        ('"We are"', "We are"),
+        ("“We are”…", "We are"),
+        ('We are "truly" sorry.', 'We are "truly" sorry.'),
+        ("We are “truly” sorry.", "We are “truly” sorry."),
+        ('We are \\"truly\\" sorry.', 'We are \\"truly\\" sorry.'),
+        ("sorry. Here", "sorry. Here"),
+        ("sorry.\\nHere", "sorry.\\nHere"),
+        ("Here is \\u20ac20", "Here is \\u20ac20"),
+        ("we are", None),
+        ("We are … sorry", None),
+        ("e are truly sor", None),  # not sorry is no quotation of not sorrowful
+        ("20", "20"),
+        ("…", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_white_space_quotes_and_escapes_are_forgiven(evidence: object, quoted: str | None) -> None:
+    assert quotation(evidence, [encode(REPLY)]) == quoted
+
+
+@given(st.text(), st.text(min_size=1).filter(lambda text: any(c.isalnum() for c in text)), st.text())
+def test_a_piece_of_the_item_is_always_found(before: str, piece: str, after: str) -> None:
+    words = " ".join(piece.split())
+    shown = encode({"text": f"{before} {words} {after}"})
+    found = quotation(words, [shown])
+    assert found is None or found in words
+    if words.isascii() and words.isalnum():
+        assert found == words

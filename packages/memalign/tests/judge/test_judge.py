@@ -133,51 +133,46 @@ class TestOneItem:
         assert why in str(caught.value)
         assert not model.requests
 
-    def test_an_example_or_fields_but_not_both(self) -> None:
+    @pytest.mark.parametrize(
+        ("args", "fields", "error", "why"),
+        [
+            ((), {"foo": 1}, TypeError, r"judge\(…\) takes an Example or the fields inputs, .* but not foo"),
+            ((Example(id="t", inputs="q", outputs="a"),), {"outputs": "b"}, InputError, "not both"),
+            *(
+                ((item,), {}, InputError, r"by name, judge\(inputs=…\), or an Example, not a")
+                for item in ({"inputs": "a", "outputs": "b"}, "a text", 7)
+            ),
+        ],
+    )
+    def test_an_example_or_fields_but_not_both(
+        self, args: Any, fields: dict[str, Any], error: type[Exception], why: str
+    ) -> None:
         one, _ = judge()
         assert one(Example(id="t", inputs="q", outputs="a")).value is True
-        with pytest.raises(TypeError, match=r"judge\(…\) takes an Example or the fields inputs, .* but not foo"):
-            one(foo=1)  # type: ignore[call-arg]
-        with pytest.raises(InputError, match="not both"):
-            one(Example(id="t", inputs="q", outputs="a"), outputs="b")
-        for item in ({"inputs": "a", "outputs": "b"}, "a text", 7):
-            with pytest.raises(InputError, match=r"by name, judge\(inputs=…\), or an Example, not a"):
-                one(item)  # type: ignore[arg-type]
+        with pytest.raises(error, match=why):
+            one(*args, **fields)
 
     def test_a_judgment_says_what_it_was_made_with(self) -> None:
-        aligned = learn(bare()[0], [row(1, "ana", "add", value=True), row(2, "ben", "add", value=True)]).judge
-        judgment = aligned(inputs="question about it", outputs="the answer")
-        assert judgment.guideline_ids == (), "those that the model's findings name"
-        assert sorted(judgment.example_ids) == ["t-1", "t-2"]
-        assert judgment.memory_hash == aligned.memory.hash
-        assert judgment.model == "scripted"
-        assert judgment.usage.calls == 1
-        assert set(judgment.usage.seconds) == {"model"}
-        assert judgment.error is None
-
-    def test_without_examples_to_show_nothing_is_embedded(self) -> None:
         embedding = HashEmbedding(dim=16)
-        aligned = learn(bare(embedding_model=embedding)[0], [row(1, "ana", "add")]).judge.replace(retrieval_k=0)
+        rows = [row(1, "ana", "add", value=True), row(2, "ben", "add", value=True)]
+        aligned = learn(bare(embedding_model=embedding)[0], rows).judge
+        made = aligned(inputs="question about it", outputs="the answer")
+        assert (made.guideline_ids, sorted(made.example_ids)) == ((), ["t-1", "t-2"])
+        assert (made.memory_hash, made.model, made.error) == (aligned.memory.hash, "scripted", None)
+        assert (made.usage.calls, set(made.usage.seconds)) == (1, {"model"})
         embedding.texts.clear()
-        judgment = aligned(inputs="q", outputs="a")
-        assert judgment.example_ids == ()
-        assert not embedding.texts
+        assert aligned.replace(retrieval_k=0)(inputs="q", outputs="a").example_ids == ()
+        assert not embedding.texts, "without examples to show nothing is embedded"
 
 
 class TestMany:
     items = [{"id": f"i-{n}", "inputs": f"q{n}", "outputs": f"a{n}"} for n in range(12)]
 
-    @staticmethod
-    def echo(request: ChatRequest) -> dict[str, Any]:
-        number = int(request.user.split('outputs: "a')[1].split('"')[0])
-        return {"rationale": str(number), "value": number % 2 == 0}
-
     def test_one_items_error_stays_in_its_judgment(self) -> None:
         def sometimes(request: ChatRequest) -> Answer:
-            answer = self.echo(request)
-            if answer["rationale"] == "3":
+            if 'outputs: "a3"' in request.user:
                 return ModelUnavailable("down", usage=Usage(calls=2, cost=0.5))
-            return {"rationale": "", "value": "?"} if answer["rationale"] == "5" else answer
+            return {"rationale": "", "value": "?" if 'outputs: "a5"' in request.user else True}
 
         judgments = judge(sometimes)[0].judge_many([*self.items, {"id": "x", "inputs": "only a question"}])
         errors = {n: judgment.error for n, judgment in enumerate(judgments) if judgment.error}
@@ -196,7 +191,7 @@ class TestMany:
         assert len(model.requests) <= 2
 
     def test_another_judges_file_is_refused_and_left_alone(self, tmp_path: Path) -> None:
-        one, out = judge(self.echo)[0], tmp_path / "judged.jsonl"
+        one, out = judge()[0], tmp_path / "judged.jsonl"
         one.judge_many(self.items[:2], out=out)
         before = out.read_bytes()
         for changes in ({"parameters": {"seed": 1}}, {"memory": texts("Be kind.")}, {"instructions": "{{ outputs }}?"}):
