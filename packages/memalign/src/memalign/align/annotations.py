@@ -91,9 +91,9 @@ def with_own_verdicts(
     made_by, model = base_fingerprint_of(judge), open_judging_model(judge)
     models = ("", judge.model_name, model.name)
     # Of other memories than none, also with another label policy, and its own nobody knows what a judgment had seen.
-    memories = {known.hash: known for known in (Memory(), without_memory(judge).memory, judge.memory)}
+    memories = {memory.hash: memory for memory in (Memory(), without_memory(judge).memory, judge.memory)}
     if isinstance(judged, JudgmentFile):
-        fingerprints = {fingerprint_of(judge.replace(model=model), known) for known in memories.values()}
+        fingerprints = {fingerprint_of(judge.replace(model=model), other) for other in memories.values()}
         if judged.judge.rpartition("@")[2].partition("-")[0] not in fingerprints:
             return memory, "the file of judgments was written by another judge or version: no verdict is taken from it"
     reviewed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)

@@ -184,8 +184,8 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
     a person pinned, retired or rewrote is theirs.
     """
     texts = {guideline.text: guideline for guideline in mined(memory, value_type, fields)}
-    if gone := {g.id for g in memory.guidelines if is_mined(g) and not g.retired_by and g.text not in texts}:
-        memory = memory.without_guidelines(gone)
+    if outdated := {g.id for g in memory.guidelines if is_mined(g) and not g.retired_by and g.text not in texts}:
+        memory = memory.without_guidelines(outdated)
     standing = {guideline.text for guideline in memory.guidelines}
     for text, guideline in texts.items():
         if text not in standing:
@@ -223,8 +223,8 @@ def _together(columns: Mapping[Column, CodeTest]) -> Rules:
         unlike = (one.yes & other.no) | (one.no & other.yes)
         for yes in (unlike, *(a & b for a, b in product(one, other))):
             answers, contrary = Column(yes, answered & ~yes), Column(answered & ~yes, yes)
-            known = any(column in rules or column in columns for column in (answers, contrary))
-            if answers.yes and answers.no and not known:
+            duplicate = any(column in rules or column in columns for column in (answers, contrary))
+            if answers.yes and answers.no and not duplicate:
                 rules[answers] = (first, second)
     return rules
 
