@@ -232,6 +232,17 @@ class TestOwnVerdicts:
             assert said in shown
             assert (f'{said} because "{judgment.rationale}"' in shown) is (judgment in wrong)
 
+    def test_a_rule_goes_with_what_the_shown_verdict_had_in_view(self) -> None:
+        judge, _, _ = checking(check_model=None)
+        judge = judge.align([row(1, "ana", "noop", value=True)]).judge
+        wrong = row(2, "ana", "add")
+        verdict = judge(inputs=wrong["inputs"], outputs=wrong["outputs"])
+        assert verdict.example_ids == ("t-1",), "and no guideline is in force"
+        wrong["value"] = not verdict.value
+        memory = judge.align([wrong], own_verdicts={"t-2": verdict}).judge.memory
+        assert own_word(1) in memory.semantic[0].text, "by way of the verdict's reason alone"
+        assert memory.semantic[0].exposed_to == keys("t-1@ana", "t-2@ana")
+
     def test_a_file_counts_where_this_judge_wrote_it_on_the_same_content(self, tmp_path: Path) -> None:
         judge, _, _ = checking(check_model=None)
         rows = labelled(3)

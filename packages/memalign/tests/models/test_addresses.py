@@ -120,3 +120,40 @@ def test_an_unusable_key_is_named_before_any_call(monkeypatch, key):
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY holds a line break or a character") as caught:
         resolve("openai:m")
     assert "abc123" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "key"),
+    [
+        ("http://h.com/v1/", "sk-abc123"),
+        *(
+            (other, None)
+            for other in ("http://h.com:80/v1", "https://h.com/v1", "http://h.com.evil/v1", "http://h.com")
+        ),
+        *((other, None) for other in ("http://h.com/v1/more", "http://evil/http://h.com/v1", "http://H.com/v1")),
+    ],
+)
+def test_a_servers_key_goes_to_its_address_alone(monkeypatch, address, key):
+    monkeypatch.setenv("MEMALIGN_SERVER_KEYS", "http://h.com/v1/=sk-abc123 http://other/v1=sk-other==")
+    assert target_of(f"openai:m@{address}").api_key == key
+
+
+@pytest.mark.parametrize(
+    "keys", ["sk-abc123", "=sk-abc123", "/=sk-abc123", "http://h/v1 = sk-abc123", "http://h/v1:sk-abc123"]
+)
+@pytest.mark.parametrize("name", ["openai:m", "anthropic:m", "openai:m@http://h/v1"])
+def test_keys_of_servers_that_nobody_can_read_go_nowhere(monkeypatch, keys, name):
+    for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(variable, "sk-usual")
+    monkeypatch.setenv("MEMALIGN_SERVER_KEYS", keys)
+    with pytest.raises(ConfigurationError, match="MEMALIGN_SERVER_KEYS holds what is not ADDRESS=KEY") as caught:
+        resolve(name)
+    assert "abc123" not in str(caught.value)
+
+
+def test_a_key_that_a_usual_server_refuses_is_named_by_both_its_variables(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://h/v1")
+    monkeypatch.setenv("MEMALIGN_SERVER_KEYS", "http://h/v1=sk-abc123…")
+    with pytest.raises(ConfigurationError, match="OPENAI_API_KEY or MEMALIGN_SERVER_KEYS holds") as caught:
+        resolve("openai:m")
+    assert "abc123" not in str(caught.value)

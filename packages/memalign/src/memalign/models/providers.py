@@ -126,7 +126,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """What holds its key, for people."""
         if self.addressed and self.api_key is None:
             return f"the server's key ({SERVER_KEYS}=ADDRESS=KEY)"
-        names = (*PROVIDERS.get(self.provider, ()), *((SERVER_KEYS,) if self.addressed else ()))
+        names = (*PROVIDERS.get(self.provider, ()), *((SERVER_KEYS,) if self.base_url else ()))
         return " or ".join(names) or "the provider's key"
 
     @property
@@ -224,7 +224,11 @@ def target_of(name: str) -> Target:
 
 
 def _server_keys() -> dict[str, str]:
-    entries = (entry.partition("=") for entry in os.environ.get(SERVER_KEYS, "").split())
+    entries = [entry.partition("=") for entry in os.environ.get(SERVER_KEYS, "").split()]
+    if not all(key and re.match("https?://.", address) for address, _, key in entries):
+        raise ConfigurationError(
+            f"{SERVER_KEYS} holds what is not ADDRESS=KEY, such as http://localhost:8000/v1=KEY, separated by blanks"
+        )
     return {address.rstrip("/"): key for address, _, key in entries}
 
 
