@@ -37,12 +37,10 @@ class Model:
     limits = Limits(concurrency=8)
 
     def __init__(
-        self, *, cost: float | None = 0.0, pause: Callable[[int], float] | None = None, fails: Any = lambda _: None
+        self, *, cost: float | None = 0.0, pause: Callable[[], float] = lambda: 0.0, fails: Any = lambda _: None
     ) -> None:
-        self.cost = cost
+        self.cost, self.pause, self.fails = cost, pause, fails
         self.asked: Counter[int] = Counter()
-        self.pause = pause
-        self.fails = fails
         self.in_flight = self.most = 0
 
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -51,7 +49,7 @@ class Model:
         self.in_flight += 1
         self.most = max(self.most, self.in_flight)
         try:
-            await asyncio.sleep(self.pause(number) if self.pause else 0)
+            await asyncio.sleep(self.pause())
         finally:
             self.in_flight -= 1
         if (error := self.fails(number)) is not None:
@@ -78,10 +76,9 @@ def test_judgments_are_written_in_the_order_of_items(
     tmp_path_factory: pytest.TempPathFactory, count: int, concurrency: int, seed: int
 ) -> None:
     rng = random.Random(seed)
-    model = Model(pause=lambda _: rng.choice((0, 0, 0.0005)))
+    model = Model(pause=lambda: rng.choice((0, 0, 0.0005)))
     out = tmp_path_factory.mktemp("run") / "out.jsonl"
-    told: list[str] = []
-    steps: list[tuple[str, int, int]] = []
+    told, steps = list[str](), list[tuple[str, int, int]]()
     judgments = judge(model).judge_many(
         items(count),
         concurrency=concurrency,
@@ -149,9 +146,8 @@ def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: i
     assert 14 <= len(made) <= 15
     assert sum(judgment.usage.cost or 0 for judgment in made) <= 0.15
     left = judgments[len(made)]
-    assert left.error is not None
-    assert left.error.startswith("NotJudged: one more call would pass the limit of $0.15 ($0.1")
-    assert "to resume" in left.error
+    assert str(left.error).startswith("NotJudged: one more call would pass the limit of $0.15 ($0.1")
+    assert "to resume" in str(left.error)
     assert left.usage == Usage()
     assert len(ids(out)) == len(made)
     rest = judge(model).judge_many(items(40), out=out, max_cost=10)
@@ -173,7 +169,7 @@ PAID = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
     ],
 )
 def test_failures_tell_of_a_calls_cost_what_they_cost(fails: Any, limit: float, concurrency: int, least: float) -> None:
-    model = Model(cost=0.01, pause=lambda _: 0.01, fails=fails)
+    model = Model(cost=0.01, pause=lambda: 0.01, fails=fails)
     judgments = judge(model).judge_many(items(200), max_cost=limit, concurrency=concurrency)
     assert least <= round(sum(judgment.usage.cost or 0 for judgment in judgments), 6) <= limit
     assert str(judgments[-1].error).startswith(f"NotJudged: one more call would pass the limit of ${limit}")
@@ -192,13 +188,11 @@ def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     judgments = judge(model).judge_many(items(500), out=out, concurrency=4)
     assert 32 <= model.asked.total() <= 36
     assert judgments[0].error == "ModelUnavailable: down"
-    assert str(judgments[-1].error).startswith(
-        "NotJudged: 32 examples in a row failed, the last with ModelUnavailable: down;"
-    )
+    why = "NotJudged: 32 examples in a row failed, the last with ModelUnavailable: down;"
+    assert str(judgments[-1].error).startswith(why)
     limited = Model(fails=model.fails)
     judgments = judge(limited).judge_many(items(500), concurrency=64, max_cost=1)
     assert limited.asked.total() == 32, "until it is known what a call costs there is one at a time"
-    assert str(judgments[-1].error).startswith("NotJudged: 32 examples in a row failed")
     model.fails = lambda _: None
     assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
 
@@ -212,9 +206,7 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     assert [judgment.error is None for judgment in again].count(True) == 30, "those that came after them were judged"
     model.fails = lambda _: ModelUnavailable("down")
     later = judge(model).judge_many(items(80), out=out, concurrency=1)
-    assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), (
-        "a server that is down ends it as ever"
-    )
+    assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), "a server is down as ever"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")

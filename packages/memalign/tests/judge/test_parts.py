@@ -12,7 +12,7 @@ from memalign.judge import named_parts
 from memalign.judge.prompt import items_alone
 from memalign.models.base import Limits
 from memalign.testing import ScriptedChatModel
-from tests.support.scripted import change, scripted
+from tests.support.scripted import Teacher, change, scripted
 
 
 def judge(says: Any = True, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
@@ -35,10 +35,8 @@ def test_only_the_part_is_shown() -> None:
     assert "u-7" not in asked.user
     assert "such as {{ inputs.question }}, refers to that field" in asked.system
     assert QUESTION in asked.system
-    assert (one.fields, named_parts(one.instructions)) == (
-        ("inputs", "outputs"),
-        ("inputs.question", "outputs[0].text"),
-    )
+    assert one.fields == ("inputs", "outputs")
+    assert named_parts(one.instructions) == ("inputs.question", "outputs[0].text")
 
 
 @pytest.mark.parametrize(
@@ -61,16 +59,9 @@ def test_an_item_without_the_part_costs_no_call(item: dict[str, Any], why: str) 
 
 
 def test_feedback_is_learned_and_shown_by_its_parts() -> None:
-    def answer(request: Any) -> dict[str, Any]:
-        if request.schema_name != "judgment":
-            return {"changes": [change("ADD", "F1", text="Say when.")]}
-        return {"rationale": "It answers.", "value": True}
-
-    one, model = scripted(answer, instructions=QUESTION)
+    one, model = scripted(Teacher([change("ADD", "F1", text="Say when.")]), instructions=QUESTION)
     row = {"id": "t-1", **ITEM, "value": False, "rationale": "No date.", "source": "ana"}
-    with pytest.raises(
-        InvalidRows, match=r"the judge's instructions name \{\{ inputs.question \}\}, and the row has none"
-    ):
+    with pytest.raises(InvalidRows, match=r"instructions name \{\{ inputs.question \}\}, and the row has none"):
         one.align([row, row | {"id": "t-2", "inputs": {"query": "no question"}}])
     aligned = one.align([row]).judge
     distilled = next(request for request in model.requests if request.schema_name != "judgment")
@@ -84,8 +75,7 @@ def test_feedback_is_learned_and_shown_by_its_parts() -> None:
 
 def test_sides_may_be_named_by_their_parts() -> None:
     text = "Which is better for {{ inputs.question }}? {{ outputs.A.text }} or {{ outputs.B.text }}"
-    one, model = judge(instructions=text, feedback_value_type=Literal["A", "B"], parameters={"swap": True},
-                       says="A")  # fmt: skip
+    one, model = judge("A", instructions=text, feedback_value_type=Literal["A", "B"], parameters={"swap": True})
     item = Example(id="p", inputs={"question": "q"}, outputs={"B": {"text": "second"}, "A": {"text": "first"}})
     one(item)
     shown = [request.user for request in model.requests]

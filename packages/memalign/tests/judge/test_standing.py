@@ -15,34 +15,19 @@ from tests.support.scripted import scripted
 EMBEDDING = HashEmbedding(dim=16)
 
 
-def said(case: str, source: str, value: Any = None, rationale: str | None = None, **changes: Any) -> Annotation:
-    return Annotation(id=case, source=source, value=value, rationale=rationale, **changes)
+def said(case: str, source: str, value: Any = None, rationale: str | None = None) -> Annotation:
+    return Annotation(id=case, source=source, value=value, rationale=rationale)
 
 
-def memory(*annotations: Annotation, content: dict[str, Any] | None = None, **changes: Any) -> Memory:
-    cases: dict[str, list[Annotation]] = {}
-    for annotation in annotations:
-        cases.setdefault(annotation.id, []).append(annotation)
-    return Memory(
-        cases=tuple(
-            Case(example=Example(id=name, **(content or {"inputs": "q", "outputs": "a"})), annotations=tuple(given))
-            for name, given in cases.items()
-        ),
-        embedding_model=EMBEDDING.name,
-        **changes,
-    )
+def memory(*annotations: Annotation, **content: Any) -> Memory:
+    """A memory of one case."""
+    example = Example(id=annotations[0].id, **({"inputs": "q", "outputs": "a"} | content))
+    return Memory(cases=(Case(example=example, annotations=annotations),), embedding_model=EMBEDDING.name)
 
 
-def judge(
-    knowledge: Memory, *, value_type: Any = bool, answer: Any = True, **changes: Any
-) -> tuple[Judge, list[ChatRequest]]:
-    task: dict[str, Any] = {
-        "instructions": "Good? {{ inputs }} {{ outputs }}",
-        "embedding_model": EMBEDDING,
-        "memory": knowledge,
-    }
-    reply = {"rationale": "the model's", "value": answer}
-    one, model = scripted(reply, feedback_value_type=value_type, **task | changes)
+def judge(knowledge: Memory, *, answer: Any = True, **changes: Any) -> tuple[Judge, list[ChatRequest]]:
+    task: dict[str, Any] = {"instructions": "Good? {{ inputs }} {{ outputs }}", "embedding_model": EMBEDDING}
+    one, model = scripted({"rationale": "the model's", "value": answer}, memory=knowledge, **task | changes)
     return one, model.requests
 
 
@@ -62,7 +47,7 @@ def test_the_experts_label_and_words_stand(monkeypatch: pytest.MonkeyPatch) -> N
     [
         ([said("t-1", "ana", True), said("t-1", "ben", False)], {}),
         ([said("t-1", "ana", None, "Hm.")], {}),
-        ([said("t-1", "ana", "kind")], {"value_type": "str", "answer": "fine"}),
+        ([said("t-1", "ana", "kind")], {"feedback_value_type": "str", "answer": "fine"}),
     ],
 )
 def test_a_tie_a_comment_or_free_text_is_shown_to_the_model(
@@ -75,10 +60,8 @@ def test_a_tie_a_comment_or_free_text_is_shown_to_the_model(
 
 
 def test_only_what_the_judge_reads_makes_a_case() -> None:
-    content = {"inputs": {"question": "q", "trace_id": 1}, "outputs": "a", "trace": "run 1"}
-    one, requests = judge(
-        memory(said("t-1", "ana", False), content=content), instructions="Good? {{ inputs.question }} {{ outputs }}"
-    )
+    knowledge = memory(said("t-1", "ana", False), inputs={"question": "q", "trace_id": 1}, trace="run 1")
+    one, requests = judge(knowledge, instructions="Good? {{ inputs.question }} {{ outputs }}")
     assert one(inputs={"question": "q", "trace_id": 2}, outputs="a", trace="run 2").decided_by == "expert"
     assert one(inputs={"question": "q"}, outputs="b").decided_by == "model"
     assert len(requests) == 1
@@ -86,8 +69,8 @@ def test_only_what_the_judge_reads_makes_a_case() -> None:
 
 def test_hidden_cases_have_no_label_nor_have_those_that_look_the_same() -> None:
     cases = (
-        *memory(said("t-1", "ana", False), content={"inputs": "q", "outputs": "a", "trace": "run 1"}).cases,
-        *memory(said("t-2", "ben", False), content={"inputs": "q", "outputs": "a", "trace": "run 2"}).cases,
+        *memory(said("t-1", "ana", False), trace="run 1").cases,
+        *memory(said("t-2", "ben", False), trace="run 2").cases,
     )
     one, requests = judge(Memory(cases=cases, embedding_model=EMBEDDING.name))
     made = one.without_case(cases[0].example)(cases[0].example)

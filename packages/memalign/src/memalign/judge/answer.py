@@ -46,13 +46,10 @@ def _object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel) -> Judgment:
-    """The judgment that a model's answer comes to: its value, reason and findings.
+    """The judgment that a model's answer comes to. Raises InvalidOutput for a value outside the judge's value type.
 
     A finding of a guideline that was not in the prompt is dropped, and evidence that the item does not have; a note
     says so. Neither note repeats what the model wrote: judgments are kept, and may not carry anyone's words along.
-
-    Raises:
-        InvalidOutput: The value is none of the judge's value type.
     """
     value_type = judge.value_type
     try:

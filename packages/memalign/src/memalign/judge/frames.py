@@ -97,7 +97,7 @@ def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collec
 
 
 def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Row]:
-    """What each row asks, in order. Raises InputError for a frame without a column of content."""
+    """What each row asks, in order."""
     import narwhals as nw
 
     names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}

@@ -44,18 +44,14 @@ _TASK_TOKENS = 500  # what the system message has beside instructions and guidel
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for one item, and what its judgment will say about it.
-
-    It has `guideline_ids` and `example_ids` (the most useful last), the `facts` that tests found, `notes` on what was
-    cut or left out, and `item_texts`, the encoded texts of the item itself, which evidence may quote.
-    """
+    """The request for one item, and what its judgment will say about it."""
 
     request: ChatRequest
     guideline_ids: tuple[str, ...]
-    example_ids: tuple[str, ...]
-    facts: tuple[Finding, ...]
-    notes: tuple[str, ...]
-    item_texts: tuple[str, ...] = ()
+    example_ids: tuple[str, ...]  # the most useful last
+    facts: tuple[Finding, ...]  # what tests found
+    notes: tuple[str, ...]  # on what was cut or left out
+    item_texts: tuple[str, ...]  # the encoded texts of the item itself, which evidence may quote
 
 
 async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:

@@ -52,10 +52,7 @@ async def decide(
 
 
 async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgment:
-    """The chat model's judgment: of one answer, or the average over samples and over the item with its sides swapped.
-
-    Of several answers one that fails fails the judgment, which then says what all cost.
-    """
+    """The chat model's judgment: of one answer, or the average over samples and over swapped sides."""
     model, samples = open_model(judge), judge.parameters.get("samples", 1)
     prompt = await prompt_of(judge, example, model, calls)
     if samples == 1 and not judge.parameters.get("swap"):
@@ -70,7 +67,7 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
     answers = await asyncio.gather(*asking, return_exceptions=True)
     judgments = [answer for answer in answers if isinstance(answer, Judgment)]
     failures = [answer for answer in answers if isinstance(answer, BaseException)]
-    for failure in failures:
+    for failure in failures:  # one that fails fails the judgment, which then says what all cost
         if isinstance(failure, ModelError):
             usages = [judgment.usage for judgment in judgments]
             usages += [error.usage for error in failures if isinstance(error, ModelError) and error.usage]
