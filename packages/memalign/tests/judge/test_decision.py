@@ -102,9 +102,7 @@ class TestWhoDecides:
         made = with_cases(judge(chat(value=True), check_model=model), right=True)(outputs="a new text")
         assert (made.value, made.decided_by) == (True, "model")
         sure = with_cases(judge(chat(value=False), check_model=model), right=True)(outputs="a new text")
-        assert made.confidence is not None
-        assert sure.confidence is not None
-        assert sure.confidence > 0.9 > made.confidence, "checks that contradict a verdict make it less sure"
+        assert (sure.confidence or 0) > 0.9 > (made.confidence or 1), "checks that contradict make it less sure"
 
     def test_below_ten_cases_nothing_is_claimed(self) -> None:
         model = deciding({SORRY: 0.02, HARM: 0.02})
@@ -137,15 +135,13 @@ class TestSides:
         swapped = one.replace(model=chat("B"))(outputs={"A": PAIR["B"] + " ", "B": PAIR["A"]})
         for made in (one(outputs={"A": PAIR["A"] + " ", "B": PAIR["B"]}), swapped):
             (contribution,) = (each.contribution for each in made.findings if each.check == SORRY)
-            assert contribution, "it speaks for the side that says sorry, and so does each verdict"
-            assert contribution > 0
+            assert (contribution or 0) > 0, "it speaks for the side that says sorry, and so does each verdict"
 
     def test_a_decision_model_compares_the_sides_in_a_request_of_its_own(self) -> None:
         model = ScriptedDecisionModel(self.told)
         made = judge(model, value_type="A|B")(outputs=PAIR)
         assert model.calls == [3, 3, 1]
-        assert "We are sorry." in model.asked[-1][0]
-        assert "Read the terms." in model.asked[-1][0]
+        assert all(side in model.asked[-1][0] for side in PAIR.values())
         assert made.value == "A"
         assert made.confidence == pytest.approx(0.7)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
-from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -13,17 +12,15 @@ from annotated_types import Ge, Le
 
 from memalign import Example, Judge
 from memalign.errors import (
-    ConfigurationError,
     InputError,
     InvalidInstructions,
     InvalidOutput,
-    ModelUnavailable,
 )
 from memalign.judge.spec import without_memory
 from memalign.memory import Memory
-from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
-from memalign.types import CONTENT_FIELDS, Guideline, Usage
+from memalign.models.base import Limits
+from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.types import CONTENT_FIELDS, Guideline
 from tests.support.learning import INSTRUCTIONS, bare, learn, row
 from tests.support.scripted import scripted
 
@@ -163,41 +160,6 @@ class TestOneItem:
         embedding.texts.clear()
         assert aligned.replace(retrieval_k=0)(inputs="q", outputs="a").example_ids == ()
         assert not embedding.texts, "without examples to show nothing is embedded"
-
-
-class TestMany:
-    items = [{"id": f"i-{n}", "inputs": f"q{n}", "outputs": f"a{n}"} for n in range(12)]
-
-    def test_one_items_error_stays_in_its_judgment(self) -> None:
-        def sometimes(request: ChatRequest) -> Answer:
-            if 'outputs: "a3"' in request.user:
-                return ModelUnavailable("down", usage=Usage(calls=2, cost=0.5))
-            return {"rationale": "", "value": "?" if 'outputs: "a5"' in request.user else True}
-
-        judgments = judge(sometimes)[0].judge_many([*self.items, {"id": "x", "inputs": "only a question"}])
-        errors = {n: judgment.error for n, judgment in enumerate(judgments) if judgment.error}
-        assert errors == {
-            3: "ModelUnavailable: down",
-            5: "InvalidOutput: scripted answered outside the value type; allowed: true or false",
-            12: "InputError: x: the instructions name {{ outputs }}, and the item has none",
-        }
-        assert all((judgment.value is None) == (judgment.error is not None) for judgment in judgments)
-        assert judgments[3].usage == Usage(calls=2, cost=0.5)
-
-    def test_a_setup_error_stops_the_run_as_itself(self) -> None:
-        one, model = judge(lambda _: ConfigurationError("no key: set OPENAI_API_KEY"))
-        with pytest.raises(ConfigurationError, match="set OPENAI_API_KEY"):
-            one.judge_many(self.items, concurrency=2)
-        assert len(model.requests) <= 2
-
-    def test_another_judges_file_is_refused_and_left_alone(self, tmp_path: Path) -> None:
-        one, out = judge()[0], tmp_path / "judged.jsonl"
-        one.judge_many(self.items[:2], out=out)
-        before = out.read_bytes()
-        for changes in ({"parameters": {"seed": 1}}, {"memory": texts("Be kind.")}, {"instructions": "{{ outputs }}?"}):
-            with pytest.raises(InputError, match="name another output file"):
-                one.replace(**changes).judge_many(self.items, out=out)
-        assert out.read_bytes() == before
 
 
 class TestReplace:

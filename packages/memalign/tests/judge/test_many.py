@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Judge, Usage
+from memalign import Example, Guideline, Judge, Usage
 from memalign.errors import ConfigurationError, InputError, InvalidOutput, InvalidRows, ModelRejected, ModelUnavailable
 from memalign.io import read_judgments
+from memalign.memory import Memory
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from tests.support.endpoint import Endpoint, user_of
 from tests.support.judging import CONCURRENCY
@@ -115,6 +116,23 @@ def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) ->
         judge(Model()).judge_many(given, **settings)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": {"seed": 1}},
+        {"memory": Memory(guidelines=(Guideline(id="G1", text="Be kind."),))},
+        {"instructions": "{{ outputs }}?"},
+    ],
+)
+def test_another_judges_file_is_refused_and_left_alone(tmp_path: Path, changes: dict[str, Any]) -> None:
+    one, out = judge(Model()), tmp_path / "out.jsonl"
+    one.judge_many(items(2), out=out)
+    before = out.read_bytes()
+    with pytest.raises(InputError, match="name another output file"):
+        one.replace(**changes).judge_many(items(12), out=out)
+    assert out.read_bytes() == before
+
+
 @settings(max_examples=15)
 @given(st.sets(st.integers(0, 29)), st.sets(st.integers(0, 29)), st.booleans())
 def test_only_failed_changed_or_new_items_are_judged(
@@ -175,11 +193,29 @@ def test_failures_tell_of_a_calls_cost_what_they_cost(fails: Any, limit: float, 
     assert str(judgments[-1].error).startswith(f"NotJudged: one more call would pass the limit of ${limit}")
 
 
-def test_an_unknown_price_is_said_after_one_call(tmp_path: Path) -> None:
-    model = Model(cost=None)
-    with pytest.raises(ConfigurationError, match="what a call of counting costs is not known"):
-        judge(model).judge_many(items(40), out=tmp_path / "out.jsonl", max_cost=1)
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        (Model(cost=None), "what a call of counting costs is not known"),
+        (Model(fails=lambda _: ConfigurationError("no key: set OPENAI_API_KEY")), "set OPENAI_API_KEY"),
+    ],
+)
+def test_a_setup_error_stops_the_run_as_itself(model: Model, why: str) -> None:
+    with pytest.raises(ConfigurationError, match=why):
+        judge(model).judge_many(items(40), max_cost=1)
     assert model.asked.total() == 1
+
+
+def test_one_items_error_stays_in_its_judgment() -> None:
+    faults = {3: ModelUnavailable("down", usage=Usage(calls=2, cost=0.5)), 5: InvalidOutput("odd")}
+    judgments = judge(Model(fails=faults.get)).judge_many([*items(7), {"id": "x", "inputs": "only a question"}])
+    assert {n: judgment.error for n, judgment in enumerate(judgments) if judgment.value is None} == {
+        3: "ModelUnavailable: down",
+        5: "InvalidOutput: odd",
+        7: "InputError: x: the instructions name {{ outputs }}, and the item has none",
+    }
+    assert [judgment.error for judgment in judgments].count(None) == 5
+    assert judgments[3].usage == Usage(calls=2, cost=0.5)
 
 
 def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
