@@ -200,39 +200,33 @@ class TestReplace:
             assert one != one.replace(**changes)
 
     def test_a_judge_can_be_pickled_and_copied(self) -> None:
-        one, _ = judge(
-            model="openai:m",
-            embedding_model=None,
-            feedback_value_type=Annotated[int, Ge(1), Le(5)],
-            parameters={"seed": 7},
-            memory=texts("Be kind."),
-        )
+        settings = {
+            "model": "openai:m",
+            "embedding_model": None,
+            "parameters": {"seed": 7},
+            "memory": texts("Be kind."),
+        }
+        one, _ = judge(feedback_value_type=Annotated[int, Ge(1), Le(5)], **settings)
         for made in (pickle.loads(pickle.dumps(one)), copy.copy(one), copy.deepcopy(one), one.replace()):
             assert (made, hash(made), made.fingerprint) == (one, hash(one), one.fingerprint)
             with pytest.raises(TypeError):
                 made.parameters["seed"] = 1  # type: ignore[index]  # as above
 
 
-class TestBudget:
-    def test_a_huge_field_is_cut_with_a_note(self) -> None:
-        one, model = judge(limits=Limits(context_tokens=8000))
-        judgment = one(inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin")
-        asked = model.requests[-1]
-        assert len((asked.system + asked.user).encode()) / 3 < 8000
-        assert all(part in asked.user for part in ("short question", "début", " fin", "characters left out"))
-        assert any(note.startswith("outputs truncated from 5,000,010 to ") for note in judgment.notes), judgment.notes
-        assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, "what fits is not touched"
+def test_a_huge_field_is_cut_with_a_note() -> None:
+    one, model = judge(limits=Limits(context_tokens=8000))
+    (note,) = one(inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin").notes
+    asked = model.requests[-1]
+    assert len((asked.system + asked.user).encode()) / 3 < 8000
+    assert all(part in asked.user for part in ("short question", "début", " fin", "characters left out"))
+    assert note.startswith("outputs truncated from 5,000,010 to ")
+    assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, "what fits is not touched"
 
 
-class TestSurface:
-    def test_a_judge_has_fifteen_names_beside_its_settings(self) -> None:
-        settings = {setting.name for setting in dataclasses.fields(Judge)}
-        assert settings == {
-            *("name", "instructions", "feedback_value_type", "model", "check_model", "embedding_model"),
-            *("retrieval_k", "parameters", "columns", "memory"),
-        }
-        assert {name for name in dir(Judge) if not name.startswith("_")} - settings == {
-            *("ajudge", "judge_many", "ajudge_many", "predict_batch", "apredict_batch"),
-            *("align", "aalign", "unalign", "aunalign", "replace", "without_case"),
-            *("value_type", "fields", "model_name", "fingerprint"),
-        }
+def test_a_judge_has_fifteen_names_beside_its_settings() -> None:
+    settings = "name instructions feedback_value_type model check_model embedding_model retrieval_k parameters columns"
+    assert [setting.name for setting in dataclasses.fields(Judge)] == [*settings.split(), "memory"]
+    names = "ajudge judge_many ajudge_many predict_batch apredict_batch align aalign unalign aunalign replace"
+    names += " without_case value_type fields model_name fingerprint"
+    public = {name for name in dir(Judge) if not name.startswith("_")}
+    assert public - {*settings.split(), "memory"} == set(names.split())

@@ -59,8 +59,8 @@ class Model:
         return ChatReply(data=data, text="", usage=Usage(calls=1, cost=self.cost))
 
 
-def items(count: int, size: int = 0) -> list[dict[str, Any]]:
-    return [{"id": f"i-{n}", "outputs": f"a{n}-{'x' * size}"} for n in range(count)]
+def items(count: int) -> list[dict[str, Any]]:
+    return [{"id": f"i-{n}", "outputs": f"a{n}-"} for n in range(count)]
 
 
 def judge(model: Model) -> Judge:
@@ -144,8 +144,7 @@ def test_only_failed_changed_or_new_items_are_judged(
     if cut:
         out.write_bytes(out.read_bytes()[:-20])
     again = [item | {"outputs": item["outputs"] + ("!" if n in changed else "")} for n, item in enumerate(items(30))]
-    told: list[str] = []
-    second = Model()
+    told, second = list[str](), Model()
     judgments = judge(second).judge_many(again, out=out, concurrency=4, on_judgment=lambda key, _: told.append(key))
     expected = {n for n in range(30) if n in failing or n in changed or n >= 25 or (cut and n == 24)}
     assert set(second.asked) == expected
@@ -157,8 +156,7 @@ def test_only_failed_changed_or_new_items_are_judged(
 
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: int) -> None:
-    out = tmp_path / "out.jsonl"
-    model = Model(cost=0.01)
+    out, model = tmp_path / "out.jsonl", Model(cost=0.01)
     judgments = judge(model).judge_many(items(40), out=out, max_cost=0.15, concurrency=concurrency)
     made = [judgment for judgment in judgments if judgment.error is None]
     assert 14 <= len(made) <= 15
@@ -219,8 +217,7 @@ def test_one_items_error_stays_in_its_judgment() -> None:
 
 
 def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    model = Model(fails=lambda _: ModelUnavailable("down"))
+    out, model = tmp_path / "out.jsonl", Model(fails=lambda _: ModelUnavailable("down"))
     judgments = judge(model).judge_many(items(500), out=out, concurrency=4)
     assert 32 <= model.asked.total() <= 36
     assert judgments[0].error == "ModelUnavailable: down"

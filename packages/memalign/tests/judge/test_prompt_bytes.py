@@ -65,23 +65,6 @@ KINDS: dict[str, tuple[str, dict[str, Any], tuple[Any, ...], Any]] = {
 }
 
 
-async def sent(kind: str, *, taught: bool, limits: Limits) -> str:
-    """The hash of all that a judge of this kind sends about an item."""
-    value_type, content, labels, answer = KINDS[kind]
-    judge, model = scripted(
-        {"rationale": "r", "value": answer},
-        limits=limits,
-        instructions="Is the answer good?\n\nQuestion: {{ inputs }}\nAnswer: {{ outputs }}",
-        feedback_value_type=value_type,
-        embedding_model=EMBEDDING,
-        memory=memory(content, labels) if taught else Memory(),
-    )
-    await judge.ajudge(Example(id="item", **content))
-    (request,) = model.requests
-    whole = [request.system, request.user, request.schema, request.max_tokens, request.temperature]
-    return hashlib.sha256(json.dumps(whole, ensure_ascii=False).encode()).hexdigest()[:16]
-
-
 WAYS = {
     "bare": (False, STRONG),
     "bare, brief": (False, BRIEF),
@@ -101,5 +84,18 @@ GOLDEN: dict[str, tuple[str, str, str, str]] = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_judge_sends_the_bytes_on_record(kind: str, way: str) -> None:
+    value_type, content, labels, answer = KINDS[kind]
     taught, limits = WAYS[way]
-    assert await sent(kind, taught=taught, limits=limits) == GOLDEN[kind][[*WAYS].index(way)]
+    judge, model = scripted(
+        {"rationale": "r", "value": answer},
+        limits=limits,
+        instructions="Is the answer good?\n\nQuestion: {{ inputs }}\nAnswer: {{ outputs }}",
+        feedback_value_type=value_type,
+        embedding_model=EMBEDDING,
+        memory=memory(content, labels) if taught else Memory(),
+    )
+    await judge.ajudge(Example(id="item", **content))
+    (request,) = model.requests
+    whole = [request.system, request.user, request.schema, request.max_tokens, request.temperature]
+    digest = hashlib.sha256(json.dumps(whole, ensure_ascii=False).encode()).hexdigest()[:16]
+    assert digest == GOLDEN[kind][[*WAYS].index(way)]
