@@ -250,7 +250,7 @@ class Judge(Generic[ValueT_co]):
                 checked before the first is judged.
             concurrency: Items at a time; None for as many as suit the model.
             out: Where judgments are written as JSON lines. What an earlier run of the same judge left is resumed, and
-                only what failed is judged again. What comes back reads each from the file when it is asked for.
+                only what failed is judged again.
             progress: Called with "judge", how many are done and how many there are.
             max_cost: What this run may spend, in dollars, or the Calls whose limit it shares with other runs.
             on_judgment: Called with the id and the judgment of each item that was judged in this run.

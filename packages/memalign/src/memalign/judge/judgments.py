@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, Literal, overload
 
 from memalign.errors import InputError
@@ -20,7 +20,7 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
     """The judgments of a run, in the order of its items.
 
     Args:
-        judgments: A list, or what reads each from a file when it is asked for.
+        judgments: In this order.
         source: What was judged. `to_frame` returns a frame of its library, with the same index in pandas.
     """
 
@@ -65,9 +65,6 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
 
     def __len__(self) -> int:
         return len(self._judgments)
-
-    def __iter__(self) -> Iterator[Judgment[ValueT_co]]:
-        return iter(self._judgments)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)

@@ -1,7 +1,7 @@
 """Many items: at most so many at a time, in order, resumed from what an earlier run wrote, within a spend limit.
 
-Items are read when their turn comes, and with `out` their judgments go to the file as they come, so that memory stays
-flat however many there are, and one slow item holds up nobody. The file is put into order at the end.
+Items are read when their turn comes, and with `out` their judgments go to the file as they come: nothing is
+lost, and one slow item holds up nobody. The file is put into order at the end.
 """
 
 from __future__ import annotations
