@@ -28,9 +28,6 @@ TYPES: dict[str, Sequence[Any]] = {
 BOOL = ValueType.of(bool)
 
 
-# -- rules of which every answer is right with some probability ----------------------------------------------------------
-
-
 class World(NamedTuple):
     """Items with a label, the first `taught` of them with a comment that became a guideline."""
 
@@ -97,9 +94,6 @@ def test_weak_checks_take_next_to_nothing_from_a_strong_verdict(conditional: boo
         calibrator = drawn.fitted()
         losses.append(drawn.own() - drawn.right(calibrator) if calibrator.worth.decides else 0.0)
     assert fmean(losses) < 0.02
-
-
-# -- every kind of label -------------------------------------------------------------------------------------------------
 
 
 def speaks(kind: str, label: Any, said: Any) -> float:
@@ -175,9 +169,6 @@ def test_contributions_add_up_to_the_log_odds(kind: str) -> None:
         assert {HABIT, VERDICT} <= parts.keys()
 
 
-# -- answers that are missing --------------------------------------------------------------------------------------------
-
-
 def test_does_not_apply_is_no_answer() -> None:
     # A yes-leaning model: were "n/a" a margin between its answers, it would count as a no.
     assert margin_of({"yes": 0.2, "no": 0.3, "n/a": 0.5}) is None
@@ -202,9 +193,6 @@ def test_answers_that_always_lean_to_yes_are_measured_by_what_is_usual() -> None
     calibrator = fitted("bool", cases)
     assert calibrator.verdict(Observation({"kind": 5.5}, expected)) is True
     assert calibrator.verdict(Observation({"kind": 4.5}, expected)) is False
-
-
-# -- who decides ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [12, 20, 50])
