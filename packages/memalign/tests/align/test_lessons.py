@@ -65,6 +65,11 @@ class TestWhatIsSaid:
         assert "kept as an example: there were no words" in reason(result.judge, "t-1@ana")
         assert not model.requests
 
+    def test_a_model_that_thinks_first_gets_the_room_that_the_judge_gives_it(self) -> None:
+        judge, model = bare(parameters={"max_tokens": 4_000})
+        learn(judge, [row(1, "ana", "add")])
+        assert model.requests[-1].max_tokens == 4_000, "as the message about a cut answer advises"
+
     @pytest.mark.parametrize("order", ORDERS)
     def test_the_models_answer_decides_about_the_lesson(self, order: str) -> None:
         judge, model = bare(shard_size=3)

@@ -226,6 +226,7 @@ class DistilCall:
             values = [value_text(label) for label in self.judge.value_type.labels]
             name, schema = "changes", changes_schema(list(self._reader.labels), ids, values=values, **asked_for)
             tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
+            tokens = max(tokens, self.judge.parameters.get("max_tokens", 0))  # of a model that thinks first
         return ChatRequest(
             system=system,
             user=user,
