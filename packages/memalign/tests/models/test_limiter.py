@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -35,6 +36,19 @@ async def test_a_cancelled_wait_gives_its_turn_on():
     assert most == 1
 
 
+async def test_a_cancelled_waiters_turn_is_not_lost():
+    limiter = Limiter(1)
+    async with limiter:
+        waiting = asyncio.create_task(limiter.__aenter__())
+        await asyncio.sleep(0)
+    # The slot is on its way to `waiting`, which is cancelled before it arrives.
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    async with asyncio.timeout(PATIENCE), limiter:
+        pass
+
+
 class Clock(asyncio.SelectorEventLoop):
     """A loop whose time passes as soon as nobody has anything to do."""
 
@@ -63,26 +77,31 @@ def run_of(
     share: float = 0.0,
     room: int = 64,
     away: tuple[float, float] = (0, 0),
+    rate: int = 1_000_000,
     takes: float = 2.0,
     retry_after: float | None = None,
     items: int = 1_000,
 ) -> Run:
     """A server that refuses a `share` of calls at random, all beyond `room` at a time, and all while it is `away`.
 
-    An answer `takes` so many seconds.
+    It answers `rate` calls a second, each of which `takes` so many.
     """
     clock, chance, limiter, run = Clock(), random.Random(5), Limiter(16, most=256), Run()
-    in_flight = 0
+    in_flight, starts = 0, deque[float]()
 
     async def attempt(again: bool) -> bool:
         nonlocal in_flight
         async with limiter:
-            if chance.random() < share or in_flight >= room or away[0] < clock.now < away[1]:
+            while starts and starts[0] < clock.now - 1:
+                starts.popleft()
+            full = in_flight >= room or len(starts) >= rate
+            if chance.random() < share or full or away[0] < clock.now < away[1]:
                 await asyncio.sleep(takes / 10)
                 run.refused += 1
                 limiter.overloaded(retry_after, again=again)
                 run.least = min(run.least, limiter.limit)
                 return False
+            starts.append(clock.now)
             in_flight += 1
             await asyncio.sleep(takes * chance.uniform(0.7, 1.3))
             in_flight -= 1
@@ -133,6 +152,12 @@ def test_calls_in_flight_settle_at_the_servers_limit(room: int, takes: float, re
     assert run.seconds < 3_000 * takes / room / 0.85
     assert run.refused < (0.1 if share else 0.05) * 3_000
     assert run.failed == 0 or share
+
+
+def test_a_server_that_counts_calls_a_second_is_asked_that_often():
+    run = run_of(rate=20, takes=0.2)
+    assert run.seconds < 2_000 / 20
+    assert run.failed < 20
 
 
 def test_after_an_outage_the_limit_comes_back():
