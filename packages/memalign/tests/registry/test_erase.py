@@ -171,6 +171,19 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
     )
 
 
+def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place):
+    registry.create(judge(memory_of(case("t-8", "ana"), case("t-9", "🙂")), name="other"))
+    registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "!")), name="tone"), note="as 🙂 said")
+    with pytest.raises(UnknownKey):
+        registry.erase("other", source="?", rederive=False)
+    receipt = registry.erase("tone", source="!", rederive=False)
+    assert receipt.complete, receipt.answer
+    assert registry.erase("tone", source="🙂", rederive=False).elsewhere == ("other",)
+    assert registry.history("tone")[0].note == "(erased)"
+    assert registry.erase("other", source="🙂", rederive=False).complete
+    assert nowhere(place, "🙂")
+
+
 def test_whoever_sets_checks_does_not_become_the_author_of_the_words(registry: Registry, place: Place):
     registry.create(judge(memory_of(case("t-1", "ana", says="well"), size=1)))
     (rule,) = (guideline.id for guideline in registry.load("helpfulness").memory.guidelines)

@@ -55,6 +55,8 @@ def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -
     target.create(judge(name="tone", model="openai:gpt-5"))
     with pytest.raises(JudgeExists, match=r"has judges of these names: tone. Nothing was imported"):
         target.import_registry(source)
+    with pytest.raises(JudgeExists, match=r"imported; import one bundle at a time with --name$"):  # nobody deletes one
+        target.import_registry(target)
     assert [summary.name for summary in target.list()] == ["tone"], "nor any other"
 
 

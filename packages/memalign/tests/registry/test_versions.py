@@ -189,4 +189,6 @@ def test_a_value_that_cannot_be_kept_is_refused(registry: Registry, name: str, c
     annotation = Annotation(id=name, source="ana", value=True)
     with pytest.raises(InputError):
         registry.save(judge(Memory(cases=(Case(example=Example(id=name, inputs=content), annotations=(annotation,)),))))
+    with pytest.raises(InputError, match="a note, of valid Unicode"):
+        registry.save(judge(model="openai:gpt-5"), note="\ud800")
     assert len(registry.history("helpfulness")) == 1

@@ -52,10 +52,8 @@ async def ask(judge: Judge, distilled: Distilled, run: Run) -> Judge:
     with run.timed("ask"):
         made_by, verdicts = base_fingerprint_of(judge), _gives_verdict(judge)
         askable = cases[: MOST[model.limits.brief]] if verdicts or asked_checks(judge.memory) else []
-        by_case = {case.id: case.answers for case in askable if case.answers and case.answers.judge == made_by}
-        missing = [
-            case for case in askable if case.id not in by_case or (verdicts and by_case[case.id].verdict is None)
-        ]
+        by_id = {case.id: case.answers for case in askable if case.answers and case.answers.judge == made_by}
+        missing = [case for case in askable if case.id not in by_id or (verdicts and by_id[case.id].verdict is None)]
         # A later align asks about a few cases alone: they are one fold.
         count = math.ceil(len(missing) / math.ceil(len(cases) / FOLDS))
         folds = [missing[n::count] for n in range(count)]

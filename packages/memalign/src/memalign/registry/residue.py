@@ -92,13 +92,12 @@ class Residue:
 
     def in_passing(self, text: str) -> bool:
         """The same where a single short word proves nothing, such as in a table of somebody else's."""
-        if self.certain(text):
-            return True
-        words = _words(text)
+        words, name = _words(text), " ".join(_words(self.person or ""))
         phrases = (" ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1))
-        if not set(self._short.values()).isdisjoint(phrases):
+        if self.certain(text) or not set(self._short.values()).isdisjoint(phrases):
             return True
-        if self.person is not None and f" {' '.join(_words(self.person))} " in f" {' '.join(words)} ":
+        # A name without a letter, such as a picture, is in no row of words.
+        if f" {name} " in f" {' '.join(words)} " if name else self.person and self.person in text:
             return True
         return any(
             # `17@ana` is not named by `t-17@ana`, nor by `17@ana-maria`.

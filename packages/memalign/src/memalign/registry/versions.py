@@ -176,8 +176,8 @@ def add_version(
     line: str | None = None,
 ) -> int:
     """Write what differs of `after` as the version that follows `parent` (0: none), which holds `before`."""
-    if action not in ACTIONS:
-        raise InputError(f"what made a version is one of {', '.join(ACTIONS)}; a note says more")
+    if action not in ACTIONS or not is_unicode(note or ""):
+        raise InputError(f"what made a version is one of {', '.join(ACTIONS)}; a note, of valid Unicode, says more")
     number = parent + 1
     same = (judges.c.id == judge, judges.c.latest == parent)
     if connection.execute(update(judges).where(*same).values(latest=number)).rowcount != 1:
@@ -258,7 +258,7 @@ def import_judges(source: Database, target: Database) -> tuple[JudgeSummary, ...
         with target.write(*(judge.name for judge in listed)) as writing:
             if taken := {judge.name for judge in listed} & set(writing.execute(select(judges.c.name)).scalars()):
                 names = f"{target.url} has judges of these names: {', '.join(sorted(taken))}"
-                raise JudgeExists(f"{names}. Nothing was imported; delete them, or import single bundles with --name")
+                raise JudgeExists(f"{names}. Nothing was imported; import one bundle at a time with --name")
             for judge in reading.execute(select(judges)).mappings().all():
                 values = {name: value for name, value in judge.items() if name != "id"}
                 new = writing.execute(insert(judges).values(values).returning(judges.c.id)).scalar_one()
