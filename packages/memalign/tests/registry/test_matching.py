@@ -48,6 +48,14 @@ def test_a_text_is_found_in_any_spelling(
     assert set(receipt.keys) == set(keys(*found))
 
 
+@pytest.mark.parametrize("text", ["inputs", "put"])
+def test_the_names_of_our_own_fields_are_no_text_of_a_case(registry: Registry, text: str) -> None:
+    registry.create(judge(MEMORY))
+    assert MEMORY.matching(text) == ()
+    with pytest.raises(UnknownKey, match="holds feedback with this text"):
+        registry.erase("helpfulness", matching=text, dry_run=True)
+
+
 @pytest.mark.parametrize("text", ["", "  \n", "\u200b"])
 def test_an_empty_text_matches_nothing_and_says_so(registry: Registry, text: str) -> None:
     with pytest.raises(InputError, match="empty"):

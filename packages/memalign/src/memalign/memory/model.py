@@ -314,7 +314,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def matching(self, text: str, *, source: str | None = None) -> tuple[FeedbackKey, ...]:
         """The keys of the feedback (of `source`) whose case or words hold `text`, whatever its case or accents."""
         finder = Finder(text)
-        cases = {c.id for c in self.cases if finder.within([c.example.meta, *c.example.content.items()])}
+        cases = {c.id for c in self.cases if finder.within([c.example.meta, *c.example.content.values()])}
         wanted = (a for a in self.annotations() if source in (None, a.source))
         return tuple(a.key for a in wanted if a.id in cases or finder.within(a.words))
 

@@ -159,7 +159,7 @@ class _Plan:
         for kind, key, _, body in self._rows():
             if kind == "case":
                 example = self.codec.decode(kind, body)
-                if finder.holds(key) or finder.within([example.meta, *example.content.items()]):
+                if finder.holds(key) or finder.within([example.meta, *example.content.values()]):
                     cases.add(key)
             elif kind == "annotation" and finder.within((annotation := self.codec.decode(kind, body)).words):
                 keys.add(annotation.key)
