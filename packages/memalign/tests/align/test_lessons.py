@@ -233,6 +233,10 @@ class TestByHand:
         (guideline,) = judge.replace(memory=memory).unalign("t-1").judge.memory.guidelines
         assert (guideline.pinned_by, guideline.checks) == ("dora", ())
 
+    def test_a_check_that_a_person_gives_twice_is_one(self) -> None:
+        judge = edit_guideline(self.aligned("add"), "G1", checks=["Is it kind?", "Is it kind?"], by="dora")
+        assert len(judge.memory.guideline("G1").checks) == 1, "the second would count as a question without an answer"
+
     def test_a_person_may_keep_their_wording_without_the_words_behind_it(self) -> None:
         judge = edit_guideline(self.aligned("add", "add"), "G1", text="Ana's words.", by="ana")
         forgot = aio.run(MemAlign().unalign(judge, source="ana", keep=["G1", "G2"])).judge

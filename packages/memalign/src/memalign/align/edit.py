@@ -53,7 +53,7 @@ def edit_guideline(
         if changes["text"] != old.text:
             changes |= {"checks": (), "checked_by": None}
     if checks is not None:
-        changes |= {"checks": tuple(map(_usable, checks)), "checked_by": by}
+        changes |= {"checks": tuple(dict.fromkeys(map(_usable, checks))), "checked_by": by}
     if pinned is not None:
         changes["pinned_by"] = by if pinned else None
     if retired is not None:
