@@ -187,6 +187,18 @@ def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
     assert site.nowhere("cold to her")
 
 
+def test_a_verdict_whose_prompt_showed_an_erased_label_goes_and_the_case_stays(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    registry = site.registry()
+    registry.align("tone", [{**OTHERS[0], "value": False, "source": source} for source in ("ana", "philippa")])
+    post(site.client, "/judges/tone/setup/cases", what="judge")
+    wait(site.client)
+    assert site.judgments()[-1].example_ids == ("late",)
+    receipt = registry.erase("tone", ["late@philippa"])
+    assert (receipt.complete, receipt.cases, receipt.guidelines) == (True, (), ())
+    assert site.judgments()[-1] is None
+
+
 @ON_BOTH
 @pytest.mark.parametrize("way", ["command", "page"])
 def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> None:

@@ -16,6 +16,7 @@ from sqlalchemy import select, update
 from memalign.errors import RegistryError
 from memalign_server.pages.people import inside
 from memalign_server.people.access import COOKIE
+from memalign_server.people.people import owner_link
 from memalign_server.store import Store
 from memalign_server.store.tables import people, sessions
 from server_support import world
@@ -262,8 +263,18 @@ def test_everything_is_open_on_this_machine_and_safe(local: TestClient) -> None:
     assert local.get("/api/v1/judges", headers={"host": "evil.example"}).status_code == 421, "a name that is rebound"
     for path in ("/health", "/api/v1/judges", "/nowhere"):
         headers = local.get(path).headers
-        assert "script-src 'self'" in headers["content-security-policy"]
-        assert (headers["x-content-type-options"], headers["cache-control"]) == ("nosniff", "no-store")
+        policy = set(headers["content-security-policy"].split("; "))
+        assert policy >= {"default-src 'none'", "script-src 'self'", "form-action 'self'", "frame-ancestors 'none'"}
+        assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
+        assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "same-origin")
+
+
+def test_with_its_first_owner_this_machine_is_let_in_no_more(local: TestClient) -> None:
+    application: Any = local.app
+    with application.state.server.store.write() as connection:
+        owner_link(connection, "ana")
+    for path in ("/judges/tone/review", JUDGES):
+        assert local.get(path, headers={"accept": "application/json"}).status_code == 401
 
 
 @pytest.mark.parametrize("path", ["/health", "/api/v1/judges", "/judges/tone/review"])
