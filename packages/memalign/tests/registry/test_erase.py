@@ -135,6 +135,17 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
     assert nowhere(place, SECRET, FAR)
 
 
+def test_what_stays_under_another_id_may_be_spoken_of(registry: Registry):
+    one, other = case("t-1", "ana"), case("t-2", "bob")
+    copy = replace(other, example=Example(id="t-2", **one.example.content))
+    registry.create(judge(memory_of(one, copy)))
+    registry.erase("helpfulness", ["t-1"], rederive=False)
+    fresh = row("t-2", "cy", "it is short", **one.example.content)
+    assert registry.align("helpfulness", [fresh], optimizer=optimizer(*models())).version == 3
+    with pytest.raises(InvalidRows, match="this feedback was erased on"):
+        registry.align("helpfulness", [fresh | {"id": "t-1", "source": "ana"}], optimizer=optimizer(*models()))
+
+
 def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
     registry.create(judge(memory_of(*(case(f"t-{n}", "ana", "bob", says="well") for n in range(5)))))
     receipt = registry.erase("helpfulness", source="bob", rederive=False)
@@ -476,6 +487,9 @@ def test_the_receipt_names_another_judge_with_this_feedback(registry: Registry, 
     assert receipt.elsewhere == ("tone",)
     assert keys_of(registry.load("tone")) == {"t-7@ana"}
     assert registry.erase("tone", ["t-7"], rederive=False).elsewhere == ()
+    registry.create(judge(memory_of(case("t-1", "ana")), name="short"))
+    registry.create(judge(memory_of(case("t-1", "bob")), name="copy"))
+    assert registry.erase("short", ["t-1"], rederive=False).elsewhere == ("copy",), "the case is short, and the same"
     assert nowhere(place, SECRET, FAR)
 
 
@@ -523,6 +537,13 @@ def test_a_trace_left_anywhere_makes_the_receipt_say_no(registry: Registry, plac
     assert "somebody_elses.note (1 row)" in receipt.left
     assert "NO" in str(receipt)
     assert SECRET not in str(receipt.left)
+
+
+def test_the_instructions_and_the_name_of_a_judge_are_searched(registry: Registry):
+    told = "Is it right, as Maria Oliveira said? {{ inputs }}"
+    registry.create(judge(memory_of(secret_case("ana")), name="for Maria Oliveira", instructions=told))
+    receipt = registry.erase("for Maria Oliveira", matching="maria oliveira", rederive=False)
+    assert receipt.left == ("memalign_judges.name (1 row)", "memalign_rows.body, the instructions (1 row)")
 
 
 def test_a_trace_in_the_bytes_of_the_file_makes_it_say_no(path: Path):
