@@ -8,7 +8,7 @@ from memalign import Registry
 from memalign.align.forget import forget
 from memalign.errors import InputError, UnknownKey
 from memalign.memory import Annotation, Case, Memory
-from memalign.types import Example
+from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
 from tests.support.registry import judge
 
@@ -83,3 +83,9 @@ def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
         with pytest.raises(UnknownKey, match=message):
             registry.erase("helpfulness", named, source=source, matching=text)
     assert len(registry.history("helpfulness")) == 1
+
+
+@pytest.mark.parametrize("selector", ["12", FeedbackKey("12", "ana")])
+def test_a_selector_alone_is_one_and_not_its_parts(registry: Registry, selector: str | FeedbackKey) -> None:
+    registry.create(judge(Memory(cases=tuple(spoken(name, name) for name in ("1", "12", "2", "ana")))))
+    assert registry.erase("helpfulness", selector, dry_run=True).keys == keys("12@ana")

@@ -279,7 +279,7 @@ class Registry:
     def erase(
         self,
         name: str,
-        selectors: Collection[str | FeedbackKey] = (),
+        selectors: str | FeedbackKey | Collection[str | FeedbackKey] = (),
         *,
         source: str | None = None,
         matching: str | None = None,
@@ -308,7 +308,8 @@ class Registry:
             UnknownKey: Nothing is there that these name.
             RegistryError: What was erased could not be wiped from the disk.
         """
-        named = Selectors(tuple(selectors), source, None if matching is None else Finder(matching))
+        chosen = (selectors,) if isinstance(selectors, str | FeedbackKey) else tuple(selectors)
+        named = Selectors(chosen, source, None if matching is None else Finder(matching))
         receipt, residue = erase_feedback(self._database, name, named, dry_run=dry_run)
         if dry_run:
             return receipt
