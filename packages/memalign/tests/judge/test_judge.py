@@ -24,6 +24,9 @@ from memalign.types import CONTENT_FIELDS, Guideline
 from tests.support.learning import INSTRUCTIONS, bare, learn, row
 from tests.support.scripted import scripted
 
+ENDLESS: list[Any] = []
+ENDLESS.append(ENDLESS)
+
 
 def judge(answer: Any = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
     return scripted(answer, **{"name": "helpfulness", "instructions": INSTRUCTIONS} | changes)
@@ -121,6 +124,7 @@ class TestOneItem:
             ({}, "no content"),
             ({"inputs": "q", "outputs": float("nan")}, "not a JSON value"),
             ({"inputs": "q", "outputs": object()}, "not a JSON value"),
+            ({"inputs": "q", "outputs": ENDLESS}, "not a JSON value"),
         ],
     )
     def test_an_item_that_cannot_be_judged_costs_nothing(self, fields: dict[str, Any], why: str) -> None:

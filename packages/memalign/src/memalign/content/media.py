@@ -29,8 +29,12 @@ _INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
 def _medium_in(value: object, place: str) -> tuple[str, str, str] | None:
     """The first image, sound, video or file in `value`: place, kind, sign. A tiny icon in a page's source is text."""
     waiting: list[tuple[str, object]] = [(place, value)]
+    walked = dict[int, object]()  # a value that holds itself has no end
     while waiting:
         place, part = waiting.pop()
+        if id(part) in walked:
+            continue
+        walked[id(part)] = part
         if isinstance(part, bytes | bytearray | memoryview):
             return place, "image", "bytes"
         if isinstance(part, str) and "data:" in part and (url := _WHOLE.match(part) or _INSIDE.search(part)):
