@@ -16,6 +16,7 @@ SECRETS: Final = (
     "GOOGLE_API_KEY",
     "MEMALIGN_API_TOKEN",
     "MEMALIGN_OPENID_CLIENT_SECRET",
+    "MEMALIGN_SERVER_KEYS",
     "MLFLOW_TRACKING_PASSWORD",
     "MLFLOW_TRACKING_TOKEN",
     "OPENAI_API_KEY",
@@ -41,10 +42,7 @@ class OpenIdProvider:
 
     @classmethod
     def of_environment(cls) -> OpenIdProvider | None:
-        """Read the provider of the variables MEMALIGN_OPENID_…, None if none is set.
-
-        Raises ConfigurationError if one is missing.
-        """
+        """Read the variables MEMALIGN_OPENID_…, None if none is set. Raises ConfigurationError if one is missing."""
         issuer, client, secret, owners, reviewers = (os.environ.get(f"MEMALIGN_OPENID_{name}", "") for name in _OPENID)
         if not (issuer or client or secret or owners or reviewers):
             return None

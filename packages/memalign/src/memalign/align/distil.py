@@ -222,9 +222,8 @@ class DistilCall:
         else:
             asked_for: dict[str, Any] = {"fields": self._tested, "questions": self.questions}
             system, user = render_distil(**task, guidelines=self.guidelines, records=records, **asked_for)
-            ids = [guideline.id for guideline in self.guidelines]
-            values = [value_text(label) for label in self.judge.value_type.labels]
-            name, schema = "changes", changes_schema(list(self._reader.labels), ids, values=values, **asked_for)
+            name, call, values = "changes", self._reader.call, [value_text(v) for v in self.judge.value_type.labels]
+            schema = changes_schema([*self._reader.labels], call.guideline_ids, values=values, **asked_for)
             tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
             tokens = max(tokens, self.judge.parameters.get("max_tokens", 0))  # of a model that thinks first
         return ChatRequest(

@@ -68,11 +68,7 @@ def _has_payload(part: Mapping[str, object], name: str) -> bool:
 
 
 def check_field(name: str, value: object) -> None:
-    """Check a field of a case before any model is asked about it.
-
-    Raises:
-        InputError: It holds an image, audio, video or a file, or is no conversation; it says where, and what to do.
-    """
+    """Raise InputError for an image, audio, video, a file, or what is no conversation, with where and what to do."""
     if (medium := _medium_in(value, name)) is not None:
         place, kind, sign = medium
         what, advice = _WORDS[kind]

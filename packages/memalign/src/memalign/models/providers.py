@@ -163,10 +163,7 @@ def parse_name(name: str) -> tuple[str, str]:
 
 
 def address_of(model: str) -> tuple[str, str | None]:
-    """`m` and `URL` of `m@URL`, whatever stands before; None without an address.
-
-    Raises ConfigurationError for an address that is none, or holds what is not for keeping: a password, a query.
-    """
+    """`m` and `URL` of `m@URL`, or None. Raises ConfigurationError for what is no address, or not for keeping."""
     if (match := _ADDRESS.fullmatch(model)) is None:
         return model, None
     url = match["url"].strip().rstrip("/")
@@ -226,9 +223,7 @@ def target_of(name: str) -> Target:
 def _server_keys() -> dict[str, str]:
     entries = [entry.partition("=") for entry in os.environ.get(SERVER_KEYS, "").split()]
     if not all(key and re.match("https?://.", address) for address, _, key in entries):
-        raise ConfigurationError(
-            f"{SERVER_KEYS} holds what is not ADDRESS=KEY, such as http://localhost:8000/v1=KEY, separated by blanks"
-        )
+        raise ConfigurationError(f"{SERVER_KEYS} holds what is not ADDRESS=KEY, such as http://localhost:8000/v1=KEY")
     return {address.rstrip("/"): key for address, _, key in entries}
 
 
