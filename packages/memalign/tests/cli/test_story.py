@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from tests.cli.conftest import FEEDBACK, Run, jsonl, missing
-from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.endpoint import Endpoint, bad_request, system_of, user_of
 
 
 def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedback: Path) -> None:
@@ -66,6 +66,16 @@ def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback
     assert memalign("show", aligned, "--version", "2", "--json").json["feedback"] == 2
     memalign("align", aligned, feedback, code=2, says="erased on")
     memalign("align", aligned, feedback, "--allow-erased", code=0)
+
+
+def test_an_erase_that_is_not_complete_exits_with_1(memalign: Run, aligned: str, endpoint: Endpoint) -> None:
+    answers, endpoint.answer = endpoint.answer, bad_request("no such model")
+    assert "pending" in memalign("erase", aligned, "t-1", code=1, says="yes, no word is left").out
+    endpoint.answer = answers
+    memalign("export", aligned, "-o", "tone.json", code=0)
+    memalign("import", "tone.json", "--name", "copy", code=0)
+    memalign("erase", aligned, "t-2", code=1, says="NO, words are left in the judge copy")
+    memalign("erase", "copy", "t-2", code=0, says="yes, no word is left")
 
 
 def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -> None:

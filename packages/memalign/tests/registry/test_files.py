@@ -67,7 +67,9 @@ def test_a_bare_path_is_a_registry_too(tmp_path: Path):
 def test_an_error_never_prints_feedback(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge())
-    OnSQLite(path).execute("DROP TABLE memalign_rows")
-    with pytest.raises(MemalignError) as caught:
-        registry.save(judge(memory_of(case("t-1", "ana", says="a secret"))))
+    OnSQLite(path).execute(
+        "CREATE TRIGGER full BEFORE INSERT ON memalign_versions BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+    )
+    with pytest.raises(MemalignError, match="the disk is full") as caught:
+        registry.save(judge(memory_of(case("t-1", "ana"))), note="a secret")
     assert "secret" not in f"{caught.value} {caught.value.__cause__}"

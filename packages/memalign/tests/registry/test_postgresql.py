@@ -12,6 +12,7 @@ import pytest
 
 from memalign import Registry
 from memalign.errors import ConfigurationError, RegistryError, RegistryTooNew
+from memalign.registry import versions
 from tests.support.places import OnPostgreSQL, place_of
 from tests.support.postgres import AVAILABLE, PASSWORD, Server
 from tests.support.registry import all_versions, case, judge, keys_of, memory_of
@@ -35,6 +36,15 @@ def empty(place: OnPostgreSQL) -> Iterator[OnPostgreSQL]:
     yield other
     other.close()
     place.server.drop(other.name)
+
+
+def test_one_reading_sees_one_state(place: OnPostgreSQL) -> None:
+    registry = place.registry()
+    registry.create(judge())
+    with registry._database.read() as connection:
+        seen = versions.find(connection, "helpfulness")
+        registry.save(judge(memory_of(case("t-1", "ana"))))
+        assert versions.find(connection, "helpfulness") == seen, "or a version would be read in two halves"
 
 
 @pytest.mark.parametrize(
