@@ -106,7 +106,11 @@ def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held
 def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> None:
     memalign("review", tone, cases, "-o", "review.xlsx", code=0)
     memalign("align", tone, "review.xlsx", code=2, says="none of its 3 rows is filled in")
-    wrong = {"001": {"value": "maybe"}, "3-4": {"value": True, "memalign 2": None}, "plain": {"rationale": 7}}
+    wrong: dict[str, dict[str, Any]] = {
+        "001": {"value": "maybe"},
+        "3-4": {"value": True, "memalign 2": None},
+        "plain": {"rationale": 7},
+    }
     filled(Path("review.xlsx"), wrong)
     refused = memalign("align", tone, "review.xlsx", "--source", "ana", code=2)
     assert "line 2 (001): value 'maybe' is not allowed; use true or false" in refused.err

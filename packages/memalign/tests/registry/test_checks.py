@@ -27,7 +27,7 @@ SHORT = "Is it frank?"
 PLAIN = "Is it short?"
 
 
-def of(margins: dict[str, float], **fields: Any) -> Answers:
+def of(margins: dict[str, float | None], **fields: Any) -> Answers:
     return Answers(judge="0123", margins=margins, **fields)
 
 
