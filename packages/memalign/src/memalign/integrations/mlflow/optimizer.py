@@ -11,7 +11,6 @@ from typing import Any
 import jinja2  # noqa: F401  # what the first align needs is loaded here, as MLflow's own optimizer loads DSPy
 import jsonschema  # noqa: F401
 import mlflow
-import pydantic_ai.models.openai  # noqa: F401
 from mlflow.entities import Trace
 from mlflow.genai.judges.base import AlignmentOptimizer
 
