@@ -57,6 +57,12 @@ def test_what_is_no_address_is_refused(name, said):
         judge_of(name)
 
 
+def test_what_the_environments_address_hides_is_told_nobody(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:pass123@127.0.0.1:9/v1?key=pass123")
+    target = target_of("openai:m")
+    assert (str(target), target.name) == ("openai:m at http://127.0.0.1:9/v1", "openai:m")
+
+
 async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
     with Endpoint({"value": True}) as one, Endpoint({"value": False}) as other, Endpoint({"value": True}) as usual:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-usual")

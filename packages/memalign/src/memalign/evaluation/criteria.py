@@ -162,6 +162,6 @@ def _criterion(demand: str, figure: Estimate, threshold: float, n: int, form: st
         why += f", and no interval: {figure.no_interval or 'the cases give none'}"
     elif outcome == "too few cases" and figure.value != threshold:
         half = max(figure.high - figure.value, figure.value - figure.low)
-        more = math.ceil(n * (half / (figure.value - threshold)) ** 2) - n
-        why += f"; about {max(more, 1):,} more cases would settle it, if the figure stays the same"
+        more = max(math.ceil(n * (half / (figure.value - threshold)) ** 2) - n, 1)
+        why += f"; about {more:,} more case{'' if more == 1 else 's'} would settle it, if the figure stays the same"
     return Criterion(demand=demand, outcome=outcome, why=why, figure=figure)

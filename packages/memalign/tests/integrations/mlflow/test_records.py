@@ -13,7 +13,9 @@ from mlflow.genai import scorers
 from mlflow.genai.judges.instructions_judge import InstructionsJudge
 from mlflow.tracking._tracking_service.utils import _get_store
 
+from memalign import Memory
 from memalign.integrations.mlflow import MemAlignOptimizer, load
+from memalign.registry.bundle import write_bundle
 from tests.support.mlflow_world import fetched, lesson, says, tone_judge
 
 if TYPE_CHECKING:
@@ -55,6 +57,9 @@ def test_a_memory_that_was_changed_or_is_gone_is_refused(aligned, tmp_path):
     (file,) = Path(tmp_path).rglob("judge.json")
     file.write_text(file.read_text().replace("case 1 is unkind", "case 1 is lovely"))
     with pytest.raises(MlflowException, match="damaged or was edited"):
+        load("tone")
+    write_bundle(aligned.memalign_judge.replace(memory=Memory()), file)
+    with pytest.raises(MlflowException, match="it is not the one that was registered"):
         load("tone")
     file.unlink()
     run_id = record_of("tone")["instructions_judge_pydantic_data"]["memalign"]["run_id"]
