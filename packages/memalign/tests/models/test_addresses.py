@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from memalign import Judge
-from memalign.errors import ConfigurationError
+from memalign.errors import AccessDenied, ConfigurationError
 from memalign.models import ChatRequest, resolve
 from memalign.models.providers import parse_name, target_of
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import Endpoint, Fault
 
 SCHEMA = {"type": "object", "properties": {"value": {"type": "boolean"}}, "required": ["value"]}
 REQUEST = ChatRequest(system="You judge.", user="Reply: hello", schema=SCHEMA)
@@ -163,3 +163,11 @@ def test_a_key_that_a_usual_server_refuses_is_named_by_both_its_variables(monkey
     with pytest.raises(ConfigurationError, match="OPENAI_API_KEY or MEMALIGN_SERVER_KEYS holds") as caught:
         resolve("openai:m")
     assert "abc123" not in str(caught.value)
+
+
+async def test_a_server_that_sends_its_callers_elsewhere_is_named_and_the_key_stays(monkeypatch):
+    with Endpoint() as other, Endpoint(Fault(status=307, headers={"Location": other.base_url}, body="")) as server:
+        monkeypatch.setenv("MEMALIGN_SERVER_KEYS", f"{server.base_url}=sk-abc123")
+        with pytest.raises(AccessDenied, match=r"HTTP 307\. Check the model's name, and the address"):
+            await resolve(f"openai:m@{server.base_url}").complete(REQUEST)
+    assert (len(server.requests), len(other.headers)) == (1, 0)

@@ -4,11 +4,11 @@
 |------------------------------------------------------------------------|------------------|---------|
 | no connection, time-out, a proxy's page, 408, 409, 425, 5xx            | ModelUnavailable | yes     |
 | 429; where the account's quota is used up it is not retried            | RateLimited      | yes     |
-| 401, 402, 403, 404, prompt too long; every other 4xx                   | ModelRejected    | no      |
+| a redirect, 401, 402, 403, 404, prompt too long; every other 4xx       | ModelRejected    | no      |
 | the provider's content filter                                          | ModelRefused     | no      |
 
-Where 401, 402, 403, 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied instead:
-the whole run stops. Later they cost single calls, so that what was paid for is kept.
+Where a redirect, 401 to 404 or a spent quota meets a model that has answered nothing yet, it is an AccessDenied
+instead: the whole run stops. Later they cost single calls, so that what was paid for is kept.
 
 Bodies of errors are never repeated whole, and answers not at all: some servers answer a bad request with the request, a
 library's error quotes the answer that it could not read, and errors are kept where an erased text must not live on.
@@ -73,7 +73,8 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Atte
 
 def status_of(error: BaseException) -> int | None:
     """The HTTP status of `error`, or the one that its category usually comes with."""
-    status = getattr(error, "status_code", None)
+    response = getattr(_innermost(error), "response", None)  # of a redirect, which nobody follows
+    status = getattr(error, "status_code", getattr(response, "status_code", None))
     if isinstance(status, int):
         return status
     return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
@@ -94,7 +95,7 @@ def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
     if status in (401, 402, 403) or (status == 400 and _KEY.search(message)):
         advice = f"Check {target.key_name}: missing, wrong, without credit, or without this model."
         return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)
-    if status == 404:
+    if status == 404 or 300 <= status < 400:
         place = f", and the address {target.address}, which usually ends in /v1" if target.address else ""
         return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name{place}.", denied=True)
     # Not the whole body: some servers send the request back, whose judged text may hold any word.
