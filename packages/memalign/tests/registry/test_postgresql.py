@@ -15,7 +15,7 @@ from memalign.errors import ConfigurationError, RegistryError, RegistryTooNew
 from memalign.registry import versions
 from tests.support.places import OnPostgreSQL, place_of
 from tests.support.postgres import AVAILABLE, PASSWORD, Server
-from tests.support.registry import all_versions, case, judge, keys_of, memory_of
+from tests.support.registry import all_versions, case, judge, keys_of, memory_of, models, optimizer, row
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="no PostgreSQL here")
 
@@ -104,8 +104,10 @@ def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
     with person(place, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO ana") as url:
         registry = Registry(url)
         assert keys_of(registry.load("helpfulness")) == {"t-1@ana"}
+        chat, embedding = models()
         with pytest.raises(RegistryError, match=r"permission denied .*; what was committed before is kept"):
-            registry.align("helpfulness", [])
+            registry.align("helpfulness", [row("t-2", "ana", "it is cold")], optimizer=optimizer(chat, embedding))
+        assert not chat.requests
 
 
 def test_an_erasure_by_another_than_the_owner_says_what_is_missing(place: OnPostgreSQL) -> None:
