@@ -74,8 +74,7 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Atte
 def status_of(error: BaseException) -> int | None:
     """The HTTP status of `error`, or the one that its category usually comes with."""
     response = getattr(_innermost(error), "response", None)  # of a redirect, which nobody follows
-    status = getattr(error, "status_code", getattr(response, "status_code", None))
-    if isinstance(status, int):
+    if isinstance(status := getattr(error, "status_code", getattr(response, "status_code", None)), int):
         return status
     return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
 
