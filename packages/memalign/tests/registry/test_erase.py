@@ -135,17 +135,6 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
     assert nowhere(place, SECRET, FAR)
 
 
-def test_what_stays_under_another_id_may_be_spoken_of(registry: Registry):
-    one, other = case("t-1", "ana"), case("t-2", "bob")
-    copy = replace(other, example=Example(id="t-2", **one.example.content))
-    registry.create(judge(memory_of(one, copy)))
-    registry.erase("helpfulness", ["t-1"], rederive=False)
-    fresh = row("t-2", "cy", "it is short", **one.example.content)
-    assert registry.align("helpfulness", [fresh], optimizer=optimizer(*models())).version == 3
-    with pytest.raises(InvalidRows, match="this feedback was erased on"):
-        registry.align("helpfulness", [fresh | {"id": "t-1", "source": "ana"}], optimizer=optimizer(*models()))
-
-
 def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
     registry.create(judge(memory_of(*(case(f"t-{n}", "ana", "bob", says="well") for n in range(5)))))
     receipt = registry.erase("helpfulness", source="bob", rederive=False)
@@ -180,19 +169,6 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
     assert {"Every reply names a day.", "Every reply is short."}.isdisjoint(
         each.text for each in registry.load("helpfulness").memory.guidelines
     )
-
-
-def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place):
-    registry.create(judge(memory_of(case("t-8", "ana"), case("t-9", "🙂")), name="other"))
-    registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "!")), name="tone"), note="as 🙂 said")
-    with pytest.raises(UnknownKey):
-        registry.erase("other", source="?", rederive=False)
-    receipt = registry.erase("tone", source="!", rederive=False)
-    assert receipt.complete, receipt.answer
-    assert registry.erase("tone", source="🙂", rederive=False).elsewhere == ("other",)
-    assert registry.history("tone")[0].note == "(erased)"
-    assert registry.erase("other", source="🙂", rederive=False).complete
-    assert nowhere(place, "🙂")
 
 
 def test_whoever_sets_checks_does_not_become_the_author_of_the_words(registry: Registry, place: Place):
@@ -487,9 +463,6 @@ def test_the_receipt_names_another_judge_with_this_feedback(registry: Registry, 
     assert receipt.elsewhere == ("tone",)
     assert keys_of(registry.load("tone")) == {"t-7@ana"}
     assert registry.erase("tone", ["t-7"], rederive=False).elsewhere == ()
-    registry.create(judge(memory_of(case("t-1", "ana")), name="short"))
-    registry.create(judge(memory_of(case("t-1", "bob")), name="copy"))
-    assert registry.erase("short", ["t-1"], rederive=False).elsewhere == ("copy",), "the case is short, and the same"
     assert nowhere(place, SECRET, FAR)
 
 
@@ -537,13 +510,6 @@ def test_a_trace_left_anywhere_makes_the_receipt_say_no(registry: Registry, plac
     assert "somebody_elses.note (1 row)" in receipt.left
     assert "NO" in str(receipt)
     assert SECRET not in str(receipt.left)
-
-
-def test_the_instructions_and_the_name_of_a_judge_are_searched(registry: Registry):
-    told = "Is it right, as Maria Oliveira said? {{ inputs }}"
-    registry.create(judge(memory_of(secret_case("ana")), name="for Maria Oliveira", instructions=told))
-    receipt = registry.erase("for Maria Oliveira", matching="maria oliveira", rederive=False)
-    assert receipt.left == ("memalign_judges.name (1 row)", "memalign_rows.body, the instructions (1 row)")
 
 
 def test_a_trace_in_the_bytes_of_the_file_makes_it_say_no(path: Path):
