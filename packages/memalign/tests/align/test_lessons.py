@@ -242,6 +242,8 @@ class TestByHand:
         forgot = aio.run(MemAlign().unalign(judge, source="ana", keep=["G1", "G2"])).judge
         (guideline,) = forgot.memory.guidelines
         assert (guideline.text, guideline.exposed_to) == ("Ana's words.", ()), "G2 is the model's, which nobody keeps"
+        for keep, stay in {"G1": 1, "G12": 0}.items():  # an id that stands alone is one, and not its letters
+            assert len(aio.run(MemAlign().unalign(judge, source="ana", keep=keep)).judge.memory.guidelines) == stay
 
     def test_an_unnamed_author_or_unknown_guideline_is_refused(self) -> None:
         judge = self.aligned("add")

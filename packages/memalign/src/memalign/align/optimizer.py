@@ -154,8 +154,7 @@ class MemAlign:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
         The forgetting needs no model: when none answers, the survivors' lessons are pending. A guideline that a person
-        wrote or confirmed stays, and a note names it, unless that person's own words are withdrawn and it is not in
-        `keep`.
+        wrote or confirmed stays, and a note names it, unless that person's own words are withdrawn.
 
         Args:
             judge: The judge that is to forget.
@@ -171,6 +170,7 @@ class MemAlign:
         """
         run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
         run.removed = judge.memory.keys(*selectors, source=source)
+        keep = {keep} if isinstance(keep, str) else keep
         judge = self._configured(judge)
 
         # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
