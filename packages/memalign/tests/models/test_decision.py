@@ -21,14 +21,7 @@ from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
 from tests.support.decision_servers import Decide, openai_decisions, system_one
-from tests.support.endpoint import (
-    Endpoint,
-    Fault,
-    bad_request,
-    closed,
-    rate_limited,
-    server_error,
-)
+from tests.support.endpoint import Endpoint, Fault, bad_request, closed, rate_limited, server_error
 
 POLITE = Question(key="q1", text="Is the reply polite?")
 REFUND = Question(key="q2", text="Does it name the refund?")
@@ -150,30 +143,27 @@ CUT = Fault(body='{"model": "m", "answers": {"q1": {"type": "cho')
 
 class TestFaults:
     @pytest.mark.parametrize(
-        "fault",
-        [rate_limited(0.1), server_error(), server_error(503), closed(), CUT, wrong_names(), impossible()],
-        ids=["429", "500", "503", "closed", "cut", "names", "impossible"],
-    )
-    def test_a_fault_that_passes_costs_another_attempt(self, provider, fault):
-        with SERVERS[provider](answering, faults=[fault]) as endpoint:
-            decision = decide(model_at(endpoint, provider), POLITE)
-        assert decision.probabilities["q1"]["yes"] == pytest.approx(0.9)
-        first, second = endpoint.times
-        assert second - first >= float(fault.headers.get("Retry-After", 0)), "the wait that a server asks for"
-
-    @pytest.mark.parametrize(
         ("fault", "error", "words"),
         [
-            (rate_limited(0), RateLimited, r"429.*3 attempts"),
-            (server_error(), ModelUnavailable, r"500.*3 attempts"),
-            (closed(), ModelUnavailable, r"no connection.*3 attempts"),
-            (CUT, (InvalidOutput, ModelUnavailable), r"not what its API promises.*3 attempts"),
-            (wrong_names(), (InvalidOutput, ModelUnavailable), r"not what its API promises.*3 attempts"),
-            (bad_request("no such field"), ModelRejected, "no such field"),
+            (rate_limited(0.1), RateLimited, "429"),
+            (server_error(), ModelUnavailable, "500"),
+            (closed(), ModelUnavailable, "no connection"),
+            *((odd, (InvalidOutput, ModelUnavailable), "API promises") for odd in (CUT, wrong_names(), impossible())),
         ],
     )
-    def test_a_fault_that_stays_has_a_name(self, provider, fault, error, words):
-        with SERVERS[provider](answering, faults=[fault] * 9) as endpoint, pytest.raises(error, match=words):
+    def test_a_fault_costs_another_attempt_and_has_a_name_if_it_stays(self, provider, fault, error, words):
+        with SERVERS[provider](answering, faults=[fault]) as endpoint:
+            decision = decide(model_at(endpoint, provider), POLITE)
+            assert decision.probabilities["q1"]["yes"] == pytest.approx(0.9)
+            first, second = endpoint.times
+            assert second - first >= float(fault.headers.get("Retry-After", 0)), "the wait that a server asks for"
+            endpoint.faults = [fault] * 9
+            with pytest.raises(error, match=f"{words}.*3 attempts"):
+                decide(model_at(endpoint, provider), POLITE)
+
+    def test_what_a_server_rejects_is_not_tried_again(self, provider):
+        rejection = bad_request("no such field")
+        with SERVERS[provider](answering, faults=[rejection]) as endpoint, pytest.raises(ModelRejected, match="field"):
             decide(model_at(endpoint, provider), POLITE)
 
 
@@ -210,10 +200,8 @@ class TestNames:
     def test_the_root_of_a_server_and_its_v1_are_one_address(self):
         with system_one(answering) as endpoint:
             for address in (endpoint.base_url, endpoint.base_url.removesuffix("/v1")):
-                decide(
-                    resolve_decision(f"system-one:m@{address}", settings={"extra_headers": {"X-Team": "support"}}),
-                    POLITE,
-                )
+                settings = {"extra_headers": {"X-Team": "support"}}
+                decide(resolve_decision(f"system-one:m@{address}", settings=settings), POLITE)
         assert endpoint.paths == ["/v1/systemone"] * 2
         assert [headers["x-team"] for headers in endpoint.headers] == ["support"] * 2
 

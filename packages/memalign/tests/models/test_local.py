@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +13,6 @@ from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from memalign.models.base import ChatModel, ChatRequest, DecisionModel, Question
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import Answer, LocalChatModel
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SMALL = "qwen2.5-coder-0.5b"
 YES_NO: dict[str, Any] = {
