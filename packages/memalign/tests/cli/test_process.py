@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
-from tests.support.endpoint import Endpoint, hang
+from tests.support.endpoint import HANG, Endpoint
 from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing there")
@@ -45,7 +45,7 @@ def test_an_interrupted_align_leaves_the_registry_unchanged(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
     before = memalign("show", tone, "--json").json
-    endpoint.answer = hang()
+    endpoint.answer = HANG
     err = interrupted([*MEMALIGN, "align", tone, str(feedback), "--json"], lambda _: bool(endpoint.requests))
     assert "interrupted; to see whether a version was saved: memalign history tone" in err
     assert memalign("show", tone, "--json").json == before

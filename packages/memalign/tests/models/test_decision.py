@@ -21,7 +21,7 @@ from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
 from tests.support.decision_servers import Decide, openai_decisions, system_one
-from tests.support.endpoint import Endpoint, Fault, bad_request, closed, rate_limited, server_error
+from tests.support.endpoint import CLOSED, Endpoint, Fault, bad_request, rate_limited, server_error
 
 POLITE = Question(key="q1", text="Is the reply polite?")
 REFUND = Question(key="q2", text="Does it name the refund?")
@@ -147,7 +147,7 @@ class TestFaults:
         [
             (rate_limited(0.1), RateLimited, "429"),
             (server_error(), ModelUnavailable, "500"),
-            (closed(), ModelUnavailable, "no connection"),
+            (CLOSED, ModelUnavailable, "no connection"),
             *((odd, (InvalidOutput, ModelUnavailable), "API promises") for odd in (CUT, wrong_names(), impossible())),
         ],
     )

@@ -21,20 +21,18 @@ from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
 from tests.support.endpoint import (
+    CLOSED,
+    CONTENT_FILTER,
+    HANG,
+    REFUSAL,
     Endpoint,
     Fault,
     bad_request,
-    closed,
-    content_filter,
     cut,
-    error_in_answer,
-    hang,
     rate_limited,
-    refusal,
     says,
     server_error,
     system_of,
-    thinks,
     user_of,
 )
 from tests.support.patience import PATIENCE
@@ -158,9 +156,9 @@ ODD = [
         (cut(), InvalidOutput, r"cut after 2048 tokens.*--param max_tokens=N", 2),
         ({"verdict": True}, InvalidOutput, r'breaks the rule required: \["rationale", "value"', 2),
         (PROSE, InvalidOutput, "no JSON object", 2),
-        (thinks("The secret is"), InvalidOutput, r"^(?!.*secret).*--param max_tokens=N", 2),
-        (refusal(), ModelRefused, None, 1),
-        (content_filter(), ModelRefused, None, 1),
+        (Fault(content="", reasoning="The secret is"), InvalidOutput, r"^(?!.*secret).*--param max_tokens=N", 2),
+        (REFUSAL, ModelRefused, None, 1),
+        (CONTENT_FILTER, ModelRefused, None, 1),
         (bad_request("Filtered.", "content_filter"), ModelRefused, None, 1),
         (bad_request("Bad things"), ModelRejected, "HTTP 400, Bad things", 2),
         (TOO_LONG, PromptTooLong, "^(?!.*cut to fit).*memalign edit NAME --context N", 1),
@@ -170,7 +168,7 @@ ODD = [
             for quoted in ("we set a content_filter", "the maximum context is too long", "your credit and quota")
         ),
         *((Fault(body=odd), ModelUnavailable, "^(?!.*no connection).*not what its API promises", 3) for odd in ODD),
-        (error_in_answer("No models loaded."), ModelUnavailable, "answer is not what its API promises", 3),
+        (Fault(body={"error": "No models loaded."}), ModelUnavailable, "answer is not what its API promises", 3),
         (PAGE, ModelUnavailable, r"answer is not what its API promises.*Check that a server listens", 3),
         (server_error(), ModelUnavailable, r"HTTP 500, The server had an error \(3 attempts\).*not your request", 3),
         (rate_limited(), RateLimited, r"openai:gpt-4.1-mini at http://127.* HTTP 429.*3 attempts.*MEMALIGN_CONC", 3),
@@ -186,7 +184,7 @@ async def test_what_lasts_is_an_error_of_its_kind_after_so_many_calls(answer, er
         assert caught.value.usage.calls == calls
 
 
-@pytest.mark.parametrize("fault", [rate_limited(), closed(), *map(server_error, (408, 409, 500, 502, 503, 504))])
+@pytest.mark.parametrize("fault", [rate_limited(), CLOSED, *map(server_error, (408, 409, 500, 502, 503, 504))])
 async def test_a_temporary_failure_is_retried_once_by_us(fault):
     with Endpoint(ANSWER, faults=[fault]) as endpoint:
         reply = await model_at(endpoint).complete(REQUEST)
@@ -215,7 +213,7 @@ async def test_no_slot_is_held_while_a_retry_waits():
 
 async def test_a_hanging_server_is_unavailable_at_its_timeout():
     words = r"no answer in 0.05 s \(3 attempts.*timeout=SECONDS"
-    with Endpoint(hang()) as endpoint, pytest.raises(ModelUnavailable, match=words):
+    with Endpoint(HANG) as endpoint, pytest.raises(ModelUnavailable, match=words):
         await model_at(endpoint).complete(msgspec.structs.replace(REQUEST, timeout=0.05))
 
 

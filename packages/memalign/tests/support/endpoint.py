@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
@@ -30,7 +30,7 @@ DIMENSIONS = 32
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """One way to misbehave; the functions below name the usual ones."""
+    """One way to misbehave; the names below are the usual ones."""
 
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
@@ -40,29 +40,26 @@ class Fault:
     reasoning: str | None = None
     finish_reason: str = "stop"
     refusal: str | None = None
-    hang: bool = False
-    close: bool = False
+    silence: float | None = None
+    """Seconds after which the connection ends without an answer."""
+
+
+HANG, CLOSED = Fault(silence=PATIENCE), Fault(silence=0)
+REFUSAL = Fault(refusal="I can't help with that.")
+CONTENT_FILTER = Fault(content="", finish_reason="content_filter")
+
+
+def bad_request(message: str, code: str = "invalid_request_error", *, status: int = 400) -> Fault:
+    return Fault(status=status, body={"error": {"message": message, "type": code, "code": code, "param": None}})
 
 
 def rate_limited(retry_after: str | float | None = None, *, code: str = "rate_limit_exceeded") -> Fault:
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    return Fault(status=429, headers=headers, body=error_body("Rate limit reached", code))
+    return replace(bad_request("Rate limit reached", code, status=429), headers=headers)
 
 
 def server_error(status: int = 500) -> Fault:
-    return Fault(status=status, body=error_body("The server had an error", "server_error"))
-
-
-def bad_request(message: str, code: str = "invalid_request_error", *, status: int = 400) -> Fault:
-    return Fault(status=status, body=error_body(message, code))
-
-
-def hang() -> Fault:
-    return Fault(hang=True)
-
-
-def closed() -> Fault:
-    return Fault(close=True)
+    return bad_request("The server had an error", "server_error", status=status)
 
 
 def cut(text: str = '{"rationale": "It is pol') -> Fault:
@@ -71,28 +68,6 @@ def cut(text: str = '{"rationale": "It is pol') -> Fault:
 
 def says(text: str) -> Fault:
     return Fault(content=text)
-
-
-def thinks(text: str) -> Fault:
-    """A reasoning model that never comes to its answer."""
-    return Fault(content="", reasoning=text)
-
-
-def error_in_answer(error: object) -> Fault:
-    """An error with HTTP 200, as LM Studio and OpenRouter send them."""
-    return Fault(body={"error": error})
-
-
-def refusal() -> Fault:
-    return Fault(refusal="I can't help with that.")
-
-
-def content_filter() -> Fault:
-    return Fault(content="", finish_reason="content_filter")
-
-
-def error_body(message: str, code: str) -> dict[str, Any]:
-    return {"error": {"message": message, "type": code, "code": code, "param": None}}
 
 
 Answer = dict[str, Any] | str | Fault
@@ -214,8 +189,11 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             answer = endpoint._take(body)
             endpoint._stopped.wait(endpoint.latency)
-            if isinstance(answer, Fault) and (answer.hang or answer.close):
-                self._vanish(answer)
+            if isinstance(answer, Fault) and answer.silence is not None:
+                endpoint._stopped.wait(answer.silence)
+                self.close_connection = True
+                with suppress(OSError):
+                    self.connection.shutdown(socket.SHUT_RDWR)
                 return
             if isinstance(answer, Fault) and (answer.status >= 400 or answer.body is not None):
                 status, headers, reply = answer.status, answer.headers, answer.body
@@ -227,22 +205,12 @@ class _Handler(BaseHTTPRequestHandler):
         finally:
             with endpoint._lock:  # before the answer goes out: its reader may send the next request at once
                 endpoint.in_flight -= 1
-        self._send(status, headers, reply)
-
-    def _send(self, status: int, headers: dict[str, str], reply: object) -> None:
         data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
         self.send_response(status)
         for name, value in {"Content-Type": "application/json", **headers, "Content-Length": len(data)}.items():
             self.send_header(name, str(value))
         self.end_headers()
         self.wfile.write(data)
-
-    def _vanish(self, fault: Fault) -> None:
-        if fault.hang:
-            self.server.endpoint._stopped.wait(PATIENCE)
-        self.close_connection = True
-        with suppress(OSError):
-            self.connection.shutdown(socket.SHUT_RDWR)
 
 
 def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
@@ -253,17 +221,11 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
         message["reasoning_content"] = fault.reasoning
     prompt = "\n".join(_content(each) for each in body["messages"] if each.get("content"))
     used = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(content or "") // 4}
+    cached = {"total_tokens": sum(used.values()), "prompt_tokens_details": {"cached_tokens": endpoint._cached(prompt)}}
     return {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "created": 1_700_000_000,
-        "model": body["model"],
+        **{"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": body["model"]},
         "choices": [{"index": 0, "message": message, "finish_reason": fault.finish_reason}],
-        "usage": {
-            **used,
-            "total_tokens": sum(used.values()),
-            "prompt_tokens_details": {"cached_tokens": endpoint._cached(prompt)},
-        },
+        "usage": used | cached,
     }
 
 
