@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.align import AlignResult, lock
@@ -19,16 +17,11 @@ from memalign.judge.decision import calibrator_of
 from memalign.judge.observations import FEWEST, labelled_cases
 from memalign.judge.spec import base_fingerprint_of
 from memalign.testing import ScriptedChatModel
-from tests.align.test_invariants import choices, divide
 from tests.support.asking import Checker, answered, checking
-from tests.support.invariants import no_answer_outlives_its_source
 from tests.support.keys import keys
-from tests.support.learning import TAKEN, batches, key_of, own_words, row, text_of, words_in
+from tests.support.learning import row, words_in
 
 replace = msgspec.structs.replace
-ways = st.sampled_from([("check", 1), ("check", 3), ("check", 50), ("alone", 3), ("embedded", 1)])
-"""Which model judges, and how many records a call of distillation holds."""
-some = settings(max_examples=12, deadline=None)
 
 
 def learn(judge: Judge, chat: ScriptedChatModel, rows: Iterable[Any] = ()) -> AlignResult:
@@ -257,39 +250,7 @@ class TestOwnVerdicts:
         assert all(case.pre_alignment is None for case in other.judge.memory.cases)
         assert any("written by another judge" in note for note in other.notes)
 
-    @settings(max_examples=25, deadline=None)
-    @given(batches(orders=TAKEN), choices, choices, ways)
-    def test_none_outlives_what_the_judge_had_in_view(self, rows, early, chosen, way) -> None:
-        earlier, later = divide(rows, early)
-        if not earlier or not later:
-            return
-        judge, chat, _ = checking(way[0], shard_size=way[1])
-        aligned = learn(judge, chat, earlier).judge
-        content = {each["id"]: Example(id=each["id"], inputs=each["inputs"], outputs=each["outputs"]) for each in later}
-        judged = aligned.judge_many(list(content.values()))
-        # One of the earlier rows says something else now, in the same batch.
-        revised = earlier[0] | {"rationale": "word99999 do:add"}
-        optimizer, before = MemAlign(reflection_model=chat), {each.id: each for each in judged}
-        taught = aligned.align([revised, *later], own_verdicts=before, optimizer=optimizer).judge
-        said = own_words(earlier[:1], [revised, *earlier[1:], *later])
-        assert not said & set(words_in(text_of(taught.memory)))
-
-        kept, gone = divide([revised, *earlier[1:], *later], [*chosen, *chosen])
-        if not gone:
-            return
-        requests = len(chat.requests)
-        memory = taught.unalign(*map(key_of, gone), optimizer=optimizer).judge.memory
-        lost = own_words(gone, kept)
-        assert not lost & set(words_in(text_of(memory, tombstones=False)))
-        assert not lost & set(words_in(" ".join(r.system + r.user for r in chat.requests[requests:])))
-        live = {annotation.key for annotation in memory.annotations()}
-        verdicts = [case.pre_alignment for case in memory.cases if case.pre_alignment is not None]
-        assert all(live.issuperset(verdict.exposed_to) for verdict in verdicts)
-
-
-class TestExactness:
-    pytestmark = pytest.mark.usefixtures("few_are_enough")
-
+    @pytest.mark.usefixtures("few_are_enough")
     def test_a_verdict_that_is_recorded_keeps_what_it_was_given_beside(self) -> None:
         judge, chat, _ = checking("embedded", shard_size=1)
         rows = [row(1, "ana", None, value=False), row(2, "ana", None, value=False)]
@@ -298,27 +259,3 @@ class TestExactness:
         assert once.memory.cases[0].answers is not None
         assert once.memory.cases[0].answers.exposed_to == keys("t-2@ana")
         assert learn(once, chat).judge == once
-
-    @settings(max_examples=30, deadline=None)
-    @given(batches(faults=True), choices, ways, st.booleans())
-    def test_no_answer_outlives_what_it_stood_on(self, rows, chosen, way, down: bool) -> None:
-        gone, kept = divide(rows, chosen)
-        if not gone:
-            return
-        imp = Checker()
-        judge, chat, decisions = checking(way[0], shard_size=way[1], imp=imp)
-        aligned = learn(judge, chat, rows).judge
-        if down:
-            storms = ("judgment", "changes", "rule", "decision")
-            imp.storm = dict.fromkeys(storms, ModelUnavailable("down"))
-        requests, asked = len(chat.requests), len(decisions.asked)
-        keys = [key_of(row) for row in gone]
-        memory = aligned.unalign(*keys, optimizer=MemAlign(reflection_model=chat)).judge.memory
-        no_answer_outlives_its_source(memory)
-        lost = own_words(gone, kept)
-        assert not lost & set(words_in(text_of(memory, tombstones=False)))
-        assert not lost & set(words_in(" ".join(r.system + r.user for r in chat.requests[requests:])))
-        assert not lost & set(words_in(" ".join(f"{state} {q.text}" for state, q in decisions.asked[asked:])))
-        for case in memory.cases:
-            if case.answers is not None:
-                assert not {*keys} & {*map(str, case.answers.exposed_to)}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memalign import Example, MemAlign
 from memalign.align import lock
 from memalign.errors import ModelRejected
 from memalign.judge import signature_of
@@ -17,8 +17,10 @@ from memalign.memory import Memory
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer
 from memalign.types import FeedbackKey
-from tests.support.invariants import check_whole
+from tests.support.asking import Checker, checking
+from tests.support.invariants import check_whole, no_answer_outlives_its_source, what_was_taken_back_is_nowhere
 from tests.support.learning import (
+    FAULTS,
     SETTINGS,
     TAKEN,
     Imp,
@@ -35,6 +37,10 @@ from tests.support.learning import (
     words_in,
 )
 
+MODELS = [("chat", 20, bool), ("chat", 3, str), ("check", 1, bool), ("check", 3, bool), ("check", 50, bool)]
+MODELS += [("alone", 3, bool), ("embedded", 1, bool)]
+"""Who judges, how many records a call of distillation holds, and what the verdict is."""
+KINDS = ("judgment", "changes", "rule", "decision")
 WAYS: list[dict[str, Any]] = [{"shard_size": size, "brief": brief} for size, brief in SETTINGS]
 ways = st.sampled_from(WAYS)
 some = settings(max_examples=20)
@@ -60,16 +66,6 @@ def words(text: str) -> set[str]:
 
 
 class TestLearning:
-    @some
-    @given(batches(faults=True), ways)
-    def test_all_feedback_is_in_exactly_one_state(self, rows, way) -> None:
-        judge, _ = bare(**way)
-        result = learn(judge, rows)
-        check_whole(result.judge.memory)
-        assert states(result.judge).keys() == {key_of(row) for row in rows}
-        assert [report.key for report in result.rows] == [key_of(row) for row in rows]
-        assert all(report.status == "new" and report.state for report in result.rows)
-
     @some
     @given(batches(orders=TAKEN), ways)
     def test_aligning_twice_is_aligning_once_and_asks_nothing(self, rows, way) -> None:
@@ -121,33 +117,44 @@ class TestLearning:
 
 
 class TestForgetting:
-    @settings(max_examples=40)
-    @given(batches(faults=True), choices, ways, st.booleans())
-    def test_withdrawn_feedback_leaves_no_word_and_no_key(self, rows, chosen, way, late: bool) -> None:
-        gone, kept = divide(rows, chosen)
-        imp = Imp()
-        judge, model = bare(imp, **way)
-        # Withdrawn first, so that what survives was learned with their words in memory; or all at once.
-        aligned = learn(judge, rows).judge if late else learn(learn(judge, gone).judge if gone else judge, kept).judge
-        asked = len(model.requests)
+    @settings(max_examples=60, deadline=None)
+    @given(batches(faults=True), choices, choices, st.sampled_from(MODELS), st.sampled_from([None, *FAULTS]))
+    def test_withdrawn_or_changed_feedback_leaves_no_word_and_no_key(self, rows, early, chosen, way, fault) -> None:
+        imp, (kind, size, value_type) = Checker(), way
+        judge, chat, decisions = checking(kind, shard_size=size, imp=imp, feedback_value_type=value_type)
+        if value_type is str:  # a judge of free text answers in words, and words can leak
+            rows = [one | {"value": f"label{n}"} if "value" in one else one for n, one in enumerate(rows)]
+        optimizer = MemAlign(reflection_model=chat)
+        first, later = divide(rows, early)
+        aligned = judge.align(first, optimizer=optimizer).judge
+        items = {one["id"]: Example(id=one["id"], inputs=one["inputs"], outputs=one["outputs"]) for one in later}
+        verdicts = {judgment.id: judgment for judgment in aligned.judge_many(list(items.values()))}
+        # Some of the earlier rows say something else now, in the same batch as new ones.
+        changed = [one | {"rationale": f"word9999{n} do:add"} for n, one in enumerate(first[:1])]
+        taught = aligned.align([*changed, *later], own_verdicts=verdicts, optimizer=optimizer).judge
+        standing = [*changed, *first[1:], *later]
+        assert not own_words(first, standing) & words(text_of(taught.memory))
+
+        gone, others = divide(standing, chosen)
         if not gone:
             return
-        keys = [key_of(row) for row in gone]
-        result = aligned.unalign(*keys)
+        keys = {key_of(one) for one in gone}
+        imp.storm = {} if fault is None else dict.fromkeys(KINDS, FAULTS[fault])
+        requests, questions = len(chat.requests), len(decisions.asked)
+        result = taught.unalign(*keys, optimizer=optimizer)
         memory = result.judge.memory
         check_whole(memory)
-        assert set(map(str, result.removed)) == set(keys)
-        imp.healed = True
-        final = learn(result.judge).judge
+        no_answer_outlives_its_source(memory)
+        assert {str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"} == keys
+        assert {*map(str, result.removed)} == keys
+        imp.healed, imp.storm = True, {}
+        final = result.judge.align([], optimizer=optimizer).judge
         final(inputs="question about it", outputs="another answer, to judge")
-        for text in (text_of(memory, tombstones=False), text_of(final.memory, tombstones=False)):
-            assert not [word for word in own_words(gone, kept) if word in words(text)]
-            assert not [key for key in keys if f'"{key}"' in text]
-        later = words(prompts_of(model, asked))
-        assert not own_words(gone, kept) & later
-        stones = msgspec.json.encode(memory.tombstones).decode()
-        assert not words(stones)
-        assert {str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"} == set(keys)
+        for remembered in (memory, final.memory):
+            what_was_taken_back_is_nowhere(remembered)
+            assert not own_words(gone, others) & words(text_of(remembered, tombstones=False))
+        later = [f"{state} {question.text}" for state, question in decisions.asked[questions:]]
+        assert not own_words(gone, others) & words(" ".join([prompts_of(chat, requests), *later]))
 
     @some
     @given(batches(), ways)
@@ -160,41 +167,6 @@ class TestForgetting:
         judge(inputs="q", outputs="a")
         empty(inputs="q", outputs="a")
         assert model.requests[-1] == model.requests[-2]
-
-    @some
-    @given(batches(orders=TAKEN), ways)
-    def test_changed_feedback_leaves_no_word_of_the_old(self, rows, way) -> None:
-        worded = [row for row in rows if "rationale" in row]
-        if not worded:
-            return
-        old = worded[0]
-        new = old | {"rationale": "word99999 do:add"}
-        judge, model = bare(**way)
-        aligned = learn(judge, rows).judge
-        asked = len(model.requests)
-        result = learn(aligned, [new])
-        assert [report.status for report in result.rows] == ["changed"]
-        lost = own_words([old], [row for row in rows if row is not old] + [new])
-        assert lost
-        assert not lost & words(text_of(result.judge.memory))
-        assert not lost & words(prompts_of(model, asked))
-        check_whole(result.judge.memory)
-
-
-class TestFreeText:
-    """A judge of free text answers in words, and words can leak."""
-
-    @some
-    @given(st.integers(1, 4), st.integers(1, 4), ways)
-    def test_withdrawn_feedback_leaves_no_free_label(self, before: int, after: int, way) -> None:
-        gone = [row(n, "ana", "add", value=f"label{n}") for n in range(before)]
-        kept = [row(50 + n, "ben", "add", value=f"label{50 + n}") for n in range(after)]
-        judge, model = bare(feedback_value_type=str, **way)
-        aligned = learn(learn(judge, gone).judge, kept).judge
-        asked = len(model.requests)
-        memory = aligned.unalign(source="ana").judge.memory
-        assert not own_words(gone) & words(text_of(memory, tombstones=False))
-        assert not own_words(gone) & words(prompts_of(model, asked))
 
     def test_a_disputed_annotation_forgets_what_overrode_it(self) -> None:
         judge, _ = bare(feedback_value_type=str)

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from memalign import Judge, aio
-from memalign.align import edit_guideline, lock, set_policy, write_guideline
+from memalign.align import AlignResult, edit_guideline, lock, set_policy, write_guideline
 from memalign.content.encoding import estimate_tokens
-from memalign.errors import UnknownKey
 from memalign.judge.prompt import budget_of, prompt_of
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
@@ -114,13 +113,20 @@ def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
 class JudgeMachine(RuleBasedStateMachine):
     """One judge, in memory."""
 
+    judge: Judge
+    erased: frozenset[str] = frozenset()
+    """Keys."""
+
     @initialize(way=st.sampled_from(SETTINGS), context=contexts)
     def begin(self, way: tuple[int, bool], context: int) -> None:
         self.hand = Hand()
         self.imp = Imp(healed=True)
         self.model = self._model(way, context)
-        self.judge = bare(self.imp)[0].replace(model=self.model)
         self.withdrawn: set[str] = set()
+        self.start(bare(self.imp)[0].replace(model=self.model))
+
+    def start(self, judge: Judge) -> None:
+        self.judge = judge
 
     def _model(self, way: tuple[int, bool], context: int) -> ScriptedChatModel:
         limits = Limits(shard_size=way[0], brief=way[1], context_tokens=context, concurrency=4)
@@ -130,9 +136,10 @@ class JudgeMachine(RuleBasedStateMachine):
 
     @rule(drawn=st.lists(said, min_size=1, max_size=3))
     def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
-        rows = self.hand.rows(drawn)
+        rows = [one for one in self.hand.rows(drawn) if key_of(one) not in self.erased]
+        assume(rows)
         asked, before = len(self.model.requests), self.judge.memory
-        result = self.judge.align(rows)
+        result = self.learn(rows)
         assert [report.key for report in result.rows] == [key_of(one) for one in rows]
         assert all(report.status != "invalid" and report.state for report in result.rows)
         assert {annotation.key for annotation in before.annotations()} <= {
@@ -140,6 +147,9 @@ class JudgeMachine(RuleBasedStateMachine):
         }
         self.withdrawn -= {key_of(one) for one in rows}
         self._now(result.judge, asked)
+
+    def learn(self, rows: list[dict[str, Any]]) -> AlignResult:
+        return self.judge.align(rows)
 
     @rule()
     def align_nothing_new(self) -> None:
@@ -250,12 +260,11 @@ class JudgeMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_that_must_hold(self) -> None:
-        if hasattr(self, "judge"):
-            check_memory(self.judge)
-            check_prompts(self.judge, self.model)
+        check_memory(self.judge)
+        check_prompts(self.judge, self.model)
 
 
-class RegistryMachine(RuleBasedStateMachine):
+class RegistryMachine(JudgeMachine):
     """The same in a registry, with history: versions, rollback, erasure."""
 
     def __init__(self) -> None:
@@ -263,99 +272,66 @@ class RegistryMachine(RuleBasedStateMachine):
         self.opened = ExitStack()
         folder = self.opened.enter_context(tempfile.TemporaryDirectory())
         self.place = self.opened.enter_context(place_of("sqlite", Path(folder)))
+        self.seen: dict[int, str] = {}
+        self.erased_words: set[str] = set()
 
     def teardown(self) -> None:
         self.opened.close()
 
-    @initialize(way=st.sampled_from(SETTINGS))
-    def begin(self, way: tuple[int, bool]) -> None:
-        self.hand = Hand()
-        self.imp = Imp(healed=True)
-        limits = Limits(shard_size=way[0], brief=way[1], concurrency=4)
-        self.model = ScriptedChatModel(self.imp, limits=limits)
-        judge = bare(self.imp)[0].replace(model=self.model)
-        self.registry = self.place.registry(models=[self.model, HashEmbedding(dim=16)])
+    def _model(self, way: tuple[int, bool], context: int) -> ScriptedChatModel:
+        model = super()._model(way, context)
+        self.registry = self.place.registry(models=[model, HashEmbedding(dim=16)])
+        return model
+
+    def start(self, judge: Judge) -> None:
         self.registry.create(judge)
-        self.seen: dict[int, str] = {1: judge.memory.hash}
-        self.erased: set[str] = set()
-        """Keys."""
-        self.erased_words: set[str] = set()
 
     @property
-    def head(self) -> Judge:
+    def judge(self) -> Judge:  # type: ignore[override]  # the newest version
         return self.registry.load("replies")
 
-    @rule(drawn=st.lists(said, min_size=1, max_size=3))
-    def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
-        rows = [one for one in self.hand.rows(drawn) if key_of(one) not in self.erased]
-        assume(rows)
-        self.registry.align("replies", rows, allow_erased=True)
+    @judge.setter
+    def judge(self, judge: Judge) -> None:
+        if judge != self.judge:
+            self.registry.update("replies", lambda _: judge)
+
+    def learn(self, rows: list[dict[str, Any]]) -> AlignResult:
         # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
         self.erased_words -= set(words_in(json.dumps(rows)))
+        return self.registry.align("replies", rows, allow_erased=True)
 
-    @precondition(lambda self: bool(self.head.memory.cases))
-    @rule(data=st.data())
-    def unalign(self, data: st.DataObject) -> None:
-        annotation = data.draw(st.sampled_from(sorted(self.head.memory.annotations(), key=lambda each: each.key)))
-        self.registry.unalign("replies", annotation.key)
+    def versions(self) -> list[Judge]:
+        return [self.registry.load("replies", info.number) for info in self.registry.history("replies")]
 
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
         version = data.draw(st.sampled_from([info.number for info in self.registry.history("replies")]))
         restored = self.registry.rollback("replies", version).judge
-        assert self.head == restored
+        assert self.judge == restored
         assert self.erased.isdisjoint(str(annotation.key) for annotation in restored.memory.annotations())
+        self.withdrawn = {str(stone.key) for stone in restored.memory.tombstones if stone.state == "withdrawn"}
 
     @rule(data=st.data(), how=st.sampled_from(["key", "source"]))
     def erase(self, data: st.DataObject, how: str) -> None:
-        history = [self.registry.load("replies", info.number) for info in self.registry.history("replies")]
-        before = set().union(*(alive(judge.memory) for judge in history))
-        keys = sorted({annotation.key for judge in history for annotation in judge.memory.annotations()})
+        before = set().union(*(alive(judge.memory) for judge in self.versions()))
+        keys = sorted({annotation.key for judge in self.versions() for annotation in judge.memory.annotations()})
         assume(keys)
         key = data.draw(st.sampled_from(keys))
         asked = len(self.model.requests)
-        try:
-            if how == "key":
-                receipt = self.registry.erase("replies", [key])
-            else:
-                receipt = self.registry.erase("replies", source=key.source)
-        except UnknownKey:
-            raise AssertionError(key) from None
-        self.erased |= set(map(str, receipt.keys))
+        receipt = self.registry.erase("replies", **({"selectors": [key]} if how == "key" else {"source": key.source}))
         assert receipt.complete, receipt.left
-        kept = set().union(
-            *(alive(self.registry.load("replies", v.number).memory) for v in self.registry.history("replies"))
-        )
-        self.erased_words |= before - kept
+        self.erased |= set(map(str, receipt.keys))
+        self.withdrawn -= self.erased
+        self.erased_words |= before.difference(*(alive(judge.memory) for judge in self.versions()))
         assert not self.erased_words & set(words_in(prompts_of(self.model, asked))), "nor asked again"
         self.seen = {}  # versions were rewritten
 
-    @precondition(lambda self: bool(self.head.memory.guidelines))
-    @rule(data=st.data(), what=st.sampled_from([{"pinned": True}, {"retired": True}, {"retired": False}]))
-    def edit(self, data: st.DataObject, what: dict[str, Any]) -> None:
-        name = data.draw(st.sampled_from([guideline.id for guideline in self.head.memory.guidelines]))
-        self.registry.update("replies", lambda judge: edit_guideline(judge, name, by="dora", **what))
-
-    @precondition(lambda self: any(self.head.memory.label(case) is not None for case in self.head.memory.cases))
-    @rule(data=st.data())
-    def lock(self, data: st.DataObject) -> None:
-        memory = self.head.memory
-        name = data.draw(st.sampled_from([c.id for c in memory.cases if memory.label(c) is not None]))
-        self.registry.update("replies", lambda judge: lock(judge, name, unlock=name in judge.memory.locks))
-
-    @rule(kinds=st.sets(st.sampled_from(KINDS)), fault=st.sampled_from(sorted(FAULTS)))
-    def storm(self, kinds: set[str], fault: str) -> None:
-        self.imp.storm = dict.fromkeys(kinds, FAULTS[fault])
-
     @invariant()
-    def everything_that_must_hold(self) -> None:
-        if not hasattr(self, "registry"):
-            return
+    def every_version_holds_and_no_byte_what_was_erased(self) -> None:
         history = self.registry.history("replies")
         assert [info.number for info in history] == list(range(1, len(history) + 1))
-        for info in history:
-            judge = self.registry.load("replies", info.number)
-            if info.number == len(history) or info.redacted:
+        for info, judge in zip(history, self.versions(), strict=True):
+            if info.redacted:
                 check_memory(judge)
             assert self.seen.setdefault(info.number, judge.memory.hash) == judge.memory.hash, "a version never changes"
             assert not self.erased_words & set(words_in(msgspec.json.encode(judge.memory).decode()))

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, Guideline, Judge, Usage
+from memalign import Example, Guideline, Judge, Judgment, Usage
 from memalign.errors import ConfigurationError, InputError, InvalidOutput, InvalidRows, ModelRejected, ModelUnavailable
 from memalign.io import read_judgments
 from memalign.memory import Memory
 from memalign.models.base import ChatReply, ChatRequest, Limits
-from tests.support.endpoint import Endpoint, user_of
-from tests.support.judging import CONCURRENCY
-from tests.support.patience import PATIENCE
 
-ROOT = Path(__file__).parents[2]
 INSTRUCTIONS = "Is the reply good?\nReply: {{ outputs }}"
 
 
@@ -79,18 +71,23 @@ def test_judgments_are_written_in_the_order_of_items(
     rng = random.Random(seed)
     model = Model(pause=lambda: rng.choice((0, 0, 0.0005)))
     out = tmp_path_factory.mktemp("run") / "out.jsonl"
-    told, steps = list[str](), list[tuple[str, int, int]]()
+    written, steps = list[str](), list[tuple[str, int, int]]()
+
+    def check(name: str, _: Judgment) -> None:
+        written.append(name)
+        assert ids(out) == written, "a killed run has lost none of those that it made"
+
     judgments = judge(model).judge_many(
         items(count),
         concurrency=concurrency,
         out=out,
-        on_judgment=lambda key, _: told.append(key),
+        on_judgment=check,
         progress=lambda *step: steps.append(step),
     )
     assert steps == [("judge", n, count) for n in range(1, count + 1)]
     assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(count)]
     assert ids(out) == [f"i-{n}" for n in range(count)]
-    assert sorted(told) == sorted(ids(out))
+    assert sorted(written) == sorted(ids(out))
     assert model.most <= concurrency
 
 
@@ -204,18 +201,6 @@ def test_a_setup_error_stops_the_run_as_itself(model: Model, why: str) -> None:
     assert model.asked.total() == 1
 
 
-def test_one_items_error_stays_in_its_judgment() -> None:
-    faults = {3: ModelUnavailable("down", usage=Usage(calls=2, cost=0.5)), 5: InvalidOutput("odd")}
-    judgments = judge(Model(fails=faults.get)).judge_many([*items(7), {"id": "x", "inputs": "only a question"}])
-    assert {n: judgment.error for n, judgment in enumerate(judgments) if judgment.value is None} == {
-        3: "ModelUnavailable: down",
-        5: "InvalidOutput: odd",
-        7: "InputError: x: the instructions name {{ outputs }}, and the item has none",
-    }
-    assert [judgment.error for judgment in judgments].count(None) == 5
-    assert judgments[3].usage == Usage(calls=2, cost=0.5)
-
-
 def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     out, model = tmp_path / "out.jsonl", Model(fails=lambda _: ModelUnavailable("down"))
     judgments = judge(model).judge_many(items(500), out=out, concurrency=4)
@@ -240,25 +225,3 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     model.fails = lambda _: ModelUnavailable("down")
     later = judge(model).judge_many(items(80), out=out, concurrency=1)
     assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), "a server is down as ever"
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="children are forked")
-def test_a_killed_run_resumes_without_judging_twice(tmp_path: Path) -> None:
-    path, out, kills, count = tmp_path / "in.jsonl", tmp_path / "out.jsonl", 2, 40
-    path.write_text("".join(f"{json.dumps(item)}\n" for item in items(count)), "utf-8")
-    with Endpoint(latency=0.02) as endpoint:
-        command = [sys.executable, "-m", "tests.support.judging", str(path), str(out), "1", str(kills)]
-        environment = os.environ | {"OPENAI_BASE_URL": endpoint.base_url}
-        ended = subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT, timeout=PATIENCE
-        )
-        asked = Counter(int(user_of(body).split('outputs: "a')[1].split("-")[0]) for body in endpoint.requests[1:])
-    assert ended.returncode == 0, ended.stderr
-    left = [json.loads(line) for line in ended.stdout.splitlines()]
-    assert len(left) == kills
-    for before, after in pairwise(left):
-        assert set(before) <= set(after), "what was judged stays judged"
-    assert ids(out) == [f"i-{n}" for n in range(count)]
-    assert asked.total() <= count + kills * CONCURRENCY, "only what was under way is asked again"
-    assert set(asked) == set(range(count))
-    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []

@@ -12,6 +12,7 @@ import random
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -25,7 +26,6 @@ from memalign.align import lock
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.invariants import check_memory
-from tests.support.judging import child_that
 from tests.support.learning import prompts_of, words_in
 from tests.support.registry import bytes_of, intact
 from tests.support.world import World, judge_in, labelled, said
@@ -38,6 +38,21 @@ RULES = (
 )
 HARM = "Refuse whatever mentions a refund."
 SECRET = "word777 is what nobody may ever read again after today"
+
+
+def child_that(works: Callable[[], object]) -> int:
+    """The id of a forked process that does something and ends, with 1 and a traceback where it fails."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            works()
+            status = 0
+        finally:
+            if status:
+                traceback.print_exc()
+            os._exit(status)
+    return child
 
 
 def world() -> World:
