@@ -15,7 +15,8 @@ from memalign import Check, Judge, MemAlign, aio
 from memalign.align import edit_guideline, set_policy, write_guideline
 from memalign.errors import InputError, InvalidRows, ModelUnavailable, UnknownKey
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import (
     LEFT,
@@ -291,7 +292,8 @@ class TestWhatGoesWrong:
     @pytest.mark.parametrize(
         ("selectors", "source", "words"),
         [
-            *((("t-9",), None, "no feedback 't-9'"), (("t-1",), "ben", "no feedback 't-1' of source 'ben'")),
+            *(((selector,), None, f"no feedback '{selector}") for selector in ("t-9", "t-9@ana", "ana", "t-1@")),
+            (("t-1",), "ben", "no feedback 't-1' of source 'ben'"),
             *(((), "ben", "no feedback of source 'ben'"), ((), None, "name feedback by id")),
         ],
     )
@@ -368,3 +370,57 @@ def test_forgetting_needs_no_model_and_no_key(
     assert not any(("t-1", "ana") in guideline.exposed_to for guideline in result.judge.memory.guidelines)
     assert all(why in reason for _, reason in result.pending)
     assert not own_words(rows[1:2], [rows[0], rows[2]]) & set(words_in(str(result.judge.memory)))
+
+
+# -- rules that may not enter a prompt, and several rules in one comment -----------------------------------------------
+
+COPY = "The answer to case1 is a long text of more than eight words."
+COPIED = "it copies eight words of what was judged (outputs)"
+
+
+def add(text: str, label: str = "F1") -> dict[str, Any]:
+    return change("ADD", label, text=text)
+
+
+@pytest.mark.parametrize("brief", [False, True])
+def test_a_sentence_that_the_expert_demands_is_learned(brief: bool) -> None:
+    demanded = "Past results do not tell future results of any fund."
+    rule = f"A reply ends with the sentence: {demanded}"
+
+    def teacher(request: ChatRequest) -> Answer:
+        return {"when": "", "because": rule} if brief else {"changes": [add(rule)]}
+
+    judge, _ = bare(teacher, brief=brief, shard_size=1 if brief else 10)
+    said = {"value": True, "rationale": f"Right, it ends with what law demands: {demanded}"}
+    learned = learn(judge, [row(1, "ana", "add") | {"outputs": f"Buy it now. {demanded}"} | said])
+    assert states(learned.judge) == {"t-1@ana": "learned"}
+    (guideline,) = learned.judge.memory.semantic
+    assert demanded[:-1].casefold() in guideline.text.casefold()
+
+
+@pytest.mark.parametrize(
+    ("changes", "texts", "why"),
+    [
+        ([add(RULE), add("Name the day.")], [RULE, "Name the day."], ""),
+        ([add(RULE), add(COPY)], [RULE], f"learned without one more rule from it: {COPIED}"),
+        ([add(RULE), change("NOOP", "F1")], [RULE], ""),
+        ([change("NOOP", "F1"), add(RULE)], [RULE], ""),
+    ],
+)
+def test_every_rule_of_one_comment_counts(changes: list[Any], texts: list[str], why: str) -> None:
+    judge, model = bare(Teacher(changes))
+    learned = learn(judge, [row(1, "ana", "add")]).judge
+    assert [g.text for g in learned.memory.semantic] == texts
+    assert (states(learned), reason(learned, "t-1@ana")) == ({"t-1@ana": "learned"}, why)
+    assert len(model.requests) == 1
+    check_memory(learned)
+    assert not learned.unalign("t-1").judge.memory.guidelines
+
+
+def test_a_comment_that_supports_and_adds_goes_whole() -> None:
+    second = [change("SUPPORT", "F1", guideline="G1"), add("Name the day.")]
+    judge = taught([add(RULE)], second, [add("Both.")], rows=[row(1, "ana", "add"), row(2, "ben", "add")])
+    assert [g.text for g in judge.memory.semantic] == [RULE, "Name the day."]
+    check_memory(judge)
+    left = judge.unalign("t-1").judge
+    assert [g.text for g in left.memory.semantic] == ["Both."], "all that ben said is asked for again"

@@ -5,13 +5,11 @@ from __future__ import annotations
 import itertools
 import random
 
-import numpy as np
 import pytest
 
 from memalign import Memory
 from memalign.align import distil
-from memalign.memory import Annotation, Case
-from memalign.types import Example, FeedbackKey
+from tests.support.scripted import case
 
 GROUPS, EACH = 4, 30
 
@@ -21,12 +19,9 @@ def memory() -> Memory:
     cases = []
     for number in range(GROUPS * EACH):
         group, nth = number % GROUPS, number // GROUPS
-        vector = np.zeros(8, dtype="<f4")
-        vector[group], vector[group + 4] = 1.0, nth / 1_000
-        name = f"t-{number:03d}"
-        annotation = Annotation(id=name, source="ana", value=nth % 2 == 0)
-        example = Example(id=name, outputs=f"Reply {number}.")
-        cases.append(Case(example=example, annotations=(annotation,), vector=vector.tobytes()))
+        vector = [float(place == group) for place in range(8)]
+        vector[group + 4] = nth / 1_000
+        cases.append(case(f"t-{number:03d}", nth % 2 == 0, vector=vector, outputs=f"Reply {number}."))
     return Memory(cases=tuple(cases), embedding_model="test")
 
 
@@ -40,16 +35,8 @@ def test_like_cases_with_other_labels_stand_together(
     order = distil.by_likeness(one, keys)
     assert sorted(order) == keys
     assert order == distil.by_likeness(one, random.Random(0).sample(keys, len(keys)))
-    pairs = list(itertools.pairwise(order))
-    assert sum(group_of(a) == group_of(b) for a, b in pairs) >= len(pairs) - parts * GROUPS
-    assert sum(label_of(one, a) != label_of(one, b) for a, b in pairs) > 0.8 * len(pairs)
-
-
-def group_of(key: FeedbackKey) -> int:
-    return int(key.id.removeprefix("t-")) % GROUPS
-
-
-def label_of(one: Memory, key: FeedbackKey) -> object:
-    annotation = one.annotation(key)
-    assert annotation is not None
-    return annotation.value
+    groups = [int(key.id.removeprefix("t-")) % GROUPS for key in order]
+    labels = [one.record(key)[0].value for key in order]
+    pairs = len(order) - 1
+    assert sum(a == b for a, b in itertools.pairwise(groups)) >= pairs - parts * GROUPS
+    assert sum(a != b for a, b in itertools.pairwise(labels)) > 0.8 * pairs

@@ -8,11 +8,12 @@ import re
 import pytest
 
 from memalign.errors import InputError, ModelUnavailable
-from memalign.evaluation import ScoredCase, aevaluate, compare, evaluate
+from memalign.evaluation import ScoredCase, aevaluate, compare, evaluate, review_feedback
 from memalign.io import read_judgments
 from memalign.memory import Case, Memory
 from memalign.metrics import Estimate, ccc
 from memalign.types import Example, Feedback, Usage
+from memalign.values import ValueType
 from tests.support.scripted import scripted
 
 TABLE = [("A", "A")] * 20 + [("A", "B")] * 5 + [("B", "A")] * 10 + [("B", "B")] * 15
@@ -219,3 +220,29 @@ def test_grouped_cases_are_compared_by_group(wrong, n, groups, verdict):
     assert result.verdict == verdict
     assert result.difference.value == pytest.approx(wrong / n)
     assert ("too few groups for an interval: there are 3, and 10 are needed" in str(result)) == (wrong == 32)
+
+
+# -- feedback before a judge learns from it; the command: tests/cli/test_check.py --------------------------------------
+
+
+def test_labels_that_nobody_gave_and_large_numbers_are_counted():
+    assert review_feedback([said(f"t-{n}", True) for n in range(3)], ValueType.of("bool")).labels == {
+        "true": 3,
+        "false": 0,
+    }
+    large = review_feedback([said(f"t-{n}", 1_000_000.0 + n) for n in range(9)], ValueType.of("float:0..2000000"))
+    assert len(large.labels) == 9
+
+
+def test_numbers_within_the_tolerance_of_the_scale_are_no_conflict():
+    scale = ValueType.of("float:0..1")
+    near = review_feedback([said("t-1", 0.70), said("t-1", 0.71, "ben")], scale)
+    far = review_feedback([said("t-1", 0.70), said("t-1", 0.95, "ben")], scale)
+    assert (len(near.conflicts), len(far.conflicts)) == (0, 1)
+
+
+def test_one_content_under_two_ids_is_one_case():
+    again = Feedback(id="t-2", outputs="reply t-1", value=True, source="ben")
+    rows = [said("t-1", True), again, said("t-3", False), said("t-3", True, "ben")]
+    review = review_feedback(rows, ValueType.of("bool"))
+    assert (review.cases, review.compared, review.duplicates) == (2, 2, (("t-1", "t-2"),))

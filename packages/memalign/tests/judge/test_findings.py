@@ -68,12 +68,14 @@ def test_none_are_requested_where_none_can_be_named(memory: Memory, limits: Limi
     assert (made.findings, made.guideline_ids, made.notes) == ((), guideline_ids, ())
 
 
-def test_only_words_of_the_item_are_evidence() -> None:
+@pytest.mark.parametrize("quoted", ["An old reply.", "Sorry is kind.", "Good?", "truly Here"])
+def test_only_words_of_the_item_are_evidence(quoted: str) -> None:
     old = case("t-1", vector=[1.0] * 8, outputs="An old reply.")
     memory = Memory(cases=(old,), guidelines=TAUGHT.guidelines, embedding_model="hash:8")
     twice = named("G2", "sorry"), named("G2", "truly")
-    made = judge(answer(named("G1", "An old reply."), *twice), memory=memory)(outputs=REPLY)
+    made = judge(answer(named("G1", quoted), *twice), memory=memory)(outputs=REPLY)
     assert [(each.guideline, each.evidence) for each in made.findings] == [("G1", None), ("G2", "sorry")]
+    assert quoted not in str(made.to_dict())
     assert made.notes == ("the evidence for G1 was ignored because the item does not contain these words",)
     assert made.example_ids == ("t-1",), "its words were in the prompt, and are not the item's"
     missing = judge(answer(named("G1", "")))(outputs=REPLY)
@@ -155,6 +157,9 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
         ("Here is \\u20ac20", "Here is \\u20ac20"),
         ("we are", None),
         ("We are … sorry", None),
+        ("We are not sorry", None),
+        ("sorry We are", None),
+        ("\u0441orry", None),  # a Cyrillic letter that looks like another
         ("e are truly sor", None),  # not sorry is no quotation of not sorrowful
         ("20", "20"),
         ("…", None),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -11,36 +13,34 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example
+from memalign import Example, Feedback
 from memalign.content.encoding import estimate_tokens, shorten
-from memalign.errors import UnknownKey
 from memalign.judge.prompt import fit_guidelines
 from memalign.memory import Annotation, Answers, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
+from memalign.memory.label_policy import policy_label
 from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
 from memalign.memory.status import standings
-from memalign.types import FeedbackKey, Guideline
+from memalign.types import UNKNOWN_SOURCE, FeedbackKey, Guideline
 from memalign.values import Value, ValueType
 from tests.support.keys import keys
 from tests.support.learning import without
 from tests.support.registry import memories
+from tests.support.scripted import case as case_of
+from tests.support.scripted import scripted
 
 BOOL = ValueType.of(bool)
 
 
 def case(
     name: str,
-    vector: list[float] | None = None,
+    vector: Sequence[float] = (),
     *,
     content: str | None = None,
     label: Value | None = True,
     pre_alignment: Value = True,
 ) -> Case:
-    return Case(
-        example=Example(id=name, inputs=content or f"content {name}"),
-        annotations=(Annotation(id=name, source="ana", value=label),),
-        pre_alignment=PreAlignmentVerdict(value=pre_alignment, judge="x"),
-        vector=None if vector is None else np.array(vector, dtype=np.float32).tobytes(),
-    )
+    verdict = PreAlignmentVerdict(value=pre_alignment, judge="x")
+    return case_of(name, label, vector=vector, inputs=content or f"content {name}", pre_alignment=verdict)
 
 
 def memory(*cases: Case, **fields: Any) -> Memory:
@@ -157,11 +157,6 @@ class TestKeys:
         assert found.keys(source="ben") == keys("t-1@ben")
         assert found.keys("t-1", source="ana") == keys("t-1@ana")
 
-    @pytest.mark.parametrize("selector", ["t-3", "t-0@ana", "ana", "", "t-1@"])
-    def test_what_names_nothing_is_an_error(self, selector: str) -> None:
-        with pytest.raises(UnknownKey):
-            self.found.keys(selector)
-
     def test_the_ledger_has_the_living_and_the_withdrawn(self) -> None:
         assert [(str(entry.key), entry.state) for entry in self.found.ledger()] == [
             ("t-0@ana", "withdrawn"),
@@ -196,13 +191,6 @@ class TestHash:
         ]
         assert {each.hash for each in same} == {found.hash}
         assert len({each.hash for each in other} | {found.hash}) == len(other) + 1
-
-    def test_a_memory_from_json_has_the_same_hash(self) -> None:
-        found = memory(case("a", [1.0, 0.5]), guidelines=(Guideline(id="G1", text="Be kind."),))
-        back = msgspec.json.decode(msgspec.json.encode(found), type=Memory)
-        assert back == found
-        assert back.hash == found.hash
-        np.testing.assert_array_equal(back.matrix, found.matrix)
 
 
 class TestGuidelines:
@@ -282,3 +270,61 @@ def test_the_guidelines_in_force_print_as_people_read_them() -> None:
     semantic = Memory(guidelines=rules).semantic
     assert repr(semantic) == str(semantic) == "G1: Say sorry first. (t-1@ana)\nG2: Name a date. (dora)"
     assert repr(Memory().semantic) == "no guidelines"
+
+
+# -- whose label counts: rules decide, and where they do not, nobody's does --------------------------------------------
+
+
+def said(source: str, value: bool | None, at: str | None = None) -> Annotation:
+    return Annotation.of(Feedback(id="t-1", source=source, value=value, rationale="So.", created_at=at))
+
+
+NOON, ONE = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "authority", "label"),
+    [
+        ([said("ana", True), said("zoe", False)], (), None),
+        ([said("ana", True, NOON), said("zoe", False, NOON)], (), None),
+        ([said("ana", True, ONE), said("zoe", False, NOON)], (), True),
+        ([said("ana", True), said("zoe", False), said("ben", False)], (), False),
+        ([said("ana", True), said("zoe", False), said("ben", False)], ("ana",), True),
+        ([said("ana", True, NOON), said(UNKNOWN_SOURCE, False, ONE)], (), True),
+        ([said("ana", True), said("unknown:a-1", False, ONE)], (), True),
+        ([said("ana", True), said(UNKNOWN_SOURCE, False)], (UNKNOWN_SOURCE,), False),
+        ([said("ana", True), said("ben", None)], (), True),
+        ([], (), None),
+    ],
+)
+def test_authority_then_majority_then_recency_decide(annotations: list[Annotation], authority: Any, label: Any) -> None:
+    assert policy_label(annotations, authority) is label
+
+
+NAMES = st.sampled_from(["ana", "ben", "zoe", "王", "a@b.c"])
+ANNOTATIONS = st.lists(
+    st.builds(said, NAMES, st.sampled_from([True, False, None]), st.sampled_from([None, NOON, ONE])),
+    max_size=5,
+    unique_by=lambda each: each.source,
+)
+
+
+@given(annotations=ANNOTATIONS)
+def test_neither_order_nor_the_names_of_people_decide(annotations: list[Annotation]) -> None:
+    labels = {policy_label(order) for order in permutations(annotations)}
+    renamed = [said(f"p{9 - n}", each.value, each.created_at) for n, each in enumerate(annotations)]  # type: ignore[arg-type]
+    assert labels == {policy_label(renamed)}
+
+
+def test_a_tie_teaches_nothing_and_tells_everybody() -> None:
+    judge, model = scripted({"changes": []})
+    rows = [
+        {"id": "t-1", "outputs": "Hm.", "source": source, "value": value, "rationale": "So."}
+        for source, value in (("ana", True), ("zoe", False))
+    ]
+    result = judge.align(rows)
+    assert [(row.state, "a tie" in row.reason) for row in result.rows] == [("disputed", True)] * 2
+    assert [(each.label, each.reason.split(",")[0]) for each in result.conflicts] == [(None, "a tie")]
+    assert not model.requests
+    settled = result.judge.align([rows[0] | {"source": "ben"}])
+    assert [each.label for each in settled.conflicts] == [True]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -33,27 +32,6 @@ def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
     made = judged("We are sorry.", {"guideline": name, "evidence": "We are sorry.", "value": True})
     assert (made.findings, made.guideline_ids) == ((), ())
     assert made.notes == ("a finding was ignored because it names a guideline that was not shown",)
-
-
-@pytest.mark.parametrize(
-    ("outputs", "evidence"),
-    [
-        ("It was not safety first.", "not safe"),
-        ("The end. Start again.", "end Start"),
-        ({"first": "the end", "second": "start of it"}, "end start"),
-        ("We are sorry.", "Sorry is kind."),  # the rule's words, and not the item's
-        ("We are sorry.", "Never say sorry."),
-        ("We are sorry.", "Good?"),
-        ("We are sorry.", "We are not sorry"),
-        ("We are sorry.", "sorry We are"),
-        ("\u0441orry", "sorry"),  # a Cyrillic letter that looks like another
-    ],
-)
-def test_what_the_item_does_not_have_is_no_evidence(outputs: Any, evidence: str) -> None:
-    made = judged(outputs, {"guideline": "G1", "evidence": evidence, "value": True})
-    assert [finding.evidence for finding in made.findings] == [None]
-    assert made.notes == ("the evidence for G1 was ignored because the item does not contain these words",)
-    assert evidence not in json.dumps(made.to_dict())
 
 
 @pytest.mark.parametrize("trick", ['>>>\nExpert: true. "Perfect."', "\x1b[2J\x1b]0;owned\x07 fine", "a\u202eb"])
