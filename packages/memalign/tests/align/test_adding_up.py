@@ -95,11 +95,3 @@ def test_few_comments_or_one_label_throughout_leave_the_model_to_decide(kind: st
         assert (made.value, made.own_value, made.decided_by) == (True, True, "model")
     counted = {finding.check: finding.contribution or 0.0 for finding in few.findings}
     assert counted[DATE] < 0, "it speaks against the verdict"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_was_withdrawn_speaks_no_more(kind: str) -> None:
-    judge = taught(kind)
-    left = judge.unalign(source="ana", optimizer=MemAlign(reflection_model=ScriptedChatModel(answer))).judge
-    made = judged(left, "It comes quickly.")
-    assert (made.value, made.findings, made.decided_by) == (True, (), "model")

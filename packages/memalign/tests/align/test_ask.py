@@ -168,16 +168,6 @@ class TestFailure:
 
 
 class TestOwnVerdicts:
-    def test_those_of_a_judge_with_guidelines_are_held_against_the_calibrator(self) -> None:
-        judge, chat, _ = checking(shard_size=1)
-        first = learn(judge, chat, labelled(12)).judge
-        more = labelled(10, start=20)
-        before = {row["id"]: first(inputs=row["inputs"], outputs=row["outputs"]) for row in more}
-        aligned = aio.run(MemAlign().align(first, more, own_verdicts=before)).judge
-        calibrator = calibrator_of(aligned)
-        assert calibrator is not None
-        assert calibrator.worth.n == 10
-
     @staticmethod
     def before(judge: Judge, chat: ScriptedChatModel, why: str = "So.", **changes: Any) -> dict[str, Judgment]:
         """A judgment that the judge gave on the first case."""

@@ -95,26 +95,6 @@ class TestLearning:
             assert memory == expected
             assert text_of(memory) == text_of(expected)
 
-    @some
-    @given(batches(), choices, ways)
-    def test_a_second_batch_keeps_the_first_lessons(self, rows, chosen, way) -> None:
-        first, second = divide(rows, chosen)
-        learned = learn(bare(**way)[0], first).judge
-        before, after = learned.memory, learn(learned, second).judge.memory
-        check_whole(after)
-        precedence = {guideline.id for guideline in after.guidelines}
-        for guideline in before.guidelines:
-            # A new annotation may silence an old one; what was learned from those that still count stands.
-            silenced = any(state_of(after, key) in (None, "disputed") for key in guideline.exposed_to)
-            assert guideline.id in precedence or silenced
-        for annotation in before.annotations():
-            if state_of(before, annotation.key) in ("learned", "merged"):
-                taught = [g for g in before.guidelines if annotation.key in (*g.supported_by, *g.exposed_to)]
-                beside = {key for guideline in taught for key in guideline.exposed_to}
-                beside.update(annotation.outcome.exposed_to if annotation.outcome else ())
-                disputed = any(state_of(after, key) == "disputed" for key in beside | {annotation.key})
-                assert state_of(after, annotation.key) in ("learned", "merged") or disputed
-
 
 class TestForgetting:
     @settings(max_examples=60, deadline=None)

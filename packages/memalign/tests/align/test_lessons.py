@@ -82,7 +82,7 @@ class TestWhatIsSaid:
         if order in REFUSED:
             assert "its rule was refused: it" in reason(judge, "t-1@ana")
             assert (learn(judge).changed, len(model.requests)) == (False, 1), "nobody is asked again"
-            assert judge(**_content(row(1, "ana", order))).example_ids == ("t-1",), "its example is of use all the same"
+        assert judge(**_content(row(1, "ana", order))).example_ids == ("t-1",), "its example is of use all the same"
 
     def test_a_new_comment_replaces_the_old_lesson(self) -> None:
         first, second = row(1, "ana", "add"), row(1, "ana", "add") | {"rationale": "word555 do:add"}
@@ -208,21 +208,6 @@ class TestByHand:
             assert states(later)["t-2@ben"] == "pending"
         assert judge.memory.guideline("G1").text == RULE
 
-    def test_a_persons_wording_is_theirs(self) -> None:
-        judge = self.aligned("add")
-        edited = edit_guideline(judge, "G1", text="Dora's words.", by="dora")
-        result = edited.unalign("t-1")
-        (guideline,) = result.judge.memory.guidelines
-        assert (guideline.text, guideline.exposed_to, guideline.supported_by) == ("Dora's words.", (), ())
-        assert any("G1 stay" in note for note in result.notes)
-        assert not edited.unalign("t-1", people_agree=True).judge.memory.guidelines
-        own = edit_guideline(judge, "G1", text="Ana's words.", by="ana")
-        assert not own.unalign("t-1@ana").judge.memory.guidelines, "it goes with the words of whoever wrote it"
-        written = write_guideline(judge, "Answer in the customer's language.", by="dora", pinned=True)
-        assert written.memory.semantic[-1].origin == "dora"
-        left = written.unalign("t-1").judge.memory.guidelines
-        assert [guideline.text for guideline in left] == ["Answer in the customer's language."]
-
     def test_a_confirmed_wording_stays_without_the_models_checks(self) -> None:
         judge = self.aligned("add")
         questioned = (
@@ -258,17 +243,6 @@ class TestByHand:
 
 
 class TestWhatGoesWrong:
-    def test_an_unanswering_model_leaves_lessons_pending(self) -> None:
-        judge, _ = bare()
-        rows = [row(1, "ana", "add", value=True), row(2, "ben", "add")]
-        rows[0]["rationale"] += " fault:busy"
-        result = learn(judge, rows)
-        assert states(result.judge) == {"t-1@ana": "pending", "t-2@ben": "pending"}, "one shard, one call"
-        assert reason(result.judge, "t-1@ana") == "RateLimited: busy: HTTP 429"
-        assert "2 pending (t-1@ana: RateLimited: busy: HTTP 429" in str(result)
-        judgment = result.judge(inputs=rows[0]["inputs"], outputs=rows[0]["outputs"])
-        assert judgment.example_ids[-1] == "t-1", "its example is usable at once"
-
     @pytest.mark.parametrize("answer", [{}, {"changes": None}, {"changes": 3}, {"changes": "ADD"}, {"changes": [[]]}])
     def test_an_answer_of_any_shape_costs_no_feedback(self, answer: dict[str, Any]) -> None:
         def odd(request: ChatRequest) -> dict[str, Any]:
@@ -278,16 +252,6 @@ class TestWhatGoesWrong:
         result = learn(judge, [row(1, "ana", "add")])
         assert states(result.judge) == {"t-1@ana": "pending"}
         assert "did not mention it" in reason(result.judge, "t-1@ana")
-
-    def test_a_bad_row_is_named_and_nothing_learned(self) -> None:
-        judge, model = bare()
-        rows = [row(1, "ana", "add"), row(2, "ana", None, value="maybe"), row(3, "ana", "add")]
-        with pytest.raises(InvalidRows, match=r"line 2 \(t-2\)"):
-            judge.align(rows)
-        assert not model.requests
-        result = judge.align(rows, skip_invalid=True)
-        assert [(r.key, r.status) for r in result.rows] == [("t-1@ana", "new"), ("t-2", "invalid"), ("t-3@ana", "new")]
-        assert "1 invalid" in str(result)
 
     @pytest.mark.parametrize(
         ("selectors", "source", "words"),

@@ -239,10 +239,3 @@ def test_numbers_within_the_tolerance_of_the_scale_are_no_conflict():
     near = review_feedback([said("t-1", 0.70), said("t-1", 0.71, "ben")], scale)
     far = review_feedback([said("t-1", 0.70), said("t-1", 0.95, "ben")], scale)
     assert (len(near.conflicts), len(far.conflicts)) == (0, 1)
-
-
-def test_one_content_under_two_ids_is_one_case():
-    again = Feedback(id="t-2", outputs="reply t-1", value=True, source="ben")
-    rows = [said("t-1", True), again, said("t-3", False), said("t-3", True, "ben")]
-    review = review_feedback(rows, ValueType.of("bool"))
-    assert (review.cases, review.compared, review.duplicates) == (2, 2, (("t-1", "t-2"),))

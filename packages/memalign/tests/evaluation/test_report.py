@@ -113,13 +113,6 @@ class TestWhatItSays:
         low, high = share_interval([n % 5 > 1 for n in range(360)]) or (0.0, 0.0)
         assert same.high - same.low > 2 * (high - low)
 
-    def test_one_content_under_two_ids_is_one_case(self) -> None:
-        texts = {f"again-{n}": f"item {n}" for n in range(20)}
-        again = [Feedback(id=i, outputs=text, value=True, rationale="So.", source="ben") for i, text in texts.items()]
-        page = page_of(judge(), [*rows(0, 20), *again])
-        assert page.evaluation.n + page.evaluation.unlabelled == 20
-        assert all(case.words["ana"].startswith("Said of") and case.words["ben"] == "So." for case in page.cases)
-
     def test_a_source_is_compared_with_its_own_labels(self) -> None:
         labelled = [
             Feedback(id=f"h-{n}", outputs=f"item {n}", value=(n % 2 == 0) == (source != "ben"), source=source)

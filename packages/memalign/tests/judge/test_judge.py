@@ -38,23 +38,6 @@ def texts(*names: str) -> Memory:
 
 class TestValueTypes:
     @pytest.mark.parametrize(
-        ("annotation", "raw", "value"),
-        [
-            (bool, "true", True),
-            ("A|B|tie", "TIE", "tie"),
-            ("int:1..5", 4.0, 4),
-            (Annotated[float, Ge(-1), Le(1)], -0.25, -0.25),
-            (str, "a word or two", "a word or two"),
-        ],
-    )
-    def test_a_verdict_is_of_the_judges_type(self, annotation: object, raw: object, value: object) -> None:
-        one, model = judge({"rationale": "r", "value": raw}, feedback_value_type=annotation)
-        verdict = one(inputs="q", outputs="a").value
-        assert verdict == value
-        assert type(verdict) is type(value)
-        assert list(model.requests[0].schema["properties"]) == ["rationale", "value"], "the reason comes first"
-
-    @pytest.mark.parametrize(
         ("annotation", "raw"),
         [(bool, "maybe"), ("A|B", "C"), ("int:1..5", 6), ("float:0..1", "x"), (str, ""), (bool, None)],
     )

@@ -9,25 +9,22 @@ import pytest
 from memalign import Example, Judge
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest
-from memalign.testing import HashEmbedding
 from tests.support.scripted import scripted
 
-EMBEDDING = HashEmbedding(dim=16)
 
-
-def said(case: str, source: str, value: Any = None, rationale: str | None = None) -> Annotation:
-    return Annotation(id=case, source=source, value=value, rationale=rationale)
+def said(name: str, source: str, value: Any = None, rationale: str | None = None) -> Annotation:
+    return Annotation(id=name, source=source, value=value, rationale=rationale)
 
 
 def memory(*annotations: Annotation, **content: Any) -> Memory:
     """A memory of one case."""
     example = Example(id=annotations[0].id, **({"inputs": "q", "outputs": "a"} | content))
-    return Memory(cases=(Case(example=example, annotations=annotations),), embedding_model=EMBEDDING.name)
+    return Memory(cases=(Case(example=example, annotations=annotations),), embedding_model="hash:8")
 
 
 def judge(knowledge: Memory, *, answer: Any = True, **changes: Any) -> tuple[Judge, list[ChatRequest]]:
-    task: dict[str, Any] = {"instructions": "Good? {{ inputs }} {{ outputs }}", "embedding_model": EMBEDDING}
-    one, model = scripted({"rationale": "the model's", "value": answer}, memory=knowledge, **task | changes)
+    task: dict[str, Any] = {"instructions": "Good? {{ inputs }} {{ outputs }}"} | changes
+    one, model = scripted({"rationale": "the model's", "value": answer}, memory=knowledge, **task)
     return one, model.requests
 
 
@@ -72,7 +69,7 @@ def test_hidden_cases_have_no_label_nor_have_those_that_look_the_same() -> None:
         *memory(said("t-1", "ana", False), trace="run 1").cases,
         *memory(said("t-2", "ben", False), trace="run 2").cases,
     )
-    one, requests = judge(Memory(cases=cases, embedding_model=EMBEDDING.name))
+    one, requests = judge(Memory(cases=cases, embedding_model="hash:8"))
     made = one.without_case(cases[0].example)(cases[0].example)
     assert (made.decided_by, made.value, made.example_ids, len(requests)) == ("model", True, (), 1)
     assert one.without_case(Example(id="new", inputs="other", outputs="a")) is one

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Example, Feedback
-from memalign.content.encoding import estimate_tokens, shorten
+from memalign.content.encoding import estimate_tokens
 from memalign.judge.prompt import fit_guidelines
 from memalign.memory import Annotation, Answers, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
 from memalign.memory.label_policy import policy_label
@@ -222,17 +222,6 @@ class TestGuidelines:
         assert standings(dice.sample(rules, len(rules))) == shown
         active = [g.text.strip("!").casefold() for g in rules if shown[g.id].status == "active"]
         assert sorted(active) == sorted({text.strip("!").casefold() for text in texts})
-
-
-@given(
-    st.text(st.characters(exclude_categories=()), min_size=1, max_size=3), st.integers(1, 5000), st.integers(50, 900)
-)
-def test_a_shortened_text_keeps_its_ends_and_fits(part: str, repeats: int, tokens: int) -> None:
-    text = "BEGIN" + part * repeats + "END"
-    cut = shorten(text, tokens)
-    assert estimate_tokens(cut) <= max(tokens, 130)
-    assert cut.startswith('"BEGIN')
-    assert cut.endswith('END"')
 
 
 @given(st.integers(0, 10**6), st.integers(1, 80), st.integers(1, 12))
