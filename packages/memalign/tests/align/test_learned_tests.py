@@ -42,15 +42,7 @@ def memory(rows: Iterable[Feedback]) -> Memory:
 
 # -- proposed by a model -----------------------------------------------------------------------------------------------
 
-SLASH: dict[str, Any] = {
-    "kind": "shape",
-    "field": "outputs",
-    "text": "KD/4821",
-    "then": "",
-    "low": None,
-    "high": None,
-    "holds": True,
-}
+SLASH: dict[str, Any] = {"kind": "shape", "field": "outputs", "text": "KD/4821", "then": None, "holds": True}
 SLASH_SAID = "The reply has a piece like KD/4821"
 SOUP: dict[str, Any] = {"kind": "word", "field": "outputs", "text": "soup"}
 
