@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from loopback import Loopback, text_of
 
 import memalign as ma
-from tests.support.counting_server import CountingServer
 from tests.support.engines import ray_of_two_workers, spark_of_two_workers
 
 pa = pytest.importorskip("pyarrow")
@@ -26,15 +28,29 @@ PARTS = 40  # of which a worker that is killed loses the one in work
 JUDGE = ma.Judge(name="good", instructions="Good? {{ outputs }}", feedback_value_type=bool, model="openai:test")
 
 
+class Server(Loopback):
+    """Gives the words of a reply as the reason, and counts how often each reply was asked about."""
+
+    def __init__(self) -> None:
+        super().__init__(self.answer)
+        self.asked: Counter[str] = Counter()
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        reply = re.findall(r"reply \d+", text_of(body["messages"][-1]))[-1]
+        with self._lock:
+            self.asked[reply] += 1
+        return {"rationale": reply, "value": True}
+
+
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[CountingServer]:
-    with CountingServer() as server:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with Server() as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
         yield server
 
 
-def killing(server: CountingServer, name: str) -> Future[int]:
+def killing(server: Server, name: str) -> Future[int]:
     """Kill one of this test's processes with that in its command line, once a third of the rows is asked."""
 
     def kill() -> int:
@@ -57,7 +73,7 @@ def descendants(ancestor: int) -> Iterator[tuple[int, str]]:
             yield from descendants(int(pid))
 
 
-def judged(server: CountingServer, run: Callable[[], None], read: Callable[[], Any], victim: str) -> Any:
+def judged(server: Server, run: Callable[[], None], read: Callable[[], Any], victim: str) -> Any:
     """Run a job while one of its workers is killed, and check its verdicts."""
     killed = killing(server, victim)
     run()
@@ -72,7 +88,7 @@ def judged(server: CountingServer, run: Callable[[], None], read: Callable[[], A
     return table
 
 
-def test_spark_loses_an_executor(server: CountingServer, tmp_path: Path) -> None:
+def test_spark_loses_an_executor(server: Server, tmp_path: Path) -> None:
     with spark_of_two_workers(server.base_url) as spark:
         from memalign.integrations import spark as on_spark
 
@@ -87,7 +103,7 @@ def test_spark_loses_an_executor(server: CountingServer, tmp_path: Path) -> None
         assert on_spark.judge(rows, JUDGE, tasks=PARTS, done=done).count() == 0 == server.asked.total()
 
 
-def test_ray_loses_a_worker(server: CountingServer, tmp_path: Path) -> None:
+def test_ray_loses_a_worker(server: Server, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
     with ray_of_two_workers(server.base_url) as ray:
