@@ -10,13 +10,10 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 import tomllib
 import zlib
 from collections.abc import Iterator, Mapping
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,6 +25,7 @@ from pyarrow import parquet
 
 from memalign.io import read_feedback
 from memalign.values import ValueType
+from tests.support.hub import Hub
 
 BENCHMARKS = ROOT / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))  # the scripts import each other by name
@@ -38,34 +36,10 @@ Body = dict[str, Any]
 # -- fetch.py ----------------------------------------------------------------------------------------------------------
 
 
-class Files(SimpleHTTPRequestHandler):
-    """Files of a folder; of one that is called `cut` half, under the length of the whole."""
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        path = Path(self.directory, self.path.lstrip("/"))
-        if path.name != "cut":
-            super().do_GET()
-            return
-        content = path.read_bytes()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content[: len(content) // 2])
-
-
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A folder, and the address under which its files are."""
-    folder = tmp_path / "public"
-    folder.mkdir()
-    serving = ThreadingHTTPServer(("127.0.0.1", 0), partial(Files, directory=str(folder)))
-    threading.Thread(target=serving.serve_forever, daemon=True).start()
-    yield folder, f"http://127.0.0.1:{serving.server_port}"
-    serving.shutdown()
-    serving.server_close()
+def hub() -> Iterator[Hub]:
+    with Hub() as hub:
+        yield hub
 
 
 def claims(*labels: str) -> str:
@@ -133,8 +107,10 @@ SMALL: dict[str, tuple[dict[str, str | bytes], dict[str, tuple[object, str | Non
 """By set: files in its own form, and of each task the first row's value and words."""
 
 
-def listed(folder: Path, sets: Mapping[str, Mapping[str, str | bytes]], digests: dict[str, str] | None = None) -> Path:
-    """Put files of sets into a folder; a file of sources that says where they are, as the true one does."""
+def fetched(
+    hub: Hub, folder: Path, sets: Mapping[str, Mapping[str, str | bytes]], **digests: str
+) -> tuple[subprocess.CompletedProcess[str], Any]:
+    """Fetch sets from a hub, by a file of sources that says where they are as the true one does; the tasks there are."""
     true = tomllib.loads((BENCHMARKS / "sources.toml").read_text("utf-8"))
     lines = []
     for name, files in sets.items():
@@ -144,50 +120,42 @@ def listed(folder: Path, sets: Mapping[str, Mapping[str, str | bytes]], digests:
         lines += [f"{key} = {json.dumps(value)}" for key, value in true[name].get("criteria", {}).items()]
         lines.append(f"[{name}.files]")
         for path, text in files.items():
-            target, content = folder / name / path, text.encode() if isinstance(text, str) else text
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-            digest = (digests or {}).get(name, hashlib.sha256(content).hexdigest())
-            lines.append(f'"{path}" = "{digest}"')
+            content = text.encode() if isinstance(text, str) else text
+            if content:
+                hub.files[f"/{name}/{path}"] = content
+            lines.append(f'"{path}" = "{digests.get(name, hashlib.sha256(content).hexdigest())}"')
     (folder / "sources.toml").write_text("\n".join(lines), "utf-8")
-    return folder / "sources.toml"
+    arguments = ("--sources", folder / "sources.toml", "--mirror", hub.address)
+    return benchmark("fetch.py", folder, *arguments, check=False), json.loads((folder / "tasks.json").read_bytes())
 
 
-def test_every_set_becomes_feedback_that_the_library_reads(server: tuple[Path, str], tmp_path: Path) -> None:
-    folder, address = server
-    data = tmp_path / "data"
-    sources = listed(folder, {name: files for name, (files, _) in SMALL.items()})
-    benchmark("fetch.py", data, "--sources", sources, "--mirror", address)
-    tasks = json.loads((data / "tasks.json").read_bytes())
+def test_every_set_becomes_feedback_that_the_library_reads(hub: Hub, tmp_path: Path) -> None:
+    _, tasks = fetched(hub, tmp_path, {name: files for name, (files, _) in SMALL.items()})
     expected = {task: row for _, rows in SMALL.values() for task, row in rows.items()}
     assert tasks.keys() == expected.keys()
     for task, (value, words) in expected.items():
-        content = (data / f"{task}.jsonl").read_bytes()
-        row = read_feedback(data / f"{task}.jsonl", value_type=ValueType.of(tasks[task]["values"])).rows[0]
+        content = (tmp_path / f"{task}.jsonl").read_bytes()
+        row = read_feedback(tmp_path / f"{task}.jsonl", value_type=ValueType.of(tasks[task]["values"])).rows[0]
         assert (row.value, row.rationale) == (value, words)
         assert tasks[task]["licence"]
         assert tasks[task]["criterion"]
         assert tasks[task]["sha256"] == hashlib.sha256(content).hexdigest()
 
 
-def test_what_cannot_be_had_is_named_and_the_rest_is_made(server: tuple[Path, str], tmp_path: Path) -> None:
-    folder, address = server
-    data = tmp_path / "data"
-    files = {"averitec": {"dev.json": claims("Refuted")}, "saf": {"cut": ANSWER}, "shepherd": {"raw": '{"id": 1}'}}
-    files |= {"ukp_convincing": {"u.xml": PAIR}, "financebench": {"questions.jsonl": json.dumps(BENCH)}}
-    sources = listed(folder, files, {"ukp_convincing": "0" * 64})
-    (folder / "financebench" / "questions.jsonl").unlink()
-    ended = benchmark("fetch.py", data, "--sources", sources, "--mirror", address, check=False)
+def test_what_cannot_be_had_is_named_and_the_rest_is_made(hub: Hub, tmp_path: Path) -> None:
+    files = {"averitec": {"dev.json": claims("Refuted")}, "saf": {"1.xml": ANSWER}, "shepherd": {"raw": '{"id": 1}'}}
+    files |= {"ukp_convincing": {"u.xml": PAIR}, "financebench": {"questions.jsonl": ""}}
+    hub.hang_up_after = [1_000_000, 100]  # the second file is cut
+    ended, tasks = fetched(hub, tmp_path, files, ukp_convincing="0" * 64)
     assert ended.returncode == 1
     reasons = {line.partition(" ")[0]: line for line in ended.stderr.splitlines()}
     assert "retrieval incomplete" in reasons["saf"]
     assert "is another file" in reasons["ukp_convincing"]
     assert "404" in reasons["financebench"]
     assert "KeyError" in reasons["shepherd"]
-    assert json.loads((data / "tasks.json").read_bytes()).keys() == {"averitec"}
-    dead = benchmark(
-        "fetch.py", data, "averitec", "saf", "--sources", sources, "--mirror", "http://127.0.0.1:1", check=False
-    )
+    assert tasks.keys() == {"averitec"}
+    elsewhere = ("--sources", tmp_path / "sources.toml", "--mirror", "http://127.0.0.1:1")
+    dead = benchmark("fetch.py", tmp_path, "averitec", "saf", *elsewhere, check=False)
     assert dead.returncode == 1
     assert dead.stdout.startswith("averitec: 1 rows"), "what is there already is not asked for again"
     assert "saf is not made" in dead.stderr
