@@ -24,6 +24,7 @@ from typing import Any
 import openpyxl
 import page_parts
 import pytest
+from checkout import FENCE, ROOT, commands, commands_of
 from loopback import Loopback
 from typer.main import get_command
 
@@ -31,20 +32,14 @@ from memalign.cli.app import app
 from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 WRITTEN = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
     *sorted(DOCS.rglob("*.md")),
 ]
 BLOCK = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-FENCE = re.compile(r"^( *)```([\w.-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
 PAGES = [page for page in WRITTEN[1:] if BLOCK.search(page.read_text("utf-8"))]  # the first one: test_readme
-
-LONGEST_SENTENCE = 40  # words; what is longer has lost its reader
-SUPPORT = ROOT / "examples" / "support"
-"""The folder of the files that the pages speak of."""
 CORRECTED = (
     '{"id": "t-20", "inputs": "The app crashes.", "outputs": "Update it.", "value": false, '
     '"rationale": "Too short for an angry customer.", "source": "ana"}\n'
@@ -55,84 +50,25 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-def prose(text: str) -> Iterator[str]:
-    """The paragraphs and list items of a page, without code, tables, headings, comments and lists of links."""
-    text = FENCE.sub("", text)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
-    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text):
-        lines = [line for line in paragraph.splitlines() if not line.lstrip().startswith(("|", "#", ":::", "!["))]
-        said = " ".join(lines)
-        if "    options:" in paragraph or _links_only(said):
-            continue
-        if said.strip():
-            yield re.sub(r"\s+", " ", said).strip()
+PLAINEST = {"array": [], "boolean": True, "integer": 1, "number": 1, "string": "Because."}
+"""A value of each type of JSON schema."""
 
 
-def _links_only(said: str) -> bool:
-    return bool(LINK.search(said)) and not re.search(r"\w", LINK.sub("", said))
-
-
-def plain(said: str) -> str:
-    """Prose in which a code span is one word and a link its text."""
-    return LINK.sub(r"\1", re.sub(r"`[^`]*`", "code", said)).replace("*", "")
-
-
-def sentences(said: str) -> list[str]:
-    # A number such as 3.11 or a name such as memalign.db holds no end of a sentence.
-    return [each for each in re.split(r"(?<=[.!?])[\"”)]*\s+", plain(said)) if each.strip()]
-
-
-def words(sentence: str) -> int:
-    return len([word for word in sentence.split() if re.search(r"\w", word)])
-
-
-def commands(text: str) -> Iterator[list[str]]:
-    """Every `memalign …` command of a page's shell blocks, in words, without placeholders and pipes."""
-    for fence in FENCE.finditer(text):
-        if fence[2] not in ("sh", "bash", "console"):
-            continue
-        for line in fence[3].replace("\\\n", " ").splitlines():
-            command = line.strip().removeprefix("$ ")
-            if command.startswith("memalign "):
-                parts = shlex.split(command, comments=True)
-                yield parts[: next((n for n, part in enumerate(parts) if part in ("|", ">", "&&")), len(parts))]
-
-
-def fitting(schema: dict[str, Any]) -> Any:
-    """The plainest value that fits a JSON schema: first choices, empty lists, lowest numbers."""
-    if "enum" in schema:
-        return schema["enum"][0]
-    match schema.get("type"):
-        case "object":
-            return {name: fitting(part) for name, part in schema["properties"].items()}
-        case "array":
-            return []
-        case "boolean":
-            return True
-        case "integer" | "number":
-            return schema.get("minimum", 1)
-        case _:
-            return "Because."
-
-
-def answer(body: dict[str, Any]) -> Any:
-    return fitting(body["response_format"]["json_schema"]["schema"])
+def answer(body: dict[str, Any]) -> dict[str, Any]:
+    fields = body["response_format"]["json_schema"]["schema"]["properties"]
+    return {name: field.get("enum", [PLAINEST[field["type"]]])[0] for name, field in fields.items()}
 
 
 @pytest.fixture
-def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A reader of the pages: in a folder with the files that the pages speak of, and with a model that answers."""
-    shutil.copytree(SUPPORT, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "corrected.jsonl").write_text(CORRECTED, "utf-8")
-    with Endpoint(answer) as endpoint:
-        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-        yield endpoint
+def reader(folder: Path, provider: Endpoint) -> Endpoint:
+    """A reader of the pages has the files that they speak of, and a model that answers."""
+    (folder / "corrected.jsonl").write_text(CORRECTED, "utf-8")
+    provider.answer = answer
+    return provider
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_code_on_the_page_runs(page: Path, reader: Any) -> None:
+def test_the_code_on_the_page_runs(page: Path, reader: Endpoint) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     text = page.read_text("utf-8")
     for block in BLOCK.finditer(text):
@@ -140,35 +76,40 @@ def test_the_code_on_the_page_runs(page: Path, reader: Any) -> None:
         exec(compile("\n" * before + block[1], str(page), "exec", dont_inherit=True), namespace)
 
 
-def test_the_first_page_commands_run_as_written(reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    asked = list(commands((ROOT / "README.md").read_text("utf-8")))
-    assert [command[1] for command in asked] == ["create", "align", "evaluate"]
-    for command in asked:
-        done = invoke(*command[1:])
-        # The server that answers writes no rule, so the feedback of an align is pending, and said to be.
-        assert done.code in ((0, 1) if command[1] == "align" else (0,)), f"{shlex.join(command)}: {done.err}"
-    assert reader.requests
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["spark", "ray"])
+def test_the_code_for_an_engine_runs_on_it(engine: str, tmp_path: Path, provider: Endpoint) -> None:
+    pytest.importorskip({"spark": "pyspark"}.get(engine, engine))
+    if engine == "spark" and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        pytest.skip("Spark needs Java")
+    block = re.compile(r"^<!-- test ([a-z ]+) -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    blocks = block.findall((DOCS / "how-to/spark-and-ray.md").read_text("utf-8"))
+    code = "\n".join(text for engines, text in blocks if engine in engines.split())
+    assert code.count(f"on_{engine}.judge") >= 3
+    provider.answer = {"rationale": "It says what to do.", "value": True}
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = [sys.executable, "-c", code]
+    done = subprocess.run(run, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert len(provider.requests) >= 4
 
 
-def test_the_review_page_commands_run_as_written(reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
+def test_the_review_page_commands_run_as_written(reader: Endpoint) -> None:
     def run(*words: str) -> str:
         done = invoke(*words[1:])
         assert done.code in (0, 1), f"{shlex.join(words)}: {done.err}"
         return done.out
 
     run("memalign", "create", "tone", "--instructions", "Send it? {{ inputs }} {{ outputs }}", "--value-type", "bool")
-    (tmp_path / "labels.csv").write_text("ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8")
-    for command in commands((DOCS / "how-to/review.md").read_text("utf-8")):
+    Path("labels.csv").write_text("ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8")
+    for command in commands_of(DOCS / "how-to/review.md"):
         run(*command)
         if command[-1] == "review.xlsx" and command[1] == "review":
-            book = openpyxl.load_workbook(tmp_path / "review.xlsx")
+            book = openpyxl.load_workbook("review.xlsx")
             sheet = book["review"]
             column = [cell.value for cell in sheet[1]].index("value") + 1
             sheet.cell(2, column).value = False
-            book.save(tmp_path / "review.xlsx")
+            book.save("review.xlsx")
     ledger = run("memalign", "show", "tone", "--ledger")
     assert all(key in ledger for key in ("n-1@ana", "l-1@ana")), ledger
 
@@ -178,35 +119,30 @@ FILES |= {"attacks.jsonl": "held_out.jsonl"}
 """Files that pages speak of, by those of examples/support that take their place."""
 ELSEWHERE = ("s3://", ".parquet", "--dismiss")
 """What marks commands that need another machine, a package that is not everywhere, or a conflict."""
+GUIDES = [
+    f"docs/how-to/{name}.md" for name in ("feedback", "correct", "measure", "ci", "large-runs", "forget-a-person")
+]
 
 
-GUIDES = ("feedback", "correct", "measure", "ci", "large-runs", "forget-a-person")
-
-
-@pytest.mark.parametrize("name", GUIDES)
-def test_the_commands_of_a_guide_run_in_their_order(
-    name: str, reader: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A judge of two versions is there, as whoever opens such a guide has one."""
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize("page", ["README.md", *GUIDES])
+def test_the_commands_of_a_page_run_in_their_order(page: str, reader: Endpoint, folder: Path) -> None:
+    """A judge of two versions is there, as whoever opens a guide has one."""
     for copy, original in FILES.items():
         shutil.copy(original, copy)
     row = {"id": "a-1", "inputs": "My cup came broken.", "outputs": "Use the return form."}
     with Path("answers.jsonl").open("a", encoding="utf-8") as answers:
         answers.write(f"{json.dumps(row)}\n")
-    (tmp_path / "judges").mkdir()
-    for file in ("held_out.jsonl", "feedback.jsonl"):
-        shutil.copy(file, tmp_path / "judges" / file)
+    shutil.copytree(ROOT / "examples/support", folder / "judges")
     create = ["create", "helpfulness", "--value-type", "bool", "--model", "openai:gpt-4.1-mini"]
     assert invoke(*create, "--instructions", "Helpful? {{ inputs }} {{ outputs }}").code == 0
     assert invoke("align", "helpfulness", "more.jsonl").code in (0, 1)
     for rule in range(1, 5):
         assert invoke("guideline", "helpfulness", "--add", f"Rule {rule}: say sorry.", "--by", "ana").code == 0
     assert invoke("edit", "helpfulness", "--price", "input=0.4,output=1.6").code == 0
-    if name in ("correct", "forget-a-person"):
+    if page.endswith(("correct.md", "forget-a-person.md")):
         assert invoke("align", "helpfulness", "feedback.jsonl").code in (0, 1)
     asked = 0
-    for words in commands((DOCS / f"how-to/{name}.md").read_text("utf-8")):
+    for words in commands_of(ROOT / page):
         line = shlex.join(words)
         if any(mark in line for mark in ELSEWHERE) or "NAME" in words:
             continue
@@ -217,10 +153,56 @@ def test_the_commands_of_a_guide_run_in_their_order(
         assert done.code in (0, 1, 3), f"{line}: {done.err}"
         assert "Traceback" not in done.err
         asked += 1
-    assert asked >= 4
+    assert asked >= 3
 
 
-def test_the_recipe_for_pytest_asks_once(reader: Any, tmp_path: Path) -> None:
+def timeless(text: str) -> str:
+    """Text on one line; how long something took is left out."""
+    return " ".join(re.sub(r"\b[\d.]+ s\b", "N s", text).split())
+
+
+def test_the_tutorial_prints_what_it_shows(
+    provider: Endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    monkeypatch.setenv("NO_COLOR", "1")
+    text = (DOCS / "tutorial/first-judge.md").read_text("utf-8")
+    printed, compared = "", 0
+    for fence in FENCE.finditer(text):
+        language, block = fence[2], fence[3]
+        if language == "json":
+            name = re.findall(r"as `([\w.]+)`", text[: fence.start()])[-1]
+            Path(name).write_text(block, "utf-8")
+        elif language == "sh":
+            typed = [words[1:] for words in commands(block) if words[0] == "memalign"]
+            ran = [invoke(*words, code=0) for words in typed if words[0] not in ("models", "--version")]
+            printed = timeless(" ".join(done.out for done in ran)) if ran else printed
+        elif language == "text":
+            place = 0
+            for part in filter(None, map(timeless, block.split("…\n"))):
+                assert part in printed[place:], f"the page shows {part!r}, and it printed {printed!r}"
+                place = printed.index(part, place) + len(part)
+            compared += 1
+        else:
+            exec(compile(block, "first-judge.md", "exec"), {"__name__": "__main__"})
+            shown = capsys.readouterr().out
+            assert "G1 t-1@ana Never promise a day" in shown
+            assert 'False Against G1: the reply says "on Monday".' in shown
+    assert compared > 5
+
+
+def test_the_experts_tutorial_names_what_the_page_shows() -> None:
+    """Each button, tab and link that the page names in bold or italics is a text of the server."""
+    text = re.sub(r"!\[.*?\]\(.*?\)", "", (DOCS / "tutorial/first-review.md").read_text("utf-8"))
+    names = set(re.findall(r"\*\*([^*\n]+)\*\*", text)) | set(re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text))
+    server = ROOT / "packages" / "memalign-server" / "src" / "memalign_server"
+    sources = [path for path in server.rglob("*") if path.suffix in (".html", ".py", ".js")]
+    shown = " ".join(" ".join(path.read_text("utf-8").split()) for path in sources)
+    assert len(names) > 10
+    assert {name for name in names if name not in shown} == set()
+
+
+def test_the_recipe_for_pytest_asks_once(reader: Endpoint, tmp_path: Path) -> None:
     """The two tests of the page, as a user runs them: the second run reads the judgment files and asks no model."""
     (recipe,) = re.findall(
         r"^<!-- pytest -->\n+```python\n(.*?)^```$",
@@ -251,7 +233,7 @@ def options_of(command: Any) -> set[str]:
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_every_command_on_the_page_exists(page: Path) -> None:
-    for words in commands(page.read_text("utf-8")):
+    for words in commands_of(page):
         command: Any = get_command(app)
         rest, shown = words[1:], " ".join(words)
         while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
@@ -261,12 +243,23 @@ def test_every_command_on_the_page_exists(page: Path) -> None:
         assert not unknown, shown
 
 
+LONGEST_SENTENCE = 40  # words; what is longer has lost its reader
+NO_PROSE = re.compile(r"\A---\n.*?\n---\n|<!--.*?-->|^ *(?:\||#|:::|!\[)[^\n]*$", re.MULTILINE | re.DOTALL)
+"""Settings of a page, comments, tables, headings and pictures."""
+
+
+def sentences(text: str) -> Iterator[str]:
+    """The sentences of a page, in which a code span is one word and a link its text."""
+    prose = LINK.sub(r"\1", re.sub(r"`[^`]*`", "code", NO_PROSE.sub("", FENCE.sub("", text)))).replace("*", "")
+    for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose):
+        # A number such as 3.11 or a name such as memalign.db holds no end of a sentence.
+        yield from re.split(r"(?<=[.!?])[\"”)]*\s+", paragraph)
+
+
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_no_sentence_runs_on(page: Path) -> None:
-    long = [
-        each for said in prose(page.read_text("utf-8")) for each in sentences(said) if words(each) > LONGEST_SENTENCE
-    ]
-    assert not long, "\n".join(f"{words(each)} words: {each}" for each in long)
+    counts = {text: len(re.findall(r"\S*\w\S*", text)) for text in sentences(page.read_text("utf-8"))}
+    assert {text: count for text, count in counts.items() if count > LONGEST_SENTENCE} == {}
 
 
 OUT_OF_NAVIGATION = ("decisions/", "dependencies.md")
@@ -308,7 +301,7 @@ def test_what_the_code_made_is_what_it_makes_now(page: Path) -> None:
     assert page_parts.with_parts(text) == text, "run: python repository_tests/page_parts.py"
 
 
-def attentive(body: Any) -> dict[str, Any]:
+def at_the_terminal(body: Any) -> dict[str, Any]:
     """The model on the picture of a terminal."""
     if "changes" in json.dumps(body["response_format"]):
         return {"changes": [{**change, "tests": []} for change in page_parts.LEARNED["changes"]], "conflicts": []}
@@ -318,14 +311,14 @@ def attentive(body: Any) -> dict[str, Any]:
     return {"findings": [], "rationale": "It names the place." if asks else reason, "value": sorry or asks}
 
 
-def test_the_picture_of_a_terminal_is_what_the_commands_print(reader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terminals_picture_is_what_is_printed(reader: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     picture = (DOCS / "images/terminal.svg").read_text("utf-8")
     drawn = "\n".join(map(unescape, re.findall(r'<text class="mono"[^>]*>(.*?)</text>', picture)))
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "dumb")
-    with Loopback(attentive) as server:
+    create = ("create", "tone", "--value-type", "bool", "--model", "openai:gpt-4.1-mini")
+    with Loopback(at_the_terminal) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        create = ("create", "tone", "--value-type", "bool", "--model", "openai:gpt-4.1-mini")
         assert invoke(*create, "--instructions", page_parts.INSTRUCTIONS).code == 0
         for command in ("align tone feedback.jsonl", "judge tone new.jsonl"):
             printed = re.sub(r"[\d.]+ s\b", "2 s", invoke(*command.split()).out)
@@ -454,7 +447,7 @@ def test_a_message_on_a_page_is_one_of_the_code(name: str) -> None:
 # -- the public surface ------------------------------------------------------------------------------------------------
 
 
-def test_the_public_surface_runs_as_it_is_promised(reader: Any) -> None:
+def test_the_public_surface_runs_as_it_is_promised(reader: Endpoint) -> None:
     """The contract with scripts outside this repository, in one sitting."""
     import memalign as ma
 

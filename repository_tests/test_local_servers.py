@@ -8,20 +8,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
+from checkout import FENCE, ROOT, commands
 
-from memalign.cli.app import app
+from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.learning import changes_of
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "how-to" / "local-models.md"
-SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PAGE = (ROOT / "docs" / "how-to" / "local-models.md").read_text("utf-8")
 ADDRESS = re.compile(r"http://localhost:\d+")
 
 
@@ -34,28 +31,19 @@ def fill(body: dict[str, Any]) -> dict[str, Any]:
     return {"rationale": "It says sorry, or not.", "value": "sorry" in user_of(body).rpartition("item")[2]}
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(ROOT / "examples" / "support", tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> list[str]:
     """Type what the parts of the page say, which begin with these words; the commands that ran."""
-    text, ran = PAGE.read_text("utf-8"), []
+    ran = []
     for part in parts:
-        (start,) = (match.start() for match in re.finditer(rf"^(?:#+ |\*\*){re.escape(part)}", text, re.MULTILINE))
-        end = re.compile(r"^(?:#+ |\*\*[A-Z])", re.MULTILINE).search(text, start + 3)
-        for block in SHELL.findall(text[start : end.start() if end else None]):
-            for line in block.replace("\\\n", " ").splitlines():
-                words = shlex.split(ADDRESS.sub(server.base_url.removesuffix("/v1"), line), comments=True)
-                if words[:1] == ["export"]:
+        (start,) = (match.start() for match in re.finditer(rf"^(?:#+ |\*\*){re.escape(part)}", PAGE, re.MULTILINE))
+        end = re.compile(r"^(?:#+ |\*\*[A-Z])", re.MULTILINE).search(PAGE, start + 3)
+        for fence in FENCE.finditer(PAGE[start : end.start() if end else None]):
+            for words in commands(ADDRESS.sub(server.base_url.removesuffix("/v1"), fence[3])):
+                if words[0] == "export":
                     monkeypatch.setenv(*words[1].split("=", 1))
-                elif words[:1] == ["memalign"]:
-                    result = CliRunner().invoke(app, words[1:])
-                    assert result.exit_code == 0, f"{line}: {result.stdout}{result.stderr}"
-                    ran.append(line)
+                else:
+                    invoke(*words[1:], code=0)
+                    ran.append(shlex.join(words))
     assert {path.partition("/chat")[0] for path in server.paths} <= {"/v1", "/v1/systemone"}, "other paths are unknown"
     return ran
 
@@ -67,32 +55,32 @@ def judgments(path: Path) -> list[dict[str, Any]]:
 COMMON = "2. Judge, align and evaluate"
 
 
-def test_ollama(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ollama(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
     with Endpoint(fill) as server:
         follow(server, monkeypatch, "Ollama", COMMON, "Slow servers", "Models that think", "A decision model")
-        CliRunner().invoke(app, ["edit", "tone", "--check-model", ""])
-        CliRunner().invoke(app, ["judge", "tone", "more.jsonl"])
+        invoke("edit", "tone", "--check-model", "")
+        invoke("judge", "tone", "more.jsonl")
     assert {body["model"] for body in server.requests} == {"qwen2.5:7b"}
     assert "sk-of-another-server" not in str(server.headers)
     assert server.requests[-1]["reasoning_effort"] == "low"
-    assert [each["value"] for each in judgments(here / "judged.jsonl")] == [False, False, False, True]
-    assert all(each["error"] is None and each["confidence"] is None for each in judgments(here / "judged-3.jsonl"))
+    assert [each["value"] for each in judgments(folder / "judged.jsonl")] == [False, False, False, True]
+    assert all(each["error"] is None and each["confidence"] is None for each in judgments(folder / "judged-3.jsonl"))
     assert "must begin with regret" in system_of(server.requests[-1]), "what was learned is in the prompt"
 
 
-def test_vllm(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server:
         follow(server, monkeypatch, "vLLM", COMMON, "Confidence")
     assert {body["model"] for body in server.requests} == {"Qwen/Qwen2.5-32B-Instruct"}
     assert {each["authorization"] for each in server.headers} == {"Bearer choose-one"}
-    assert all(each["usage"]["cost"] > 0 for each in judgments(here / "judged.jsonl"))
-    values = [(each["value"], each["confidence"]) for each in judgments(here / "judged-2.jsonl")]
+    assert all(each["usage"]["cost"] > 0 for each in judgments(folder / "judged.jsonl"))
+    values = [(each["value"], each["confidence"]) for each in judgments(folder / "judged-2.jsonl")]
     assert values == [(value, 1.0) for value in (False, True, False, False)]
-    assert b"choose-one" not in (here / "memalign.db").read_bytes()
+    assert b"choose-one" not in (folder / "memalign.db").read_bytes()
 
 
-def test_the_strong_model_beside_vllm_writes_the_guidelines(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_strong_model_beside_vllm_writes_the_guidelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server, Endpoint(fill) as provider:
         # What stands for the provider in this test; on the page it is OpenAI's own address.
         monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
@@ -103,16 +91,16 @@ def test_the_strong_model_beside_vllm_writes_the_guidelines(here: Path, monkeypa
     assert "YOUR-KEY" not in str(server.headers)
 
 
-def test_lm_studio(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lm_studio(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server:
         assert len(follow(server, monkeypatch, "LM Studio", COMMON, "Confidence")) == 6
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
     assert {body["response_format"]["type"] for body in server.requests} == {"json_schema"}, "it takes no other"
-    assert all(0.5 <= each["confidence"] <= 1 for each in judgments(here / "judged-2.jsonl"))
-    assert all(each["usage"]["calls"] == 5 for each in judgments(here / "judged-2.jsonl"))
+    assert all(0.5 <= each["confidence"] <= 1 for each in judgments(folder / "judged-2.jsonl"))
+    assert all(each["usage"]["calls"] == 5 for each in judgments(folder / "judged-2.jsonl"))
 
 
-def test_any_other_server(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server:
         assert len(follow(server, monkeypatch, "llama.cpp", COMMON)) == 4
     assert {body["model"] for body in server.requests} == {"model.gguf"}

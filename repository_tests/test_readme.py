@@ -5,28 +5,17 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
+from checkout import PROGRAM, ROOT
 
 import memalign
-from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint
 
-ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-PROGRAM = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```\n+```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
-    with Endpoint(attentive) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-        yield server
-
-
-def test_the_program_prints_what_the_page_shows(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_prints_what_the_page_shows(provider: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
     ((program, output),) = PROGRAM.findall(README)
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out == output

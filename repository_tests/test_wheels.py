@@ -14,14 +14,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from checkout import PROGRAM, ROOT
 
 from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint
 
-ROOT = Path(__file__).resolve().parent.parent
 BIN = "Scripts" if os.name == "nt" else "bin"
-PROGRAM = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```\n+```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-"""The README's program and what it prints."""
 
 
 @pytest.fixture(scope="module")
