@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,7 +11,7 @@ from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.judge.decision import finding_text
 from memalign.models.base import ChatRequest, Limits, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
-from tests.support.scripted import change
+from tests.support.scripted import change, records_in
 
 DATE, ABOUT = "Does the reply name a day?", "Is the reply about a delivery?"
 KINDS = ["check model", "decision model"]
@@ -34,11 +33,10 @@ def answer(request: ChatRequest) -> Any:
     """A model that passes everything, and writes one rule a comment."""
     if request.schema_name == "judgment":
         return {"findings": [], "rationale": "It answers.", "value": True}
-    named = re.findall(r"^(F\d+) <<<", request.user.rpartition("New feedback:")[2], re.MULTILINE)
     dated = "Names the day" in request.user
     checks = [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": ABOUT, "answer": "yes"}]
     text = "When a customer asks when, a reply with the day is good." if dated else "Without a day a reply is bad."
-    return {"changes": [change("ADD", name, text=text, checks=checks) for name in named]}
+    return {"changes": [change("ADD", name, text=text, checks=checks) for name in records_in(request)]}
 
 
 def decide(state: str, question: Question) -> Any:

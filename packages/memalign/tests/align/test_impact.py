@@ -12,16 +12,13 @@ from memalign.align import AlignResult
 from memalign.errors import InputError, ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedChatModel
-from tests.support.scripted import change, scripted
+from tests.support.scripted import by_kind, change, records_in, scripted
 
 RULE = "Without a day a reply is bad."
 
 
-def answer(request: ChatRequest) -> Any:
+def judged(request: ChatRequest) -> Any:
     """Passes everything, but with the rule in view what names no day; it then names the rule."""
-    if request.schema_name == "changes":
-        named = re.findall(r"^(F\d+) <<<", request.user.rpartition("New feedback:")[2], re.MULTILINE)
-        return {"changes": [change("ADD", *named, text=RULE)]}
     item = request.user.rpartition("outputs:")[2]
     if "down" in item:
         return ModelUnavailable("down")
@@ -29,6 +26,10 @@ def answer(request: ChatRequest) -> Any:
     known = re.findall(r"^(G\d+):", request.system, re.MULTILINE)
     findings = [{"guideline": name, "evidence": "", "value": value} for name in known]
     return {"findings": findings, "rationale": "r", "value": value}
+
+
+def distilled(request: ChatRequest) -> Any:
+    return {"changes": [change("ADD", *records_in(request), text=RULE)]}
 
 
 def row(number: int, outputs: str, *, value: bool, words: str | None = None) -> dict[str, Any]:
@@ -44,7 +45,7 @@ ROWS = [
 
 
 def learn(rows: list[dict[str, Any]], **knobs: Any) -> tuple[AlignResult, ScriptedChatModel]:
-    judge, model = scripted(answer, retrieval_k=0)
+    judge, model = scripted(by_kind(judgment=judged, changes=distilled), retrieval_k=0)
     return judge.align(rows, optimizer=MemAlign(**knobs)), model
 
 

@@ -98,8 +98,12 @@ class TestLearning:
 
 class TestForgetting:
     @settings(max_examples=60, deadline=None)
-    @given(batches(faults=True), choices, choices, st.sampled_from(MODELS), st.sampled_from([None, *FAULTS]))
-    def test_withdrawn_or_changed_feedback_leaves_no_word_and_no_key(self, rows, early, chosen, way, fault) -> None:
+    @given(
+        batches(faults=True), choices, choices, st.sampled_from(MODELS), st.sampled_from([None, *FAULTS]), st.booleans()
+    )
+    def test_withdrawn_or_changed_feedback_leaves_no_word_and_no_key(
+        self, rows, early, chosen, way, fault, revised: bool
+    ) -> None:
         imp, (kind, size, value_type) = Checker(), way
         judge, chat, decisions = checking(kind, shard_size=size, imp=imp, feedback_value_type=value_type)
         if value_type is str:  # a judge of free text answers in words, and words can leak
@@ -110,9 +114,9 @@ class TestForgetting:
         items = {one["id"]: Example(id=one["id"], inputs=one["inputs"], outputs=one["outputs"]) for one in later}
         verdicts = {judgment.id: judgment for judgment in aligned.judge_many(list(items.values()))}
         # Some of the earlier rows say something else now, in the same batch as new ones.
-        changed = [one | {"rationale": f"word9999{n} do:add"} for n, one in enumerate(first[:1])]
+        changed = [one | {"rationale": f"word9999{n} do:add"} for n, one in enumerate(first[:revised])]
         taught = aligned.align([*changed, *later], own_verdicts=verdicts, optimizer=optimizer).judge
-        standing = [*changed, *first[1:], *later]
+        standing = [*changed, *first[revised:], *later]
         assert not own_words(first, standing) & words(text_of(taught.memory))
 
         gone, others = divide(standing, chosen)

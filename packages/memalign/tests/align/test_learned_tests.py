@@ -28,7 +28,7 @@ from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer
 from memalign.types import Check
 from memalign.values import Value, ValueType
-from tests.support.scripted import change, scripted
+from tests.support.scripted import by_kind, change, scripted
 
 replace = msgspec.structs.replace
 BOOL, FIELDS = ValueType.of(bool), ("inputs", "outputs")
@@ -285,16 +285,14 @@ def test_chance_is_that_of_the_field(table: tuple[int, int, int, int]) -> None:
 def desk(*changes: Any, brief: bool = False) -> Judge:
     """A judge whose model answers with these changes, or, a brief one, with one rule."""
 
-    def reply(request: ChatRequest) -> Answer:
-        if request.schema_name == "rule":
-            return {"when": "", "because": "the form of the reference counts"}
-        if request.schema_name == "changes":
-            assert "KD/4821" in request.system, "the prompt says what a test is"
-            return {"changes": list(changes), "conflicts": []}
-        return {"checks": []} if request.schema_name == "checks" else {"rationale": "So.", "value": True}
+    def distil(request: ChatRequest) -> Answer:
+        assert "KD/4821" in request.system, "the prompt says what a test is"
+        return {"changes": list(changes), "conflicts": []}
 
+    rule = {"when": "", "because": "the form of the reference counts"}
     limits = Limits(brief=brief, shard_size=1 if brief else 50)
-    return scripted(reply, limits=limits, instructions="Right? {{ inputs }} {{ outputs }}")[0]
+    answer = by_kind(rule=rule, changes=distil)
+    return scripted(answer, limits=limits, instructions="Right? {{ inputs }} {{ outputs }}")[0]
 
 
 def test_an_align_attaches_what_labels_bear_out() -> None:

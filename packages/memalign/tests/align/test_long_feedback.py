@@ -11,21 +11,12 @@ from memalign.content.encoding import encode, estimate_tokens
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
 from tests.support.learning import bare, learn
-from tests.support.scripted import change
+from tests.support.scripted import by_kind, change, records_in
 
-
-def rule_for_each(request: ChatRequest) -> dict[str, Any]:
-    """True of everything; and of every record a rule of its own."""
-    if request.schema_name == "judgment":
-        return {"rationale": "r", "value": True}
-    if request.schema_name == "rule":
-        return {"when": "", "because": "it is cold"}
-    if request.schema_name == "checks":
-        return {"checks": [{"question": "Is it cold?", "answer": "yes"}]}
-    if request.schema_name == "merged":
-        return {"guidelines": []}
-    labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
-    return {"changes": [change("ADD", label, text=f"Mind {label}.") for label in labels]}
+RULE_FOR_EACH = by_kind(
+    rule={"when": "", "because": "it is cold"},
+    changes=lambda request: {"changes": [change("ADD", name, text=f"Mind {name}.") for name in records_in(request)]},
+)
 
 
 def long_row(number: int, length: int, words: int) -> dict[str, Any]:
@@ -35,7 +26,7 @@ def long_row(number: int, length: int, words: int) -> dict[str, Any]:
 
 def taught(context: int, length: int, count: int, words: int, *, brief: bool = False) -> tuple[Any, list[ChatRequest]]:
     limits = Limits(context_tokens=context, shard_size=1 if brief else 20, brief=brief)
-    model = ScriptedChatModel(rule_for_each, limits=limits)
+    model = ScriptedChatModel(RULE_FOR_EACH, limits=limits)
     judge, _ = bare(model=model)
     first = learn(judge, [long_row(n, length, words) for n in range(count)]).judge
     # And again in the same shards, beside what they have taught.

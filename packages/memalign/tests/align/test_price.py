@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -19,33 +19,29 @@ from memalign.testing import Answer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import bare, learn, states
-from tests.support.scripted import change
+from tests.support.scripted import by_kind, change, records_in
 
 replace = msgspec.structs.replace
-_RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\".*?>>>$(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
+_RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\"", re.DOTALL | re.MULTILINE)
 
 
-def provider(request: ChatRequest) -> Answer:
-    """Says true of everything, and writes one rule of words of its own, with a check, for each record."""
-    match request.schema_name:
-        case "judgment":
-            return {"rationale": "It reads well.", "value": True}
-        case "merged":
-            return {"guidelines": []}
-        case _:
-            new = request.user.rpartition("New feedback:")[2]
-            return {"changes": [_rule(label, item) for label, item, _ in _RECORD.findall(new)]}
+def distilled(request: ChatRequest) -> dict[str, Any]:
+    """One rule of words of its own, with a check, for each record."""
+    return {"changes": [_rule(*record) for record in _RECORD.findall(request.user.rpartition("New feedback:")[2])]}
 
 
 def _rule(label: str, item: str) -> dict[str, Any]:
     question = {"question": f"Does it name matter {item}?", "answer": "yes"}
-    text = f"When matter {item} comes up, name it."
-    return change("ADD", label, text=text, checks=[question])
+    return change("ADD", label, text=f"When matter {item} comes up, name it.", checks=[question])
 
 
-def provider_judge(answer: Any = provider, *, shard_size: int = 10) -> tuple[Judge, ScriptedChatModel]:
+def provider(**answers: Any) -> Callable[[ChatRequest], Answer]:
+    return by_kind(**{"changes": distilled} | answers)
+
+
+def provider_judge(answer: Any = None, *, shard_size: int = 10) -> tuple[Judge, ScriptedChatModel]:
     """A judge of a model at a provider, which takes ten pieces of feedback a call."""
-    model = ScriptedChatModel(answer, limits=Limits(shard_size=shard_size))
+    model = ScriptedChatModel(answer or provider(), limits=Limits(shard_size=shard_size))
     return bare(model=model)[0], model
 
 
@@ -64,7 +60,7 @@ def kinds(model: ScriptedChatModel, start: int = 0) -> Counter[str]:
 
 class TestWords:
     def test_an_align_of_fifty_is_one_call(self) -> None:
-        model = ScriptedChatModel(provider)
+        model = ScriptedChatModel(provider())
         result = learn(bare(model=model)[0], spoken(range(50)))
         assert kinds(model) == {"changes": 1}
         assert result.usage.calls == 1
@@ -77,7 +73,7 @@ class TestWords:
         assert len(left.guidelines) == 49
 
     def test_a_thousand_are_twenty_calls_and_one_that_merges(self) -> None:
-        model = ScriptedChatModel(provider)
+        model = ScriptedChatModel(provider())
         result = learn(bare(model=model)[0], spoken(range(1000)))
         assert kinds(model) == {"changes": 20, "merged": 1}
         assert {*states(result.judge).values()} == {"learned"}
@@ -96,10 +92,7 @@ class TestWords:
 class TestMerging:
     @staticmethod
     def merging(*entries: Any) -> tuple[Judge, ScriptedChatModel]:
-        def answer(request: ChatRequest) -> Answer:
-            return {"guidelines": list(entries)} if request.schema_name == "merged" else provider(request)
-
-        return provider_judge(answer, shard_size=2)
+        return provider_judge(provider(merged={"guidelines": list(entries)}), shard_size=2)
 
     def test_what_calls_wrote_side_by_side_is_merged_until_one_of_it_is_forgotten(self) -> None:
         judge, model = self.merging({"text": "Name the matter.", "from": ["G1", "G3"]})
@@ -125,14 +118,15 @@ class TestMerging:
 
     def test_a_memory_over_its_budget_is_merged(self) -> None:
         def wordy(request: ChatRequest) -> Answer:
-            if request.schema_name == "merged":
-                return {"guidelines": [{"text": "Be brief.", "from": [f"G{n}" for n in range(1, 61)]}]}
-            labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
             start = re.findall(r"answer (\w+)", request.user)[0]
-            texts = [f"When {start} and {n}: " + " ".join(["never be late"] * 15) for n, _ in enumerate(labels)]
-            return {"changes": [change("ADD", label, text=text) for label, text in zip(labels, texts, strict=True)]}
+            texts = [
+                f"When {start} and {n}: " + " ".join(["never be late"] * 15) for n, _ in enumerate(records_in(request))
+            ]
+            rules = zip(records_in(request), texts, strict=True)
+            return {"changes": [change("ADD", name, text=text) for name, text in rules]}
 
-        judge, model = provider_judge(wordy, shard_size=50)
+        merged = {"guidelines": [{"text": "Be brief.", "from": [f"G{n}" for n in range(1, 61)]}]}
+        judge, model = provider_judge(provider(changes=wordy, merged=merged), shard_size=50)
         judge = learn(judge, spoken(range(40))).judge
         assert kinds(model) == {"changes": 1}
         judge = learn(judge, spoken(range(40, 80))).judge
@@ -140,10 +134,8 @@ class TestMerging:
         assert "Be brief." in {g.text for g in judge.memory.semantic}
 
     def test_a_merge_that_fails_leaves_all_as_it_is(self) -> None:
-        def answer(request: ChatRequest) -> Answer:
-            return ModelUnavailable("down") if request.schema_name == "merged" else provider(request)
-
-        result = learn(provider_judge(answer, shard_size=2)[0], spoken(range(4)))
+        judge, _ = provider_judge(provider(merged=ModelUnavailable("down")), shard_size=2)
+        result = learn(judge, spoken(range(4)))
         assert len(result.judge.memory.semantic) == 4
         assert any("were not merged" in note for note in result.notes)
 
@@ -161,9 +153,9 @@ def test_one_record_that_fails_costs_few_calls_and_no_other_record(
     words: list[str], error: Exception, pending: int, calls: range
 ) -> None:
     def answer(request: ChatRequest) -> Answer:
-        return error if any(f'answer {word}"' in request.user for word in words) else provider(request)
+        return error if any(f'answer {word}"' in request.user for word in words) else distilled(request)
 
-    judge, model = provider_judge(answer, shard_size=50)
+    judge, model = provider_judge(provider(changes=answer), shard_size=50)
     result = learn(judge, spoken(range(50)))
     assert len(result.pending) == pending
     assert pending > 1 or str(result.pending[0][0]) == "t-7@ana"
@@ -174,10 +166,7 @@ def test_one_record_that_fails_costs_few_calls_and_no_other_record(
 class TestConflicts:
     @staticmethod
     def contradicting(*conflicts: Any) -> tuple[Judge, ScriptedChatModel]:
-        def answer(request: ChatRequest) -> Answer:
-            changes = provider(request)
-            return changes | {"conflicts": list(conflicts)} if isinstance(changes, dict) else changes
-
+        answer = provider(changes=lambda request: distilled(request) | {"conflicts": list(conflicts)})
         return provider_judge(answer, shard_size=50)
 
     def test_feedback_that_contradicts_other_feedback_waits_for_a_person(self) -> None:

@@ -17,6 +17,7 @@ from memalign.judge.spec import without_memory
 from memalign.models.base import ChatRequest, Question
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import Feedback
+from tests.support.scripted import change, records_in
 
 ITEM = re.compile(r"item (\d+)")
 NASTY = "<script>alert(1)</script> | **bold** 'quote' \"double\" </dd>"
@@ -24,11 +25,10 @@ NASTY = "<script>alert(1)</script> | **bold** 'quote' \"double\" </dd>"
 
 def answer(request: ChatRequest) -> Answer:
     """Right about even numbers, and once it has guidelines about all but every tenth."""
-    if "changes" in request.schema["properties"]:
-        labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+    if request.schema_name == "changes":
         check = {"question": "Is the number even?", "answer": "yes"}
-        rule = {"action": "ADD", "text": "When the number is even, it passes.", "guideline": "", "checks": [check]}
-        return {"changes": [{**rule, "feedback": labels}]}
+        rule = change("ADD", *records_in(request), text="When the number is even, it passes.", checks=[check])
+        return {"changes": [rule]}
     number = int(ITEM.findall(request.user)[-1])
     right = number % 10 != 3 if "# Guidelines" in request.system else number % 2 == 0
     return {"findings": [], "rationale": NASTY, "value": (number % 2 == 0) == right}
@@ -90,6 +90,7 @@ class TestWhatItSays:
         people = [f"with {source} alone" for source in ("ana", "ben", "eva")]
         assert list(sides) == ["even", "zero-shot", *people, "people with each other"]
         assert (sides["even"][0].value, sides["zero-shot"][0].value) == pytest.approx((0.9, 0.5))
+        assert (sides["with ben alone"][0].value, sides["with eva alone"][0].value) == pytest.approx((0.65, 0.9))
         assert sides["people with each other"][0].value == pytest.approx(50 / 60)
         assert "of pairs, on 20 cases" in as_markdown(page)
         assert "It is better than “zero-shot”: +40.0 points \\[+2" in as_markdown(page)
@@ -112,16 +113,6 @@ class TestWhatItSays:
         same = rows_of(page_of(judge(), labelled), AGREEMENT)["people with each other"][0]
         low, high = share_interval([n % 5 > 1 for n in range(360)]) or (0.0, 0.0)
         assert same.high - same.low > 2 * (high - low)
-
-    def test_a_source_is_compared_with_its_own_labels(self) -> None:
-        labelled = [
-            Feedback(id=f"h-{n}", outputs=f"item {n}", value=(n % 2 == 0) == (source != "ben"), source=source)
-            for n in range(0, 40, 2)
-            for source in ("ana", "ben", "eva")
-        ]
-        sides = rows_of(page_of(judge(), labelled), AGREEMENT)
-        right = {name: sides[f"with {name} alone"][0].value for name in ("ana", "ben", "eva")}
-        assert right == {"ana": 1.0, "ben": 0.0, "eva": 1.0}, "ben said the opposite of the verdicts every time"
 
     def test_a_case_without_a_verdict_is_counted(self) -> None:
         def shaky(request: ChatRequest) -> Answer:

@@ -18,13 +18,13 @@ from memalign.errors import InputError
 from memalign.judge.code_tests import sentence
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
-from memalign.models.base import ChatRequest, Limits
+from memalign.models.base import Limits
 from memalign.registry.bundle import bundle_of, load_bundle
-from memalign.testing import Answer, ScriptedChatModel
+from memalign.testing import ScriptedChatModel
 from memalign.types import CodeTest, Guideline
 from tests.security.tricks import HIDDEN_SENTENCE, TEMPLATE_MARKS, hostile_text
 from tests.support.registry import judge as judge_of
-from tests.support.scripted import Teacher, change, scripted
+from tests.support.scripted import Teacher, by_kind, change, scripted
 
 OUTPUT = "Your parcel left our warehouse on Monday and will be with you by Friday evening."
 
@@ -78,14 +78,9 @@ TAKEN = [
 def taught(texts: Any, *, brief: bool = False) -> tuple[Judge, ScriptedChatModel]:
     """A judge aligned on one comment, from which its model made `texts`: of the strong form, or of the weak one."""
 
-    def reply(request: ChatRequest) -> Answer:
-        if request.schema_name == "rule":
-            return {"when": "", "because": texts[0]}
-        if request.schema_name == "changes":
-            return {"changes": [change("ADD", "F1", text=text) for text in texts]}
-        return {"rationale": "So.", "value": True}
-
-    judge, model = scripted(reply, limits=Limits(brief=brief, shard_size=1))
+    changes = {"changes": [change("ADD", "F1", text=text) for text in texts]}
+    answer = by_kind(rule={"when": "", "because": texts[0]}, changes=changes)
+    judge, model = scripted(answer, limits=Limits(brief=brief, shard_size=1))
     row = Feedback(id="t-1", source="eve", value=False, rationale="Look at my words.", outputs=OUTPUT)
     return judge.align([row]).judge, model
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from memalign import Feedback, Judge, MemAlign
 from memalign.content.encoding import encode
 from memalign.errors import InputError, InvalidOutput
-from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, ScriptedChatModel
+from memalign.models.base import Limits
+from memalign.testing import ScriptedChatModel
 from tests.security.tricks import FORGERIES, HIDDEN_SENTENCE, TEMPLATE_MARKS, hostile_text, hostile_values
-from tests.support.scripted import change, scripted
+from tests.support.scripted import by_kind, change, records_in, scripted
 
 few = settings(max_examples=40, deadline=None)
 
@@ -30,16 +30,11 @@ def judge(
 ) -> tuple[Judge, ScriptedChatModel]:
     """A judge whose model always answers the same, distils `RULE`, and records what it was asked."""
 
-    def reply(request: ChatRequest) -> Answer:
-        match request.schema_name:
-            case "rule":
-                return {"when": "a reply is cold", "because": "it needs warmth first"}
-            case "changes":
-                labels = re.findall(r"^(F\d+) <<<$", request.user, re.MULTILINE)
-                return {"changes": [change("ADD", *labels, text=RULE)]}
-            case _:
-                return {"rationale": "So.", "value": True} if answer is None else answer
-
+    reply = by_kind(
+        rule={"when": "a reply is cold", "because": "it needs warmth first"},
+        changes=lambda request: {"changes": [change("ADD", *records_in(request), text=RULE)]},
+        **({} if answer is None else {"judgment": answer}),
+    )
     limits = Limits(brief=brief, shard_size=1 if brief else 5, context_tokens=context_tokens)
     return scripted(reply, limits=limits, instructions=JUDGED, feedback_value_type=kind, retrieval_k=2)
 

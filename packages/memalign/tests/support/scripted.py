@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memalign import Example, Judge
@@ -42,6 +42,23 @@ def case(
         vector=struct.pack(f"<{len(vector)}f", *vector) or None,
         **own,
     )
+
+
+def by_kind(**answers: Any) -> Callable[[ChatRequest], Any]:
+    """Answers each kind of question (the name of its schema) as named: an answer, or a function of the request."""
+    usual = {"judgment": {"rationale": "So it is.", "value": True}, "merged": {"guidelines": []}}
+
+    def answer(request: ChatRequest) -> Any:
+        chosen = (usual | answers)[request.schema_name]
+        return chosen(request) if callable(chosen) else chosen
+
+    return answer
+
+
+def records_in(request: ChatRequest) -> list[str]:
+    """The labels of the feedback that a distillation is asked about."""
+    labels: list[str] = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+    return labels
 
 
 class Teacher:
