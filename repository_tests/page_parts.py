@@ -148,41 +148,37 @@ def _type(schema: Mapping[str, Any]) -> str:
 
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 CASE = {"inputs": "My glass arrived in pieces!", "outputs": "Please fill in the form."}
+
+
+def rule(value: str, feedback: Sequence[str], text: str, checks: Mapping[str, str]) -> dict[str, Any]:
+    """A change that adds a guideline, with the answers that are expected by question."""
+    pairs = [{"question": question, "answer": answer} for question, answer in checks.items()]
+    return {"action": "ADD", "feedback": feedback, "text": text, "guideline": "", "checks": pairs, "value": value}
+
+
 LEARNED = {
     "changes": [
-        {
-            "action": "ADD",
-            "feedback": ["F2", "F3", "F5"],
-            "text": "When a customer reports that something went wrong, the reply expresses regret before it explains "
+        rule(
+            "false",
+            ["F2", "F3", "F5"],
+            "When a customer reports that something went wrong, the reply expresses regret before it explains "
             "rules or next steps: true if it does, false if it goes straight to the procedure.",
-            "guideline": "",
-            "checks": [
-                {"question": "Does the customer report that something went wrong?", "answer": "yes"},
-                {"question": "Does the reply express regret?", "answer": "no"},
-            ],
-            "value": "false",
-        },
-        {
-            "action": "ADD",
-            "feedback": ["F1"],
-            "text": "When a customer asks where or when something is, a reply that gives a time is helpful, even if it "
+            {"Does the customer report that something went wrong?": "yes", "Does the reply express regret?": "no"},
+        ),
+        rule(
+            "true",
+            ["F1"],
+            "When a customer asks where or when something is, a reply that gives a time is helpful, even if it "
             "is short: true.",
-            "guideline": "",
-            "checks": [
-                {"question": "Does the customer ask where or when something is?", "answer": "yes"},
-                {"question": "Does the reply give a time?", "answer": "yes"},
-            ],
-            "value": "true",
-        },
-        {
-            "action": "ADD",
-            "feedback": ["F4"],
-            "text": "When the question is a plain how-to without a complaint, a short answer that names the right place "
+            {"Does the customer ask where or when something is?": "yes", "Does the reply give a time?": "yes"},
+        ),
+        rule(
+            "true",
+            ["F4"],
+            "When the question is a plain how-to without a complaint, a short answer that names the right place "
             "is enough: true.",
-            "guideline": "",
-            "checks": [{"question": "Is the question a plain how-to without a complaint?", "answer": "yes"}],
-            "value": "true",
-        },
+            {"Is the question a plain how-to without a complaint?": "yes"},
+        ),
     ],
     "conflicts": [],
 }
@@ -235,16 +231,13 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
     """The request of a decision model about the same reply, as it goes over the wire, its answer, and the judgment."""
     bodies: list[Any] = []
 
-    def chance(question: str) -> float:
-        return next(share for words, share in CHANCES.items() if words in question)
-
     def decide(body: Any) -> Any:
         bodies.append(body)
         answers = {}
         for name, question in body["questions"].items():
             shares = {"false": 0.81, "true": 0.19}
             if name != "value":
-                yes = chance(question["instructions"])
+                yes = next(share for words, share in CHANCES.items() if words in question["instructions"])
                 shares = {"yes": yes, "no": round(0.99 - yes, 2), "n/a": 0.01}
             choice = max(shares, key=lambda label: shares[label])
             answers[name] = {"type": "choice", "choice": choice, "confidence": shares[choice], "probabilities": shares}
@@ -253,9 +246,8 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
     with Loopback(lambda _: {}, decide) as server:
         decider = f"system-one:decider@{server.base_url.removesuffix('/v1')}"
         judge = ma.Judge(name="helpfulness", feedback_value_type=bool, model=decider, instructions=INSTRUCTIONS)
-        judgment = judge.align(str(SUPPORT / "feedback.jsonl"), optimizer=ma.MemAlign(reflection_model=model)).judge(
-            **CASE
-        )
+        optimizer = ma.MemAlign(reflection_model=model)
+        judgment = judge.align(str(SUPPORT / "feedback.jsonl"), optimizer=optimizer).judge(**CASE)
     (body,) = bodies
     answers = {name: answer["probabilities"] for name, answer in decide(body).items()}
     return {
@@ -328,33 +320,23 @@ def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
 
 # -- all of them -------------------------------------------------------------------------------------------------------
 
-PROMPTS = {
-    **dict.fromkeys(("distil-system", "distil-user", "judge-system", "judge-user", "guidelines"), "text"),
-    **dict.fromkeys(("distil-answer", "judge-answer", "judge-judgment"), "json"),
-    **dict.fromkeys(("decision-request", "decision-answer", "decision-judgment"), "json"),
-}
-
-
-def prompt_part(name: str, language: str) -> str:
-    return fenced(prompts()[name], language)
-
-
+FACTS: tuple[Any, ...] = (embedded_models, default_models, provider_keys, secret_files, routes, answers)
 MADE: dict[str, Callable[[], str]] = {
-    "embedded-models": embedded_models,
-    "default-models": default_models,
-    "provider-keys": provider_keys,
-    "secret-files": secret_files,
-    "routes": routes,
-    "answers": answers,
-    "month-work": month_work,
-    "month-cost": month_cost,
-    **{name: functools.partial(prompt_part, name, language) for name, language in PROMPTS.items()},
+    fact.__name__.replace("_", "-"): fact for fact in (*FACTS, month_work, month_cost)
 }
+
+
+def part(name: str) -> str:
+    """A part as the code makes it now: a fact, or a prompt or answer in a block."""
+    if name in MADE:
+        return MADE[name]()
+    text = prompts()[name]
+    return fenced(text, "json" if text.startswith("{") else "text")
 
 
 def with_parts(text: str) -> str:
     """A page with its parts as the code makes them now."""
-    return PART.sub(lambda part: f"{part[1]}\n{MADE[part[2]]()}\n{part[4]}", text)
+    return PART.sub(lambda match: f"{match[1]}\n{part(match[2])}\n{match[4]}", text)
 
 
 def main() -> None:

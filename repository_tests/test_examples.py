@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checkout import ROOT
 
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.learning import changes_of
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 STORIES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.py"))
 
 
@@ -111,19 +112,16 @@ def test_a_notebook_is_its_script(name: str) -> None:
 
 
 def test_the_notebook_goes_from_dataframe_to_dataframe(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    provider: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pd = pytest.importorskip("pandas")
     shutil.copytree(EXAMPLES / "empathy", tmp_path / "empathy")
-    monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
-    with Endpoint(answer) as endpoint:
-        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.base_url)
-        monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-        monkeypatch.setenv("MEMALIGN_MODEL", "openai:gpt-4.1-mini")
-        for kind, source in cells("dataframes"):
-            if kind == "code":
-                exec(compile(source, "dataframes.ipynb", "exec"), names)
+    provider.answer = answer
+    monkeypatch.setenv("MEMALIGN_MODEL", "openai:gpt-4.1-mini")
+    for kind, source in cells("dataframes"):
+        if kind == "code":
+            exec(compile(source, "dataframes.ipynb", "exec"), names)
     before, after = names["before"], names["after"]
     assert sum(case.correct is True for case in before.cases) <= 4 < sum(case.correct is True for case in after.cases)
     judged = names["judged"]

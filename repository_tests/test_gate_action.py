@@ -7,21 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from checkout import ROOT
 
-from tests.support.endpoint import Answer, Endpoint, user_of
+from tests.support.endpoint import Endpoint, user_of
 
-ACTION = Path(__file__).resolve().parent.parent / ".github" / "actions" / "gate"
-
-
-def good(body: dict[str, Any]) -> Answer:
-    return {"rationale": "Read.", "value": "fine" in user_of(body)}
-
-
-def worse(body: dict[str, Any]) -> Answer:
-    return {"rationale": "Read.", "value": True}
+ACTION = ROOT / ".github" / "actions" / "gate"
 
 
 def memalign(folder: Path, *words: str, **environment: str) -> str:
@@ -32,20 +24,20 @@ def memalign(folder: Path, *words: str, **environment: str) -> str:
     return ended.stdout
 
 
-@pytest.fixture(scope="module", params=["good", "worse"])
+@pytest.fixture(scope="module", params=[True, False], ids=["good", "worse"])
 def repository(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bool]:
     """A judge's bundle, labelled cases and a file of judgments; and whether the judge is good."""
-    folder = tmp_path_factory.mktemp(request.param)
+    folder = tmp_path_factory.mktemp("gate")
     texts = [f"{'fine' if n % 2 else 'poor'} reply {n}" for n in range(60)]
     rows = [{"id": f"h-{n}", "outputs": text, "value": "fine" in text} for n, text in enumerate(texts)]
     (folder / "held_out.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
-    with Endpoint(good if request.param == "good" else worse) as server:
+    with Endpoint(lambda body: {"rationale": "Read.", "value": not request.param or "fine" in user_of(body)}) as server:
         there = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "k"}
         settings = ("--instructions", "Fine? {{ outputs }}", "--value-type", "bool", "--model", "openai:test")
         memalign(folder, "create", "judge", *settings, **there)
         memalign(folder, "export", "judge", "-o", "judge.json")
         memalign(folder, "judge", "judge", "held_out.jsonl", "-o", "judged.jsonl", **there)
-    return folder, request.param == "good"
+    return folder, request.param
 
 
 def without_a_key(folder: Path) -> dict[str, str]:

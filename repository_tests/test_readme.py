@@ -59,11 +59,11 @@ def test_the_costs_of_the_comparison_are_on_the_page_of_results(name: str, label
 
 def test_one_word_stands_for_the_missing_address() -> None:
     """With an address, one replacement of REPOSITORY-URL fills every hole; until then nothing pretends to have one."""
-    for name in ("memalign", "memalign-server"):
-        assert "REPOSITORY-URL" in (ROOT / "packages" / name / "pyproject.toml").read_text("utf-8")
-        assert not re.search(r"git\+(?!REPOSITORY-URL)", (ROOT / "packages" / name / "README.md").read_text("utf-8"))
-    for page in ("README.md", "SECURITY.md", "CONTRIBUTING.md"):
-        assert not re.search(r"git\+(?!REPOSITORY-URL)|<(?:repository|your)[^>]*url>", (ROOT / page).read_text("utf-8"))
+    packages = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
+    assert all("REPOSITORY-URL" in (package / "pyproject.toml").read_text("utf-8") for package in packages)
+    for page in (*(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")), *packages):
+        text = (page / "README.md" if page.is_dir() else page).read_text("utf-8")
+        assert not re.search(r"git\+(?!REPOSITORY-URL)|<(?:repository|your)[^>]*url>", text)
 
 
 # -- CONTRIBUTING: the way through the files ---------------------------------------------------------------------------
