@@ -169,6 +169,8 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keeps connections open, as providers do
+    disable_nagle_algorithm = True  # else an answer waits 40 ms for the client's acknowledgement
+    wbufsize = -1
     server: _Server
 
     def log_message(self, format: str, *args: object) -> None:  # the base class's name

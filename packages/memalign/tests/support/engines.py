@@ -27,7 +27,7 @@ JUDGE = ma.Judge(
 
 
 class Server(Endpoint):
-    """Says what the reply says, fails where it should, and counts what it was asked."""
+    """Says what the reply says, fails where it should, and counts what it was asked, of which it keeps no more."""
 
     def __init__(self) -> None:
         super().__init__(self.answered)
@@ -36,7 +36,10 @@ class Server(Endpoint):
 
     def answered(self, body: dict[str, Any]) -> Any:
         reply = json.loads(user_of(body).split("outputs: ")[1].split("\n")[0])
-        self.asked[reply] += 1
+        with self._lock:
+            self.asked[reply] += 1
+            for record in (self.requests, self.bodies, self.headers, self._prompts):
+                record.clear()
         if reply == self.broken:
             return server_error(400)
         return {"rationale": reply, "value": "no" not in reply}

@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from loopback import Loopback, text_of
 
-import memalign as ma
-from tests.support.engines import ray_of_two_workers, spark_of_two_workers
+from tests.support.engines import JUDGE, Server, ray_of_two_workers, spark_of_two_workers
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [pytest.mark.endurance, pytest.mark.filterwarnings("ignore")]  # the engines' own, which are many
 
 ROWS = 100_000
 PARTS = 40  # of which a worker that is killed loses the one in work
-JUDGE = ma.Judge(name="good", instructions="Good? {{ outputs }}", feedback_value_type=bool, model="openai:test")
-
-
-class Server(Loopback):
-    """Gives the words of a reply as the reason, and counts how often each reply was asked about."""
-
-    def __init__(self) -> None:
-        super().__init__(self.answer)
-        self.asked: Counter[str] = Counter()
-
-    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        reply = re.findall(r"reply \d+", text_of(body["messages"][-1]))[-1]
-        with self._lock:
-            self.asked[reply] += 1
-        return {"rationale": reply, "value": True}
 
 
 @pytest.fixture

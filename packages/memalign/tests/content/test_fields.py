@@ -1,4 +1,4 @@
-"""Parts of fields by their names, and the sides of a pair."""
+"""Fields as a person reads them, their parts by name, and the sides of a pair."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memalign.content import Part, each_side, part_in
+from memalign.content import Part, as_read, each_side, part_in
 from memalign.errors import InputError
 
 CONTENT = {"inputs": {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}}
@@ -68,3 +68,35 @@ def test_where_the_way_to_a_part_ends(written: str, why: str) -> None:
 )
 def test_of_a_pair_each_side_is_shown_alone_and_alike(content: dict[str, Any], sides: list[dict[str, Any]]) -> None:
     assert list(each_side(content, ("A", "B", "tie"))) == sides
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("inputs", "As it is: {x}\n", "As it is: {x}\n"),
+        (
+            "inputs",
+            {"question": "Why?", "context": ["a\nb", {"n": 1}], "none": None},
+            "question: Why?\ncontext:\n  -\n    a\n    b\n  -\n    n: 1\nnone: null",
+        ),
+        ("outputs", [True, 2.5], "- true\n- 2.5"),
+        (
+            "conversation",
+            [
+                {"role": "user", "content": "Two\nlines."},
+                {"role": "assistant", "tool_calls": [{"function": {"name": "find", "arguments": '{"q": "x"}'}}]},
+            ],
+            "user:\n  Two\n  lines.\nassistant:\ncalls:\n  -\n    name: find\n    arguments:\n      q: x",
+        ),
+        (
+            "trace",
+            [
+                {"span_id": "a", "parent_id": None, "name": "agent", "inputs": "Where?", "outputs": "Here."},
+                {"span_id": "b", "parent_id": "a", "name": "search", "inputs": {"q": "x"}},
+            ],
+            "agent\n  inputs: Where?\n  outputs: Here.\n  search\n    inputs:\n      q: x",
+        ),
+    ],
+)
+def test_a_case_reads_as_a_person_would(name: str, value: object, read: str) -> None:
+    assert as_read(name, value) == read
