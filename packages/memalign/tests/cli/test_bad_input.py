@@ -28,8 +28,11 @@ def test_a_missing_model_and_key_names_both_remedies(memalign: Run, tmp_path: Pa
         (("--value-type", "bool", "--instructions", "Is {{ reply }} good?"), "{{ reply }}, which is not a field"),
         (("--value-type", "bool", "--instructions", "@nowhere.txt"), "--instructions @nowhere.txt: No such file"),
         (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
-        (("--value-type", "bool", "--param", "temperature=hot"), "parameter temperature"),
-        (("--value-type", "bool", "--param", "colour=3"), "parameter colour"),
+        (
+            ("--value-type", "bool", "--param", "temperature=hot"),
+            "parameters: Expected `float`, got `str`",
+        ),
+        (("--value-type", "bool", "--param", "colour=3"), "parameters: Object contains unknown field `colour`"),
     ],
 )
 def test_a_judge_that_cannot_be_is_not_created(

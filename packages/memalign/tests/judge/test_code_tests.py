@@ -98,7 +98,6 @@ def test_people_read_what_is_so_where_a_test_fails() -> None:
 @pytest.mark.parametrize(
     ("case", "why"),
     [
-        (code("regex", "a+"), "there is no test of the kind 'regex'"),
         (code("contains", " \n"), "it has no literal"),
         (code("contains", "a" * 201), "its literal has more than 200 characters"),
         (code("shape", "a" * 41), "its literal has more than 40 characters"),

@@ -120,7 +120,7 @@ class TestOneItem:
     @pytest.mark.parametrize(
         ("args", "fields", "error", "why"),
         [
-            ((), {"foo": 1}, TypeError, r"judge\(…\) takes an Example or the fields inputs, .* but not foo"),
+            ((), {"foo": 1}, TypeError, "unexpected keyword argument 'foo'"),
             ((Example(id="t", inputs="q", outputs="a"),), {"outputs": "b"}, InputError, "not both"),
             *(
                 ((item,), {}, InputError, r"by name, judge\(inputs=…\), or an Example, not a")

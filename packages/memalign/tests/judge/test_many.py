@@ -103,7 +103,8 @@ def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "settings", "why"),
     [
-        *((one, {}, "for one example, call judge") for one in (Example(id="i-1", outputs="a1-"), items(1)[0], 7, None)),
+        *((one, {}, "for one example, call judge") for one in (Example(id="i-1", outputs="a1-"), items(1)[0])),
+        *((one, {}, "examples must be a path, a DataFrame or an iterable of rows") for one in (7, None)),
         *(([], {"concurrency": n}, "concurrency must be 1 or more, a whole") for n in (0, -1, "4", 2.5, True)),
         *(([], {"max_cost": n}, "max_cost") for n in (0, -1, float("nan"), float("inf"), "1", True)),
     ],

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from memalign import Example, Feedback
 from memalign.content.encoding import estimate_tokens
-from memalign.judge.prompt import fit_guidelines
 from memalign.memory import Annotation, Answers, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
 from memalign.memory.label_policy import policy_label
 from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
 from memalign.memory.status import standings
+from memalign.prompts.fitting import fit_guidelines
 from memalign.types import UNKNOWN_SOURCE, FeedbackKey, Guideline
 from memalign.values import Value, ValueType
 from tests.support.keys import keys

@@ -117,22 +117,20 @@ async def _answers(judge: Judge, model: DecisionModel, run: Run, pair: tuple[Cas
     case, unknowing = pair
     if unknowing is None:
         return "the guidelines of the others could not be distilled without it"
-    answers, alone = Answers(judge=base_fingerprint_of(judge)), decides_alone(judge)
-    example_ids: tuple[str, ...] = ()
+    alone, own = decides_alone(judge), Judgment()
     if _gives_verdict(judge) and not alone:
-        own = await _judged(unknowing, case, run, checks=False)
-        if isinstance(own, str):
-            return own
-        answers, example_ids = replace(answers, verdict=own.value), own.example_ids
+        judged = await _judged(unknowing, case, run, checks=False)
+        if isinstance(judged, str):
+            return judged
+        own = judged
     try:
         answered = await answered_about(unknowing, case.example, model, run.calls, verdict=alone)
     except ModelError as error:
         return run.failure(error)
     run.spend(replace(answered.usage, seconds={}))
-    if alone:
-        answers = replace(answers, verdict=answered.value, chances=answered.chances)
-    exposed = tuple(sorted(unknowing.memory.exposure(example_ids)))
-    answers = replace(answers, margins=dict(sorted(answered.margins.items())), exposed_to=exposed)
+    answers = answered.answers if alone else replace(answered.answers, verdict=own.value)
+    exposed = tuple(sorted(unknowing.memory.exposure(own.example_ids)))
+    answers = replace(answers, margins=dict(sorted(answers.margins.items())), exposed_to=exposed)
     # Guidelines that were written again without the case have other words, which are kept nowhere.
     rewritten = unknowing.memory.next_guideline > judge.memory.next_guideline
     return _wordless(answers, unknowing) if rewritten else answers

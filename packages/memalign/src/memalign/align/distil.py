@@ -22,11 +22,10 @@ from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.judge import Judge, named_parts
-from memalign.judge.prompt import fit_guidelines
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.judge_models import check_model_of
-from memalign.prompts.fitting import FeedbackRecord, fit_records
+from memalign.prompts.fitting import FeedbackRecord, fit_guidelines, fit_records, guideline_tokens
 from memalign.prompts.rendering import DistilRecord, render_distil, render_distil_one, render_merge
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import value_text
@@ -78,7 +77,7 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
         if learned.next_guideline > before.next_guideline:
             learned = learned.with_live_answers()  # what could not be asked about a case can be now
             first = len(calls) > 1 and not any(g.supported_by and not g.people for g in before.semantic)
-            outgrown = sum(estimate_tokens(g.text) + 2 for g in learned.semantic) > GUIDELINE_TOKENS
+            outgrown = sum(guideline_tokens(g) for g in learned.semantic) > GUIDELINE_TOKENS
             if size > 1 and (first or outgrown):
                 learned = await _merged(judge, learned, model, run)
     return judge.replace(memory=learned)

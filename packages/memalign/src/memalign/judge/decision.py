@@ -17,12 +17,13 @@ from memalign.cache import cached
 from memalign.errors import ConfigurationError, ModelError, ModelRejected
 from memalign.judge.code_tests import asked_by, facts
 from memalign.judge.observations import contrast, expectations, labelled_cases, observe, pair_in
-from memalign.judge.prompt import budget_of, fit_guidelines, items_alone, whole_item
+from memalign.judge.prompt import budget_of, items_alone, whole_item
 from memalign.judge.spec import base_fingerprint_of, named_parts
-from memalign.memory.model import Memory, questions_of
+from memalign.memory.model import Answers, Memory, questions_of
 from memalign.models.base import Decision, DecisionModel, Limits, Question
 from memalign.models.calls import Calls
 from memalign.models.judge_models import check_model_of, open_judging_model
+from memalign.prompts.fitting import fit_guidelines
 from memalign.prompts.rendering import render_verdict_question
 from memalign.types import Example, Finding, Guideline, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
@@ -42,19 +43,12 @@ NAMED = 3
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision model answered about an item.
+    """What a decision model answered about an item; `notes` say which questions have no answer, and why."""
 
-    `findings` and `margins` are of the questions with an answer, `notes` say why others have none. By its question a
-    margin is the log-odds of yes, of two sides the first one's less the second one's; None for "does not apply".
-    `value` and `chances` (by the label's text) are of its verdict, where that was asked for.
-    """
-
-    findings: tuple[Finding, ...] = ()
-    margins: dict[str, float | None] = {}
-    value: Value | None = None
-    chances: dict[str, float] = {}
-    notes: tuple[str, ...] = ()
-    usage: Usage = Usage()
+    answers: Answers
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    usage: Usage
 
 
 async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Calls) -> Judgment:
@@ -72,34 +66,34 @@ async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Call
         return replace(own, notes=notes, usage=usage)
     findings, notes = (*own.findings, *answered.findings), (*own.notes, *answered.notes)
     own = replace(own, findings=findings, notes=notes, usage=own.usage + answered.usage)
-    return _weighed(judge, example, own, answered)
+    return _weighed(judge, example, own, answered.answers)
 
 
-async def decided(judge: Judge, example: Example, calls: Calls, *, checks: bool = True) -> Judgment:
+async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
     """The judgment of a judge whose model is a decision model: one request for the verdict and all questions.
 
-    Without `checks` no question is asked, and the model's own verdict stands. Raises ConfigurationError where the
-    judge's values cannot be listed, and ModelError where the verdict has no answer.
+    Raises ConfigurationError where the judge's values cannot be listed, and ModelError where the verdict has no answer.
     """
     model = cast("DecisionModel", open_judging_model(judge))
     if not judge.value_type.labels:
         kinds = "true or false, categories and whole numbers; other values need a chat model"
         raise ConfigurationError(f"{model.name} is a decision model and answers {kinds}")
-    answered = await answered_about(judge, example, model, calls, verdict=True, checks=None if checks else ())
-    if answered.value is None:
+    answered = await answered_about(judge, example, model, calls, verdict=True)
+    verdict = answered.answers.verdict
+    if verdict is None:
         raise ModelRejected("; ".join(answered.notes) or f"{model.name} gave no verdict", usage=answered.usage)
     memory = judge.memory
     own = Judgment(
         id=example.id,
-        value=answered.value,
-        confidence=answered.chances.get(value_text(answered.value)),
+        value=verdict,
+        confidence=answered.answers.chances.get(value_text(verdict)),
         findings=(*answered.findings, *facts(memory, example.content, judge.value_type.choices)),
         memory_hash=memory.hash,
         model=model.name,
         usage=answered.usage,
         notes=answered.notes,
     )
-    judgment = _weighed(judge, example, own, answered) if checks else own
+    judgment = _weighed(judge, example, own, answered.answers)
     return replace(
         judgment,
         guideline_ids=tuple(guideline.id for guideline in _firing(memory, judgment.findings)),
@@ -122,14 +116,14 @@ def calibrator_of(judge: Judge) -> Calibrator | None:
     return cached(memory, ("calibrator", base_fingerprint_of(judge)), make)
 
 
-def _weighed(judge: Judge, example: Example, own: Judgment, answered: Answered) -> Judgment:
+def _weighed(judge: Judge, example: Example, own: Judgment, answers: Answers) -> Judgment:
     """The judgment with the calibrator's say: its value where held-out cases say it is better, and its confidence."""
     own = replace(own, own_value=own.value)
     calibrator, memory = calibrator_of(judge), judge.memory
     if calibrator is None:
         return own
-    expected = expectations(memory.semantic)
-    observation = observe(judge, example, answered.margins, own.value, answered.chances, expected)
+    answers = replace(answers, verdict=own.value, expected=expectations(memory.semantic))
+    observation = observe(judge, example, answers)
     decides, rationale = calibrator.worth.decides, own.rationale
     value = calibrator.verdict(observation) if decides or own.value is None else own.value
     findings = _contributing(own.findings, calibrator.parts(observation, value))
@@ -198,66 +192,50 @@ def asked_checks(memory: Memory) -> tuple[Finding, ...]:
 
 
 async def answered_about(
-    judge: Judge,
-    example: Example,
-    model: DecisionModel,
-    calls: Calls,
-    *,
-    verdict: bool = False,
-    checks: Sequence[Finding] | None = None,
+    judge: Judge, example: Example, model: DecisionModel, calls: Calls, *, verdict: bool = False
 ) -> Answered:
-    """What a model answers about an item: to these `checks` (None: all questions of the guidelines), and for `verdict`.
+    """What a model answers about an item: to all questions of the guidelines, and for `verdict`.
 
     It is one request; of a pair one a side, and one for the verdict. Raises ModelError where nothing has an answer.
     """
-    started = time.perf_counter()
-    timeout, limits = judge.parameters.get("timeout"), model.limits
-    asking = {f"q{n}": c for n, c in enumerate(asked_checks(judge.memory) if checks is None else checks, 1)}
-    questions = [Question(key=key, text=check.check) for key, check in asking.items()]
+    started, limits = time.perf_counter(), model.limits
+    asking = {f"q{n}": check for n, check in enumerate(asked_checks(judge.memory), 1)}
     items = items_alone(judge, example, limits)
-    requests = [(item, [*questions]) for item in items]
+    requests = [(item, [Question(key=key, text=check.check) for key, check in asking.items()]) for item in items]
     if verdict:
         requests += [(whole_item(judge, example, limits), [])] if len(items) > 1 else []
         requests[-1][1].append(_verdict_question(judge, limits))
     decisions, spent = list[Decision](), Usage()
     try:
-        for state, wanted in requests:
-            if wanted:
-                decisions.append(await calls.decide(model, state, wanted, timeout=timeout))
+        for state, questions in requests:
+            if questions:
+                decisions.append(await calls.decide(model, state, questions, timeout=judge.parameters.get("timeout")))
                 spent += decisions[-1].usage
     except ModelError as error:
         error.usage = spent + (error.usage or Usage())
         raise
-    sides = decisions[: len(items)] if questions else []
-    margins, findings = _read(asking, [decision.probabilities for decision in sides])
+    margins, findings = dict[str, float | None](), list[Finding]()
+    for key, check in asking.items():
+        sides = [decision.probabilities[key] for decision in decisions if key in decision.probabilities]
+        if len(sides) == len(items):
+            margins[check.check] = contrast([margin_of(side) for side in sides])
+            findings.append(check if len(sides) > 1 else _answered(check, sides[0]))
     chances = decisions[-1].probabilities.get("value", {}) if verdict else {}
-    refused = {key: why for decision in decisions for key, why in decision.refused.items()}
+    own = _value(judge.value_type, chances) if chances else None
     names = {key: f"no answer to a check of {check.guideline}" for key, check in asking.items()}
+    refused = {key: why for decision in decisions for key, why in decision.refused.items()}
     return Answered(
-        findings=findings,
-        margins=margins,
-        value=_value(judge.value_type, chances) if chances else None,
-        chances=chances,
+        answers=Answers(judge=base_fingerprint_of(judge), margins=margins, verdict=own, chances=chances),
+        findings=tuple(findings),
         notes=tuple(f"{names.get(key, 'no verdict')}: {why}" for key, why in refused.items()),
         usage=spent + Usage(seconds={"checks": time.perf_counter() - started}),
     )
 
 
-def _read(
-    asking: Mapping[str, Finding], sides: Sequence[Mapping[str, Mapping[str, float]]]
-) -> tuple[dict[str, float | None], tuple[Finding, ...]]:
-    """The margin and the finding of every question with an answer about each of the `sides`."""
-    margins, findings = dict[str, float | None](), list[Finding]()
-    for key, check in asking.items():
-        answers = [side[key] for side in sides if key in side]
-        if answers and len(answers) == len(sides):
-            margins[check.check] = contrast([margin_of(answer) for answer in answers])
-            finding = check
-            if len(answers) == 1:
-                answer = max(("yes", "no", "n/a"), key=lambda label: answers[0].get(label, 0.0))
-                finding = replace(check, answer=answer, probability=answers[0].get("yes", 0.0))
-            findings.append(finding)
-    return margins, tuple(findings)
+def _answered(check: Finding, chances: Mapping[str, float]) -> Finding:
+    answers: tuple[Literal["yes", "no", "n/a"], ...] = ("yes", "no", "n/a")
+    answer = max(answers, key=lambda label: chances.get(label, 0.0))
+    return replace(check, answer=answer, probability=chances.get("yes", 0.0))
 
 
 def margin_of(chances: Mapping[str, float]) -> float | None:

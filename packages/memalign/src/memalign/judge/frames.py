@@ -6,16 +6,20 @@ work may be lost and done again, and what is done is never paid for twice.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
 
 from memalign.errors import InputError, RowError
 from memalign.io import Frame, RowSource
 from memalign.io.examples import example_of
-from memalign.io.frames import is_frame
+from memalign.io.frames import is_frame, shown_id
+from memalign.io.rows import Row
+from memalign.judge.judgments import cells_of, frame_like
 from memalign.judge.many import judge_many, signature_of
 from memalign.models.calls import Calls
-from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
+from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -30,15 +34,6 @@ _KINDS = {"bool": "Boolean", "int": "Int64", "float": "Float64"}
 _NUMBERS = ("input_tokens", "cached_tokens", "output_tokens")
 
 
-class _Row(NamedTuple):
-    """A row: its id where it has one, and either what is judged or why it cannot be."""
-
-    id: str | None
-    example: Example | None
-    fault: str = ""
-    again: bool = False  # an earlier row has the same id and content
-
-
 async def predict_batch(
     judge: Judge,
     frame: FrameT,
@@ -49,24 +44,31 @@ async def predict_batch(
     """See `Judge.apredict_batch`."""
     import narwhals as nw
 
-    if not is_frame(frame):
-        raise InputError(f"predict_batch takes a DataFrame or a table, not {type(frame).__name__}; see judge_many")
     try:
         table: nw.DataFrame[Any] = nw.from_native(frame, eager_only=True)
     except TypeError as error:
-        raise InputError(f"{type(frame).__name__} is no DataFrame that can be read: {error}") from None
+        what = f"a DataFrame or a table, not {type(frame).__name__}"
+        raise InputError(f"predict_batch takes {what} ({error}); for other rows see judge_many") from None
     signature = signature_of(judge)
     earlier = keys_of(done, signature)
-    rows = [
-        (place, row)
-        for place, row in enumerate(_rows(judge, table))
-        if row.example is None or (row.example.id, row.example.content_hash) not in earlier
-    ]
-    examples = [row.example for _, row in rows if row.example is not None and not row.again]
-    judgments = await judge_many(judge, examples, concurrency, max_cost) if examples else ()
-    by_id = {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
-    cells = [_cells(row, by_id, signature) for _, row in rows]
-    made: FrameT = _like(table, cells, verdict_schema(judge), [place for place, _ in rows])
+    items = {
+        place: item
+        for place, item in enumerate(_items(judge, table))
+        if isinstance(item, Judgment) or (item.id, item.content_hash) not in earlier
+    }
+    examples = {item.id: item for item in items.values() if isinstance(item, Example)}
+    judged = dict(zip(examples, await judge_many(judge, [*examples.values()], concurrency, max_cost), strict=True))
+    rows = []
+    for item in items.values():
+        judgment = item if isinstance(item, Judgment) else judged[item.id]
+        cells = cells_of(judgment)
+        cells |= {"id": cells["id"] or None, "probability": cells["confidence"]}
+        cells |= {"judge": signature, "content_hash": None}
+        if isinstance(item, Example):
+            cells["content_hash"] = item.content_hash
+            judged[item.id] = replace(judgment, usage=Usage())  # a copy of the row costs nothing
+        rows.append(cells)
+    made: FrameT = frame_like(frame, rows, verdict_schema(judge), [*items])
     return made
 
 
@@ -96,82 +98,42 @@ def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collec
     return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
 
 
-def _rows(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[_Row]:
-    """What each row asks, in order."""
+def _items(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[Example | Judgment]:
+    """What is judged of each row, in order, or the judgment that says why nothing is."""
     import narwhals as nw
 
-    names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
     native = table.to_native()
     if getattr(getattr(native, "index", None), "name", None) is not None:
         table = nw.from_native(native.reset_index(), eager_only=True)
+    names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
     columns = {field: name for field, name in names.items() if name in table.columns}
     if not columns.keys() & set(CONTENT_FIELDS):
         wanted = ", ".join(names[field] for field in CONTENT_FIELDS)
         present = ", ".join(map(str, table.columns))[:300]
         hint = "Judge(columns={'outputs': 'answer'}) says which column a field is"
         raise InputError(f"the frame has no column of content: {wanted}; its columns: {present}; {hint}")
-    if not len(table):
-        return
-    ids = table[columns["id"]].to_list() if "id" in columns else [None] * len(table)
-    content = table.select(list(columns.values())).to_native()
-    source = RowSource.of(content, name="the frame", remembered=judge.columns)
+    content = table.select(nw.col(name).alias(field) for field, name in columns.items()).to_native()
     first: dict[str, tuple[int, str]] = {}
-    for position, (name, fields) in enumerate(zip(ids, source.rows(), strict=True), 1):
-        row = _row(name, fields)
-        if (example := row.example) is not None:
-            place, seen = first.setdefault(example.id, (position, example.content_hash))
-            row = row._replace(again=place < position)
-            if seen != example.content_hash:
-                row = _Row(row.id, None, f"its content differs from that of row {place}, which has the same id")
-        yield row
+    for position, row in enumerate(RowSource.of(content, name="the frame").rows() if len(table) else (), 1):
+        item = _item(row)
+        if isinstance(item, Example):
+            place, content_hash = first.setdefault(item.id, (position, item.content_hash))
+            if content_hash != item.content_hash:
+                item = _refused(item.id, f"its content differs from that of row {place}, which has the same id")
+        yield item
 
 
-def _row(name: object, row: Any) -> _Row:
-    """A row as an example; where it is none, by the `name` in its column of ids."""
-    own = str(name).strip() or None if isinstance(name, str | int) and not isinstance(name, bool) else None
+def _item(row: Row | RowError) -> Example | Judgment:
     if isinstance(row, RowError):
-        return _Row(own, None, row.reason)
+        return _refused(row.id, row.reason)
     try:
         if (example := example_of(row.fields)) is None:
-            return _Row(own, None, f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
+            raise InputError(f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
         _ = example.content_hash  # raises InputError for what is no JSON value
     except InputError as error:
-        return _Row(own, None, str(error))
-    return _Row(example.id, example)
+        return _refused(shown_id(row.fields), str(error))
+    return example
 
 
-def _cells(row: _Row, judgments: Mapping[str, Judgment], signature: str) -> dict[str, Any]:
-    """The cells of one row by their columns."""
-    judgment = Judgment(error=f"InputError: {row.fault}") if row.example is None else judgments[row.example.id]
-    usage = Usage() if row.again else judgment.usage
-    return {
-        "id": _text(row.id),
-        "value": _text(judgment.value) if isinstance(judgment.value, str) else judgment.value,
-        "probability": judgment.confidence,
-        "findings": None if judgment.error else json_line(as_json(judgment.findings)).decode().strip(),
-        "rationale": _text(judgment.rationale),
-        **{name: getattr(usage, name) for name in _NUMBERS},
-        "cost": usage.cost,
-        "error": _text(judgment.error),
-        "judge": signature,
-        "content_hash": None if row.example is None else row.example.content_hash,
-    }
-
-
-def _text(text: str | None) -> str | None:
-    """Text that a frame can hold: a model may end its words in half a surrogate pair."""
-    return text if text is None else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _like(table: nw.DataFrame[Any], cells: list[dict[str, Any]], schema: nw.Schema, places: list[int]) -> Any:
-    """A frame of the library of `table`, and of pandas with the index of the rows that are left."""
-    import narwhals as nw
-
-    library, columns = table.implementation, {name: [row[name] for row in cells] for name in schema}
-    if not library.is_pandas_like():
-        return nw.from_dict(columns, schema, backend=library).to_native()
-    # Types of pandas' own that have missing values: a boolean of numpy would read None as False.
-    made = nw.from_dict(columns, backend=library).to_native().astype(schema.to_pandas("numpy_nullable"))
-    index = table.to_native().index[places]
-    made.index = index.set_names([None] * index.nlevels)
-    return made
+def _refused(name: str | None, reason: str) -> Judgment:
+    return Judgment(id=(name or "").strip(), error=f"InputError: {reason}")

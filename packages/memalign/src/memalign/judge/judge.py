@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, NotRequired, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdi
 from memalign.judge.frames import FrameT, predict_batch
 from memalign.judge.judgments import JudgmentList
 from memalign.judge.many import OnJudgment, Progress, judge_many
-from memalign.judge.spec import check_instructions, checked_parameters, fingerprint_of, name_of, named_parts
+from memalign.judge.spec import checked_parameters, fingerprint_of, name_of, named_parts
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
@@ -28,42 +28,17 @@ from memalign.models.calls import Calls
 from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
 from memalign.types import Example, Judgment
-from memalign.values import Value, ValueT_co, ValueType
+from memalign.values import ValueT_co, ValueType
 
 if TYPE_CHECKING:
+    from typing import _SpecialForm  # what Literal[…] and Annotated[…] are to a type checker
+
     from memalign.align import AlignResult, MemAlign
     from memalign.types import FeedbackKey
 
 __all__ = ["Judge"]
 
-ValueT = TypeVar("ValueT", bound=Value)
-
 _NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
-
-
-class _Settings(TypedDict):
-    """What a judge is made of beside its value type."""
-
-    name: str
-    instructions: str
-    model: NotRequired[str | ChatModel | DecisionModel | None]
-    check_model: NotRequired[str | DecisionModel | None]
-    embedding_model: NotRequired[str | EmbeddingModel | None]
-    retrieval_k: NotRequired[int | None]
-    parameters: NotRequired[Mapping[str, Any]]
-    columns: NotRequired[Mapping[str, str]]
-    memory: NotRequired[Memory]
-
-
-class Item(TypedDict, total=False):
-    """The fields of an item by name; see `Example`."""
-
-    inputs: Any
-    outputs: Any
-    expectations: Any
-    conversation: Any
-    trace: Any
-    id: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +83,7 @@ class Judge(Generic[ValueT_co]):
 
     name: str
     instructions: str
-    feedback_value_type: Any
+    feedback_value_type: type[ValueT_co] | ValueType | str | _SpecialForm
     model: str | ChatModel | DecisionModel | None = None
     check_model: str | DecisionModel | None = None
     embedding_model: str | EmbeddingModel | None = None
@@ -117,22 +92,10 @@ class Judge(Generic[ValueT_co]):
     columns: Mapping[str, str] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory, repr=False)
 
-    if TYPE_CHECKING:  # the arguments are those of the fields; a class gives the verdicts' type, anything else does not
-
-        @overload
-        def __init__(
-            self: Judge[ValueT], *, feedback_value_type: type[ValueT], **settings: Unpack[_Settings]
-        ) -> None: ...
-
-        @overload
-        def __init__(self: Judge[Value], *, feedback_value_type: object, **settings: Unpack[_Settings]) -> None: ...
-
-        def __init__(self, **settings: Any) -> None: ...
-
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InputError("the name of a judge has 1 to 100 characters on one line, without slashes")
-        check_instructions(self.instructions)
+        named_parts(self.instructions)  # raises InvalidInstructions
         for name in (self.model, self.check_model):
             if isinstance(name, str) and "@http" in name:
                 canonical_name(name)  # an address is kept with the judge: it must hold no password
@@ -151,8 +114,7 @@ class Judge(Generic[ValueT_co]):
 
     def __reduce__(self) -> tuple[Callable[..., Judge], tuple[()]]:
         """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
-        settings = {setting.name: getattr(self, setting.name) for setting in fields(self)}
-        settings |= {"parameters": dict(self.parameters), "columns": dict(self.columns)}
+        settings = vars(self) | {"parameters": dict(self.parameters), "columns": dict(self.columns)}
         return partial(Judge, **settings), ()
 
     def __repr__(self) -> str:
@@ -204,24 +166,30 @@ class Judge(Generic[ValueT_co]):
 
     # -- judging -------------------------------------------------------------------------------------------------
 
-    async def ajudge(self, example: Example | None = None, /, **fields: Unpack[Item]) -> Judgment[ValueT_co]:
-        """Judge one item.
-
-        Args:
-            example: The item.
-            fields: The item's fields by name, in place of an Example; its `id` is "item" unless one is given.
+    async def ajudge(
+        self,
+        example: Example | None = None,
+        /,
+        *,
+        inputs: Any = None,
+        outputs: Any = None,
+        expectations: Any = None,
+        conversation: Any = None,
+        trace: Any = None,
+        id: str | None = None,
+    ) -> Judgment[ValueT_co]:
+        """Judge one item: an Example, or its fields by name; its `id` is "item" unless one is given.
 
         Raises:
             InputError: A field that the instructions name is missing.
             ModelError: The model failed.
         """
-        if wrong := fields.keys() - Item.__annotations__.keys():
-            names = ", ".join(Item.__annotations__)
-            raise TypeError(f"judge(…) takes an Example or the fields {names}, but not {', '.join(sorted(wrong))}")
-        content: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        fields = {"id": id, "inputs": inputs, "outputs": outputs, "expectations": expectations}
+        fields |= {"conversation": conversation, "trace": trace}
+        fields = {name: value for name, value in fields.items() if value is not None}
         if example is None:
-            example = Example(**{"id": "item"} | content)
-        elif content:
+            example = Example(**{"id": "item"} | fields)
+        elif fields:
             raise InputError("pass either an Example or its fields, not both")
         elif not isinstance(example, Example):
             raise InputError(f"pass fields by name, judge(inputs=…), or an Example, not a {type(example).__name__}")

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import Any, Generic, Literal, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
 
 from memalign.errors import InputError
-from memalign.types import Judgment, as_json
-from memalign.values import ValueT_co
+from memalign.io.frames import is_frame
+from memalign.types import Judgment, as_json, json_line
+from memalign.values import Value
 
-__all__ = ["COLUMNS", "JudgmentList"]
+if TYPE_CHECKING:
+    import narwhals as nw
+
+__all__ = ["COLUMNS", "JudgmentList", "cells_of", "frame_like"]
+
+ValueT = TypeVar("ValueT", bound=Value)
 
 COLUMNS = ("id", "value", "confidence", "rationale", "error")
 """What a frame of judgments shows unless more is asked for."""
 
 
-class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
+class JudgmentList(list[Judgment[ValueT]]):
     """The judgments of a run, in the order of its items.
 
     Args:
@@ -24,11 +31,9 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
         source: What was judged. `to_frame` returns a frame of its library, with the same index in pandas.
     """
 
-    def __init__(self, judgments: Sequence[Judgment[ValueT_co]], source: object = None) -> None:
-        package = type(source).__module__.partition(".")[0]
-        self._judgments = judgments
-        self._library: Any = package if package in ("polars", "pyarrow") else "pandas"
-        self._index: Any = getattr(source, "index", None) if package == "pandas" else None
+    def __init__(self, judgments: Iterable[Judgment[ValueT]], source: object = None) -> None:
+        super().__init__(judgments)
+        self._frame = source if is_frame(source) else None
 
     def to_frame(self, columns: Sequence[str] | Literal["all"] = COLUMNS) -> Any:
         """Return the judgments as a DataFrame of pandas, or of the library of the frame that was judged.
@@ -43,45 +48,42 @@ class JudgmentList(Sequence[Judgment[ValueT_co]], Generic[ValueT_co]):
         Raises:
             InputError: When a column is no field of a judgment.
         """
-        import narwhals as nw
-
-        fields = list(_cells(Judgment()))
+        fields = list(cells_of(Judgment()))
         names = fields if columns == "all" else list(columns)
         if unknown := [name for name in names if name not in fields]:
             raise InputError(f"a judgment has no field {unknown[0]!r}; it has {', '.join(fields)}")
-        rows = [_cells(judgment) for judgment in self]
-        cells = {name: _alike([row[name] for row in rows]) for name in names}
-        frame = nw.from_dict(cells, backend=self._library).to_native()
-        if self._index is not None:
-            frame.index = self._index.set_names([None] * self._index.nlevels)
-        return frame
-
-    @overload
-    def __getitem__(self, index: int) -> Judgment[ValueT_co]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[Judgment[ValueT_co]]: ...
-    def __getitem__(self, index: int | slice) -> Judgment[ValueT_co] | Sequence[Judgment[ValueT_co]]:
-        return self._judgments[index]
-
-    def __len__(self) -> int:
-        return len(self._judgments)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]  # as of a list
+        return frame_like(self._frame, [cells_of(judgment) for judgment in self], names)
 
 
-def _cells(judgment: Judgment) -> dict[str, Any]:
-    """The fields of a judgment and of its usage: text, numbers and lists of text; anything deeper is JSON text."""
-    fields: dict[str, Any] = as_json(judgment)
-    usage = fields.pop("usage")
-    fields |= usage | {"seconds": sum(usage["seconds"].values())}
-    return fields | {"findings": json.dumps(fields["findings"], ensure_ascii=False)}
+def cells_of(judgment: Judgment) -> dict[str, Any]:
+    """The fields of a judgment and of its usage as any frame can hold them: text, numbers, lists of text.
+
+    Findings are JSON text. A model may end its words in half a surrogate pair, which becomes a replacement character.
+    """
+    cells: dict[str, Any] = msgspec.json.decode(json_line(as_json(judgment)))
+    usage: dict[str, Any] = cells.pop("usage")
+    cells |= usage | {"seconds": sum(usage["seconds"].values(), 0.0)}
+    return cells | {"findings": json_line(cells["findings"]).decode().strip()}
 
 
-def _alike(cells: list[Any]) -> list[Any]:
-    """The cells of a column in one type, which some libraries ask for."""
-    if {type(cell) for cell in cells if cell is not None} == {int, float}:
-        return [None if cell is None else float(cell) for cell in cells]
-    return cells
+def frame_like(
+    source: object, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | nw.Schema, places: Any = slice(None)
+) -> Any:
+    """A frame of the library of the frame `source`, of pandas where it is none.
+
+    Of pandas it has the index of the `places` in `source` that the rows come from.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(source, eager_only=True, pass_through=True)
+    library = table.implementation if isinstance(table, nw.DataFrame) else nw.Implementation.PANDAS
+    cells = {name: [row[name] for row in rows] for name in columns}
+    schema = columns if isinstance(columns, nw.Schema) else None
+    if not library.is_pandas_like():
+        return nw.from_dict(cells, schema, backend=library).to_native()
+    frame = nw.from_dict(cells, backend=library).to_native()
+    if schema is not None:  # types that have missing values: a boolean of numpy would read None as False
+        frame = frame.astype(schema.to_pandas("numpy_nullable"))
+    if isinstance(table, nw.DataFrame) and len(index := table.to_native().index[places]) == len(rows):
+        frame.index = index.set_names([None] * index.nlevels)
+    return frame

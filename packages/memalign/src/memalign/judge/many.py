@@ -7,8 +7,8 @@ lost, and one slow item holds up nobody. The file is put into order at the end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from memalign import aio
 from memalign.errors import InputError, ModelError, ModelUnavailable, RateLimited, SpendLimitReached
 from memalign.io import Examples, ExampleSource, JudgmentWriter
-from memalign.io.frames import is_frame
 from memalign.judge.verdict import decide
 from memalign.models.calls import Calls, check_concurrency
 from memalign.models.judge_models import open_judging_model
@@ -50,8 +49,7 @@ async def judge_many(
 ) -> Sequence[Judgment]:
     """See `Judge.ajudge_many`."""
     check_concurrency(concurrency)
-    rows = isinstance(examples, Examples | Iterable | str | Path) or is_frame(examples)
-    if isinstance(examples, Example | Mapping) or not rows:
+    if isinstance(examples, Example | Mapping):
         raise InputError("judge_many takes a list of examples or the path of a file; for one example, call judge(…)")
     calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     source = examples
@@ -64,11 +62,11 @@ async def judge_many(
     run = _Run(judge=judge, source=source, calls=calls, limit=limit, progress=progress, on_judgment=on_judgment)
     if out is None:
         judgments: dict[str, Judgment] = {}
-        await run.all(lambda judgment: judgments.update({judgment.id: judgment}))
+        await run.all(judgments, judgments.__setitem__)
         unjudged = run.not_judged()
         return [judgments.get(name) or replace(unjudged, id=name) for name in source.hashes]
     with JudgmentWriter(out, judge=signature_of(judge), examples=source.hashes) as writer:
-        await run.all(lambda judgment: writer.write(judgment.id, judgment), done=writer)
+        await run.all(writer, writer.write)
     return writer.judgments(otherwise=run.not_judged())
 
 
@@ -91,7 +89,7 @@ class _Run:
     progress: Progress | None
     on_judgment: OnJudgment | None
     finished: int = 0
-    answered: bool = False  # so that it is known what an item costs
+    priced: asyncio.Event = field(default_factory=asyncio.Event)  # whether it is known what an item costs
     failed_in_a_row: int = 0
     stopped: str = ""
 
@@ -101,31 +99,27 @@ class _Run:
         error = f"NotJudged: {self.stopped}{spent}; run it again with the same `out` (-o) to resume"
         return Judgment(error=error, memory_hash=self.judge.memory.hash, not_judged=True)
 
-    async def all(self, keep: Callable[[Judgment], None], done: Container[str] = ()) -> None:
-        """Judge all items but those that are `done`; `keep` is given the judgment of each."""
-        waiting = iter(self.source)
-        price_is_known = asyncio.Event()
+    async def all(self, done: Container[str], keep: OnJudgment) -> None:
+        """Judge all items but those that are `done`, and `keep` the judgment of each."""
+        waiting = iter(self.source)  # workers share it: each takes the next item when it is free
 
         async def work(number: int) -> None:
             # Under a spend limit one item follows the other until it is known what one costs.
             if number > 0 and self.calls.spent is not None:
-                await price_is_known.wait()
-            # Workers share one iterator: each takes the next item when it is free.
+                await self.priced.wait()
             while not self.stopped and (example := next(waiting, None)) is not None:
                 if example.id in done:
                     await asyncio.sleep(0)
                 elif (judgment := await self._judged(example)) is None:
                     break
                 else:
-                    keep(judgment)
+                    keep(example.id, judgment)
                     if self.on_judgment is not None:
-                        self.on_judgment(judgment.id, judgment)
+                        self.on_judgment(example.id, judgment)
                 self.finished += 1
                 if self.progress is not None:
                     self.progress("judge", self.finished, len(self.source))
-                if self.answered:
-                    price_is_known.set()
-            price_is_known.set()
+            self.priced.set()
 
         await aio.together(work(number) for number in range(min(self.limit, len(self.source))))
 
@@ -142,11 +136,13 @@ class _Run:
             if isinstance(error, ModelUnavailable | RateLimited):
                 self.failed_in_a_row += 1
                 # A server that is down would cost every item all its attempts.
-                side_by_side = self.limit if self.answered or self.calls.spent is None else 1
+                side_by_side = self.limit if self.priced.is_set() or self.calls.spent is None else 1
                 if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side):
                     failed = f"{self.failed_in_a_row} examples in a row failed, the last with {reason}"
                     self.stopped = self.stopped or failed
-            self.answered |= usage.calls > 0
+            if usage.calls > 0:
+                self.priced.set()
             return Judgment(id=example.id, error=reason, memory_hash=self.judge.memory.hash, usage=usage)
-        self.answered, self.failed_in_a_row = True, 0
+        self.priced.set()
+        self.failed_in_a_row = 0
         return judgment

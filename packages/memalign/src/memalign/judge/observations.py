@@ -56,20 +56,14 @@ def expectations(guidelines: Iterable[Guideline], *, unmet: Iterable[FeedbackKey
     return tuple(expected)
 
 
-def observe(
-    judge: Judge,
-    example: Example,
-    margins: Mapping[str, float | None],
-    verdict: Value | None,
-    chances: Mapping[str, float],
-    expected: tuple[Expectation, ...],
-) -> Observation:
-    """What is known of an item: the answers to questions and the verdict (`chances` by its text), tests and length."""
-    value_type, sure = judge.value_type, {True: TEST, False: -TEST, None: None}
+def observe(judge: Judge, example: Example, answered: Answers) -> Observation:
+    """What is known of an item: what was answered about it, with what its tests find, and its length."""
+    value_type, sure, chances = judge.value_type, {True: TEST, False: -TEST, None: None}, answered.chances
     tests = answers(judge.memory, example.content, value_type.choices)
     tested = {sentence: contrast([sure[holds] for holds in sides]) for sentence, sides in tests.items()}
     by_label = {label: chances.get(value_text(label), 0.0) for label in value_type.labels} if chances else None
-    return Observation({**margins, **tested}, expected, verdict, by_label, _length(example, value_type))
+    length = _length(example, value_type)
+    return Observation({**answered.margins, **tested}, answered.expected, answered.verdict, by_label, length)
 
 
 def contrast(margins: Sequence[float | None]) -> float | None:
@@ -113,7 +107,7 @@ def _observation(judge: Judge, case: Case, made_by: str) -> Observation | None:
     expected = answered.expected or expectations(memory.semantic, unmet=own)
     # What code mined met every label, and was admitted against all that it tried: it counts on all of them.
     mined = expectations(filter(is_mined, memory.semantic))
-    return observe(judge, case.example, answered.margins, answered.verdict, answered.chances, (*expected, *mined))
+    return observe(judge, case.example, replace(answered, expected=(*expected, *mined)))
 
 
 def pair_in(judge: Judge) -> tuple[str, ...]:

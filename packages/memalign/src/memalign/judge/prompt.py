@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from memalign.cache import cached
 from memalign.content import Part, check_fields, each_side, part_in, sides_of, span_tree
@@ -20,24 +21,14 @@ from memalign.memory.retrieval import embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.calls import Calls
 from memalign.models.resolve import resolve_embedding
-from memalign.prompts.fitting import fit_example, fit_fields
+from memalign.prompts.fitting import fit_example, fit_fields, fit_guidelines, guideline_tokens
 from memalign.prompts.rendering import RenderedExample, render_item, render_judge_system
-from memalign.types import Example, Finding, Guideline
+from memalign.types import Example, Finding
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = [
-    "Prompt",
-    "budget_of",
-    "check_item",
-    "fit_guidelines",
-    "items_alone",
-    "prompt_of",
-    "retrieve",
-    "shown_case",
-    "whole_item",
-]
+__all__ = ["Prompt", "budget_of", "check_item", "items_alone", "prompt_of", "retrieve", "shown_case", "whole_item"]
 
 _ENOUGH = 8  # cases from which on a weak model learns more from guidelines: similar cases mislead it
 _TASK_TOKENS = 500  # what the system message has beside instructions and guidelines, the form of the answer above all
@@ -48,10 +39,10 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 
     request: ChatRequest
     guideline_ids: tuple[str, ...]
-    example_ids: tuple[str, ...]  # the most useful last
-    facts: tuple[Finding, ...]  # what tests found
-    notes: tuple[str, ...]  # on what was cut or left out
-    item_texts: tuple[str, ...]  # the encoded texts of the item itself, which evidence may quote
+    example_ids: tuple[str, ...] = ()  # the most useful last
+    facts: tuple[Finding, ...] = ()  # what tests found
+    notes: tuple[str, ...] = ()  # on what was cut or left out
+    item_texts: tuple[str, ...] = ()  # the encoded texts of the item itself, which evidence may quote
 
 
 async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
@@ -74,21 +65,18 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     item = fit_fields(seen, budget.item)
     tree = span_tree(seen["trace"]) if "trace" in seen else None
     usual = 0.7 if judge.parameters.get("samples", 1) > 1 else 0.0  # at 0 all samples would be the same
-    request = ChatRequest(
-        system=stable.system,
+    request = replace(
+        stable.request,
         user=render_item(item.fields, [rendered for _, rendered in examples], lines),
-        schema=stable.schema,
         about=example.id,
-        schema_name="judgment",
         max_tokens=_answer_tokens(judge, limits),
         temperature=judge.parameters.get("temperature", usual),
         seed=judge.parameters.get("seed"),
         timeout=judge.parameters.get("timeout"),
-        optional=("findings",) if "findings" in stable.schema["properties"] else (),
     )
-    return Prompt(
+    return replace(
+        stable,
         request=request,
-        guideline_ids=stable.guideline_ids,
         example_ids=tuple(name for name, _ in examples),
         facts=findings,
         notes=(*notes, *example_notes, *item.notes, *(tree.notes if tree else ()), *stable.notes),
@@ -124,19 +112,11 @@ def _seen(judge: Judge, example: Example) -> dict[str, Any]:
     return {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
 
 
-class _Stable(NamedTuple):
-    """The system message, the schema of the answer, the guidelines in the message, and notes on those left out."""
-
-    system: str
-    schema: dict[str, Any]
-    guideline_ids: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
+def _stable(judge: Judge, limits: Limits, budget: Budget) -> Prompt:
+    """What is the same for every item: system message, schema of the answer, and notes on guidelines left out."""
     memory, value_type = judge.memory, judge.value_type
 
-    def make() -> _Stable:
+    def make() -> Prompt:
         guidelines, omitted = fit_guidelines(memory.semantic, budget.guidelines)
         system = render_judge_system(
             instructions=judge.instructions,
@@ -146,35 +126,13 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> _Stable:
             brief=limits.brief,
         )
         ids = tuple(guideline.id for guideline in guidelines)
+        schema = answer_schema(value_type, ids, brief=limits.brief)
+        optional = ("findings",) if "findings" in schema["properties"] else ()
+        request = ChatRequest(system=system, user="", schema=schema, schema_name="judgment", optional=optional)
         notes = tuple(f"guideline {name} was left out because the prompt would be too long" for name in omitted)
-        return _Stable(system, answer_schema(value_type, ids, brief=limits.brief), ids, notes)
+        return Prompt(request=request, guideline_ids=ids, notes=notes)
 
     return cached(memory, ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines), make)
-
-
-def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
-    """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
-
-    Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among
-    equals the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
-    """
-
-    def rank(guideline: Guideline) -> tuple[bool, bool, int, int]:
-        written = guideline.origin != "distilled"
-        return (not guideline.pinned, not written, -len(guideline.supported_by), guideline.number)
-
-    chosen: set[str] = set()
-    used = 0
-    for guideline in sorted(guidelines, key=rank):
-        if used + (cost := _cost_of(guideline)) <= tokens or guideline.pinned:
-            chosen.add(guideline.id)
-            used += cost
-    fitting = tuple(guideline for guideline in guidelines if guideline.id in chosen)
-    return fitting, tuple(guideline.id for guideline in guidelines if guideline.id not in chosen)
-
-
-def _cost_of(guideline: Guideline) -> int:
-    return estimate_tokens(guideline.text) + 2  # its id or dash, and the end of its line
 
 
 class Budget(NamedTuple):
@@ -195,8 +153,8 @@ def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
     """
     guidelines = judge.memory.semantic
     most = min(limits.context_tokens // 8, 500 if limits.brief else 4000)
-    fitting = min(sum(map(_cost_of, guidelines)), most)
-    pinned = sum(_cost_of(guideline) for guideline in guidelines if guideline.pinned)
+    fitting = min(sum(map(guideline_tokens, guidelines)), most)
+    pinned = sum(guideline_tokens(guideline) for guideline in guidelines if guideline.pinned)
     system = estimate_tokens(judge.instructions) + _TASK_TOKENS + max(fitting, pinned)
     free = max(limits.context_tokens - system - _answer_tokens(judge, limits) - beside, 256)
     return Budget(

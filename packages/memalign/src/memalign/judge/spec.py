@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "base_fingerprint_of",
-    "check_instructions",
     "checked_parameters",
     "fingerprint_of",
     "lacks",
@@ -47,8 +46,10 @@ def named_parts(instructions: str) -> tuple[str, ...]:
 
     Fields come in the order in which prompts show them, parts of one in the order of the text. Beside a whole field no
     part of it is listed: the message shows it already. The text is parsed, never rendered. Raises InvalidInstructions
-    when a field is unknown, what stands in the braces is no name, or none is there.
+    when it is no text, a field is unknown, what stands in the braces is no name, or none is there.
     """
+    if not isinstance(instructions, str) or _HALF_PAIR.search(instructions):
+        raise InvalidInstructions("the instructions must be a text, without half of a surrogate pair")
     parts = list(dict.fromkeys(_part(match) for match in _BRACES.findall(instructions)))
     if not parts:
         raise InvalidInstructions(f"the instructions name no field of the example; name at least one of {_FIELDS}")
@@ -68,16 +69,6 @@ def _part(braces: str) -> Part:
     )
 
 
-@lru_cache(maxsize=64)  # once a text: a judge is copied for every judgment
-def check_instructions(instructions: object) -> None:
-    """Raise InvalidInstructions for what no judge can be asked with."""
-    if not isinstance(instructions, str):
-        raise InvalidInstructions("the instructions must be a text")
-    if _HALF_PAIR.search(instructions):
-        raise InvalidInstructions("the instructions contain half of a surrogate pair, which cannot be sent to a model")
-    named_parts(instructions)
-
-
 def lacks(judge: Judge, content: Mapping[str, Any], what: str) -> str | None:
     """Why `what` has not all that the instructions name, such as "the item"; None where it has."""
     lacking = first_lacking(content, named_parts(judge.instructions))
@@ -91,17 +82,21 @@ def misfit(judge: Judge, row: Feedback) -> str | None:
     return reason and f"the judge's {reason.removeprefix('the ')}"
 
 
-_PARAMETERS: dict[str, Any] = {
-    "temperature": Annotated[float, Meta(ge=0, le=2)],
-    "max_tokens": Annotated[int, Meta(ge=1, le=10**6)],
-    "seed": Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)],
-    "timeout": Annotated[float, Meta(ge=0, le=10**6)],
-    "samples": Annotated[int, Meta(ge=1, le=100)],
-    "swap": bool,
-    "reasoning_effort": Literal["none", "minimal", "low", "medium", "high", "xhigh"],
-    "reflection_model": str,
-    "models": Any,  # has a check of its own
-}
+_PARAMETERS = msgspec.defstruct(
+    "_Parameters",
+    [
+        ("temperature", Annotated[float, Meta(ge=0, le=2)], None),
+        ("max_tokens", Annotated[int, Meta(ge=1, le=10**6)], None),
+        ("seed", Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)], None),
+        ("timeout", Annotated[float, Meta(ge=0, le=10**6)], None),
+        ("samples", Annotated[int, Meta(ge=1, le=100)], None),
+        ("swap", bool, None),
+        ("reasoning_effort", Literal["none", "minimal", "low", "medium", "high", "xhigh"], None),
+        ("reflection_model", str, None),
+        ("models", Any, None),  # has a check of its own
+    ],
+    forbid_unknown_fields=True,
+)
 
 # These change no verdict: how the models are reached, what they cost, and who writes the guidelines.
 _OF_MODELS = frozenset({"models", "reflection_model"})
@@ -109,16 +104,11 @@ _OF_MODELS = frozenset({"models", "reflection_model"})
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
     """`parameters`, checked; a copy, since the caller's own may change. Raises InputError with what is allowed."""
-    if not isinstance(parameters, Mapping):
-        raise InputError(f"parameters={parameters!r}: pass a mapping such as {{'seed': 7}}")
+    try:
+        msgspec.convert(parameters, _PARAMETERS)
+    except msgspec.ValidationError as error:  # which repeats no value
+        raise InputError(f"parameters: {error}; they are {', '.join(_PARAMETERS.__struct_fields__)}") from None
     parameters = dict(parameters)
-    for key, value in parameters.items():
-        if key not in _PARAMETERS:
-            raise InputError(f"there is no parameter {key}; the parameters are {', '.join(_PARAMETERS)}")
-        try:
-            msgspec.convert(value, _PARAMETERS[key])
-        except msgspec.ValidationError as error:
-            raise InputError(f"parameter {key}={value!r}: {error}") from None
     if "models" in parameters:
         parameters["models"] = checked_models(parameters["models"])
     if "reflection_model" in parameters:
@@ -146,15 +136,15 @@ def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
     parts = {
         "instructions": judge.instructions,
         "value_type": judge.value_type.spec,
-        "model": judge.model_name and _canonical(judge.model_name),
+        "model": _canonical(judge.model),
         "retrieval_k": judge.retrieval_k if memory else None,  # nothing to retrieve, nothing to tell apart
         "parameters": {key: value for key, value in judge.parameters.items() if key not in _OF_MODELS},
         "memory": memory.hash,
     }
-    if (check_model := name_of(judge.check_model)) is not None:
-        parts["check_model"] = _canonical(check_model)
-    if memory and (embedding := name_of(judge.embedding_model)) is not None:
-        parts["embedding_model"] = _canonical(embedding)
+    if judge.check_model is not None:
+        parts["check_model"] = _canonical(judge.check_model)
+    if memory and judge.embedding_model is not None:
+        parts["embedding_model"] = _canonical(judge.embedding_model)
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
 
 
@@ -163,8 +153,8 @@ def base_fingerprint_of(judge: Judge) -> str:
     return fingerprint_of(judge, Memory())  # whose label counts is no part of it
 
 
-def _canonical(name: str) -> str:
-    try:
-        return canonical_name(name)
-    except ConfigurationError:  # the name of an object, which no provider needs to know
-        return name
+def _canonical(model: str | ChatModel | DecisionModel | EmbeddingModel | None) -> str | None:
+    name = name_of(model)
+    with suppress(ConfigurationError):  # the name of an object, which no provider needs to know
+        return name and canonical_name(name)
+    return name

@@ -33,8 +33,8 @@ async def decide(
 ) -> Judgment:
     """Judge one item.
 
-    Without `standing` the experts' label on this very item does not answer for the model; without `checks` the
-    questions of the guidelines are not asked, and the model's own verdict stands. Raises InputError for an item that
+    Without `standing` the experts' label on this very item does not answer for the model; without `checks` a chat
+    model's own verdict stands. Raises InputError for an item that
     lacks a field that the instructions name, or holds what no prompt can, and ModelError where the model failed.
     """
     check_item(judge, example)
@@ -43,7 +43,7 @@ async def decide(
         return judgment
     # 2. A decision model gets one request, for the verdict and all questions; the calibrator weighs them.
     if decides_alone(judge):
-        return await decided(judge, example, calls, checks=checks)
+        return await decided(judge, example, calls)
     # 3. A chat model gets one request, and answers with findings, a reason and a value; code keeps an evidence only
     #    if the item has it. Samples and swapped sides average several such judgments.
     own = await _own_judgment(judge, example, calls)

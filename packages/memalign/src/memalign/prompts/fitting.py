@@ -1,4 +1,4 @@
-r"""What of fields, past cases and feedback fits into so many tokens of a prompt, and how a field is cut.
+r"""What of fields, past cases, feedback and guidelines fits into so many tokens of a prompt, and how a field is cut.
 
 Texts and plain JSON are one line of JSON. A conversation is one line a turn and a trace one line a span and part of it,
 each text in it JSON-encoded: a line break in a turn becomes the two characters `\n`, so nobody can write a turn of
@@ -16,9 +16,21 @@ from memalign.content import SpanTree, Turn, span_tree, turns_of
 from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, shorten
 from memalign.prompts.rendering import DistilRecord, RenderedExample, render_answer
 from memalign.prompts.trace_text import counted, outline, tree_lines
+from memalign.types import Guideline
 from memalign.values import Value
 
-__all__ = ["Cut", "FeedbackRecord", "FittedFields", "cut", "fit_example", "fit_fields", "fit_records", "whole"]
+__all__ = [
+    "Cut",
+    "FeedbackRecord",
+    "FittedFields",
+    "cut",
+    "fit_example",
+    "fit_fields",
+    "fit_guidelines",
+    "fit_records",
+    "guideline_tokens",
+    "whole",
+]
 
 SHORT = 24
 """Tokens up to which a text is never cut: what would stand in its place is as long."""
@@ -137,6 +149,32 @@ def _within(name: str, value: object, tokens: int) -> str:
     if tokens < USEFUL:
         return encode("[left out: too long]")
     return cut(name, value, tokens).text if name else shorten(value, tokens)
+
+
+def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
+    """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
+
+    Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among
+    equals the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
+    """
+
+    def rank(guideline: Guideline) -> tuple[bool, bool, int, int]:
+        written = guideline.origin != "distilled"
+        return (not guideline.pinned, not written, -len(guideline.supported_by), guideline.number)
+
+    chosen: set[str] = set()
+    used = 0
+    for guideline in sorted(guidelines, key=rank):
+        if used + (cost := guideline_tokens(guideline)) <= tokens or guideline.pinned:
+            chosen.add(guideline.id)
+            used += cost
+    fitting = tuple(guideline for guideline in guidelines if guideline.id in chosen)
+    return fitting, tuple(guideline.id for guideline in guidelines if guideline.id not in chosen)
+
+
+def guideline_tokens(guideline: Guideline) -> int:
+    """What a guideline takes in a prompt."""
+    return estimate_tokens(guideline.text) + 2  # its id or dash, and the end of its line
 
 
 # -- one field -------------------------------------------------------------------------------------------------------

@@ -173,3 +173,15 @@ def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Pat
         with pytest.raises(InputError, match=r"a judgment has no field 'price'; it has id, value, rationale"):
             judgments.to_frame(["price"])
     assert judge().judge_many([]).to_frame().shape == (0, 5)
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
+def test_what_two_people_say_of_one_case_is_one_judgment(kind: Any) -> None:
+    rows = kind([ROWS[0], ROWS[0] | {"source": "ben"}])
+    assert list(judge().judge_many(rows).to_frame()["id"]) == ["t-1"]
+
+
+def test_half_a_surrogate_pair_in_a_reason_becomes_a_frames_text(kind: Any) -> None:
+    one = judge().replace(model=ScriptedChatModel(lambda _: {"rationale": "odd \ud83d", "value": True}))
+    frame = nw.from_native(one.judge_many(kind(ROWS)).to_frame(), eager_only=True)
+    assert set(frame["rationale"].to_list()) == {"odd \ufffd"}
