@@ -124,11 +124,11 @@ async def _answers(judge: Judge, model: DecisionModel, run: Run, pair: tuple[Cas
             return judged
         own = judged
     try:
-        answered = await answered_about(unknowing, case.example, model, run.calls, verdict=alone)
+        answers, answered = await answered_about(unknowing, case.example, model, run.calls, verdict=alone)
     except ModelError as error:
         return run.failure(error)
     run.spend(replace(answered.usage, seconds={}))
-    answers = answered.answers if alone else replace(answered.answers, verdict=own.value)
+    answers = answers if alone else replace(answers, verdict=own.value)
     exposed = tuple(sorted(unknowing.memory.exposure(own.example_ids)))
     answers = replace(answers, margins=dict(sorted(answers.margins.items())), exposed_to=exposed)
     # Guidelines that were written again without the case have other words, which are kept nowhere.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InvalidOutput, InvalidValue
-from memalign.judge.code_tests import places
+from memalign.judge.code_tests import normal, places
 from memalign.models.base import ChatModel, ChatReply
 from memalign.types import Finding, Judgment
 from memalign.values import ValueType
@@ -100,24 +99,22 @@ def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Findi
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
-# The marks are what is searched for.
-_QUOTES = str.maketrans(dict.fromkeys("\"'`´‘’‚‛“”„‟′″«»‹›", "'"))  # noqa: RUF001
-_OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # as above
+_OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # the marks are what is searched for
 
 
 def quotation(evidence: object, texts: Iterable[str]) -> str | None:
     """The words that `evidence` quotes, if one of the texts that a model was shown has them; else None.
 
-    White space counts as one space, all quotation marks as the same one, and JSON's escapes as what they stand for, on
-    both sides: the texts are JSON, and a model may escape a second time. Nothing else is forgiven: a piece of a word is
-    no quotation, for "not safe" is not in "not safety", and neither are marks alone.
+    Compared is the normal form of tests, with all quotation marks as the same one and JSON's escapes as what they stand
+    for, on both sides: the texts are JSON, and a model may escape a second time. A piece of a word is no quotation, for
+    "not safe" is not in "not safety", and neither are marks alone.
     """
     if not isinstance(evidence, str):
         return None
     words, plain = " ".join(evidence.split()), [_plain(text) for text in texts]
     for quoted in (words, words.strip(_OUTER)):
         wanted = _plain(quoted)
-        if any(map(str.isalnum, wanted)) and any(True for text in plain for _ in places(text, wanted)):
+        if any(map(str.isalnum, wanted)) and any(next(places(text, wanted), -1) >= 0 for text in plain):
             return quoted
     return None
 
@@ -128,7 +125,7 @@ def _plain(text: str) -> str:
         if opened == text:
             break
         text = opened
-    return " ".join(unicodedata.normalize("NFC", text).translate(_QUOTES).split())
+    return normal(text).replace('"', "'")
 
 
 def _unescaped(match: re.Match[str]) -> str:

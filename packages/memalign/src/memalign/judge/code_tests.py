@@ -54,7 +54,7 @@ _SENTENCES = {
     "json_path": 'in {it} {text} {is_} "{then}"',
 }
 _VERBS = {"has": "have", "begins": "begin", "ends": "end", "comes": "come"}
-_QUOTES = str.maketrans("\u2018\u2019\u02bc\u201c\u201d\u201e", "'''\"\"\"")
+_QUOTES = str.maketrans(dict.fromkeys("`´‘’‚‛ʼ′‹›", "'") | dict.fromkeys("“”„‟″«»", '"'))  # noqa: RUF001
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?[0-9]+(?:[.,][0-9]+)*")
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from memalign.cache import cached
 from memalign.errors import ConfigurationError, ModelError, ModelRejected
@@ -34,21 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = ["answered_about", "asked_checks", "calibrator_of", "decided", "finding_text", "margin_of", "with_checks"]
 
-replace = msgspec.structs.replace
-
 MOST_LABELS = 10
 """With more labels there is no calibrator."""
 NAMED = 3
 """Guidelines that a reason in words names, the weightiest first."""
-
-
-class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decision model answered about an item; `notes` say which questions have no answer, and why."""
-
-    answers: Answers
-    findings: tuple[Finding, ...]
-    notes: tuple[str, ...]
-    usage: Usage
 
 
 async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Calls) -> Judgment:
@@ -60,13 +49,13 @@ async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Call
     if model is None:
         return own
     try:
-        answered = await answered_about(judge, example, model, calls)
+        answers, checked = await answered_about(judge, example, model, calls)
     except ModelError as error:
         notes, usage = (*own.notes, f"no answer to checks: {error}"), own.usage + (error.usage or Usage())
         return replace(own, notes=notes, usage=usage)
-    findings, notes = (*own.findings, *answered.findings), (*own.notes, *answered.notes)
-    own = replace(own, findings=findings, notes=notes, usage=own.usage + answered.usage)
-    return _weighed(judge, example, own, answered.answers)
+    findings, notes = (*own.findings, *checked.findings), (*own.notes, *checked.notes)
+    own = replace(own, findings=findings, notes=notes, usage=own.usage + checked.usage)
+    return _weighed(judge, example, own, answers)
 
 
 async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
@@ -78,22 +67,12 @@ async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
     if not judge.value_type.labels:
         kinds = "true or false, categories and whole numbers; other values need a chat model"
         raise ConfigurationError(f"{model.name} is a decision model and answers {kinds}")
-    answered = await answered_about(judge, example, model, calls, verdict=True)
-    verdict = answered.answers.verdict
-    if verdict is None:
-        raise ModelRejected("; ".join(answered.notes) or f"{model.name} gave no verdict", usage=answered.usage)
+    answers, own = await answered_about(judge, example, model, calls, verdict=True)
+    if own.value is None:
+        raise ModelRejected("; ".join(own.notes) or f"{model.name} gave no verdict", usage=own.usage)
     memory = judge.memory
-    own = Judgment(
-        id=example.id,
-        value=verdict,
-        confidence=answered.answers.chances.get(value_text(verdict)),
-        findings=(*answered.findings, *facts(memory, example.content, judge.value_type.choices)),
-        memory_hash=memory.hash,
-        model=model.name,
-        usage=answered.usage,
-        notes=answered.notes,
-    )
-    judgment = _weighed(judge, example, own, answered.answers)
+    own = replace(own, findings=(*own.findings, *facts(memory, example.content, judge.value_type.choices)))
+    judgment = _weighed(judge, example, own, answers)
     return replace(
         judgment,
         guideline_ids=tuple(guideline.id for guideline in _firing(memory, judgment.findings)),
@@ -118,7 +97,6 @@ def calibrator_of(judge: Judge) -> Calibrator | None:
 
 def _weighed(judge: Judge, example: Example, own: Judgment, answers: Answers) -> Judgment:
     """The judgment with the calibrator's say: its value where held-out cases say it is better, and its confidence."""
-    own = replace(own, own_value=own.value)
     calibrator, memory = calibrator_of(judge), judge.memory
     if calibrator is None:
         return own
@@ -193,8 +171,8 @@ def asked_checks(memory: Memory) -> tuple[Finding, ...]:
 
 async def answered_about(
     judge: Judge, example: Example, model: DecisionModel, calls: Calls, *, verdict: bool = False
-) -> Answered:
-    """What a model answers about an item: to all questions of the guidelines, and for `verdict`.
+) -> tuple[Answers, Judgment]:
+    """What a model answers about an item, to all questions of the guidelines and for `verdict`; and its judgment.
 
     It is one request; of a pair one a side, and one for the verdict. Raises ModelError where nothing has an answer.
     """
@@ -221,14 +199,20 @@ async def answered_about(
             margins[check.check] = contrast([margin_of(side) for side in sides])
             findings.append(check if len(sides) > 1 else _answered(check, sides[0]))
     chances = decisions[-1].probabilities.get("value", {}) if verdict else {}
-    own = _value(judge.value_type, chances) if chances else None
+    value = _value(judge.value_type, chances) if chances else None
     names = {key: f"no answer to a check of {check.guideline}" for key, check in asking.items()}
     refused = {key: why for decision in decisions for key, why in decision.refused.items()}
-    return Answered(
-        answers=Answers(judge=base_fingerprint_of(judge), margins=margins, verdict=own, chances=chances),
+    answers = Answers(judge=base_fingerprint_of(judge), margins=margins, verdict=value, chances=chances)
+    return answers, Judgment(
+        id=example.id,
+        value=value,
+        own_value=value,
+        confidence=chances.get(value_text(value)),
         findings=tuple(findings),
-        notes=tuple(f"{names.get(key, 'no verdict')}: {why}" for key, why in refused.items()),
+        memory_hash=judge.memory.hash,
+        model=model.name,
         usage=spent + Usage(seconds={"checks": time.perf_counter() - started}),
+        notes=tuple(f"{names.get(key, 'no verdict')}: {why}" for key, why in refused.items()),
     )
 
 

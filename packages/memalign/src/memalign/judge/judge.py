@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -118,8 +119,7 @@ class Judge(Generic[ValueT_co]):
         return partial(Judge, **settings), ()
 
     def __repr__(self) -> str:
-        text = " ".join(self.instructions.split())
-        short = text if len(text) <= 80 else f"{text[:79]}…"
+        short = textwrap.shorten(self.instructions, 80, placeholder="…")
         return (
             f"Judge(name={self.name!r}, feedback_value_type={self.value_type.spec!r}, model={self.model_name!r}, "
             f"instructions={short!r}, memory={self.memory!r})"

@@ -66,13 +66,12 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
     asking = [_answered(judge, side, model, calls, number) for side in prompts for number in range(samples)]
     answers = await asyncio.gather(*asking, return_exceptions=True)
     judgments = [answer for answer in answers if isinstance(answer, Judgment)]
-    failures = [answer for answer in answers if isinstance(answer, BaseException)]
-    for failure in failures:  # one that fails fails the judgment, which then says what all cost
+    for failure in answers:  # one that fails fails the judgment, which then says what all cost
         if isinstance(failure, ModelError):
-            usages = [judgment.usage for judgment in judgments]
-            usages += [error.usage for error in failures if isinstance(error, ModelError) and error.usage]
-            failure.usage = sum(usages, Usage())
-        raise failure
+            paid = [answer.usage for answer in answers if isinstance(answer, Judgment | ModelError) and answer.usage]
+            failure.usage = sum(paid, Usage())
+        if isinstance(failure, BaseException):
+            raise failure
     turned = [_renamed(judgment, names, prompt) for judgment in judgments[samples:]]
     return _average([*judgments[:samples], *turned], judge.value_type)
 
