@@ -386,6 +386,15 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
     contribution: float | None = None
     taught_by: tuple[FeedbackKey, ...] = ()
 
+    def __str__(self) -> str:
+        """`G3 (t-3@ana): Is money promised? yes: +1.8`, `the length: +0.4`, or `G3 (t-3@ana) applies, here: "$20"`."""
+        who = f"{self.guideline} ({', '.join(map(str, self.taught_by)) or 'a person'})" if self.guideline else ""
+        if who and not self.check:
+            return f"{who} applies" + (f', here: "{self.evidence}"' if self.evidence else "")
+        answer = f" {self.answer}" if self.answer is not None else ""
+        counts = "" if self.contribution is None else f": {self.contribution:+.1f}"
+        return f"{who}{': ' if who else ''}{self.check}{answer}{counts}"
+
 
 class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     """One verdict and its receipt; generic in the value: a `bool` judge's judgments have a `bool` for a type checker.

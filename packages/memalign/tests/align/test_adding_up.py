@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from memalign import Example, Judge, Judgment, MemAlign, aio
-from memalign.judge.decision import finding_text
 from memalign.models.base import ChatRequest, Limits, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
 from tests.support.scripted import change, records_in
@@ -79,8 +78,8 @@ def test_what_was_taught_decides_and_is_named(kind: str) -> None:
     assert first.contribution > 0.5
     assert (made.confidence or 0.0) > 0.5
     assert str(first.taught_by[0]).endswith("@ana")
-    assert finding_text(first).startswith(f"{first.guideline} (")
-    assert f"{first.contribution:+.1f}" in finding_text(first)
+    assert str(first).startswith(f"{first.guideline} (")
+    assert f"{first.contribution:+.1f}" in str(first)
     assert made.rationale is not None
     assert "The model's own verdict: true." in made.rationale
     assert any(each.guideline is None for each in made.findings), "what nobody taught is named as what it is"

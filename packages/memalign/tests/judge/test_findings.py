@@ -13,7 +13,6 @@ from memalign.cli.output import facts, show
 from memalign.content.encoding import encode
 from memalign.judge.answer import quotation
 from memalign.judge.code_tests import sentence
-from memalign.judge.decision import finding_text
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import ScriptedChatModel
@@ -202,7 +201,7 @@ def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
 def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixture[str]) -> None:
     (finding,) = judge(answer(named("G1", f"Before {trick} after")))(outputs=f"Before {trick} after").findings
     assert finding.evidence is not None
-    show(facts([("finding", finding_text(finding))]))
+    show(facts([("finding", str(finding))]))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\u202e" not in shown

@@ -167,8 +167,12 @@ FRAME = pl.DataFrame({"id": ["a"], "outputs": ["x"]})
             (odd, (), "predict_batch takes a DataFrame|is no DataFrame")
             for odd in ([{"id": "a", "outputs": "x"}], "rows.jsonl", pl.LazyFrame({"id": ["a"]}), None)
         ),
-        (pl.DataFrame({"id": ["a"], "answer": ["x"]}), (), r"no column of content: .* columns: id, answer; Judge\(col"),
-        (pd.DataFrame([["a", "b"]]), (), "its columns: 0, 1;"),
+        (
+            pl.DataFrame({"id": ["a"], "answer": ["x"]}),
+            (),
+            r"no column for inputs, outputs\. .* id, answer\. .*columns=",
+        ),
+        (pd.DataFrame([["a", "b"]]), (), "Its columns are 0, 1"),
         (FRAME, pl.DataFrame({"id": ["a"]}), "done has no column content_hash"),
         (FRAME, ["a"], "pairs of an id and a content hash"),
     ],

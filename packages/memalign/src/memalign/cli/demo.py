@@ -153,13 +153,11 @@ def _judge(judge: Judge, rows: Sequence[Feedback]) -> list[Judgment]:
 
 def _changes_of_mind(rows: Sequence[Feedback], before: Sequence[Judgment], after: Sequence[Judgment]) -> Iterable[str]:
     """Each verdict that changed, with the guidelines that applied and who taught them."""
-    from memalign.judge.decision import finding_text
-
     changed = [case for case in zip(rows, before, after, strict=True) if case[1].value != case[2].value]
     yield f"It changed its mind on {len(changed) or 'none'} of {len(rows)}."
     for row, earlier, judgment in changed:
         yield f"{row.outputs!r}: {_word(earlier.value)} before, {_word(judgment.value)} now."
-        yield from (f"  {finding_text(finding)}" for finding in judgment.findings)
+        yield from (f"  {finding}" for finding in judgment.findings)
 
 
 def _word(value: object) -> str:

@@ -58,8 +58,6 @@ def explain(
 
 
 def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
-    from memalign.judge.decision import finding_text
-
     decided_by = {
         "expert": "the label that experts gave this item; no model was called",
         "calibrator": f"the calibrator; the model's own verdict is {label_text(judgment.own_value)}",
@@ -78,8 +76,8 @@ def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     for guideline in data["guidelines"]:
         parts.append(f"your rule {guideline['id']}: {guideline['text']}")
         findings = [finding for finding in judgment.findings if finding.guideline == guideline["id"]]
-        parts += [f"  {finding_text(finding)}" for finding in findings]
-    parts += [finding_text(finding) for finding in judgment.findings if finding.guideline is None]
+        parts += [f"  {finding}" for finding in findings]
+    parts += [str(finding) for finding in judgment.findings if finding.guideline is None]
     if data["examples"]:
         cases = [(case["id"], label_text(case["label"])) for case in data["examples"]]
         parts.append(table(("id", "experts' label"), cases, title="Cases"))

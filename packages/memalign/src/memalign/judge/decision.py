@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memalign.judge.calibrator import Calibrator
     from memalign.judge.judge import Judge
 
-__all__ = ["answered_about", "asked_checks", "calibrator_of", "decided", "finding_text", "margin_of", "with_checks"]
+__all__ = ["answered_about", "asked_checks", "calibrator_of", "decided", "margin_of", "with_checks"]
 
 MOST_LABELS = 10
 """With more labels there is no calibrator."""
@@ -125,19 +125,6 @@ def _contributing(findings: Sequence[Finding], parts: Mapping[str, float]) -> tu
     rest = {name: part for name, part in parts.items() if part and all(f.check != name for f in findings)}
     untaught = [Finding(guideline=None, check=name, contribution=part) for name, part in rest.items()]
     return tuple(sorted((*taught, *untaught), key=lambda finding: -abs(finding.contribution or 0.0)))
-
-
-def finding_text(finding: Finding) -> str:
-    """A finding in words: `G3 (t-3@ana): Is money promised? yes: +1.8`, or `the length: +0.4` where nobody taught it.
-
-    Of a chat model's: `G3 (t-3@ana) applies, here: "a refund of $20"`.
-    """
-    who = f"{finding.guideline} ({', '.join(map(str, finding.taught_by)) or 'a person'})" if finding.guideline else ""
-    if who and not finding.check:
-        return f"{who} applies" + (f', here: "{finding.evidence}"' if finding.evidence else "")
-    answer = f" {finding.answer}" if finding.answer is not None else ""
-    counts = "" if finding.contribution is None else f": {finding.contribution:+.1f}"
-    return f"{who}{': ' if who else ''}{finding.check}{answer}{counts}"
 
 
 def _firing(memory: Memory, findings: Sequence[Finding]) -> list[Guideline]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from memalign.errors import InputError, RowError
 from memalign.io import Frame, RowSource
+from memalign.io.columns import unmapped
 from memalign.io.examples import example_of
 from memalign.io.frames import is_frame, shown_id
 from memalign.io.rows import Row
@@ -108,10 +109,7 @@ def _items(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[Example | Judgmen
     names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
     columns = {field: name for field, name in names.items() if name in table.columns}
     if not columns.keys() & set(CONTENT_FIELDS):
-        wanted = ", ".join(names[field] for field in CONTENT_FIELDS)
-        present = ", ".join(map(str, table.columns))[:300]
-        hint = "Judge(columns={'outputs': 'answer'}) says which column a field is"
-        raise InputError(f"the frame has no column of content: {wanted}; its columns: {present}; {hint}")
+        raise unmapped("the frame", ("inputs", "outputs"), [*map(str, table.columns)], judge.columns)
     content = table.select(nw.col(name).alias(field) for field, name in columns.items()).to_native()
     first: dict[str, tuple[int, str]] = {}
     for position, row in enumerate(RowSource.of(content, name="the frame").rows() if len(table) else (), 1):

@@ -24,7 +24,6 @@ from memalign.integrations.mlflow.verdicts import (
     metadata_of,
     rationale_of,
 )
-from memalign.judge.decision import finding_text
 from memalign.judge.standing import standing_judgment
 from memalign.types import Example, Judgment
 
@@ -118,7 +117,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             "memalign.cached_tokens": usage.cached_tokens,
             "memalign.confidence": judgment.confidence,
             "memalign.notes": list(judgment.notes) or None,
-            "memalign.findings": [finding_text(finding) for finding in judgment.findings] or None,
+            "memalign.findings": [str(finding) for finding in judgment.findings] or None,
         }
         if judgment.findings or judgment.decided_by != "model":
             metadata["memalign.decided_by"] = judgment.decided_by
