@@ -13,7 +13,7 @@ from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import Report, as_html, as_markdown, evaluate, report
 from memalign.evaluation.intervals import share_interval
-from memalign.judge.spec import without_memory
+from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Question
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import Feedback
@@ -77,7 +77,7 @@ def page(aligned: Judge) -> Report:
         for n in range(100, 120)
         for source, of in (("ben", 4), ("eva", 2))
     ]
-    return page_of(aligned, [*rows(20, 130), *others], without_memory(aligned))
+    return page_of(aligned, [*rows(20, 130), *others], aligned.replace(memory=Memory()))
 
 
 class TestWhatItSays:

@@ -16,7 +16,6 @@ from memalign.errors import (
     InvalidInstructions,
     InvalidOutput,
 )
-from memalign.judge.spec import without_memory
 from memalign.memory import Memory
 from memalign.models.base import Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
@@ -162,8 +161,9 @@ class TestReplace:
             assert changed.memory is aligned.memory
             assert changed.fingerprint != aligned.fingerprint
         assert aligned.replace(name="other").fingerprint == aligned.fingerprint
-        other = without_memory(aligned).replace(embedding_model=HashEmbedding(dim=24))
-        assert other.fingerprint == without_memory(aligned).fingerprint, "it embeds what it remembers"
+        unaligned = aligned.replace(memory=Memory())
+        other = unaligned.replace(embedding_model=HashEmbedding(dim=24))
+        assert other.fingerprint == unaligned.fingerprint, "it embeds what it remembers"
 
     def test_a_judge_cannot_be_changed_in_place(self) -> None:
         mine = {"temperature": 0.5, "max_tokens": 77, "seed": 3, "timeout": 9}

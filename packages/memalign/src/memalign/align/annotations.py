@@ -11,7 +11,7 @@ from memalign.align.forget import forget_lessons
 from memalign.errors import InvalidRows, RowError
 from memalign.io import SKIP_HINT, FeedbackFile, JudgmentFile, OwnVerdicts, RowSource, read_feedback
 from memalign.judge import Judge
-from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit, without_memory
+from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Feedback, FeedbackKey
@@ -91,7 +91,7 @@ def with_own_verdicts(
     made_by, model = base_fingerprint_of(judge), open_judging_model(judge)
     models = ("", judge.model_name, model.name)
     # Of other memories than none, also with another label policy, and its own nobody knows what a judgment had seen.
-    memories = {memory.hash: memory for memory in (Memory(), without_memory(judge).memory, judge.memory)}
+    memories = {memory.hash: memory for memory in (Memory(), Memory(authority=judge.memory.authority), judge.memory)}
     if isinstance(judged, JudgmentFile):
         fingerprints = {fingerprint_of(judge.replace(model=model), other) for other in memories.values()}
         if judged.judge.rpartition("@")[2].partition("-")[0] not in fingerprints:

@@ -85,7 +85,7 @@ class MemAlign:
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
         calls: Calls | None = None,
-    ) -> AlignResult:
+    ) -> AlignResult[Any]:
         """Learn from `feedback` and return a complete new judge, or raise and change nothing.
 
         A model call that fails leaves named feedback pending instead.
@@ -150,7 +150,7 @@ class MemAlign:
         keep: Collection[str] = (),
         progress: Progress | None = None,
         calls: Calls | None = None,
-    ) -> AlignResult:
+    ) -> AlignResult[Any]:
         """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
 
         The forgetting needs no model: when none answers, the survivors' lessons are pending. A guideline that a person

@@ -92,7 +92,7 @@ def evaluate(
     from memalign.evaluation import as_html, as_markdown, check_criteria, gate, junit_xml
     from memalign.evaluation import evaluate as measure
     from memalign.evaluation import report as gather
-    from memalign.judge.spec import without_memory
+    from memalign.memory import Memory
     from memalign.models.calls import Calls
     from memalign.models.dry_run import DryRun
     from memalign.types import as_json
@@ -101,7 +101,7 @@ def evaluate(
     minimum = {key: least for key, least in (("accuracy", min_accuracy), ("kappa", min_kappa)) if least is not None}
     criteria = bool(minimum) or not_worse_than is not None
     if against is None or against == _ZERO_SHOT:
-        other = None if against is None else without_memory(judge)
+        other = None if against is None else judge.replace(memory=Memory())
     elif against.isdecimal():
         other = session.judge(name, int(against))[1]
     else:

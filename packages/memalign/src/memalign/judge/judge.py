@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
 
@@ -53,7 +53,7 @@ class Judge(Generic[ValueT_co]):
         name: 1 to 100 characters on one line, without slashes.
         instructions: The author's text. `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
             `{{ trace }}` name fields of the item, `{{ inputs.question }}` and `{{ outputs[0].text }}` parts of them.
-            Nothing is rendered: the text stays as it is, and a warning names what looks like a template's tag.
+            Nothing is rendered: the text stays as it is.
         feedback_value_type: bool, a Literal of strings, a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str,
             or the same as text (`int:1..5`).
         model: A name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from
@@ -193,7 +193,7 @@ class Judge(Generic[ValueT_co]):
             raise InputError("pass either an Example or its fields, not both")
         elif not isinstance(example, Example):
             raise InputError(f"pass fields by name, judge(inputs=…), or an Example, not a {type(example).__name__}")
-        return cast("Judgment[ValueT_co]", await decide(self, example, Calls()))
+        return await decide(self, example, Calls())
 
     __call__ = aio.blocking(ajudge)
 
@@ -231,7 +231,7 @@ class Judge(Generic[ValueT_co]):
         """
         progress = progress or notebook_progress()
         judgments = await judge_many(self, examples, concurrency, max_cost, out, progress, on_judgment)
-        return JudgmentList(cast("Sequence[Judgment[ValueT_co]]", judgments), examples)
+        return JudgmentList(judgments, examples)
 
     judge_many = aio.blocking(ajudge_many)
 
@@ -290,10 +290,9 @@ class Judge(Generic[ValueT_co]):
             InvalidRows: A row cannot be used.
             ConfigurationError: There is no model to learn with, or its price is not known where a limit is set.
         """
-        result = await _optimizer(optimizer).align(
+        return await _optimizer(optimizer).align(
             self, feedback, skip_invalid=skip_invalid, own_verdicts=own_verdicts, progress=progress
         )
-        return cast("AlignResult[ValueT_co]", result)
 
     align = aio.blocking(aalign)
 
@@ -319,10 +318,9 @@ class Judge(Generic[ValueT_co]):
         Raises:
             UnknownKey: A key names nothing in memory.
         """
-        result = await _optimizer(optimizer).unalign(
+        return await _optimizer(optimizer).unalign(
             self, *keys, source=source, people_agree=people_agree, progress=progress
         )
-        return cast("AlignResult[ValueT_co]", result)
 
     unalign = aio.blocking(aunalign)
 

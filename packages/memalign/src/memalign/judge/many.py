@@ -7,10 +7,10 @@ lost, and one slow item holds up nobody. The file is put into order at the end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -46,20 +46,19 @@ async def judge_many(
     out: str | Path | None = None,
     progress: Progress | None = None,
     on_judgment: OnJudgment | None = None,
-) -> Sequence[Judgment]:
+) -> list[Judgment[Any]]:
     """See `Judge.ajudge_many`."""
     check_concurrency(concurrency)
     if isinstance(examples, Example | Mapping):
         raise InputError("judge_many takes a list of examples or the path of a file; for one example, call judge(…)")
     calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
-    source = examples
-    if not isinstance(source, Examples):
-        source = Examples.of(source, columns=judge.columns, fields=judge.fields)
+    columns, fields = judge.columns, judge.fields
+    source = examples if isinstance(examples, Examples) else Examples.of(examples, columns=columns, fields=fields)
     for step, _ in enumerate(source.checking()):
         if step % _TURN == 0:
             await asyncio.sleep(0)
     limit = concurrency or calls.in_flight(open_judging_model(judge))
-    run = _Run(judge=judge, source=source, calls=calls, limit=limit, progress=progress, on_judgment=on_judgment)
+    run = _Run(judge, source, calls, limit, progress, on_judgment)
     if out is None:
         judgments: dict[str, Judgment] = {}
         await run.all(judgments, judgments.__setitem__)
@@ -78,7 +77,7 @@ def signature_of(judge: Judge) -> str:
     return f"{judge.name}@{judge.replace(model=open_judging_model(judge)).fingerprint}-{prompts_hash()[:6]}"
 
 
-@dataclass(kw_only=True)
+@dataclass
 class _Run:
     """One run over all items of a source."""
 

@@ -24,16 +24,7 @@ from memalign.values import ValueType
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = [
-    "base_fingerprint_of",
-    "checked_parameters",
-    "fingerprint_of",
-    "lacks",
-    "misfit",
-    "name_of",
-    "named_parts",
-    "without_memory",
-]
+__all__ = ["base_fingerprint_of", "checked_parameters", "fingerprint_of", "lacks", "misfit", "name_of", "named_parts"]
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -123,11 +114,6 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
 def name_of(model: str | ChatModel | DecisionModel | EmbeddingModel | None) -> str | None:
     """The name of a model of a judge; None where it leaves that to the environment, or has none."""
     return model if isinstance(model, str) or model is None else model.name
-
-
-def without_memory(judge: Judge) -> Judge:
-    """The unaligned judge: the same in all but its memory, which is empty."""
-    return judge.replace(memory=Memory(authority=judge.memory.authority))
 
 
 def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:

@@ -30,7 +30,7 @@ __all__ = ["decide"]
 
 async def decide(
     judge: Judge, example: Example, calls: Calls, *, standing: bool = True, checks: bool = True
-) -> Judgment:
+) -> Judgment[Any]:
     """Judge one item.
 
     Without `standing` the experts' label on this very item does not answer for the model; without `checks` a chat
