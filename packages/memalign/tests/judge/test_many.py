@@ -114,21 +114,14 @@ def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) ->
         judge(Model()).judge_many(given, **settings)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"parameters": {"seed": 1}},
-        {"memory": Memory(guidelines=(Guideline(id="G1", text="Be kind."),))},
-        {"instructions": "{{ outputs }}?"},
-    ],
-)
-def test_another_judges_file_is_refused_and_left_alone(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_another_judges_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     one, out = judge(Model()), tmp_path / "out.jsonl"
     one.judge_many(items(2), out=out)
-    before = out.read_bytes()
-    with pytest.raises(InputError, match="name another output file"):
-        one.replace(**changes).judge_many(items(12), out=out)
-    assert out.read_bytes() == before
+    before, memory = out.read_bytes(), Memory(guidelines=(Guideline(id="G1", text="Be kind."),))
+    for changes in ({"parameters": {"seed": 1}}, {"memory": memory}, {"instructions": "{{ outputs }}?"}):
+        with pytest.raises(InputError, match="name another output file"):
+            one.replace(**changes).judge_many(items(12), out=out)
+        assert out.read_bytes() == before
 
 
 @settings(max_examples=15)

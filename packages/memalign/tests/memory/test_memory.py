@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from itertools import permutations
 from typing import Any
@@ -18,7 +17,6 @@ from memalign.content.encoding import estimate_tokens
 from memalign.memory import Annotation, Answers, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
 from memalign.memory.label_policy import policy_label
 from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
-from memalign.memory.status import standings
 from memalign.prompts.fitting import fit_guidelines
 from memalign.types import UNKNOWN_SOURCE, FeedbackKey, Guideline
 from memalign.values import Value, ValueType
@@ -211,17 +209,6 @@ class TestGuidelines:
         assert [g.id for g in fit_guidelines(rules, 0)[0]] == ["G5"]
         human = Guideline(id="G6", text="word " * 20, origin="ana")
         assert [g.id for g in fit_guidelines([*rules, human], cost * 2)[0]] == ["G5", "G6"], "a person's come first"
-
-    @given(st.lists(st.sampled_from(["a", "b", "A!"]), max_size=6), st.randoms(use_true_random=False))
-    def test_of_the_same_words_one_is_shown_whatever_their_order(self, texts: list[str], dice: random.Random) -> None:
-        rules = [
-            Guideline(id=f"G{n}", text=text, pinned_by="dora" if dice.random() < 0.3 else None)
-            for n, text in enumerate(texts, 1)
-        ]
-        shown = standings(rules)
-        assert standings(dice.sample(rules, len(rules))) == shown
-        active = [g.text.strip("!").casefold() for g in rules if shown[g.id].status == "active"]
-        assert sorted(active) == sorted({text.strip("!").casefold() for text in texts})
 
 
 @given(st.integers(0, 10**6), st.integers(1, 80), st.integers(1, 12))
