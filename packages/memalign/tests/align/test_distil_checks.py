@@ -139,6 +139,8 @@ def test_a_guideline_survives_any_checks_and_tests_a_model_sends(sent: Any) -> N
     assert all(check_fault(each.question) is None for each in guideline.checks)
     assert not result.pending
     json.dumps(result.to_dict())
+    odd = scripted({"changes": sent, "conflicts": sent}, instructions="Good? {{ outputs }}")[0].align([row(False)])
+    assert "did not mention it" in odd.judge.memory.ledger()[0].reason, "an answer of any shape costs no feedback"
 
 
 def test_a_person_sets_checks_and_another_text_drops_them() -> None:

@@ -243,16 +243,6 @@ class TestByHand:
 
 
 class TestWhatGoesWrong:
-    @pytest.mark.parametrize("answer", [{}, {"changes": None}, {"changes": 3}, {"changes": "ADD"}, {"changes": [[]]}])
-    def test_an_answer_of_any_shape_costs_no_feedback(self, answer: dict[str, Any]) -> None:
-        def odd(request: ChatRequest) -> dict[str, Any]:
-            return {"rationale": None, "value": "yes"} if request.schema_name == "judgment" else answer
-
-        judge = bare(model=ScriptedChatModel(odd))[0]
-        result = learn(judge, [row(1, "ana", "add")])
-        assert states(result.judge) == {"t-1@ana": "pending"}
-        assert "did not mention it" in reason(result.judge, "t-1@ana")
-
     @pytest.mark.parametrize(
         ("selectors", "source", "words"),
         [
