@@ -10,7 +10,7 @@ import pytest
 from memalign import Example, Judge, Judgment, MemAlign, aio
 from memalign.models.base import ChatRequest, Limits, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
-from tests.support.scripted import change, records_in
+from tests.support.scripted import by_kind, change, records_in, scripted
 
 DATE, ABOUT = "Does the reply name a day?", "Is the reply about a delivery?"
 KINDS = ["check model", "decision model"]
@@ -28,10 +28,8 @@ def row(number: int) -> dict[str, Any]:
     }
 
 
-def answer(request: ChatRequest) -> Any:
-    """A model that passes everything, and writes one rule a comment."""
-    if request.schema_name == "judgment":
-        return {"findings": [], "rationale": "It answers.", "value": True}
+def distilled(request: ChatRequest) -> Any:
+    """One rule a comment."""
     dated = "Names the day" in request.user
     checks = [{"question": DATE, "answer": "yes" if dated else "no"}, {"question": ABOUT, "answer": "yes"}]
     text = "When a customer asks when, a reply with the day is good." if dated else "Without a day a reply is bad."
@@ -46,15 +44,10 @@ def decide(state: str, question: Question) -> Any:
 
 
 def taught(kind: str, numbers: Iterable[int] = range(24)) -> Judge:
-    chat, decisions = ScriptedChatModel(answer, limits=Limits(shard_size=1)), ScriptedDecisionModel(decide)
-    judge = Judge(
-        name="replies",
-        feedback_value_type=bool,
-        model=decisions if kind == "decision model" else chat,
-        check_model=decisions if kind == "check model" else None,
-        instructions="Is the reply good?\n{{ inputs }}\n{{ outputs }}",
-        retrieval_k=0,
-    )
+    chat = ScriptedChatModel(by_kind(changes=distilled), limits=Limits(shard_size=1))
+    decisions = ScriptedDecisionModel(decide)
+    models = {"model": decisions} if kind == "decision model" else {"model": chat, "check_model": decisions}
+    judge, _ = scripted(instructions="Is the reply good?\n{{ inputs }}\n{{ outputs }}", retrieval_k=0, **models)
     rows, optimizer = [row(number) for number in numbers], MemAlign(reflection_model=chat)
     first = aio.run(optimizer.align(judge, rows[::2])).judge  # what has guidelines judges the rest before it is taught
     before = {each["id"]: Judgment(id=each["id"], value=True, memory_hash=first.memory.hash) for each in rows[1::2]}
@@ -86,9 +79,6 @@ def test_what_was_taught_decides_and_is_named(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_few_comments_or_one_label_throughout_leave_the_model_to_decide(kind: str) -> None:
-    few, alike = (judged(taught(kind, numbers), "It comes quickly.") for numbers in (range(4), range(0, 24, 2)))
-    for made in (few, alike):
-        assert (made.value, made.own_value, made.decided_by) == (True, True, "model")
-    counted = {finding.check: finding.contribution or 0.0 for finding in few.findings}
-    assert counted[DATE] < 0, "it speaks against the verdict"
+def test_one_label_throughout_leaves_the_model_to_decide(kind: str) -> None:
+    made = judged(taught(kind, range(0, 24, 2)), "It comes quickly.")
+    assert (made.value, made.own_value, made.decided_by) == (True, True, "model")

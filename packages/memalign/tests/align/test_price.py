@@ -1,7 +1,9 @@
-"""What an align costs on a provider's model: one call for fifty, and what becomes of answers that are wrong."""
+"""What an align costs on a provider's model: one call for fifty, in which order, and what becomes of wrong answers."""
 
 from __future__ import annotations
 
+import itertools
+import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -10,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from memalign import Judge
-from memalign.align import dismiss_conflict, write_guideline
+from memalign import Judge, Memory
+from memalign.align import dismiss_conflict, distil, write_guideline
 from memalign.errors import AccessDenied, InputError, InvalidOutput, ModelRefused, ModelUnavailable, UnknownKey
 from memalign.models import Limits
 from memalign.models.base import ChatRequest
@@ -19,7 +21,7 @@ from memalign.testing import Answer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import bare, learn, states
-from tests.support.scripted import by_kind, change, records_in
+from tests.support.scripted import by_kind, case, change, records_in
 
 replace = msgspec.structs.replace
 _RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\"", re.DOTALL | re.MULTILINE)
@@ -224,3 +226,36 @@ def test_a_denied_reflection_stops_the_align_before_any_change() -> None:
     )
     with pytest.raises(AccessDenied, match="HTTP 401"):
         learn(denied, spoken(["more"]))
+
+
+# -- in what order: like cases with other labels side by side, at any number of them -----------------------------------
+
+GROUPS, EACH = 4, 30
+
+
+def memory() -> Memory:
+    """Four groups of cases that are nearly alike, in which every other case has the other label."""
+    cases = []
+    for number in range(GROUPS * EACH):
+        group, nth = number % GROUPS, number // GROUPS
+        vector = [float(place == group) for place in range(8)]
+        vector[group + 4] = nth / 1_000
+        cases.append(case(f"t-{number:03d}", nth % 2 == 0, vector=vector, outputs=f"Reply {number}."))
+    return Memory(cases=tuple(cases), embedding_model="test")
+
+
+@pytest.mark.parametrize(("compared", "parts"), [(1_000, 1), (40, 3)])
+def test_like_cases_with_other_labels_stand_together(
+    monkeypatch: pytest.MonkeyPatch, compared: int, parts: int
+) -> None:
+    monkeypatch.setattr(distil, "COMPARED", compared)
+    one = memory()
+    keys = [annotation.key for annotation in one.annotations()]
+    order = distil.by_likeness(one, keys)
+    assert sorted(order) == keys
+    assert order == distil.by_likeness(one, random.Random(0).sample(keys, len(keys)))
+    groups = [int(key.id.removeprefix("t-")) % GROUPS for key in order]
+    labels = [one.record(key)[0].value for key in order]
+    pairs = len(order) - 1
+    assert sum(a == b for a, b in itertools.pairwise(groups)) >= pairs - parts * GROUPS
+    assert sum(a != b for a, b in itertools.pairwise(labels)) > 0.8 * pairs
