@@ -10,11 +10,9 @@ from memalign import Example
 from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
 from server_support import world
-from server_support.browser import LATE, REVIEW, answered, enter, faults_of, opened, served, until, words_saved
+from server_support.browser import LATE, REVIEW, answered, enter, faults_of, opened, until, words_saved
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from playwright.sync_api import Browser, Page
 
 pytestmark = pytest.mark.slow
@@ -38,21 +36,23 @@ CASES: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def address(url: str) -> Iterator[str]:
+def every_kind(url: str) -> str:
+    """The registry with cases of every kind, and an owner."""
     world.link(url, "olga")
     with Store(url).write() as connection:
         add_cases(connection, "tone", map(Example.from_dict, CASES))
-    with served(url) as place:
-        yield place
+    return url
 
 
 @pytest.mark.parametrize(("scheme", "width"), SHAPES)
-def test_axe_finds_no_fault_on_any_page(chromium: Browser, url: str, address: str, scheme: Any, width: int) -> None:
+def test_axe_finds_no_fault_on_any_page(
+    chromium: Browser, every_kind: str, address: str, scheme: Any, width: int
+) -> None:
     shape: Any = {"color_scheme": scheme, "viewport": {"width": width, "height": 800}}
     page = opened(chromium, address, **shape)
     page.goto("/sign-in")
     faults = faults_of(page)
-    enter(page, url, "olga", "/judges/tone/setup?open=experts")
+    enter(page, every_kind, "olga", "/judges/tone/setup?open=experts")
     page.fill("input[name=name]", "ana")
     page.click("button:has-text('Make a link')")
     link = page.inner_text("[role=status] code")
@@ -95,58 +95,55 @@ def tabbed_to(page: Page, wanted: str) -> None:
     raise AssertionError(f"Tab never comes to {wanted}")
 
 
-def test_review_needs_no_mouse(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address)
-        page.goto(REVIEW)
-        assert page.title().startswith("Case 1 of 5. Is the reply warm and helpful?")
-        assert focused(page).startswith("<h1")
-        page.keyboard.press("Tab")
-        assert page.evaluate("document.activeElement.matches('button.verdict[value=true]')")
-        tabbed_to(page, "button.verdict[value=false]")
-        page.keyboard.press("Space")
-        page.wait_for_selector(".foot.back")
-        until(page, "document.activeElement.id === 'words'")  # the focus is not lost with the button that was pressed
-        until(page, "document.getElementById('live').textContent.includes('You say No. The judge said Yes')")
-        page.keyboard.type("Show sympathy first.")
-        tabbed_to(page, "button[value=next]")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("text=Case 2 of 5")
-        until(page, "document.activeElement.matches('h1')")
-        tabbed_to(page, "button.verdict[value=true]")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("text=You both say Yes.")
-        until(page, "document.activeElement.matches('button[value=next]')")
-        page.click("text=Add a word")
-        until(page, "document.activeElement.id === 'words'")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("text=Case 3 of 5")
-        tabbed_to(page, "button[value=skipped]")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("text=Case 4 of 5")
-        tabbed_to(page, "#foot a[href*=review]")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("text=Case 3 of 5")
+def test_review_needs_no_mouse(page: Page) -> None:
+    page.goto(REVIEW)
+    assert page.title().startswith("Case 1 of 5. Is the reply warm and helpful?")
+    assert focused(page).startswith("<h1")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.matches('button.verdict[value=true]')")
+    tabbed_to(page, "button.verdict[value=false]")
+    page.keyboard.press("Space")
+    page.wait_for_selector(".foot.back")
+    until(page, "document.activeElement.id === 'words'")  # the focus is not lost with the button that was pressed
+    until(page, "document.getElementById('live').textContent.includes('You say No. The judge said Yes')")
+    page.keyboard.type("Show sympathy first.")
+    tabbed_to(page, "button[value=next]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Case 2 of 5")
+    until(page, "document.activeElement.matches('h1')")
+    tabbed_to(page, "button.verdict[value=true]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=You both say Yes.")
+    until(page, "document.activeElement.matches('button[value=next]')")
+    page.click("text=Add a word")
+    until(page, "document.activeElement.id === 'words'")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Case 3 of 5")
+    tabbed_to(page, "button[value=skipped]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Case 4 of 5")
+    tabbed_to(page, "#foot a[href*=review]")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Case 3 of 5")
 
 
-def test_nothing_moves_for_who_asks(chromium: Browser, url: str) -> None:
+def test_nothing_moves_for_who_asks(chromium: Browser, address: str) -> None:
     moving = """[...document.querySelectorAll('*:not(.read)')].filter(e => {
         const s = getComputedStyle(e);
         return s.animationName !== 'none' || s.scrollBehavior === 'smooth'
             || s.transitionDuration.split(',').some(t => parseFloat(t) > 0); }).length"""
-    with served(url) as address:
-        page = opened(chromium, address, reduced_motion="reduce")
-        for path in (REVIEW, "/judges/tone/learned", "/judges/tone/trust"):
-            page.goto(path)
-            if path == REVIEW:
-                answered(page, "n")
-            assert page.evaluate(moving) == 0, path
+    page = opened(chromium, address, reduced_motion="reduce")
+    for path in (REVIEW, "/judges/tone/learned", "/judges/tone/trust"):
+        page.goto(path)
+        if path == REVIEW:
+            answered(page, "n")
+        assert page.evaluate(moving) == 0, path
 
 
-def test_how_far_a_long_case_is_read_shows_at_the_foot(chromium: Browser, url: str, address: str) -> None:
+def test_how_far_a_long_case_is_read_shows_at_the_foot(chromium: Browser, every_kind: str, address: str) -> None:
     page = opened(chromium, address, viewport={"width": 390, "height": 800})
     width = "document.querySelector('.read').getBoundingClientRect().width"
-    enter(page, url, "olga", LATE)
+    enter(page, every_kind, "olga", LATE)
     assert page.evaluate(width) == 0
     page.goto(f"{REVIEW}?case=long")
     assert page.evaluate(width) == 0

@@ -97,6 +97,7 @@ def kept(client: Any, **more: Any) -> str:
     return str(judged.json()["id"])
 
 
+@world.ON_BOTH
 def test_a_thumb_down_becomes_feedback_that_is_learned(local: TestClient) -> None:
     case = kept(local)
     answer = local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold.", "source": "app-7"})
@@ -191,6 +192,7 @@ def test_a_result_of_a_hundred_thousand_rows_is_looked_up_in_pieces(local: TestC
     assert local.post(f"{TONE}/align", json={"feedback": rows}).status_code == 202
 
 
+@world.ON_BOTH
 @pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
 def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient) -> None:
     for method, path, body in (

@@ -12,229 +12,181 @@ from memalign_server.people.people import Role
 from memalign_server.store import Store
 from memalign_server.store.tables import queue
 from server_support import world
-from server_support.browser import (
-    LATE,
-    REVIEW,
-    answered,
-    enter,
-    explain_three,
-    faults_of,
-    opened,
-    served,
-    until,
-)
+from server_support.browser import LATE, REVIEW, answered, enter, explain_three, faults_of, opened, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 SETUP = "/judges/tone/setup?open="
 RULE = "A reply must show sympathy before facts"
 
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)])
-def test_an_experts_first_day(chromium: Browser, url: str, scheme: Any, width: int) -> None:
+def test_an_experts_first_day(chromium: Browser, url: str, address: str, scheme: Any, width: int) -> None:
     world.link(url, "olga")
     world.link(url, "ana", Role.REVIEWER)
-    with served(url) as address:
-        size: Any = {"width": width, "height": 800}
-        page = opened(chromium, address, color_scheme=scheme, viewport=size, reduced_motion="reduce")
-        faults = partial(faults_of, page) if scheme == "dark" else list[str]
-        requested: list[str] = []
-        page.on("request", lambda request: requested.append(request.url))
-        enter(page, url, "ana")
-        page.wait_for_selector("h1:has-text('Is the reply warm and helpful?')")  # the one judge's next case
-        assert page.locator("nav a").all_inner_texts() == ["Review", "Learned", "Trust"]
-        assert "Case 1 of 5" in page.inner_text("main")
-        assert "It answers the question." not in page.content()
+    size: Any = {"width": width, "height": 800}
+    page = opened(chromium, address, color_scheme=scheme, viewport=size, reduced_motion="reduce")
+    faults = partial(faults_of, page) if scheme == "dark" else list[str]
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    enter(page, url, "ana")
+    page.wait_for_selector("h1:has-text('Is the reply warm and helpful?')")  # the one judge's next case
+    assert page.locator("nav a").all_inner_texts() == ["Review", "Learned", "Trust"]
+    assert "Case 1 of 5" in page.inner_text("main")
+    assert "It answers the question." not in page.content()
 
-        # Three are explained; the question whether to teach is put off; the last two are not sure, and skipped.
-        explain_three(page)
-        words = [f"Show sympathy first, {number}." for number in (1, 2, 3)]
-        assert page.locator(".sentences li").all_inner_texts() == words
-        assert faults() == []
-        page.click("text=Later")
-        page.wait_for_selector("text=Case 4 of 5")
-        page.reload()
-        page.click("button:has-text('Not sure')")
-        page.wait_for_selector("text=Case 5 of 5")
-        page.click("button:has-text('Skip')")
-        page.wait_for_selector("text=You are through. 3 answers, 3 explained.")
-        page.click("text=See the 1 that you skipped")
-        page.wait_for_selector("#foot:not(.back)")
-        answered(page, "y")
+    # Three are explained; the question whether to teach is put off; the last two are not sure, and skipped.
+    explain_three(page)
+    words = [f"Show sympathy first, {number}." for number in (1, 2, 3)]
+    assert page.locator(".sentences li").all_inner_texts() == words
+    assert faults() == []
+    page.click("text=Later")
+    page.wait_for_selector("text=Case 4 of 5")
+    page.reload()
+    page.click("button:has-text('Not sure')")
+    page.wait_for_selector("text=Case 5 of 5")
+    page.click("button:has-text('Skip')")
+    page.wait_for_selector("text=You are through. 3 answers, 3 explained.")
+    page.click("text=See the 1 that you skipped")
+    page.wait_for_selector("#foot:not(.back)")
+    answered(page, "y")
 
-        # It is taught, and she sees what became of her words.
-        page.goto("/judges/tone/learned")
-        page.click("text=Teach it")
-        page.wait_for_selector("text=You explained 3 things. Teach the judge?")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("h1:has-text('What the judge learned from you')")
-        rows = page.locator("article")
-        assert rows.count() == 3
-        first = rows.first.inner_text()
-        assert [text in first for text in (words[2], RULE, "1 of 1")] == [True] * 3
-        assert page.locator(".main-button").count() == 1, "that of the first sentence which she has not confirmed"
-        assert faults() == []
+    # It is taught, and she sees what became of her words.
+    page.goto("/judges/tone/learned")
+    page.click("text=Teach it")
+    page.wait_for_selector("text=You explained 3 things. Teach the judge?")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('What the judge learned from you')")
+    rows = page.locator("article")
+    assert rows.count() == 3
+    first = rows.first.inner_text()
+    assert [text in first for text in (words[2], RULE, "1 of 1")] == [True] * 3
+    assert page.locator(".main-button").count() == 1, "that of the first sentence which she has not confirmed"
+    assert faults() == []
 
-        # She has the last word: she confirms, says better and takes back.
-        rows.first.get_by_role("button", name="That is what I meant").click()
-        page.wait_for_selector("text=You confirmed it")
-        assert page.locator(".main-button").count() == 1
-        rows.nth(1).get_by_role("link", name="Say it better").click()
-        page.fill("textarea", "Say sorry, and mean it.")
-        page.click("text=Try my wording")
-        assert page.input_value("textarea") == "Say sorry, and mean it."
-        page.wait_for_selector("text=/Tried on . cases you answered/")
-        assert faults() == []
-        page.click("text=Keep my wording")
-        page.wait_for_selector("text=The sentence is yours")
-        rows.nth(2).get_by_role("link", name="Take back my words").click()
-        page.wait_for_selector("text=This changes 1 of 3 things it learned; your wording stays.")
-        assert faults() == []
-        page.get_by_role("button", name="Take back", exact=True).click()
-        page.wait_for_selector("text=Taken back.")
-        assert [text in page.inner_text("main") for text in (words[0], "Say sorry, and mean it.")] == [False, True]
-        page.click("summary:has-text('Everything it knows')")
-        page.fill("input[name=find]", "three weeks")
-        page.keyboard.press("Enter")
-        page.wait_for_selector("text=1 case holds it.")
-        assert faults() == []
-        page.click("nav a:has-text('Review')")
-        page.wait_for_selector("text=You are through. 4 answers, 2 explained.")
-        page.click("text=Back")
-        page.wait_for_selector(".foot.back")
-        assert [place for place in requested if not place.startswith(address)] == []
+    # She has the last word: she confirms, says better and takes back.
+    rows.first.get_by_role("button", name="That is what I meant").click()
+    page.wait_for_selector("text=You confirmed it")
+    assert page.locator(".main-button").count() == 1
+    rows.nth(1).get_by_role("link", name="Say it better").click()
+    page.fill("textarea", "Say sorry, and mean it.")
+    page.click("text=Try my wording")
+    assert page.input_value("textarea") == "Say sorry, and mean it."
+    page.wait_for_selector("text=/Tried on . cases you answered/")
+    assert faults() == []
+    page.click("text=Keep my wording")
+    page.wait_for_selector("text=The sentence is yours")
+    rows.nth(2).get_by_role("link", name="Take back my words").click()
+    page.wait_for_selector("text=This changes 1 of 3 things it learned; your wording stays.")
+    assert faults() == []
+    page.get_by_role("button", name="Take back", exact=True).click()
+    page.wait_for_selector("text=Taken back.")
+    assert [text in page.inner_text("main") for text in (words[0], "Say sorry, and mean it.")] == [False, True]
+    page.click("summary:has-text('Everything it knows')")
+    page.fill("input[name=find]", "three weeks")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=1 case holds it.")
+    assert faults() == []
+    page.click("nav a:has-text('Review')")
+    page.wait_for_selector("text=You are through. 4 answers, 2 explained.")
+    page.click("text=Back")
+    page.wait_for_selector(".foot.back")
+    assert [place for place in requested if not place.startswith(address)] == []
 
 
-def test_a_lost_line_loses_no_answer(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address)
-        page.goto(REVIEW)
-        page.context.set_offline(True)
-        page.keyboard.press("n")
-        page.wait_for_selector("#line:not([hidden])")
-        page.wait_for_selector("text=saving…")
-        assert page.locator(".foot.back").count() == 0
-        page.context.set_offline(False)
-        page.wait_for_selector(".foot.back")
-        page.wait_for_selector("#line", state="hidden")
-        page.wait_for_selector("text=✓ saved")
-        page.goto(REVIEW)
-        page.wait_for_selector("text=Case 2 of 5")
+def test_an_answer_waits_for_the_line(page: Page) -> None:
+    page.goto(REVIEW)
+    page.context.set_offline(True)
     page.keyboard.press("n")
+    page.wait_for_selector("text=saving…")
     page.wait_for_selector("#line:not([hidden])")
-    with served(url, int(address.rpartition(":")[2])):
-        page.reload()
-        page.wait_for_selector(".foot.back")
-        page.goto(REVIEW)
-        page.wait_for_selector("text=Case 3 of 5")
+    assert page.locator(".foot.back").count() == 0
+    page.context.set_offline(False)
+    page.wait_for_selector("text=✓ saved")
+    page.wait_for_selector("#line", state="hidden")
 
 
-def test_people_who_differ_see_each_other_and_an_owner_settles(chromium: Browser, url: str) -> None:
+def test_people_who_differ_see_each_other_and_an_owner_settles(chromium: Browser, url: str, address: str) -> None:
     for name, role in (("olga", Role.OWNER), ("ana", Role.REVIEWER), ("ben", Role.REVIEWER)):
         world.link(url, name, role)
-    with served(url) as address:
-        owner, ana, ben = (opened(chromium, address) for _ in range(3))
-        for page, name in ((owner, "olga"), (ana, "ana"), (ben, "ben")):
-            enter(page, url, name)
-        for page, key, words in ((ana, "y", ""), (ben, "n", "It is cold.")):
-            page.goto(LATE)
-            answered(page, key)
-            assert "ana" not in page.inner_text("main")
-            page.keyboard.type(words)
-            page.keyboard.press("Enter")
-            page.wait_for_selector("#foot:not(.back)" if page is ana else "text=ana says Yes")
-        ana.goto(REVIEW)
-        ana.wait_for_selector("text=“It is cold.”")
-        for page in (ana, ben):
-            page.keyboard.press("k")
-            page.wait_for_selector("#foot:not(.back)")
-        owner.goto(REVIEW)
-        owner.wait_for_selector("text=ana and ben differ. Which holds?")
-        owner.click("button:has-text('ben')")
-        owner.wait_for_selector("#foot:not(.back)")
-        with Store(url).read() as connection:
-            assert connection.execute(select(queue.c.settled).where(queue.c.case_id == "late")).scalar_one() == "ben"
+    owner, ana, ben = (opened(chromium, address) for _ in range(3))
+    for page, name in ((owner, "olga"), (ana, "ana"), (ben, "ben")):
+        enter(page, url, name)
+    for page, key, words in ((ana, "y", ""), (ben, "n", "It is cold.")):
+        page.goto(LATE)
+        answered(page, key)
+        assert "ana" not in page.inner_text("main")
+        page.keyboard.type(words)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#foot:not(.back)" if page is ana else "text=ana says Yes")
+    ana.goto(REVIEW)
+    ana.wait_for_selector("text=“It is cold.”")
+    for page in (ana, ben):
+        page.keyboard.press("k")
+        page.wait_for_selector("#foot:not(.back)")
+    owner.goto(REVIEW)
+    owner.wait_for_selector("text=ana and ben differ. Which holds?")
+    owner.click("button:has-text('ben')")
+    owner.wait_for_selector("#foot:not(.back)")
+    with Store(url).read() as connection:
+        assert connection.execute(select(queue.c.settled).where(queue.c.case_id == "late")).scalar_one() == "ben"
 
 
-def test_a_time_is_in_the_readers_zone_and_language(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address, locale="pt-PT", timezone_id="Asia/Tokyo")
-        page.goto(REVIEW)
-        answered(page, "s")  # Sim
-        page.goto(f"{SETUP}experts")
-        until(page, "document.querySelector('time').textContent.includes('GMT+9')")
-        assert str(page.get_attribute("time", "datetime")).endswith("+00:00")
-        assert " de " in page.inner_text("time")
+def test_a_time_is_in_the_readers_zone_and_language(chromium: Browser, address: str) -> None:
+    page = opened(chromium, address, locale="pt-PT", timezone_id="Asia/Tokyo")
+    page.goto(REVIEW)
+    answered(page, "s")  # Sim
+    page.goto(f"{SETUP}experts")
+    until(page, "document.querySelector('time').textContent.includes('GMT+9')")
+    assert str(page.get_attribute("time", "datetime")).endswith("+00:00")
+    assert " de " in page.inner_text("time")
 
 
-def test_a_customer_is_found_everywhere_and_erased(chromium: Browser, url: str) -> None:
-    """The queue's case was never taught, and a table of somebody else's makes the next receipt say no."""
-    with served(url) as address:
-        page = opened(chromium, address)
-        page.goto(f"{SETUP}erase")
-        page.fill("input[name=matching]", "THREE WEEKS LATE")
-        page.click("button:has-text('Find everywhere')")
-        page.wait_for_selector("text=Found: 1 case")
-        assert "My order is three weeks late." in page.inner_text("main")
-        assert "three" not in page.url.lower()
-        page.uncheck("input[name=tick]")
-        page.wait_for_selector("#ticks button:disabled")
-        page.check("input[name=tick]")
-        page.click("text=Erase 1 case for good")
-        page.wait_for_selector("text=We searched again afterwards: 0 left.")
-        assert "three weeks late" not in page.content().lower().replace('value="three weeks late"', "")
-        assert "/receipts/" in page.url
-        page.fill("#reference", "DSR 118")
-        with page.expect_response(lambda answer: answer.request.method == "POST"):
-            page.press("#reference", "Tab")
-        page.reload()
-        assert page.input_value("#reference") == "DSR 118"
-        page.emulate_media(media="print")
-        assert [page.is_visible(what) for what in ("nav", "text=Save as PDF")] == [False, False]
-        page.emulate_media(media="screen")
-        with Store(url).write() as connection:
-            connection.exec_driver_sql("CREATE TABLE crm_notes (about VARCHAR(200))")
-            connection.exec_driver_sql("INSERT INTO crm_notes VALUES ('The lamp arrived broken, she says')")
-        page.goto(f"{SETUP}erase")
-        page.fill("input[name=matching]", "lamp arrived")
-        page.click("button:has-text('Find everywhere')")
-        page.click("text=Erase 1 case for good")
-        page.wait_for_selector("h1:has-text('Not everything is gone')")
-        assert "crm_notes.about (1 row)" in page.inner_text("main")
+def test_a_customer_is_found_everywhere_and_erased(page: Page) -> None:
+    page.goto(f"{SETUP}erase")
+    page.fill("input[name=matching]", "THREE WEEKS LATE")
+    page.click("button:has-text('Find everywhere')")
+    page.wait_for_selector("text=Found: 1 case")
+    assert "My order is three weeks late." in page.inner_text("main")
+    assert "three" not in page.url.lower()
+    page.uncheck("input[name=tick]")
+    page.wait_for_selector("#ticks button:disabled")
+    page.check("input[name=tick]")
+    page.click("text=Erase 1 case for good")
+    page.wait_for_selector("text=We searched again afterwards: 0 left.")
+    assert "three weeks late" not in page.content().lower().replace('value="three weeks late"', "")
+    assert "/receipts/" in page.url
+    page.fill("#reference", "DSR 118")
+    with page.expect_response(lambda answer: answer.request.method == "POST"):
+        page.press("#reference", "Tab")
+    page.reload()
+    assert page.input_value("#reference") == "DSR 118"
+    page.emulate_media(media="print")
+    assert [page.is_visible(what) for what in ("nav", "text=Save as PDF")] == [False, False]
 
 
-def test_a_file_is_shown_and_added(chromium: Browser, url: str, tmp_path: Path) -> None:
+def test_a_file_is_shown_and_added(page: Page, tmp_path: Path) -> None:
     file = tmp_path / "june.csv"
-    with served(url) as address:
-        page = opened(chromium, address)
-        for outcome in ("Add 2 cases", "Nothing new: all 2 were there already."):
-            file.write_text("who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n")
-            page.goto(f"{SETUP}cases")
-            page.set_input_files("input[type=file]", file)
-            page.select_option("select >> nth=1", "answer")
-            page.wait_for_selector("td:has-text('On its way.')")
-            page.select_option("select >> nth=0", "what")
-            page.wait_for_selector("td:has-text('Where is it?')")
-            page.wait_for_selector(f"text={outcome}")
-            if "Add" in outcome:
-                page.click(f"text={outcome}")
-                page.wait_for_selector("text=2 new")
-        file.write_text("")
-        page.goto(f"{SETUP}cases")
-        page.set_input_files("input[type=file]", file)
-        page.wait_for_selector("[role=alert]:has-text('june.csv has no rows')")
+    file.write_text("who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n")
+    page.goto(f"{SETUP}cases")
+    page.set_input_files("input[type=file]", file)
+    page.select_option("select >> nth=1", "answer")
+    page.wait_for_selector("td:has-text('On its way.')")
+    page.select_option("select >> nth=0", "what")
+    page.wait_for_selector("td:has-text('Where is it?')")
+    page.click("text=Add 2 cases")
+    page.wait_for_selector("text=2 new")
 
 
-def test_an_invitation_is_copied(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address, permissions=["clipboard-read", "clipboard-write"])
-        enter(page, url, "olga", f"{SETUP}experts")
-        page.fill("input[name=name]", "Carla")
-        page.click("text=Make a link")
-        link = page.inner_text("[role=status] code")
-        page.click("[data-copy]")
-        page.wait_for_selector("[data-copy]:has-text('Copied')")
-        assert page.evaluate("navigator.clipboard.readText()") == link
+def test_an_invitation_is_copied(chromium: Browser, url: str, address: str) -> None:
+    page = opened(chromium, address, permissions=["clipboard-read", "clipboard-write"])
+    enter(page, url, "olga", f"{SETUP}experts")
+    page.fill("input[name=name]", "Carla")
+    page.click("text=Make a link")
+    link = page.inner_text("[role=status] code")
+    page.click("[data-copy]")
+    page.wait_for_selector("[data-copy]:has-text('Copied')")
+    assert page.evaluate("navigator.clipboard.readText()") == link

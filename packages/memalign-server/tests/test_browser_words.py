@@ -78,94 +78,89 @@ def people(url: str) -> str:
 # -- words are saved as they are typed ---------------------------------------------------------------------------------
 
 
-def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Browser, people: str) -> None:
-    with served(people) as address:
-        ana, elsewhere, ben = (opened(chromium, address) for _ in range(3))
-        enter(ana, people, "ana")
-        explain(ana)
-        words_saved(ana)
-        enter(ben, people, "ben")
-        explain(ben, "It is cold.")
-        assert WORDS not in ben.content()
-        next_case(ben)
-        ben.goto("/judges/tone/teach")
-        ben.click("button:has-text('Teach it')")
-        ben.wait_for_url("**/learned**")
-        assert rows(people)["late", "ana"].rationale is None, "nobody's unfinished words are taught"
-        ana.reload()
-        has_words(ana)
-        sign_out(ana)
-        for page in (ana, elsewhere):
-            enter(page, people, "ana", LATE)
-            has_words(page)
-
-
-def test_words_are_sent_when_the_page_is_left_at_once(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address)
-        page.goto(LATE)
-        answered(page, "n")
-        ways: tuple[Callable[[], object], ...] = (
-            page.reload,
-            page.go_back,
-            partial(page.click, "nav a:has-text('Trust')"),
-        )
-        for place, leave in enumerate(ways):
-            page.goto("/judges/tone/trust")
-            page.goto(LATE)
-            page.fill(FIELD, "")
-            type_words(page, f"{WORDS} {place}")
-            leave()
-            wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} {place}")  # noqa: B023  # at once
-        page.goto(LATE)
-        page.evaluate("Object.defineProperty(document, 'visibilityState', { value: 'hidden' })")
-        type_words(page, " Or rather not.")
-        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} 2 Or rather not.")
-        until(page, NOTHING_UNSAVED)
-        page.fill(FIELD, WORDS)  # what is shortened after a look elsewhere stays short
-        words_saved(page)
+def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Browser, people: str, address: str) -> None:
+    ana, elsewhere, ben = (opened(chromium, address) for _ in range(3))
+    enter(ana, people, "ana")
+    explain(ana)
+    words_saved(ana)
+    enter(ben, people, "ben")
+    explain(ben, "It is cold.")
+    assert WORDS not in ben.content()
+    next_case(ben)
+    ben.goto("/judges/tone/teach")
+    ben.click("button:has-text('Teach it')")
+    ben.wait_for_url("**/learned**")
+    assert rows(people)["late", "ana"].rationale is None, "nobody's unfinished words are taught"
+    ana.reload()
+    has_words(ana)
+    sign_out(ana)
+    for page in (ana, elsewhere):
+        enter(page, people, "ana", LATE)
         has_words(page)
-        next_case(page)
-        assert rows(url)["late", "local"].rationale == WORDS
 
 
-def test_words_go_with_their_answer_through_next_and_back(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address)
-        posts: list[str] = []
-        page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
+def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> None:
+    page.goto(LATE)
+    answered(page, "n")
+    ways: tuple[Callable[[], object], ...] = (
+        page.reload,
+        page.go_back,
+        partial(page.click, "nav a:has-text('Trust')"),
+    )
+    for place, leave in enumerate(ways):
+        page.goto("/judges/tone/trust")
         page.goto(LATE)
-        hold_down(page, "n", ".foot.back")
-        assert len(posts) == 1, "a key that is held down is pressed once"
-        page.fill(FIELD, "")  # where its repeats were typed
-        type_words(page, "yes, y 1 2")
-        page.keyboard.press("Shift+Enter")
-        page.keyboard.type("k")
-        words_saved(page)
-        has_words(page, words := "yes, y 1 2\nk")
-        assert {name: row.value for name, row in rows(url).items()} == {("late", "local"): False}, "no key is a verdict"
-        page.click("button:has-text('Back')")
-        page.wait_for_selector("button[aria-pressed=true]:has-text('No')")
-        assert "It answers the question." not in page.content(), "Back turns the foot first"
-        answered(page, "y")
-        has_words(page, words)
-        hold_down(page, "Enter", "#foot:not(.back)")
-        assert [(row.state, row.value, row.rationale) for row in rows(url).values()] == [("answered", True, words)]
-        assert "Case 2 of 5" in page.inner_text("main")
-        page.go_back()
-        has_words(page, words)
-        page.fill(FIELD, "long " * 10_100)
-        page.keyboard.press("Enter")
-        page.wait_for_selector("text=your words have 50500 characters; keep them under 50000")
-        assert len(page.input_value(FIELD)) == 50_500
-        assert rows(url)["late", "local"].rationale == words
-        with Store(url).write() as connection:
-            connection.execute(queue.delete().where(queue.c.case_id == "late"))
-        type_words(page)
-        page.fill(FIELD, WORDS)
-        page.wait_for_selector("#line:has-text('This case was erased or removed')")
-        until(page, NOTHING_UNSAVED)
+        page.fill(FIELD, "")
+        type_words(page, f"{WORDS} {place}")
+        leave()
+        wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} {place}")  # noqa: B023  # at once
+    page.goto(LATE)
+    page.evaluate("Object.defineProperty(document, 'visibilityState', { value: 'hidden' })")
+    type_words(page, " Or rather not.")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} 2 Or rather not.")
+    until(page, NOTHING_UNSAVED)
+    page.fill(FIELD, WORDS)  # what is shortened after a look elsewhere stays short
+    words_saved(page)
+    has_words(page)
+    next_case(page)
+    assert rows(url)["late", "local"].rationale == WORDS
+
+
+def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) -> None:
+    posts: list[str] = []
+    page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
+    page.goto(LATE)
+    hold_down(page, "n", ".foot.back")
+    assert len(posts) == 1, "a key that is held down is pressed once"
+    page.fill(FIELD, "")  # where its repeats were typed
+    type_words(page, "yes, y 1 2")
+    page.keyboard.press("Shift+Enter")
+    page.keyboard.type("k")
+    words_saved(page)
+    has_words(page, words := "yes, y 1 2\nk")
+    assert {name: row.value for name, row in rows(url).items()} == {("late", "local"): False}, "no key is a verdict"
+    page.click("button:has-text('Back')")
+    page.wait_for_selector("button[aria-pressed=true]:has-text('No')")
+    assert "It answers the question." not in page.content(), "Back turns the foot first"
+    answered(page, "y")
+    has_words(page, words)
+    hold_down(page, "Enter", "#foot:not(.back)")
+    assert [(row.state, row.value, row.rationale) for row in rows(url).values()] == [("answered", True, words)]
+    assert "Case 2 of 5" in page.inner_text("main")
+    page.go_back()
+    has_words(page, words)
+    page.fill(FIELD, "long " * 10_100)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=your words have 50500 characters; keep them under 50000")
+    assert len(page.input_value(FIELD)) == 50_500
+    assert rows(url)["late", "local"].rationale == words
+    with Store(url).write() as connection:
+        connection.execute(queue.delete().where(queue.c.case_id == "late"))
+    type_words(page)
+    page.fill(FIELD, WORDS)
+    page.wait_for_selector("#line:has-text('This case was erased or removed')")
+    until(page, NOTHING_UNSAVED)
 
 
 def hold_down(page: Page, key: str, happened: str) -> None:
@@ -177,45 +172,41 @@ def hold_down(page: Page, key: str, happened: str) -> None:
     page.keyboard.up(key)
 
 
-def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(chromium: Browser, url: str) -> None:
+def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(page: Page, url: str) -> None:
     world.opened(url).create(world.judge("free").replace(feedback_value_type=str))
     with world.client(url) as client:
         put_in(client, judge="free")
-    with served(url) as address:
-        page = opened(chromium, address)
-        page.goto("/judges/free/review")
-        page.fill(ANSWER, "Warm")
-        page.reload()
-        until(page, f"document.querySelector({ANSWER!r}).value === 'Warm'")
-        page.click("button:has-text('Skip')")
-        until(page, f"document.querySelector({ANSWER!r})?.value === ''")
-        page.go_back()
-        until(page, f"document.querySelector({ANSWER!r})?.value === 'Warm'")
-        assert [row.state for row in rows(url).values()] == ["skipped"], "nothing saves it but the person"
-        page.click("button:has-text('Save')")
-        page.wait_for_selector(".foot.back")
-        until(page, "!Object.keys(sessionStorage).some((name) => name.startsWith('memalign-typed'))")
+    page.goto("/judges/free/review")
+    page.fill(ANSWER, "Warm")
+    page.reload()
+    until(page, f"document.querySelector({ANSWER!r}).value === 'Warm'")
+    page.click("button:has-text('Skip')")
+    until(page, f"document.querySelector({ANSWER!r})?.value === ''")
+    page.go_back()
+    until(page, f"document.querySelector({ANSWER!r})?.value === 'Warm'")
+    assert [row.state for row in rows(url).values()] == ["skipped"], "nothing saves it but the person"
+    page.click("button:has-text('Save')")
+    page.wait_for_selector(".foot.back")
+    until(page, "!Object.keys(sessionStorage).some((name) => name.startsWith('memalign-typed'))")
 
 
-def test_two_windows_lose_no_word_to_each_other(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        first = opened(chromium, address)
-        second = first.context.new_page()
-        for page in (first, second):
-            page.goto(LATE)
-        answered(first, "n")
-        second.keyboard.press("y")
-        second.wait_for_selector("text=You have answered this case in another window: No.")
-        assert "It answers the question." not in second.inner_text("main")
-        second.goto(LATE)
-        type_words(first, "One window.")
-        words_saved(first)
-        type_words(second, "Another window.")
-        both = f"/One window.[^]*Another window./.test(document.querySelector({FIELD!r}).value)"
-        until(second, both)
-        words_saved(second)
-        second.reload()
-        until(second, both)
+def test_two_windows_lose_no_word_to_each_other(page: Page) -> None:
+    first, second = page, page.context.new_page()
+    first.goto(LATE)
+    second.goto(LATE)
+    answered(first, "n")
+    second.keyboard.press("y")
+    second.wait_for_selector("text=You have answered this case in another window: No.")
+    assert "It answers the question." not in second.inner_text("main")
+    second.goto(LATE)
+    type_words(first, "One window.")
+    words_saved(first)
+    type_words(second, "Another window.")
+    both = f"/One window.[^]*Another window./.test(document.querySelector({FIELD!r}).value)"
+    until(second, both)
+    words_saved(second)
+    second.reload()
+    until(second, both)
 
 
 SLOW_TIMERS = """for (const timer of ["setTimeout", "setInterval"]) {
@@ -224,20 +215,16 @@ SLOW_TIMERS = """for (const timer of ["setTimeout", "setInterval"]) {
 }"""
 
 
-def test_a_slow_window_sends_and_shows_its_own_words(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        first = opened(chromium, address)
-        first.goto(LATE)
-        answered(first, "n")
-        type_words(first, "One window.")
-        words_saved(first)
-        second = first.context.new_page()
-        second.add_init_script(SLOW_TIMERS)
-        second.goto(LATE)
-        type_words(second, " And another.")
-        words_saved(second)
-        has_words(second, "One window. And another.")
-        assert first.input_value(FIELD) == "One window."
+def test_a_slow_window_sends_and_shows_its_own_words(page: Page) -> None:
+    explain(page, "One window.")
+    words_saved(page)
+    second = page.context.new_page()
+    second.add_init_script(SLOW_TIMERS)
+    second.goto(LATE)
+    type_words(second, " And another.")
+    words_saved(second)
+    has_words(second, "One window. And another.")
+    assert page.input_value(FIELD) == "One window."
 
 
 # -- when the server cannot be reached, or refuses ---------------------------------------------------------------------
@@ -275,49 +262,45 @@ def test_words_outlive_a_dead_server(chromium: Browser, url: str, button: str, t
         has_words(elsewhere)
 
 
-def test_an_ended_session_keeps_the_words_and_says_so(chromium: Browser, people: str) -> None:
-    with served(people) as address:
-        page = opened(chromium, address)
-        enter(page, people, "ana", LATE)
-        answered(page, "n")
-        page.context.clear_cookies()
+def test_an_ended_session_keeps_the_words_and_says_so(page: Page, people: str) -> None:
+    enter(page, people, "ana", LATE)
+    answered(page, "n")
+    page.context.clear_cookies()
+    type_words(page)
+    page.wait_for_selector(f"#line:has-text('{SESSION_OVER}')")
+    has_words(page)  # the page did not go away under the person's hands
+    page.click("#line a")
+    page.wait_for_url("**/sign-in**")
+    enter(page, people, "ana", LATE)
+    has_words(page)
+    page.wait_for_selector("#line", state="hidden")
+    until(page, NOTHING_UNSAVED)
+
+
+def test_what_is_refused_says_so_and_is_kept(page: Page, url: str) -> None:
+    for case, (status, notice) in REFUSALS.items():
+
+        def refuse(route: Route, *, status: int = status) -> None:
+            route.fulfill(status=status, body="no") if route.request.method == "POST" else route.continue_()
+
+        page.goto(f"{REVIEW}?case={case}")
+        page.route(lambda address: REVIEW in address, refuse)
+        page.keyboard.press("n")
+        page.wait_for_selector(f"#line:has-text('{notice}')")
+        assert page.locator(".foot.back").count() == 0
+        page.unroute_all()
+        page.reload()
+        page.wait_for_selector(".foot.back")
+        page.route(lambda address: REVIEW in address, refuse)
         type_words(page)
-        page.wait_for_selector(f"#line:has-text('{SESSION_OVER}')")
-        has_words(page)  # the page did not go away under the person's hands
-        page.click("#line a")
-        page.wait_for_url("**/sign-in**")
-        enter(page, people, "ana", LATE)
+        page.wait_for_selector(f"#line:has-text('{notice}')")
         has_words(page)
-        page.wait_for_selector("#line", state="hidden")
+        page.unroute_all()
+        page.reload()
+        has_words(page)
         until(page, NOTHING_UNSAVED)
-
-
-def test_what_is_refused_says_so_and_is_kept(chromium: Browser, url: str) -> None:
-    with served(url) as address:
-        page = opened(chromium, address)
-        for case, (status, notice) in REFUSALS.items():
-
-            def refuse(route: Route, *, status: int = status) -> None:
-                route.fulfill(status=status, body="no") if route.request.method == "POST" else route.continue_()
-
-            page.goto(f"{REVIEW}?case={case}")
-            page.route(lambda address: REVIEW in address, refuse)
-            page.keyboard.press("n")
-            page.wait_for_selector(f"#line:has-text('{notice}')")
-            assert page.locator(".foot.back").count() == 0
-            page.unroute_all()
-            page.reload()
-            page.wait_for_selector(".foot.back")
-            page.route(lambda address: REVIEW in address, refuse)
-            type_words(page)
-            page.wait_for_selector(f"#line:has-text('{notice}')")
-            has_words(page)
-            page.unroute_all()
-            page.reload()
-            has_words(page)
-            until(page, NOTHING_UNSAVED)
-        assert {row.rationale or row.draft for row in rows(url).values()} == {WORDS}
-        assert {row.value for row in rows(url).values()} == {False}
+    assert {row.rationale or row.draft for row in rows(url).values()} == {WORDS}
+    assert {row.value for row in rows(url).values()} == {False}
 
 
 REFUSALS = {
@@ -361,19 +344,17 @@ def test_answers_are_never_somebody_elses(chromium: Browser, people: str) -> Non
         assert rows(people).keys() == {(case, "ana") for case in ("late", "twice", "lamp")}
 
 
-def test_the_account_says_what_is_unsent_before_somebody_signs_out(chromium: Browser, people: str) -> None:
-    with served(people) as address:
-        page = opened(chromium, address)
-        enter(page, people, "ana", LATE)
-        page.route(
-            lambda address: REVIEW in address,
-            lambda route: route.abort() if route.request.method == "POST" else route.continue_(),
-        )
-        page.keyboard.press("n")
-        page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
-        page.goto("/account")
-        page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
-        sign_out(page)
-        page.unroute_all()
-        enter(page, people, "ana", LATE)
-        page.wait_for_selector(".foot.back")
+def test_the_account_says_what_is_unsent_before_somebody_signs_out(page: Page, people: str) -> None:
+    enter(page, people, "ana", LATE)
+    page.route(
+        lambda address: REVIEW in address,
+        lambda route: route.abort() if route.request.method == "POST" else route.continue_(),
+    )
+    page.keyboard.press("n")
+    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
+    page.goto("/account")
+    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
+    sign_out(page)
+    page.unroute_all()
+    enter(page, people, "ana", LATE)
+    page.wait_for_selector(".foot.back")

@@ -24,6 +24,7 @@ from server_support.reviewing import FEEDBACK, ended, job_ended, learned, post
 from tests.support.patience import PATIENCE
 
 
+@world.ON_BOTH
 def test_an_align_is_a_job_with_a_result(local: TestClient) -> None:
     begun = local.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK})
     assert begun.status_code == 202

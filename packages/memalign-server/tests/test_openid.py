@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 from fastapi.testclient import TestClient
 from joserfc import jwt
 from joserfc.jwk import RSAKey
 from sqlalchemy import select
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from memalign_server import OpenIdProvider
 from memalign_server.store.tables import sessions
@@ -28,15 +28,11 @@ from server_support import world
 CLIENT, SECRET = "memalign", "between the two of us"
 
 
-def first_of(query: str) -> dict[str, str]:
-    return {name: values[0] for name, values in parse_qs(query).items()}
-
-
 @dataclass
 class Provider:
     """Everybody who comes is the same person; a test changes `claims` or the key. `asked` has the questions by code."""
 
-    issuer: str
+    issuer: str = ""
     key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one"}))
     signs_with: RSAKey | None = None
     claims: dict[str, Any] = field(default_factory=lambda: {"sub": "7", "name": "Zoe"})
@@ -44,67 +40,42 @@ class Provider:
 
     def question(self, query: str) -> str:
         """Where a browser goes from here: back at once, with a code."""
-        given, code = first_of(query), f"code-{len(self.asked)}"
-        self.asked[code] = given
-        return f"{given['redirect_uri']}?{urlencode({'code': code, 'state': given['state']})}"
+        question, code = dict(parse_qsl(query)), f"code-{len(self.asked)}"
+        self.asked[code] = question
+        return f"{question['redirect_uri']}?{urlencode({'code': code, 'state': question['state']})}"
 
-    def token(self, given: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
-        question = self.asked.pop(given["code"], None)  # a code is good once
+    async def token(self, request: Request) -> Response:
+        form = dict(parse_qsl((await request.body()).decode()))
+        question = self.asked.pop(form["code"], None)  # a code is good once
         basic = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
-        proof = hashlib.sha256(given.get("code_verifier", "").encode()).digest()
+        proof = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         challenge = base64.urlsafe_b64encode(proof).rstrip(b"=").decode()
-        if question is None or authorization != f"Basic {basic}" or question["code_challenge"] != challenge:
-            return 400, {"error": "invalid_grant"}
+        is_ours = request.headers.get("authorization") == f"Basic {basic}"
+        if question is None or not is_ours or question["code_challenge"] != challenge:
+            return JSONResponse({"error": "invalid_grant"}, 400)
         at = int(time.time())
         claims = {"iss": self.issuer, "aud": CLIENT, "iat": at, "exp": at + 60, "nonce": question["nonce"]}
-        claims |= self.claims
-        signed = jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.signs_with or self.key)
-        return 200, {"access_token": "x", "token_type": "Bearer", "id_token": signed}
+        signed = jwt.encode({"alg": "RS256", "kid": "one"}, claims | self.claims, self.signs_with or self.key)
+        return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": signed})
+
+    def description(self, _request: Request) -> Response:
+        ends = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "jwks"}
+        addresses = {name: f"{self.issuer}/{page}" for name, page in ends.items()}
+        return JSONResponse({"issuer": self.issuer, **addresses, "id_token_signing_alg_values_supported": ["RS256"]})
+
+    def keys(self, _request: Request) -> Response:
+        return JSONResponse({"keys": [self.key.as_dict(private=False)]})
 
 
 @pytest.fixture
 def openid() -> Iterator[Provider]:
     """A provider on loopback."""
-    made = Provider(issuer="")
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path, _, query = self.path.partition("?")
-            if path == "/authorize":
-                self.send_response(302)
-                self.send_header("location", made.question(query))
-                self.end_headers()
-                return
-            ends = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "jwks"}
-            pages: dict[str, dict[str, Any]] = {
-                "/.well-known/openid-configuration": {
-                    "issuer": made.issuer,
-                    **{name: f"{made.issuer}/{page}" for name, page in ends.items()},
-                    "id_token_signing_alg_values_supported": ["RS256"],
-                },
-                "/jwks": {"keys": [made.key.as_dict(private=False)]},
-            }
-            self.answer(200 if path in pages else 404, pages.get(path, {}))
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"])).decode()
-            self.answer(*made.token(first_of(body), self.headers.get("authorization", "")))
-
-        def answer(self, status: int, value: dict[str, Any]) -> None:
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.end_headers()
-            self.wfile.write(json.dumps(value).encode())
-
-        def log_message(self, *_given: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        made.issuer = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield made
-        server.shutdown()
-        thread.join()
+    provider, app = Provider(), Starlette()
+    app.add_route("/.well-known/openid-configuration", provider.description)
+    app.add_route("/jwks", provider.keys)
+    app.add_route("/token", provider.token, methods=["POST"])
+    with world.listening(app) as provider.issuer:
+        yield provider
 
 
 def known(openid: Provider, **listed: Any) -> OpenIdProvider:
@@ -113,9 +84,9 @@ def known(openid: Provider, **listed: Any) -> OpenIdProvider:
 
 
 @pytest.fixture
-def site(tmp_path: Path, openid: Provider) -> Iterator[world.Shared]:
+def site(place: str, openid: Provider) -> Iterator[world.Shared]:
     openid.claims |= {"email": "Zoe@Example.org", "email_verified": True}
-    with world.shared_server(tmp_path, openid=known(openid)) as made:
+    with world.shared_server(place, openid=known(openid)) as made:
         yield made
 
 

@@ -73,6 +73,7 @@ def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
     assert browser.get(path).url.path == "/", "who is in already just goes on"
 
 
+@world.ON_BOTH
 def test_a_link_used_twice_at_once_admits_one(shared: world.Shared) -> None:
     path, statuses = invited(shared.signed_in("owner"), "Zoë"), list[int]()
     browsers = [shared.browser() for _ in range(6)]
@@ -112,6 +113,7 @@ def test_a_link_is_good_for_a_week_and_a_session_for_ninety_days(shared: world.S
     assert browser.get(JUDGES).status_code == 401
 
 
+@world.ON_BOTH
 def test_who_is_removed_is_out_and_finds_their_answers_again(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     put_in(owner)
@@ -154,6 +156,7 @@ def test_nobody_is_sent_to_the_sign_in_page(shared: world.Shared) -> None:
     assert (sent.status_code, sent.headers["location"]) == (303, "/sign-in?back=%2Fjudges%2Ftone%2Freview%3Fx%3D1")
 
 
+@world.ON_BOTH
 def test_a_session_ends_in_the_database(shared: world.Shared) -> None:
     browser = shared.signed_in("reviewer")
     stolen = str(browser.cookies[COOKIE])

@@ -87,6 +87,7 @@ def test_too_few_answers_say_how_many_are_missing(queued: TestClient, answers: i
     assert page(queued).endswith(button)
 
 
+@world.ON_BOTH
 def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> None:
     put_in(local, [{**case, "id": f"d-{place}", "inputs": f"{place}?"} for place, case in enumerate(CASES)])
     put_in(local, CASES)

@@ -14,9 +14,9 @@ from server_support import browser, world
 from server_support.reviewing import hold_out, put_in
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
-__all__ = ["chromium", "draws", "local", "no_script_fails", "queued", "shared", "url"]
+__all__ = ["address", "chromium", "draws", "local", "no_script_fails", "page", "place", "queued", "shared", "url"]
 
 NONE = 4
 
@@ -34,10 +34,16 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
 
 
 @pytest.fixture
-def local(tmp_path: Path) -> Iterator[TestClient]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The URL of a registry that is not there yet; with `world.ON_BOTH` in each database."""
+    with world.database(getattr(request, "param", "sqlite"), tmp_path) as url:
+        yield url
+
+
+@pytest.fixture
+def local(place: str) -> Iterator[TestClient]:
     """A server on loopback without people; everybody is its owner."""
-    world.registry(tmp_path)
-    with world.client(tmp_path) as client:
+    with world.site(place) as client:
         yield client
 
 
@@ -49,9 +55,9 @@ def queued(local: TestClient) -> TestClient:
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Iterator[world.Shared]:
+def shared(place: str) -> Iterator[world.Shared]:
     """A server of a team that others can reach, with an owner and a reviewer."""
-    with world.shared_server(tmp_path) as site:
+    with world.shared_server(place) as site:
         yield site
 
 
@@ -70,6 +76,19 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def chromium() -> Iterator[Browser]:
     with browser.launched() as chromium:
         yield chromium
+
+
+@pytest.fixture
+def address(url: str) -> Iterator[str]:
+    """Where a server over that registry listens."""
+    with browser.served(url) as address:
+        yield address
+
+
+@pytest.fixture
+def page(chromium: Browser, address: str) -> Page:
+    """A browser's page of that server."""
+    return browser.opened(chromium, address)
 
 
 @pytest.fixture(autouse=True)

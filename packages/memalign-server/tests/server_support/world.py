@@ -26,9 +26,11 @@ from tests.support.learning import changes_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+    from starlette.applications import Starlette
 
 ADDRESS = "http://127.0.0.1:8321"
 TOKEN = "the token of programs in all tests"
+ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 ROWS: list[dict[str, Any]] = [
     {"id": "t-1", "inputs": "My order is late.", "outputs": "It is in transit.", "value": False, "rationale": "Cold."},
@@ -80,6 +82,14 @@ def judge(name: str, *, model: str = "scripted") -> Judge:
 def server(place: str | Path, *, script: Any = answer, **settings: Any) -> FastAPI:
     """The application over the registry at a URL or in a folder, which is made where it is not there."""
     return create_app(Settings(registry=_url(place), **settings), models=models(script))
+
+
+@contextmanager
+def site(place: str | Path, *, script: Any = answer, **options: Any) -> Iterator[TestClient]:
+    """A client of a server with the judge `tone`, as long as it is used."""
+    opened(place, script=script).create(judge("tone"))
+    with client(place, script=script, **options) as made:
+        yield made
 
 
 def client(place: str | Path, *, headers: Any = None, **options: Any) -> TestClient:
@@ -163,7 +173,7 @@ def database(kind: str, folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def listening(app: FastAPI, port: int = 0) -> Iterator[str]:
+def listening(app: Starlette, port: int = 0) -> Iterator[str]:
     """The application on a port of this machine, a free one; its address."""
     with socket.create_server(("127.0.0.1", port)) as listening:
         running = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
