@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,23 +12,20 @@ from sqlalchemy import func, select
 from memalign.errors import ModelUnavailable, RateLimited
 from memalign_server.store.tables import reviews
 from server_support import reviewing, world
-from server_support.reviewing import CASES, FEEDBACK, ended, learned
+from server_support.reviewing import CASES, FEEDBACK, ended, expect, learned
 
 API = "/api/v1/judges"
 TONE = f"{API}/tone"
 VERDICT = "It answers the question."  # what the scripted judge says of every case
 
 
-def done(client: Any, path: str, **given: Any) -> Any:
-    job = client.post(f"{TONE}/{path}", json=given)
-    assert job.status_code == 202, job.text
-    found = ended(client, job.json())
-    assert found["state"] == "done", found["problem"]
-    return found["result"]
-
-
-def put_in(client: Any) -> None:
-    assert done(client, "cases", cases=CASES) == {"judged": 5, "failed": 0, "problem": None}
+def done(client: Any, path: str, **body: Any) -> Any:
+    """The result of a job."""
+    begun = client.post(f"{TONE}/{path}", json=body)
+    assert (begun.status_code, begun.headers["location"]) == (202, f"{TONE}/jobs/{begun.json()['id']}"), begun.text
+    job = ended(client, begun.json())
+    assert job["state"] == "done", job["problem"]
+    return job["result"]
 
 
 def say(client: Any, case: str, value: Any = False, **more: Any) -> Any:
@@ -61,7 +57,7 @@ def taught(local: TestClient) -> TestClient:
 def team(shared: world.Shared) -> tuple[Any, Any]:
     """A reviewer and an owner of one queue."""
     owner = shared.signed_in("owner")
-    put_in(owner)
+    assert done(owner, "cases", cases=CASES) == {"judged": 5, "failed": 0, "problem": None}
     return shared.signed_in("reviewer"), owner
 
 
@@ -83,12 +79,10 @@ def test_one_case_is_judged_now(local: TestClient) -> None:
     assert local.post(f"{TONE}/judge", json={"inputs": "Hello?"}).status_code == 422
 
 
-def test_a_model_that_fails_is_a_problem(tmp_path: Path) -> None:
-    world.registry(tmp_path)
-    for error, status in ((ModelUnavailable("no answer"), 502), (RateLimited("too many"), 503)):
-        with world.client(tmp_path, script=lambda _request, error=error: error) as client:
-            failed = client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"})
-            assert (failed.status_code, failed.json()["error"]) == (status, type(error).__name__)
+@pytest.mark.parametrize(("error", "status"), [(ModelUnavailable("no answer"), 502), (RateLimited("too many"), 503)])
+def test_a_model_that_fails_is_a_problem(place: str, error: Exception, status: int) -> None:
+    with world.site(place, script=lambda _request: error) as client:
+        expect(client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"}), status, type(error).__name__)
 
 
 def kept(client: Any, **more: Any) -> str:
@@ -112,8 +106,8 @@ def test_no_thumb_changes_what_somebody_said_on_the_page(shared: world.Shared) -
     case = kept(ana)
     ana.put(f"{TONE}/cases/{case}/answer", json={"value": False, "rationale": "Cold."})
     for client in (owner, ana):
-        refused = client.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": "reviewer"})
-        assert (refused.status_code, "'reviewer' has reviewed" in refused.json()["detail"]) == (409, True)
+        thumb = {"up": True, "source": "reviewer"}
+        expect(client.post(f"{TONE}/cases/{case}/thumb", json=thumb), 409, "'reviewer' has reviewed")
     own = ana.get(f"{TONE}/cases").json()["items"][0]["own"]
     assert (own["value"], own["rationale"], own["revision"]) == (False, "Cold.", 1)
     for source, up in (("app-7", True), ("app-7", False), ("app-7", True), ("owner", True)):
@@ -133,6 +127,7 @@ def test_a_thumb_needs_a_verdict_that_is_kept_under_its_id(local: TestClient) ->
 # -- learning and forgetting ----------------------------------------------------------------------------------------
 
 
+@world.ON_BOTH
 def test_feedback_is_replaced_and_withdrawn(taught: TestClient) -> None:
     done(taught, "align", feedback=[{**FEEDBACK[0], "rationale": "It promises nothing."}])
     done(taught, "unalign", keys=["t-1@ana"])
@@ -155,23 +150,22 @@ def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
     reviewer, owner = team
     say(owner, "late", rationale="Never so cold.")
     say(reviewer, "shop", True)
-    job = ended(owner, owner.post(f"{TONE}/teach").json())
-    assert {row["key"] for row in job["result"]["rows"]} == {"late@owner", "shop@reviewer"}
-    shown = reviewer.get(f"{TONE}/jobs/{job['id']}").json()["result"]
-    assert shown["version"] == 2
-    assert {row["key"] for row in shown["rows"]} == {"shop@reviewer"}
-    assert set(shown) == {"version", "rows"}
     feedback = [{**FEEDBACK[0], "source": "ana@reviewer"}, {**FEEDBACK[1], "source": "reviewer"}]
-    job = ended(owner, owner.post(f"{TONE}/align", json={"feedback": feedback}).json())
-    shown = reviewer.get(f"{TONE}/jobs/{job['id']}").json()["result"]
-    assert [row["key"] for row in shown["rows"]] == ["t-2@reviewer"], "not one whose name ends with hers"
+    for path, body, version, keys in (
+        ("teach", {}, 2, ["late@owner", "shop@reviewer"]),
+        ("align", {"feedback": feedback}, 3, ["t-1@ana@reviewer", "t-2@reviewer"]),  # a name that ends with hers
+    ):
+        job = ended(owner, owner.post(f"{TONE}/{path}", json=body).json())
+        assert sorted(row["key"] for row in job["result"]["rows"]) == keys
+        result = reviewer.get(f"{TONE}/jobs/{job['id']}").json()["result"]
+        rows = [row for row in job["result"]["rows"] if row["key"] == keys[1]]
+        assert result == {"version": version, "rows": rows}
 
 
 @pytest.mark.parametrize("path", ["erase", "unalign"])
 def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
     for body in ({}, {"keys": list[str]()}):
-        refused = local.post(f"{TONE}/{path}", json=body)
-        assert (refused.status_code, "name feedback by one of keys, source" in refused.json()["detail"]) == (422, True)
+        expect(local.post(f"{TONE}/{path}", json=body), 422, "name feedback by one of keys, source")
     assert world.server_of(local).jobs.recent("tone") == []
 
 
@@ -185,11 +179,6 @@ def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callabl
     local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold."})
     done(local, "teach")
     assert learned(local) == {}
-
-
-def test_a_result_of_a_hundred_thousand_rows_is_looked_up_in_pieces(local: TestClient) -> None:
-    rows = [{"id": str(number)} for number in range(100_000)]
-    assert local.post(f"{TONE}/align", json={"feedback": rows}).status_code == 202
 
 
 @world.ON_BOTH
@@ -227,10 +216,9 @@ def test_an_answer_comes_before_the_verdict(queued: TestClient) -> None:
 
 
 def test_skipping_shows_no_verdict(queued: TestClient) -> None:
-    for state in ("skipped", "unclear"):
-        shown = say(queued, "late", None, state=state, revision=int(state != "skipped"))
-        assert (shown.status_code, shown.json()["hidden"]) == (200, True)
-        assert VERDICT not in shown.text
+    for revision, state in enumerate(("skipped", "unclear")):
+        text = expect(say(queued, "late", None, state=state, revision=revision), 200, '"hidden":true')
+        assert VERDICT not in text
     assert say(queued, "late", revision=2).json()["hidden"] is False
     assert blind_answers(queued) == 1
 
@@ -288,19 +276,11 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
     for case in ("late", "twice"):
         say(owner, case, rationale="Never so cold.")
     job = ended(owner, owner.post(f"{TONE}/teach").json())["id"]
-    for door in (
-        f"{TONE}/cases",
-        f"{TONE}/cases?order=useful",
-        f"{TONE}/jobs/{job}",
-        f"/judges/tone/learned?job={job}",
-        f"/judges/tone/teach?job={job}",
-        "/judges/tone/trust",
-        "/judges/tone/review?case=late",
-        "/judges/tone/learned?find=three weeks",
-    ):
-        answer = reviewer.get(door)
-        assert answer.status_code == 200, door
-        assert (VERDICT in answer.text, "Never so cold." in answer.text) == (False, False), door
+    pages = (f"learned?job={job}", f"teach?job={job}", "trust", "review?case=late", "learned?find=three weeks")
+    doors = (f"{TONE}/cases", f"{TONE}/cases?order=useful", f"{TONE}/jobs/{job}")
+    for door in (*doors, *(f"/judges/tone/{page}" for page in pages)):
+        text = expect(reviewer.get(door), 200)
+        assert (VERDICT in text, "Never so cold." in text) == (False, False), door
     assert "Never so cold." in say(reviewer, "late").text
 
 

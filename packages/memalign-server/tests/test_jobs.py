@@ -20,19 +20,8 @@ from memalign_server.store.tables import later
 from memalign_server.work.jobs import Job, Jobs
 from memalign_server.work.judging import Work
 from server_support import world
-from server_support.reviewing import FEEDBACK, ended, job_ended, learned, post
+from server_support.reviewing import FEEDBACK, ended, job_ended, post
 from tests.support.patience import PATIENCE
-
-
-@world.ON_BOTH
-def test_an_align_is_a_job_with_a_result(local: TestClient) -> None:
-    begun = local.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK})
-    assert begun.status_code == 202
-    assert begun.headers["location"] == f"/api/v1/judges/tone/jobs/{begun.json()['id']}"
-    done = ended(local, begun.json())
-    assert done["state"] == "done"
-    assert [row["state"] for row in done["result"]["rows"]] == ["learned", "learned"]
-    assert learned(local) == {"t-1@ana": "learned", "t-2@ana": "learned"}
 
 
 def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:

@@ -41,6 +41,12 @@ def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, jud
     wait(client, judge)
 
 
+def expect(answer: Any, status: int, *words: str) -> str:
+    """The text of an answer, which has this status and these words."""
+    assert (answer.status_code, [part for part in words if part not in answer.text]) == (status, []), answer.text
+    return str(answer.text)
+
+
 def eventually(happened: Callable[[], T | None]) -> T:
     """Ask again and again until there is something, and return it."""
     until = time.monotonic() + PATIENCE
