@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import MetaData, func, select, text
+from sqlalchemy import MetaData, select, text
 
 from memalign import Registry
 from memalign.align import write_guideline
@@ -22,7 +21,7 @@ from memalign_server.store import Store
 from memalign_server.store.tables import queue
 from memalign_server.work.jobs import Jobs
 from server_support import world
-from server_support.reviewing import answer, job_ended, post, put_in, wait
+from server_support.reviewing import answer, expect, job_ended, post, put_in, shows, wait
 from tests.cli.conftest import invoke
 
 if TYPE_CHECKING:
@@ -70,9 +69,13 @@ class Site:
     def erased(self, **form: Any) -> str:
         """The receipt's page after a form of Erase a person."""
         begun = post(self.client, "/judges/tone/erase", **form)
-        assert begun.status_code == 303, begun.text
+        expect(begun, 303)
         wait(self.client)
         return " ".join(self.client.get(begun.headers["location"]).text.split())
+
+    def jobs(self) -> Jobs:
+        """The jobs of another process, which waits."""
+        return Jobs(Store(self.url), self.registry())
 
     def found(self, words: str) -> str:
         return " ".join(post(self.client, "/judges/tone/find", matching=words).text.split())
@@ -83,14 +86,8 @@ class Site:
 
 
 @pytest.fixture
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    with world.database(getattr(request, "param", "sqlite"), tmp_path) as url:
-        world.opened(url).create(world.judge("tone"))
-        with world.client(url) as client:
-            yield Site(client, url)
-
-
-ON_BOTH = pytest.mark.parametrize("site", ["sqlite", "postgresql"], indirect=True)
+def site(local: TestClient, place: str) -> Site:
+    return Site(local, place)
 
 
 def spread(site: Site) -> None:
@@ -105,20 +102,19 @@ def spread(site: Site) -> None:
         answer(site.client, case["id"], value="true", rationale=f"Right towards Okafor, {case['id']}.")
     post(site.client, "/judges/tone/review/words", case="okafor-4", words="Okafor has typed this.", revision="0")
     answer(site.client, "thanks", value="true", rationale="It is warm.")
-    jobs = Jobs(Store(site.url), site.registry())
-    judged = jobs.start("align", "tone", {"examples": CASES[9:]}, asked_by="local")
-    said = [{"id": each["id"], "rationale": f"{each['inputs']} It is polite."} for each in CASES[9:]]
-    jobs.end(judged.id, "done", result={"judgments": said})
+    judged = site.jobs().start("align", "tone", {"examples": CASES[9:]}, asked_by="local")
+    judgments = [{"id": case["id"], "rationale": f"{case['inputs']} It is polite."} for case in CASES[9:]]
+    site.jobs().end(judged.id, "done", result={"judgments": judgments})
 
 
-ALL = {each["id"] for each in CASES}
+ALL = {case["id"] for case in CASES}
 
 
-@ON_BOTH
+@world.ON_BOTH
 @pytest.mark.parametrize("way", [{"matching": "OKAFOR"}, {"selectors": sorted(ALL)}], ids=["by text", "by ids"])
 def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(site: Site, way: dict[str, Any]) -> None:
     spread(site)
-    Jobs(Store(site.url), site.registry()).start("align", "tone", {"examples": CASES}, asked_by="local")  # which waits
+    site.jobs().start("align", "tone", {"examples": CASES}, asked_by="local")
     before = site.tables_with("okafor")
     assert len(before) > 4
     preview = site.registry().erase("tone", **way, dry_run=True)
@@ -154,17 +150,16 @@ def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:
 
 def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     put_in(site.client, OTHERS)
-    store, registry = Store(site.url), site.registry()
+    registry, jobs = site.registry(), site.jobs()
     rows = [{**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "philippa"}]
     registry.align("tone", rows)
-    jobs = Jobs(store, registry)
-    asked = jobs.start("align", "tone", {}, asked_by="philippa")
-    jobs.end(asked.id, "done", result={"judgments": []})
+    ended = jobs.start("align", "tone", {}, asked_by="philippa")
+    jobs.end(ended.id, "done", result={"judgments": []})
     wording = {"guideline": "g-1", "text": "Show sympathy.", "checks": [], "person": "philippa"}
     for kind, arguments in (("try", wording), ("unalign", {"keys": ["late@philippa"]})):
-        jobs.start(kind, "tone", arguments, asked_by="philippa")  # which waits
+        jobs.start(kind, "tone", arguments, asked_by="philippa")
     answer(site.client, "thanks", value="true", rationale="It is warm.")
-    with store.write() as connection:
+    with jobs.store.write() as connection:
         connection.execute(text("UPDATE memalign_server_reviews SET person = 'philippa'"))
         connection.execute(text("UPDATE memalign_server_queue SET settled = 'philippa'"))
     receipt = registry.erase("tone", source="philippa")
@@ -199,7 +194,7 @@ def test_a_verdict_whose_prompt_showed_an_erased_label_goes_and_the_case_stays(s
     assert site.judgments()[-1] is None
 
 
-@ON_BOTH
+@world.ON_BOTH
 @pytest.mark.parametrize("way", ["command", "page"])
 def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> None:
     spread(site)
@@ -209,13 +204,12 @@ def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> N
     if way == "command":
         done = invoke("erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url)
         assert done.code == 1, done
-        said = done.out.partition("erased")[2]
+        receipt = done.out.partition("erased")[2]
     else:
-        said = site.erased(matching="okafor", whole="true")
-        assert "Erased for good" not in said
-    assert "crm_notes.about" in said
-    assert ("NO" if way == "command" else "Not everything is gone") in said
-    assert "back on Monday" not in said
+        receipt = site.erased(matching="okafor", whole="true")
+        assert "Erased for good" not in receipt
+    shows(receipt, "crm_notes.about", "NO" if way == "command" else "Not everything is gone")
+    assert "back on Monday" not in receipt
     assert site.tables_with("okafor") == {"crm_notes.about"}
 
 
@@ -236,7 +230,7 @@ def ticks(page: str) -> list[str]:
     return re.findall(r'name="tick" value="([^"]+)" checked', page)
 
 
-@ON_BOTH
+@world.ON_BOTH
 def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
     spread(site)
     page = site.found("okafor")
@@ -255,13 +249,11 @@ def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
 def test_what_has_no_tick_stays(site: Site) -> None:
     spread(site)
     page = site.found("okafor")
-    untouched = post(site.client, "/judges/tone/erase", matching="okafor")
-    assert (untouched.status_code, "nothing is ticked" in untouched.text) == (422, True)
+    expect(post(site.client, "/judges/tone/erase", matching="okafor"), 422, "nothing is ticked")
     chosen = [tick for tick in ticks(page) if tick.endswith(("okafor-1", "okafor-7@local"))]
     assert "Erase 1 case for good" in post(site.client, "/judges/tone/erase/ticks", tick=chosen).text
     page = site.erased(matching="okafor", tick=chosen)
-    assert "2 cases, 1 comment" in page, "the only comment on a case takes the case along"
-    assert "15 that mention it and had no tick" in page
+    shows(page, "2 cases, 1 comment", "15 that mention it and had no tick")  # a case goes with its only comment
     assert "Erase the" not in page  # it would take what has lost its tick
     assert not site.tables_with("parcel is three weeks late", "okafor-7@", "is owed more on okafor-7")
     assert site.tables_with("card was charged twice")
@@ -277,17 +269,14 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     site.registry().align("tone", rows)
     site.registry().update("tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local"))
     page = site.found("lindqvist")
-    assert "Found: 1 comment, 1 learned sentence" in page
-    assert [kind in page for kind in ("comment, yours", "learned, yours")] == [True] * 2
+    shows(page, "Found: 1 comment, 1 learned sentence", "comment, yours", "learned, yours")
     learned = [tick for tick in ticks(page) if tick.startswith("sentence:")]
     assert "1 learned sentence" in site.erased(matching="lindqvist", tick=learned)
     assert not site.tables_with("gets a call")
     assert site.tables_with("Ask Ms Lindqvist")
     page = site.found("philippa")
-    assert [words in page for words in ("comment, Philippa", "Too short.")] == [True] * 2
-    assert "A case of which nothing else was said goes too." in page
-    page = site.erased(matching="philippa", tick=ticks(page))
-    assert ("1 case, 2 comments" in page, "0 left" in page) == (True, True)
+    shows(page, "comment, Philippa", "Too short.", "A case of which nothing else was said goes too.")
+    shows(site.erased(matching="philippa", tick=ticks(page)), "1 case, 2 comments", "0 left")
     assert site.nowhere("philippa", "Too short", "Glad to hear it")
     assert site.tables_with("My order is three weeks late", "Say sorry first")
 
@@ -305,13 +294,13 @@ def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, m
     assert 'name="matching" value="okafor"' in begun.text  # it is in no address, and in this page alone
     wait(site.client)
     page = site.client.get(begun.headers["hx-push-url"]).text
-    for words in (
+    shows(
+        page,
         "Not everything is gone",
         "We searched again afterwards: 1 left.",
         "Comments that were written while you erased: 1.",
         "Erase the 1 that is left",
-    ):
-        assert words in page
+    )
     assert "okafor" not in page.lower()
     assert "We searched again afterwards: 0 left." in site.erased(**form)
     assert site.nowhere("okafor")
@@ -360,10 +349,8 @@ def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site
     site.registry().align("tone", [{**CASES[0], "value": False, "rationale": "Mr Okafor is owed more."}])
     jobs = Jobs(Store(site.url), world.opened(site.url, script=quoting))
     jobs.open()
-    try:
-        done = job_ended(jobs, jobs.start("refresh", "tone", {}, asked_by="local").id)
-    finally:
-        jobs.close()
+    done = job_ended(jobs, jobs.start("refresh", "tone", {}, asked_by="local").id)
+    jobs.close()
     assert (done.state, receipts[0].complete) == ("failed", True)
     post(site.client, "/judges/tone/setup/cases", what="judge")
     wait(site.client)
@@ -379,27 +366,25 @@ def test_a_deleted_judge_leaves_no_row_and_its_heir_nothing(shared: world.Shared
     wait(owner, "other")
     answer(owner, "okafor-2", judge="other", value="true")
 
-    def rows_of(judge: int) -> dict[str, int]:
-        """How many rows of each table belong to a judge's number."""
-        rows, metadata = dict[str, int](), MetaData()
+    def tables() -> set[str]:
+        """The tables that have rows of the judge's number."""
+        metadata = MetaData()
         with world.opened(url)._database.read() as connection:
             metadata.reflect(connection)
-            for table in (table for table in metadata.sorted_tables if "judge" in table.c):
-                query = select(func.count()).select_from(table).where(table.c.judge == judge)
-                rows[table.name] = connection.execute(query).scalar_one()
-        return {name: number for name, number in rows.items() if number}
+            tables = [table for table in metadata.sorted_tables if "judge" in table.c]
+            used = [table.name for table in tables if number in connection.execute(select(table.c.judge)).scalars()]
+        return set(used)
 
     with world.opened(url)._database.read() as connection:
         number = connection.execute(text("SELECT id FROM memalign_judges WHERE name = 'other'")).scalar_one()
-    assert {"memalign_server_queue", "memalign_server_reviews", "memalign_server_jobs"} <= set(rows_of(number))
+    assert tables() > {f"memalign_server_{table}" for table in ("queue", "reviews", "jobs")}
     jobs = [job.id for job in shared.server.jobs.recent("other")]
     assert invoke("delete", "other", "--yes", "--registry", url).code == 0
-    assert rows_of(number) == {}
-    assert world.tables_with(url, "Okafor") == set()
+    assert (tables(), world.tables_with(url, "Okafor")) == (set(), set())
     heir: dict[str, Any] = {"name": "other", "instructions": world.INSTRUCTIONS, "kind": "bool"}
-    for made in (False, True):
-        if made:
-            assert post(owner, "/judges", **heir, model="local:qwen2.5-coder-1.5b").status_code == 303
+    for is_made in (False, True):
+        if is_made:
+            expect(post(owner, "/judges", **heir, model="local:qwen2.5-coder-1.5b"), 303)
         for job in jobs:
             assert owner.get(f"/api/v1/judges/other/jobs/{job}").status_code == 404
             for path in (f"jobs/{job}", f"learned?job={job}"):

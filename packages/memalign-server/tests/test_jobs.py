@@ -24,9 +24,12 @@ from server_support.reviewing import FEEDBACK, ended, job_ended, post
 from tests.support.patience import PATIENCE
 
 
+def align(client: TestClient, rows: Any = FEEDBACK) -> Any:
+    return ended(client, client.post("/api/v1/judges/tone/align", json={"feedback": rows}).json())
+
+
 def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
-    rows = [{"id": "x", "outputs": "y", "value": "maybe"}]
-    failed = ended(local, local.post("/api/v1/judges/tone/align", json={"feedback": rows}).json())
+    failed = align(local, [{"id": "x", "outputs": "y", "value": "maybe"}])
     assert (failed["state"], "line 1 (x)" in failed["problem"]) == ("failed", True)
     assert local.get("/api/v1/judges").json()[0]["latest"] == 1
 
@@ -45,9 +48,7 @@ def restarted(jobs: Jobs, job: str) -> Job:
     """The job once the next process has begun."""
     jobs.open()
     jobs.close()
-    found = jobs.find(job)
-    assert found is not None
-    return found
+    return job_ended(jobs, job)
 
 
 @pytest.mark.parametrize("state", ["queued", "running"])
@@ -56,7 +57,7 @@ def test_work_of_a_killed_server_says_so(state: str, tmp_path: Path) -> None:
     assert (job.state, "ask for it again" in str(job.problem)) == ("failed", True)
 
 
-def test_work_of_a_server_that_is_stopped_says_so(tmp_path: Path) -> None:
+def test_work_of_a_server_that_is_stopped_says_so(place: str) -> None:
     started = threading.Event()
 
     async def never(_request: Any) -> dict[str, Any]:
@@ -64,15 +65,13 @@ def test_work_of_a_server_that_is_stopped_says_so(tmp_path: Path) -> None:
         await asyncio.sleep(PATIENCE)
         raise AssertionError("not stopped")
 
-    world.registry(tmp_path)
-    with world.client(tmp_path, script=never) as client:
+    with world.site(place, script=never) as client:
         job = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
         assert started.wait(PATIENCE)
-    with world.client(tmp_path) as client:
+    with world.client(place) as client:
         stopped = ended(client, job)
         assert (stopped["state"], "ask for it again" in stopped["problem"]) == ("failed", True)
-        again = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
-        assert ended(client, again)["state"] == "done"
+        assert align(client)["state"] == "done"
 
 
 def test_an_erasure_keeps_its_receipt_over_a_kill(tmp_path: Path) -> None:

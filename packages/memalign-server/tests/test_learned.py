@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from html import unescape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import Row, select
+from sqlalchemy import select
 
 from memalign import Example, Judge
 from memalign.errors import ModelUnavailable
 from memalign_server.review.answers import Answer, is_untaught, review_of, save
-from memalign_server.review.cases import add_cases, cases_of, next_cases
+from memalign_server.review.cases import add_cases, case_of, next_cases
 from memalign_server.review.learned import turned_unanswered
 from memalign_server.store.tables import jobs, new_id, queue, reviews
 from server_support import world
-from server_support.reviewing import hold_out, post, put_in, wait
+from server_support.reviewing import expect, hold_out, post, put_in, shows, wait, words_of
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -59,19 +57,17 @@ class Site:
     def answer(self, case: str, value: bool, words: str = "", *, person: str = "local") -> None:
         """What a person says of a case, in a form of its own."""
         with self.server.store.write() as connection:
-            revision = before.revision if (before := review_of(connection, "tone", person, case)) else 0
+            revision = getattr(review_of(connection, "tone", person, case), "revision", 0)
             form = Answer(state="answered", value=value, rationale=words, form=new_id(), revision=revision)
             save(connection, "tone", person, case, form, kind=self.judge.value_type)
 
-    def review(self, case: str, person: str = "local") -> Row[Any]:
+    def review(self, case: str, person: str = "local") -> Any:
         with self.server.store.read() as connection:
-            review = review_of(connection, "tone", person, case)
-        assert review is not None
-        return review
+            return review_of(connection, "tone", person, case)
 
-    def case(self, case: str) -> Row[Any]:
+    def case(self, case: str) -> Any:
         with self.server.store.read() as connection:
-            return cases_of(connection, "tone", [case])[0]
+            return case_of(connection, "tone", case)
 
     @property
     def judge(self) -> Judge:
@@ -84,7 +80,7 @@ class Site:
     def do(self, page: str, **fields: Any) -> str:
         """Press a button; then the page to which it leads once the work is done."""
         answer = post(self.client, f"/judges/tone/{page}", **fields)
-        assert answer.status_code == 303, answer.text
+        expect(answer, 303)
         wait(self.client)
         return self.page(answer.headers["location"])
 
@@ -100,9 +96,7 @@ class Site:
 
     def try_wording(self, guideline: str, text: str) -> str:
         """Try a wording; what is typed stays in its field meanwhile. Then the page of what came out."""
-        answer = self.better(guideline, text)
-        assert (answer.status_code, f">{text}</textarea>" in answer.text) == (200, True)
-        assert "Trying your wording" in answer.text
+        expect(self.better(guideline, text), 200, f">{text}</textarea>", "Trying your wording")
         wait(self.client)
         return self.page(job=next(job.id for job in self.server.jobs.recent("tone") if job.kind == "try"))
 
@@ -116,31 +110,23 @@ class Site:
             return len(connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all())
 
     def page(self, path: str = "/judges/tone/learned", **query: str) -> str:
-        answer = self.client.get(path, params=query or None)
-        assert answer.status_code == 200, answer.text
-        return read(answer.text)
-
-
-def read(html: str) -> str:
-    """The words of a page, in their order."""
-    main = html.partition("<main")[2].partition(">")[2].partition("</main>")[0]
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", main)).split())
+        return words_of(expect(self.client.get(path, params=query or None), 200))
 
 
 @contextmanager
-def opened(folder: Path, script: Any = strict) -> Iterator[Site]:
-    if not (folder / "memalign.db").exists():
-        world.registry(folder, script=script)
-    with world.client(folder, script=script) as client:
+def reopened(site: Site, script: Any) -> Iterator[Site]:
+    """The same with another model, once that server has stopped."""
+    site.client.__exit__()
+    with world.client(site.server.registry.url, script=script) as client:
         yield Site(client)
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    with opened(tmp_path) as site:
-        put_in(site.client, CASES)
-        hold_out(site.client, *HELD_OUT)
-        yield site
+def site(request: pytest.FixtureRequest, place: str) -> Iterator[Site]:
+    with world.site(place, script=getattr(request, "param", strict)) as client:
+        put_in(client, CASES)
+        hold_out(client, *HELD_OUT)
+        yield Site(client)
 
 
 def explain_three(site: Site) -> None:
@@ -167,7 +153,8 @@ def test_words_become_a_sentence_and_a_number(site: Site) -> None:
     explain_three(site)
     page = site.teach()
     assert page.index("Where is the sorry?") < page.index("No sympathy at all."), "the latest first"
-    for words in (
+    shows(
+        page,
         "Today: 6 answers, 4 of them explained.",
         f"“No sympathy at all.” → It understood {RULE}",
         "“Cold too.” → It understood Nothing: this case measures the judge",
@@ -176,8 +163,7 @@ def test_words_become_a_sentence_and_a_number(site: Site) -> None:
         "“Reply 9.” was Yes, now No, you said Yes Still wrong: tell it why",
         "3 now right",
         "Everything it knows 3 sentences, yours",
-    ):
-        assert words in page
+    )
     assert {case.id for case in site.judge.memory.cases} == {"c5", "c6", "c7", "c8", "c9"}
 
 
@@ -221,34 +207,31 @@ def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None
     assert not site.judge.memory.cases, "left out"
 
 
-def test_a_model_that_is_down_says_one_thing_and_loses_nothing(tmp_path: Path, site: Site) -> None:
+def test_a_model_that_is_down_says_one_thing_and_loses_nothing(site: Site) -> None:
     explain_three(site)
-    site.client.__exit__()
-    with opened(tmp_path, down) as later:
+    with reopened(site, down) as later:
         page = later.teach()
-        assert "The judge could not be taught just now. Your 3 sentences are kept." in page
+        shows(
+            page,
+            "The judge could not be taught just now. Your 3 sentences are kept.",
+            "No sympathy at all.",
+            "Try again",
+        )
         assert "“" not in page.partition("kept.")[0]
-        assert "No sympathy at all." in page
-        assert "Try again" in page
         assert "Nothing yet: the model did not answer. Your words are kept." in later.page()
         put_in(later.client, [{"id": "late", "inputs": "Late?", "outputs": "Soon."}])
         page = later.page("/judges/tone/setup", open="cases", job=later.server.jobs.recent("tone")[0].id)
-        assert "1 could not be judged: no server answers" in page, (
-            "and those that keep an older verdict are not counted"
-        )
-    with opened(tmp_path) as again:
+        assert "1 could not be judged: no server answers" in page, "those that keep an older verdict are not counted"
+    with reopened(later, strict) as again:
         page = again.teach()
-        assert "3 of 3 you corrected are now right" in page
-        assert "nothing new to learn" not in page
+        assert ("3 of 3 you corrected are now right" in page, "nothing new to learn" in page) == (True, False)
 
 
-def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(tmp_path: Path, taught: Site) -> None:
+def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(taught: Site) -> None:
     rule = taught.judge.memory.semantic[0]
-    taught.client.__exit__()
-    with opened(tmp_path, down) as later:
+    with reopened(taught, down) as later:
         page = later.try_wording(rule.id, "Say sorry.")
-        for words in ("Say sorry.", "Your wording could not be tried just now.", "Keep my wording"):
-            assert words in page
+        shows(page, "Say sorry.", "Your wording could not be tried just now.", "Keep my wording")
         page = later.do("erase", matching="No sympathy", whole="true")
         assert "We searched again afterwards: 0 left." in page
         assert re.search(r"Asked again None\. \d answers? waits? to be learned again\. Out of reach", page), page
@@ -276,12 +259,7 @@ def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
     assert f"It had understood: “{rule.text}”" in taught.page(better=rule.id)
     pages = [taught.page(better=guideline.id) for guideline in taught.judge.memory.semantic]
     assert sum("You wrote “It is \u2018cold\u2019.”" in page for page in pages) == 1
-    refused = taught.better(rule.id, "so " * 70)
-    assert (refused.status_code, "at most 60 are allowed" in refused.text, "so so so" in refused.text) == (
-        422,
-        True,
-        True,
-    )
+    expect(taught.better(rule.id, "so " * 70), 422, "at most 60 are allowed", "so so so")
     words = "Say sorry first, unless all is well."
     page = taught.try_wording(rule.id, words)
     assert "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5" in page
@@ -335,8 +313,8 @@ def test_newer_words_stay_when_those_that_were_taught_are_taken_back(site: Site)
     assert (site.review("c5").rationale, is_untaught(site.review("c5"))) == ("What I found out since.", True)
 
 
-def test_a_reviewer_changes_no_sentence_of_somebody_else(tmp_path: Path) -> None:
-    with world.shared_server(tmp_path, script=strict) as shared:
+def test_a_reviewer_changes_no_sentence_of_somebody_else(place: str) -> None:
+    with world.shared_server(place, script=strict) as shared:
         site = Site(shared.signed_in("reviewer"))
         with site.server.store.write() as connection:
             add_cases(connection, "tone", map(Example.from_dict, CASES))
@@ -366,27 +344,24 @@ def quarrelling(request: ChatRequest) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
-        ("c5@local", {"Say sorry, always.", None}),
-        ("c6@ben", {"Never say sorry.", None}),
-        ("", {"Say sorry, always.", "Never say sorry."}),
+        ("c5@local", ["Say sorry, always.", None]),
+        ("c6@ben", [None, "Never say sorry."]),
+        ("", ["Say sorry, always.", "Never say sorry."]),
     ],
 )
-def test_a_conflict_is_shown_and_settled_once(tmp_path: Path, holds: str, words: set[str | None]) -> None:
-    with opened(tmp_path, quarrelling) as site:
-        put_in(site.client, CASES)
-        site.answer("c5", False, "Say sorry, always.")
-        site.answer("c6", False, "Never say sorry.", person="ben")
-        page = site.teach()
-        sides = "“Say sorry, always.” You This holds “Never say sorry.” ben This holds"
-        assert f"These two say different things {sides}" in page
-        assert "Both hold" in page
-        (conflict,) = site.judge.memory.open_conflicts
-        form: dict[str, Any] = {"holds": holds} if holds else {}
-        page = site.do("learned/conflict", key=[str(key) for key in conflict.feedback], **form)
-        assert "different things" not in page
-        assert {site.review("c5").rationale, site.review("c6", "ben").rationale} == words
-        site.answer("c7", False, "Be quick.")
-        assert "different things" not in site.teach(), "and it does not come back"
+@pytest.mark.parametrize("site", [quarrelling], indirect=True)
+def test_a_conflict_is_shown_and_settled_once(site: Site, holds: str, words: list[str | None]) -> None:
+    site.answer("c5", False, "Say sorry, always.")
+    site.answer("c6", False, "Never say sorry.", person="ben")
+    sides = "“Say sorry, always.” You This holds “Never say sorry.” ben This holds"
+    shows(site.teach(), f"These two say different things {sides}", "Both hold")
+    (conflict,) = site.judge.memory.open_conflicts
+    form: dict[str, Any] = {"holds": holds} if holds else {}
+    page = site.do("learned/conflict", key=[str(key) for key in conflict.feedback], **form)
+    assert "different things" not in page
+    assert [site.review("c5").rationale, site.review("c6", "ben").rationale] == words
+    site.answer("c7", False, "Be quick.")
+    assert "different things" not in site.teach(), "and it does not come back"
 
 
 def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import socket
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import pytest
 from sqlalchemy import select, update
@@ -20,12 +19,10 @@ from memalign_server.people.people import owner_link
 from memalign_server.store import Store
 from memalign_server.store.tables import people, sessions
 from server_support import world
-from server_support.reviewing import answer, post, put_in
+from server_support.reviewing import answer, expect, post, put_in
 from tests.cli.conftest import invoke
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fastapi.testclient import TestClient
 
 JUDGES = "/api/v1/judges"
@@ -39,10 +36,10 @@ def name_of(browser: TestClient) -> str | None:
     return next(iter(re.findall("<h1>(.*?)</h1>", page.text)), None)
 
 
-def members(page: Any) -> dict[str, str]:
-    """The ids of the people on the page, by name."""
-    rows = re.findall(r"<b>([^<]+)</b>(?:(?!<b>).)*?/experts/(\w+)/link", page.text, re.DOTALL)
-    return dict(rows)
+def path_of(owner: TestClient, name: str) -> str:
+    """Where an owner's page changes somebody who is on it."""
+    (path,) = re.findall(rf"<b>{name}</b>(?:(?!<b>).)*?({EXPERTS}/\w+)/link", owner.get(SETUP).text, re.DOTALL)
+    return str(path)
 
 
 def link_on(page: Any) -> str:
@@ -69,33 +66,25 @@ def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
     browser = entered(shared, path)
     assert name_of(browser) == "Zoë"
     for again in (shared.browser().get(path), shared.browser().post(path)):
-        assert (again.status_code, "ask an owner for a new one" in again.text) == (404, True)
+        expect(again, 404, "ask an owner for a new one")
     assert browser.get(path).url.path == "/", "who is in already just goes on"
 
 
 @world.ON_BOTH
 def test_a_link_used_twice_at_once_admits_one(shared: world.Shared) -> None:
-    path, statuses = invited(shared.signed_in("owner"), "Zoë"), list[int]()
-    browsers = [shared.browser() for _ in range(6)]
-
-    def take(browser: TestClient) -> None:
-        statuses.append(browser.post(path, follow_redirects=False).status_code)
-
-    threads = [threading.Thread(target=take, args=(browser,)) for browser in browsers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    path, browsers = invited(shared.signed_in("owner"), "Zoë"), [shared.browser() for _ in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        statuses = pool.map(lambda browser: browser.post(path, follow_redirects=False).status_code, browsers)
     assert sorted(statuses) == [303] + [404] * 5
 
 
 def test_a_new_link_takes_the_place_of_the_old_one(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     first = invited(owner, "Zoë")
-    second = link_on(post(owner, f"{EXPERTS}/{members(owner.get(SETUP))['Zoë']}/link"))
+    second = link_on(post(owner, f"{path_of(owner, 'Zoë')}/link"))
     assert shared.browser().post(first).status_code == 404
     browser = entered(shared, second)
-    third = link_on(post(owner, f"{EXPERTS}/{members(owner.get(SETUP))['Zoë']}/link"))
+    third = link_on(post(owner, f"{path_of(owner, 'Zoë')}/link"))
     assert name_of(entered(shared, third)) == "Zoë"  # on another machine
     assert name_of(browser) == "Zoë"
 
@@ -119,8 +108,8 @@ def test_who_is_removed_is_out_and_finds_their_answers_again(shared: world.Share
     put_in(owner)
     browser = entered(shared, invited(owner, "Zoë"))
     answer(browser, "late", value="false", rationale="Cold.")
-    waiting = link_on(post(owner, f"{EXPERTS}/{members(owner.get(SETUP))['Zoë']}/link"))
-    post(owner, f"{EXPERTS}/{members(owner.get(SETUP))['Zoë']}/remove")
+    waiting = link_on(post(owner, f"{path_of(owner, 'Zoë')}/link"))
+    post(owner, f"{path_of(owner, 'Zoë')}/remove")
     assert name_of(browser) is None
     assert shared.browser().post(waiting).status_code == 404
     again = entered(shared, invited(owner, "ZOE\u0308"))
@@ -130,10 +119,10 @@ def test_who_is_removed_is_out_and_finds_their_answers_again(shared: world.Share
 
 def test_a_team_keeps_an_owner(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
-    own = members(owner.get(SETUP))["owner"]
-    assert post(owner, f"{EXPERTS}/{own}/remove").status_code == 422
+    own = f"{path_of(owner, 'owner')}/remove"
+    assert post(owner, own).status_code == 422
     invited(owner, "Zoë", "owner")
-    assert post(owner, f"{EXPERTS}/{own}/remove").status_code == 303
+    assert post(owner, own).status_code == 303
     assert name_of(owner) is None
 
 
@@ -173,15 +162,13 @@ def test_a_reviewer_whom_the_command_makes_an_owner_is_one_at_once(shared: world
     assert browser.get("/judges/tone/setup").status_code == 200
 
 
-def test_the_cookie_is_hidden_from_scripts_and_sites(tmp_path: Path) -> None:
-    for public_url, is_secure in ((None, False), (world.ADDRESS.replace("http", "https"), True)):
-        folder = tmp_path / str(is_secure)
-        folder.mkdir()
-        with world.shared_server(folder, public_url=public_url) as site:
-            path = world.link(site.server.registry.url, "owner")
-            cookie = site.browser().post(path, follow_redirects=False).headers["set-cookie"].split("; ")
-        assert {"HttpOnly", "SameSite=lax"} <= set(cookie)
-        assert ("Secure" in cookie) == is_secure, "over TLS it stays there"
+@pytest.mark.parametrize(("public_url", "is_secure"), [(None, False), (world.ADDRESS.replace("http", "https"), True)])
+def test_the_cookie_is_hidden_from_scripts_and_sites(place: str, public_url: str | None, is_secure: bool) -> None:
+    with world.shared_server(place, public_url=public_url) as site:
+        entering = site.browser().post(world.link(place, "owner"), follow_redirects=False)
+    cookie = set(entering.headers["set-cookie"].split("; "))
+    assert cookie >= {"HttpOnly", "SameSite=lax"}
+    assert ("Secure" in cookie) == is_secure, "over TLS it stays there"
 
 
 def test_a_session_that_was_planted_is_not_kept(shared: world.Shared) -> None:
@@ -209,37 +196,32 @@ def test_signing_in_leads_to_no_other_site(back: str) -> None:
 # -- requests of other sites -------------------------------------------------------------------------------------------
 
 
-def test_another_site_does_nothing(shared: world.Shared, tmp_path: Path) -> None:
-    owner, nobody, path = shared.signed_in("owner"), shared.browser(), invited(shared.signed_in("owner"), "Zoë")
-    (tmp_path / "open").mkdir()
-    world.registry(tmp_path / "open")
-    with world.client(tmp_path / "open") as local:
-        for headers in (
-            {"origin": "https://evil.example"},
-            {"origin": "null"},
-            {"origin": "http://127.0.0.1:8322"},
-            {"sec-fetch-site": "cross-site"},
-            {"sec-fetch-site": "same-site"},
-        ):
-            for place in (EXPERTS, f"{JUDGES}/tone/teach", "/sign-out"):
-                refused = owner.post(place, headers=headers, follow_redirects=False)
-                assert (refused.status_code, "another site" in refused.text) == (403, True), place
-            assert nobody.post(path, headers=headers).status_code == 403  # nor signs anybody in as another
-            assert local.post(f"{JUDGES}/tone/teach", headers=headers).status_code == 403, "nor on an open server"
-        assert local.post(f"{JUDGES}/tone/teach").status_code == 202
+OTHER_SITES = [
+    *({"origin": origin} for origin in ("https://evil.example", "null", "http://127.0.0.1:8322")),
+    *({"sec-fetch-site": site} for site in ("cross-site", "same-site")),
+]
+
+
+def test_another_site_does_nothing(shared: world.Shared) -> None:
+    owner, path = shared.signed_in("owner"), invited(shared.signed_in("owner"), "Zoë")
+    for headers in OTHER_SITES:
+        for place in (EXPERTS, f"{JUDGES}/tone/teach", "/sign-out"):
+            expect(owner.post(place, headers=headers, follow_redirects=False), 403, "another site")
+        assert shared.browser().post(path, headers=headers).status_code == 403  # nor signs anybody in as another
     assert owner.post(f"{JUDGES}/tone/teach", headers={"origin": world.ADDRESS}).status_code == 202
 
 
-def test_behind_a_proxy_its_own_address_is_no_other_site(tmp_path: Path) -> None:
-    with world.shared_server(tmp_path, public_url="https://127.0.0.1") as site:
-        origin = {"origin": "https://judges.example"}
-        assert site.browser().post("/sign-out", headers=origin, follow_redirects=False).status_code == 403
-        assert (
-            site.browser()
-            .post("/sign-out", headers={"origin": "https://127.0.0.1"}, follow_redirects=False)
-            .status_code
-            == 303
-        )
+def test_another_site_does_nothing_on_an_open_server(local: TestClient) -> None:
+    for headers in OTHER_SITES:
+        assert local.post(f"{JUDGES}/tone/teach", headers=headers).status_code == 403
+    assert local.post(f"{JUDGES}/tone/teach").status_code == 202
+
+
+def test_behind_a_proxy_its_own_address_is_no_other_site(place: str) -> None:
+    with world.shared_server(place, public_url="https://127.0.0.1") as site:
+        for origin, status in (("https://judges.example", 403), ("https://127.0.0.1", 303)):
+            sent = site.browser().post("/sign-out", headers={"origin": origin}, follow_redirects=False)
+            assert sent.status_code == status
 
 
 # -- programs ----------------------------------------------------------------------------------------------------------
@@ -273,8 +255,7 @@ def test_everything_is_open_on_this_machine_and_safe(local: TestClient) -> None:
 
 
 def test_with_its_first_owner_this_machine_is_let_in_no_more(local: TestClient) -> None:
-    application: Any = local.app
-    with application.state.server.store.write() as connection:
+    with world.server_of(local).store.write() as connection:
         owner_link(connection, "ana")
     for path in ("/judges/tone/review", JUDGES):
         assert local.get(path, headers={"accept": "application/json"}).status_code == 401
@@ -288,34 +269,30 @@ def test_a_database_that_is_down_may_answer_later(
         raise RegistryError("postgresql://olga@db.internal is down")
 
     monkeypatch.setattr(Store, "read", down)
-    answer = local.get(path, headers={"accept": "text/html"})
-    assert (answer.status_code, "the database does not answer just now" in answer.text) == (503, True)
-    assert "db.internal" not in answer.text
+    page = expect(local.get(path, headers={"accept": "text/html"}), 503, "the database does not answer just now")
+    assert "db.internal" not in page
 
 
 def test_nobody_is_added_by_a_page_of_an_open_server(local: TestClient) -> None:
     for name, role in (("ana", "reviewer"), ("ana", "owner"), ("local", "owner")):
-        refused = local.post("/judges/tone/experts", data={"name": name, "role": role})
-        assert (refused.status_code, "memalign serve --add-owner NAME" in refused.text) == (409, True)
-    page = local.get("/judges/tone/setup?open=experts").text
-    assert "Everybody on this machine can use this server" in page
-    assert ("memalign serve --add-owner" in page, "Make a link" in page) == (True, False)
+        expect(post(local, EXPERTS, name=name, role=role), 409, "memalign serve --add-owner NAME")
+    words = ("Everybody on this machine can use this server", "memalign serve --add-owner")
+    assert "Make a link" not in expect(local.get(SETUP), 200, *words)
 
 
 def test_a_proxy_opens_no_server_without_people(local: TestClient) -> None:
     for header in ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"):
         for path in ("/", "/judges/tone/review", "/api/v1/judges"):
-            refused = local.get(path, headers={header: "for=203.0.113.7", "host": "127.0.0.1:8321"})
-            assert (refused.status_code, "memalign serve --add-owner" in refused.text) == (403, True), path
+            headers = {header: "for=203.0.113.7", "host": "127.0.0.1:8321"}
+            expect(local.get(path, headers=headers), 403, "memalign serve --add-owner")
 
 
-def test_a_bare_proxy_opens_no_server_without_people(tmp_path: Path) -> None:
+def test_a_bare_proxy_opens_no_server_without_people(place: str) -> None:
     # nginx, unless it is told otherwise, speaks HTTP/1.0, names the server itself, and adds no header.
-    world.registry(tmp_path)
-    with world.listening(world.server(tmp_path)) as address:
-        place = urlsplit(address)
-        with socket.create_connection((str(place.hostname), place.port or 80)) as connection:
-            connection.sendall(f"GET / HTTP/1.0\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n".encode())
+    with world.listening(world.server(place)) as address:
+        host, _, port = address.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as connection:
+            connection.sendall(f"GET / HTTP/1.0\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
             refused = b"".join(iter(lambda: connection.recv(65536), b""))
     assert refused.split(b"\r\n")[0].endswith(b"403 Forbidden")
     assert b"memalign serve --add-owner" in refused

@@ -12,15 +12,12 @@ from sqlalchemy import Engine, event
 from memalign import Example
 from memalign.errors import ModelError
 from memalign_server.review.answers import review_of
-from memalign_server.review.cases import add_cases, cases_of
-from memalign_server.store import Store
+from memalign_server.review.cases import add_cases, case_of, cases_of
 from server_support import world
-from server_support.reviewing import CASES, answer, card, hold_out, post, put_in, send, wait
+from server_support.reviewing import CASES, answer, card, expect, hold_out, post, put_in, send, wait
 from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fastapi.testclient import TestClient
 
     from memalign.models.base import ChatRequest
@@ -40,8 +37,7 @@ def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
 def test_one_form_saves_once_and_a_wrong_verdict_not_at_all(queued: TestClient) -> None:
     fields = card(queued.get("/judges/tone/review"))
     for value in ("perhaps", ""):
-        refused = send(queued, fields, value=value)
-        assert (refused.status_code, 'role="alert"' in refused.text, REASON in refused.text) == (422, True, False)
+        assert REASON not in expect(send(queued, fields, value=value), 422, 'role="alert"')
     assert [send(queued, fields, value="false").status_code for _ in range(2)] == [200, 200]
     assert "Case 2 of 5" in queued.get("/judges/tone/review").text
 
@@ -50,10 +46,9 @@ def test_an_owner_settles_what_they_read_and_only_once(shared: world.Shared) -> 
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner)
 
-    def settled() -> str | None:
+    def settled() -> Any:
         with shared.server.store.read() as connection:
-            (case,) = cases_of(connection, "tone", ["late"])
-        return None if case.settled is None else str(case.settled)
+            return case_of(connection, "tone", "late").settled  # type: ignore[union-attr]
 
     def offered() -> list[str]:
         return re.findall(r'name="holder" value="([^"]+)"', owner.get("/judges/tone/review").text)
@@ -94,28 +89,24 @@ def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
 
 def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
     hold_out(queued, *IDS)
-    page = answer(queued, "late", value="false").text
-    assert "You say No. The judge said Yes:" in page
-    assert "This case checks the judge, so it is not taught." in page
-    assert "<textarea" not in page
-    answer(queued, "twice", value="false", rationale="By a program.")
-    fields = card(queued.get("/judges/tone/review", params={"case": "twice"}))
-    assert post(queued, "/judges/tone/review/words", **fields, go="next").status_code == 303
+    page = answer(queued, "late", value="false", rationale="By a program.")
+    words = ("You say No. The judge said Yes:", "This case checks the judge, so it is not taught.")
+    assert "<textarea" not in expect(page, 200, *words)
+    assert post(queued, "/judges/tone/review/words", **card(page), go="next").status_code == 303
     with world.server_of(queued).store.read() as connection:
-        own = review_of(connection, "tone", "local", "twice")
+        own = review_of(connection, "tone", "local", "late")
     assert own is not None
     assert own.rationale == "By a program.", "a foot without a field leaves the words that are there"
 
 
-def test_the_judge_is_asked_when_somebody_answers_first(tmp_path: Path) -> None:
+def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
     answering = threading.Event()
 
     def slow(request: ChatRequest) -> dict[str, Any]:
         assert answering.wait(PATIENCE)
         return world.answer(request)
 
-    world.registry(tmp_path)
-    with world.client(tmp_path, script=slow) as client:
+    with world.site(place, script=slow) as client:
         with world.server_of(client).store.write() as connection:
             add_cases(connection, "tone", [Example(id="late", inputs="It is late.", outputs="It is in transit.")])
         page = answer(client, "late", value="false").text
@@ -148,22 +139,21 @@ def test_keys_are_the_letters_of_the_buttons(
         assert re.findall(r"<kbd[^>]*>(.)</kbd>", button) == ([key] if key else [])
 
 
-def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(tmp_path: Path) -> None:
-    registry = world.registry(tmp_path)
-    registry.align("tone", world.ROWS)
-    with world.client(tmp_path) as client:  # names no guideline that applies
-        put_in(client)
+def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(local: TestClient) -> None:
+    server = world.server_of(local)
 
-        def judgments() -> list[Any]:
-            with Store(registry.url).read() as connection:
-                return [case.judgment and case.judgment.guideline_ids for case in cases_of(connection, "tone", IDS)]
+    def judgments() -> list[Any]:
+        with server.store.read() as connection:
+            return [case.judgment and case.judgment.guideline_ids for case in cases_of(connection, "tone", IDS)]
 
-        assert judgments() == [()] * len(IDS)
-        registry.erase("tone", ["t-1"])
-        assert judgments() == [None] * len(IDS)
+    server.registry.align("tone", world.ROWS)
+    put_in(local)
+    assert judgments() == [()] * len(IDS)  # no guideline was named
+    server.registry.erase("tone", ["t-1"])
+    assert judgments() == [None] * len(IDS)
 
 
-def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
+def test_a_lesson_shows_what_the_judge_had_said(place: str) -> None:
     prompts: list[str] = []
 
     def teaching(request: ChatRequest) -> dict[str, Any]:
@@ -172,8 +162,7 @@ def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
         prompts.append(request.user)
         return world.answer(request)
 
-    world.registry(tmp_path, script=teaching)
-    with world.client(tmp_path, script=teaching) as client:
+    with world.site(place, script=teaching) as client:
         put_in(client)
 
         def lesson(**answers: tuple[str, str]) -> str:
@@ -195,17 +184,13 @@ def test_a_lesson_shows_what_the_judge_had_said(tmp_path: Path) -> None:
         assert f'{said}expert\'s comment: "Not cold."' in lesson(lamp=("true", "Not cold."))
 
 
-def test_a_model_that_is_down_loses_nothing(tmp_path: Path) -> None:
-    world.registry(tmp_path)
-    with world.client(tmp_path, script=lambda _request: ModelError("the model is down")) as client:
+def test_a_model_that_is_down_loses_no_answer(place: str) -> None:
+    with world.site(place, script=lambda _request: ModelError("the model is down")) as client:
         put_in(client)
-        assert "The judge is reading it…" in answer(client, "late", value="false", rationale="Cold.").text
+        assert "The judge is reading it…" in answer(client, "late", value="false").text
         wait(client)
         foot = client.get("/judges/tone/review/foot?case=late&wait=true").text
         assert "The judge could not be asked. Your answer counts." in foot
-        job = post(client, "/judges/tone/teach").headers["location"]
-        wait(client)
-        assert "the model is down" in client.get(job).text
         assert "Case 2 of 5" in client.get("/judges/tone/review").text
 
 

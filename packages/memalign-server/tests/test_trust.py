@@ -5,35 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from memalign import Registry
 from memalign_server.review.cases import cases_of
 from memalign_server.review.disputes import settle
-from memalign_server.store import Store
 from memalign_server.store.tables import reviews
 from memalign_server.work.judging import Work
 from server_support import world
-from server_support.reviewing import answer, card, hold_out, post, put_in, send, wait
+from server_support.reviewing import answer, card, expect, hold_out, post, put_in, send, wait, words_of
 
 TRUST = "/judges/tone/trust"
 CASES = [{"id": f"c-{n:02}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n} days."} for n in range(16)]
-
-
 IDS = [case["id"] for case in CASES]
 
 
 def page(client: TestClient) -> str:
     """What the page says, without its marks."""
-    text = client.get(TRUST)
-    assert text.status_code == 200
-    main = re.sub(r"<svg.*?</svg>", "", text.text.partition("<main")[2].partition("</main>")[0], flags=re.DOTALL)
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", main.partition(">")[2])).split()).replace(" .", ".")
+    return words_of(expect(client.get(TRUST), 200)).replace(" .", ".")
 
 
 def heading(client: TestClient) -> str:
@@ -50,30 +42,30 @@ def answer_all(client: TestClient, values: str, start: int = 0) -> None:
 @pytest.fixture
 def ana_and_ben(shared: world.Shared) -> tuple[TestClient, TestClient]:
     """Two people at a queue of sixteen cases that are held out; the judge says yes of all."""
-    ana, ben = shared.signed_in("owner"), shared.signed_in("reviewer")
-    put_in(ana, CASES)
-    hold_out(ana, *IDS)
-    return ana, ben
+    return held_out(shared.signed_in("owner")), shared.signed_in("reviewer")
 
 
 @pytest.fixture
 def queued(local: TestClient) -> TestClient:
-    put_in(local, CASES)
-    hold_out(local, *IDS)
-    return local
+    return held_out(local)
+
+
+def held_out(client: TestClient) -> TestClient:
+    put_in(client, CASES)
+    hold_out(client, *IDS)
+    return client
 
 
 def test_one_sentence_says_how_often_it_agreed(queued: TestClient) -> None:
     answer_all(queued, "yyyyyyyyyynn")
     assert heading(queued) == "On 12 cases it had never learned from, it agreed with you on 10."
-    words = page(queued)
+    html, words = queued.get(TRUST).text, page(queued)
     assert "83%; between 51 and 97 is likely." in words
     assert "Before" not in words  # it has not been taught
-    assert 'aria-label="Now: 83 percent, between 51 and 97 is likely."' in queued.get(TRUST).text
-    # Where it errs, by the first lines of what is judged.
+    assert 'aria-label="Now: 83 percent, between 51 and 97 is likely."' in html
     assert "It is most often wrong here" in words
     assert "\u201cWait 11 days.\u201d it said Yes, you said No" in words
-    assert "style=" not in queued.get(TRUST).text
+    assert "style=" not in html
 
 
 @pytest.mark.parametrize(
@@ -90,9 +82,7 @@ def test_too_few_answers_say_how_many_are_missing(queued: TestClient, answers: i
 @world.ON_BOTH
 def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> None:
     put_in(local, [{**case, "id": f"d-{place}", "inputs": f"{place}?"} for place, case in enumerate(CASES)])
-    put_in(local, CASES)
-    hold_out(local, *IDS)
-    answer_all(local, "yyyy")
+    answer_all(held_out(local), "yyyy")
     (button,) = re.findall(r'href="([^"]+)">Review 6<', local.get(TRUST).text)
     reviewed = [local.get(button)]
     for _ in range(6):
@@ -100,6 +90,7 @@ def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> Non
         reviewed.append(local.get("/judges/tone/review"))
     assert [card(one)["case"][0] for one in reviewed] == [*"cccccc", "d"]
     assert heading(local) == "On 10 cases it had never learned from, it agreed with you on 10."
+    assert local.get(f"{TRUST}/figures.json").json()["held_out_cases"]["now"]["agreed"] == 10
 
 
 def test_only_what_is_held_out_counts(local: TestClient) -> None:
@@ -109,63 +100,48 @@ def test_only_what_is_held_out_counts(local: TestClient) -> None:
     assert heading(local) == "8 more answers and you will know."
 
 
-def taught(client: TestClient, registry_url: str, words: str = "Show sympathy first.") -> None:
-    """Teach the judge, and judge the queue with what it has learned, as the server's work does."""
-    registry = world.opened(registry_url, script=world.turning)
-    registry.align("tone", [{"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": words}])
-    judge, number, store = registry.load("tone"), registry.history("tone")[-1].number, world.server_of(client).store
-    asyncio.run(work(registry, store).judge_cases(judge, number, examples(client)))
+ROW = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy first."}
 
 
-def work(registry: Registry, store: Store) -> Work:
-    return Work(registry=registry, store=store, judge="tone", arguments={}, progress=lambda *_: None)
-
-
-def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(
-    queued: TestClient, tmp_path: Path
-) -> None:
-    answer_all(queued, "nnnnnnnnnyyy")
-    assert heading(queued).endswith("it agreed with you on 3.")
-    taught(queued, f"sqlite:///{tmp_path / 'memalign.db'}")
-    assert heading(queued) == "On 12 cases it had never learned from, it agreed with you on 9."
-    assert "Before you taught it: 25% of 12." in page(queued)
-    chart = 'aria-label="Before: 25 percent, between 7 and 57 is likely. Now: 75 percent, between 43 and 93 is likely."'
-    assert chart in queued.get(TRUST).text
-    figures = queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]
-    assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
-    post(queued, "/judges/tone/setup/question", question="Is it kind?", model="scripted")
-    wait(queued)
-    assert (heading(queued)[:11], "Before you taught it" in page(queued)) == ("On 12 cases", False)
-    assert queued.get(f"{TRUST}/figures.json").json()["held_out_cases"]["before_teaching"] == {"cases": 0}
+def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(place: str) -> None:
+    with world.site(place, script=world.turning) as client:
+        held_out(client)
+        answer_all(client, "nnnnnnnnnyyy")
+        assert heading(client).endswith("it agreed with you on 3.")
+        client.post("/api/v1/judges/tone/align", json={"feedback": [ROW]})
+        wait(client)
+        assert heading(client) == "On 12 cases it had never learned from, it agreed with you on 9."
+        assert "Before you taught it: 25% of 12." in page(client)
+        chart = (
+            'aria-label="Before: 25 percent, between 7 and 57 is likely. Now: 75 percent, between 43 and 93 is likely."'
+        )
+        assert chart in client.get(TRUST).text
+        figures = client.get(f"{TRUST}/figures.json").json()["held_out_cases"]
+        assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
+        post(client, "/judges/tone/setup/question", question="Is it kind?", model="scripted")
+        wait(client)
+        assert (heading(client)[:11], "Before you taught it" in page(client)) == ("On 12 cases", False)
+        assert client.get(f"{TRUST}/figures.json").json()["held_out_cases"]["before_teaching"] == {"cases": 0}
 
 
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
     server = world.server_of(queued)
+    work = Work(registry=server.registry, store=server.store, judge="tone", arguments={}, progress=lambda *_: None)
+    examples = [case.example for case in rows(queued)]
     for version in (3, 2):
-        asyncio.run(
-            work(server.registry, server.store).judge_cases(
-                server.judges.latest("tone").judge, version, examples(queued)
-            )
-        )
-    assert versions(queued) == {3}
+        asyncio.run(work.judge_cases(server.judges.latest("tone").judge, version, examples))
+    assert {case.version for case in rows(queued)} == {3}
 
 
-def examples(client: TestClient) -> list[Any]:
+def rows(client: TestClient) -> list[Any]:
     with world.server_of(client).store.read() as connection:
-        return [case.example for case in cases_of(connection, "tone", IDS)]
+        return cases_of(connection, "tone", IDS)
 
 
-def versions(client: TestClient) -> set[int]:
-    with world.server_of(client).store.read() as connection:
-        return {case.version for case in cases_of(connection, "tone", IDS)}
-
-
-def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient, tmp_path: Path) -> None:
+def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient) -> None:
     row = {**CASES[0], "id": "from-the-archive", "value": False, "rationale": "Cold.", "source": "olga"}
-    world.opened(f"sqlite:///{tmp_path / 'memalign.db'}").align("tone", [row])
-    put_in(local, CASES)
-    hold_out(local, *IDS)
-    answer_all(local, "yy")
+    world.server_of(local).registry.align("tone", [row])
+    answer_all(held_out(local), "yy")
     assert heading(local) == "9 more answers and you will know."
 
 
@@ -205,18 +181,16 @@ def test_nobody_reads_of_a_case_that_they_have_not_answered(ana_and_ben: tuple[T
     assert "Wait 1 days" not in page(ben)
 
 
-def test_scores_that_nearly_agree_are_the_same_answer(tmp_path: Path) -> None:
+def test_scores_that_nearly_agree_are_the_same_answer(place: str) -> None:
     def scored(_: Any) -> dict[str, Any]:
         return {"rationale": "So so.", "value": 0.7}
 
-    registry = world.registry(tmp_path, script=scored, judges=())
-    registry.create(world.judge("tone").replace(feedback_value_type="float:0..1"))
-    with world.client(tmp_path, script=scored) as client:
+    world.opened(place).create(world.judge("tone").replace(feedback_value_type="float:0..1"))
+    with world.client(place, script=scored) as client:
         people = [TestClient(client.app, base_url=world.ADDRESS, headers={"accept": "text/html"}) for _ in range(2)]
         for person, name in zip(people, ("ana", "ben"), strict=True):
-            person.post(world.link(registry.url, name))
-        put_in(people[0], CASES)
-        hold_out(people[0], *IDS)
+            person.post(world.link(place, name))
+        held_out(people[0])
         for number in range(11):
             for person, score in zip(people, ("0.70", "0.71" if number else "0.95"), strict=True):
                 answer(person, IDS[number], value=score)
@@ -229,8 +203,7 @@ def test_scores_that_nearly_agree_are_the_same_answer(tmp_path: Path) -> None:
 
 def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: world.Shared) -> None:
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
-    put_in(owner, CASES)
-    hold_out(owner, *IDS)
+    held_out(owner)
     post(owner, "/judges/try", judge="tone", question="Is it kind?", model="scripted")  # on the first case
     for person, value in ((reviewer, "false"), (zoe, "true")):
         answer(person, "c-01", value=value)
@@ -243,17 +216,6 @@ def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: w
     with world.server_of(owner).store.read() as connection:
         blind = select(reviews.c.case_id).where(reviews.c.person == "owner", reviews.c.blind_value.is_not(None))
         assert connection.execute(blind).scalars().all() == ["c-02"]
-
-
-def test_feedback_that_comes_in_a_file_is_in_the_figure_at_once(local: TestClient) -> None:
-    row = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy."}
-    put_in(local, CASES)
-    hold_out(local, *IDS)
-    answer_all(local, "yyyyyyyyyyyy")
-    job = local.post("/api/v1/judges/tone/align", json={"feedback": [row]})
-    assert job.status_code == 202
-    wait(local)
-    assert versions(local) == {2}
 
 
 def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:

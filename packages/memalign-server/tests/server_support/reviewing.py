@@ -43,8 +43,20 @@ def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, jud
 
 def expect(answer: Any, status: int, *words: str) -> str:
     """The text of an answer, which has this status and these words."""
-    assert (answer.status_code, [part for part in words if part not in answer.text]) == (status, []), answer.text
+    assert answer.status_code == status, answer.text
+    shows(answer.text, *words)
     return str(answer.text)
+
+
+def shows(page: str, *words: str) -> None:
+    """A page has all these words."""
+    assert [part for part in words if part not in page] == [], page
+
+
+def words_of(html: str) -> str:
+    """The words of a page, in their order."""
+    main = html.partition("<main")[2].partition(">")[2].partition("</main>")[0]
+    return " ".join(unescape(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", main, flags=re.DOTALL)).split())
 
 
 def eventually(happened: Callable[[], T | None]) -> T:
