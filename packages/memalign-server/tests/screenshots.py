@@ -26,6 +26,7 @@ from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
 from server_support import reviewing, world
 from server_support.browser import answered, enter, launched, words_saved
+from tests.support.learning import changes_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -74,16 +75,9 @@ Which day does my Halden come?,On Thursday 12 June.
 
 def model(request: ChatRequest) -> dict[str, Any]:
     """Passes every reply until a rule says otherwise; makes rules of the words that it knows."""
-    properties = request.schema["properties"]
-    if "changes" in properties:
-        new = request.user.partition("New feedback:")[2]
-        labels = properties["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
-        spoken = {label: new.partition(f"{label} <<<")[2].partition("<<<")[0] for label in labels}
-        rules = [(rule, [label for label in labels if word in spoken[label]]) for word, rule in RULES.items()]
-        changes = [{"action": "ADD", "text": rule, "feedback": of, "guideline": ""} for rule, of in rules if of]
-        rest = [label for label in labels if not any(label in of for _, of in rules)]
-        quiet = [{"action": "NOOP", "text": "", "feedback": [label], "guideline": ""} for label in rest]
-        return {"changes": changes + quiet}
+    if "changes" in request.schema["properties"]:
+        rules = changes_of(request.user, lambda _, words: next((RULES[word] for word in RULES if word in words), ""))
+        return {"changes": [rule | {"action": "ADD" if rule["text"] else "NOOP"} for rule in rules["changes"]]}
     prompt, item = request.system + request.user, request.user.rpartition("Now judge this item:")[2]
     breaks = ("refund" in item and "by Wednesday" not in item, "repair is free" in item, "in three days" in item)
     broken = [rule for rule, is_broken in zip(RULES.values(), breaks, strict=True) if is_broken and rule in prompt]
@@ -107,7 +101,7 @@ def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
 def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
     """The shop's server with Mira its owner, Ana and Ben; its address and its registry. Untaught, it has three cases."""
     with tempfile.TemporaryDirectory() as folder:
-        registry = world.registry(Path(folder), script=model, judges=())
+        registry = world.opened(Path(folder), script=model)
         registry.create(world.judge("replies").replace(instructions=QUESTION))
         people = {}
         with world.client(Path(folder), script=model) as nobody:

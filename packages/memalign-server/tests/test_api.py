@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from memalign.errors import ModelUnavailable, RateLimited
 from memalign_server.store.tables import reviews
@@ -42,9 +42,7 @@ def ids_of(client: Any, **query: Any) -> list[str]:
 
 
 def blind_answers(client: Any) -> int:
-    with world.server_of(client).store.read() as connection:
-        query = select(func.count()).select_from(reviews).where(reviews.c.judge_version.is_not(None))
-        return int(connection.execute(query).scalar_one())
+    return len(world.stored(client, select(reviews).where(reviews.c.judge_version.is_not(None))))
 
 
 @pytest.fixture

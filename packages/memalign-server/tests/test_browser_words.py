@@ -315,37 +315,17 @@ REFUSALS = {
 # -- two people, one browser -------------------------------------------------------------------------------------------
 
 
-def test_answers_are_never_somebody_elses(chromium: Browser, people: str) -> None:
-    with served(people) as address:
-        page = opened(chromium, address)
-        page.clock.install()
-        enter(page, people, "ana")
-        for case in ("late", "twice"):
-            page.goto(f"{REVIEW}?case={case}")
-            answered(page, "n")
-            type_words(page, "ANA secret words")
-            next_case(page)
-        page.goto(f"{REVIEW}?case=lamp")
-        until(page, NOTHING_UNSAVED)
-    page.keyboard.press("n")
-    wait_for(page, lambda: not page.evaluate(NOTHING_UNSAVED))
-    page.context.clear_cookies()
-    with served(people, int(address.rpartition(":")[2])):
-        enter(page, people, "ben", REVIEW)
-        for _ in range(5):
-            page.clock.fast_forward(5_000)
-            page.wait_for_timeout(50)
-        page.goto(REVIEW)
-        assert "Case 1 of 5" in page.inner_text("main")
-        assert rows(people).keys() == {("late", "ana"), ("twice", "ana")}
-        sign_out(page)
-        enter(page, people, "ana", f"{REVIEW}?case=lamp")
-        page.wait_for_selector(".foot.back")
-        assert rows(people).keys() == {(case, "ana") for case in ("late", "twice", "lamp")}
-
-
-def test_the_account_says_what_is_unsent_before_somebody_signs_out(page: Page, people: str) -> None:
-    enter(page, people, "ana", LATE)
+def test_answers_are_never_somebody_elses(chromium: Browser, people: str, address: str) -> None:
+    page = opened(chromium, address)
+    page.clock.install()
+    enter(page, people, "ana")
+    for case in ("late", "twice"):
+        page.goto(f"{REVIEW}?case={case}")
+        answered(page, "n")
+        type_words(page, "ANA secret words")
+        next_case(page)
+    page.goto(f"{REVIEW}?case=lamp")
+    until(page, NOTHING_UNSAVED)
     page.route(
         lambda address: REVIEW in address,
         lambda route: route.abort() if route.request.method == "POST" else route.continue_(),
@@ -353,8 +333,17 @@ def test_the_account_says_what_is_unsent_before_somebody_signs_out(page: Page, p
     page.keyboard.press("n")
     page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
     page.goto("/account")
-    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
+    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")  # it is told before somebody signs out
     sign_out(page)
     page.unroute_all()
-    enter(page, people, "ana", LATE)
+    enter(page, people, "ben", REVIEW)
+    for _ in range(5):
+        page.clock.fast_forward(5_000)
+        page.wait_for_timeout(50)
+    page.goto(REVIEW)
+    assert "Case 1 of 5" in page.inner_text("main")
+    assert rows(people).keys() == {("late", "ana"), ("twice", "ana")}
+    sign_out(page)
+    enter(page, people, "ana", f"{REVIEW}?case=lamp")
     page.wait_for_selector(".foot.back")
+    assert rows(people).keys() == {(case, "ana") for case in ("late", "twice", "lamp")}

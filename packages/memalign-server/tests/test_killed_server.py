@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -25,7 +23,7 @@ from tests.cli.conftest import answer as tone_answer
 from tests.support.endpoint import Answer, Endpoint
 from tests.support.patience import PATIENCE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, world.ON_BOTH]
 TONE = "/api/v1/judges/tone"
 CASES = [f"c-{number}" for number in range(200)]
 
@@ -52,13 +50,7 @@ class Process:
         return status
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with world.database(request.param, tmp_path) as url:
-        yield url
-
-
-def test_work_under_way_is_asked_for_again_for_nothing(url: str) -> None:
+def test_work_under_way_is_asked_for_again_for_nothing(place: str) -> None:
     asked, killed, requests = threading.Event(), threading.Event(), list[str]()
 
     def answer(body: dict[str, Any]) -> Answer:
@@ -68,13 +60,13 @@ def test_work_under_way_is_asked_for_again_for_nothing(url: str) -> None:
         return tone_answer(body)
 
     with Endpoint(answer) as model:
-        world.opened(url).create(world.judge("tone", model=f"openai:test@{model.base_url}"))
-        first = Process(url, base_url=model.base_url)
+        world.opened(place).create(world.judge("tone", model=f"openai:test@{model.base_url}"))
+        first = Process(place, base_url=model.base_url)
         job = first.client.post(f"{TONE}/align", json={"feedback": FEEDBACK}).json()
         assert asked.wait(PATIENCE)
         first.end(signal.SIGKILL)
         killed.set()
-        second = Process(url, base_url=model.base_url)
+        second = Process(place, base_url=model.base_url)
         assert "ask for it again" in ended(second.client, job)["problem"]
         again = second.client.post(f"{TONE}/align", json={"feedback": FEEDBACK}).json()
         assert ended(second.client, again)["state"] == "done"
@@ -82,9 +74,9 @@ def test_work_under_way_is_asked_for_again_for_nothing(url: str) -> None:
         assert second.end(signal.SIGINT) == 0
 
 
-def test_every_answer_that_was_acknowledged_is_there_once(url: str) -> None:
-    world.opened(url).create(world.judge("tone"))
-    with Store(url).write() as connection:
+def test_every_answer_that_was_acknowledged_is_there_once(place: str) -> None:
+    world.opened(place).create(world.judge("tone"))
+    with Store(place).write() as connection:
         add_cases(connection, "tone", [Example(id=case, inputs=case, outputs=f"Reply to {case}.") for case in CASES])
     sent, acknowledged = threading.Semaphore(0), list[str]()
 
@@ -98,7 +90,7 @@ def test_every_answer_that_was_acknowledged_is_there_once(url: str) -> None:
             acknowledged.append(case)
             sent.release()
 
-    first = Process(url)
+    first = Process(place)
     threads = [threading.Thread(target=send, args=(first.client, CASES[start::4])) for start in range(4)]
     for thread in threads:
         thread.start()
@@ -109,11 +101,11 @@ def test_every_answer_that_was_acknowledged_is_there_once(url: str) -> None:
     assert len(acknowledged) < len(CASES), "the server was killed too late"
     first.end(signal.SIGKILL)
 
-    second = Process(url)
-    assert set(acknowledged) <= set(answers(url))
+    second = Process(place)
+    assert set(acknowledged) <= set(answers(place))
     for case in CASES:  # a browser sends what was not acknowledged again, and some of it was saved
         assert say(second.client, case).status_code == 200
-    assert answers(url) == {case: (f"About {case}.", 1) for case in CASES}
+    assert answers(place) == {case: (f"About {case}.", 1) for case in CASES}
     assert second.end(signal.SIGINT) == 0
 
 
@@ -122,7 +114,7 @@ def say(client: httpx2.Client, case: str) -> httpx2.Response:
     return client.post("/judges/tone/review", data=form, headers={"hx-request": "true"})
 
 
-def answers(url: str) -> dict[str, tuple[str, int]]:
+def answers(place: str) -> dict[str, tuple[str, int]]:
     """The words of every answered case, with how often it was answered."""
-    with Store(url).read() as connection:
+    with Store(place).read() as connection:
         return {row.case_id: (row.rationale, row.revision) for row in connection.execute(select(reviews))}

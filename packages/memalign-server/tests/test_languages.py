@@ -126,10 +126,9 @@ FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 @pytest.mark.parametrize("code", OTHERS)
-def test_pages_show_no_english_word(code: str, tmp_path: Path) -> None:
-    world.registry(tmp_path, script=teacher)
+def test_pages_show_no_english_word(code: str, place: str) -> None:
     headers = {"accept": "text/html, */*", "accept-language": code}
-    with world.client(tmp_path, script=teacher, headers=headers) as client:
+    with world.site(place, script=teacher, headers=headers) as client:
         put_in(client, [{"id": f"c-{n}", "inputs": f"Atraso {n}?", "outputs": "Em breve."} for n in range(12)])
         for n in range(11):
             answer(client, f"c-{n}", value="false" if n % 3 else "true", rationale="Simpatia." if n < 2 else "")

@@ -13,7 +13,7 @@ from sqlalchemy import select
 from memalign import Example, Judge
 from memalign.errors import ModelUnavailable
 from memalign_server.review.answers import Answer, is_untaught, review_of, save
-from memalign_server.review.cases import add_cases, case_of, next_cases
+from memalign_server.review.cases import add_cases, next_cases
 from memalign_server.review.learned import turned_unanswered
 from memalign_server.store.tables import jobs, new_id, queue, reviews
 from server_support import world
@@ -62,12 +62,10 @@ class Site:
             save(connection, "tone", person, case, form, kind=self.judge.value_type)
 
     def review(self, case: str, person: str = "local") -> Any:
-        with self.server.store.read() as connection:
-            return review_of(connection, "tone", person, case)
+        return world.answer_row(self.client, case, person)
 
     def case(self, case: str) -> Any:
-        with self.server.store.read() as connection:
-            return case_of(connection, "tone", case)
+        return world.case_row(self.client, case)
 
     @property
     def judge(self) -> Judge:
@@ -102,12 +100,10 @@ class Site:
 
     def change(self, *cases: str, **values: Any) -> None:
         """Change the queue's rows of cases."""
-        with self.server.store.write() as connection:
-            connection.execute(queue.update().where(queue.c.case_id.in_(cases)).values(**values))
+        world.change(self.client, queue.update().where(queue.c.case_id.in_(cases)).values(**values))
 
     def unasked(self) -> int:
-        with self.server.store.read() as connection:
-            return len(connection.execute(select(queue.c.case_id).where(queue.c.judgment.is_(None))).all())
+        return len(world.stored(self.client, select(queue.c.case_id).where(queue.c.judgment.is_(None))))
 
     def page(self, path: str = "/judges/tone/learned", **query: str) -> str:
         return words_of(expect(self.client.get(path, params=query or None), 200))
@@ -186,8 +182,7 @@ def test_after_a_teaching_every_case_has_the_new_versions_verdict(taught: Site) 
 def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(noted: bool, taught: Site) -> None:
     taught.change("c1", "c5", version=1)
     if not noted:
-        with taught.server.store.write() as connection:
-            connection.execute(reviews.update().values(taught=0))
+        world.change(taught.client, reviews.update().values(taught=0))
     taught.teach()
     assert [(taught.case(case).version, taught.version) for case in ("c1", "c5")] == [(2, 2)] * 2
 
@@ -272,9 +267,8 @@ def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
     assert taught.judge.memory.guideline(rule.id).people == {"local"}
     assert taught.case("c9").version == taught.version, "judged again at once"
     assert taught.server.registry.erase("tone", ["c5"]).complete
-    with taught.server.store.read() as connection:
-        reports = connection.execute(select(jobs.c.result).where(jobs.c.kind == "try", jobs.c.result.is_not(None)))
-        assert reports.all() == [], "an erased case is in no report of a trial"
+    reports = select(jobs.c.result).where(jobs.c.kind == "try", jobs.c.result.is_not(None))
+    assert world.stored(taught.client, reports) == [], "an erased case is in no report of a trial"
 
 
 def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> None:

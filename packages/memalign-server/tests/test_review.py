@@ -7,12 +7,12 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import Engine, event
+from sqlalchemy import Engine, event, select
 
 from memalign import Example
 from memalign.errors import ModelError
-from memalign_server.review.answers import review_of
-from memalign_server.review.cases import add_cases, case_of, cases_of
+from memalign_server.review.cases import add_cases
+from memalign_server.store.tables import queue
 from server_support import world
 from server_support.reviewing import CASES, answer, card, expect, hold_out, post, put_in, send, wait
 from tests.support.patience import PATIENCE
@@ -46,10 +46,6 @@ def test_an_owner_settles_what_they_read_and_only_once(shared: world.Shared) -> 
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner)
 
-    def settled() -> Any:
-        with shared.server.store.read() as connection:
-            return case_of(connection, "tone", "late").settled  # type: ignore[union-attr]
-
     def offered() -> list[str]:
         return re.findall(r'name="holder" value="([^"]+)"', owner.get("/judges/tone/review").text)
 
@@ -60,21 +56,10 @@ def test_an_owner_settles_what_they_read_and_only_once(shared: world.Shared) -> 
     before = offered()
     answer(zoe, "late", value="true", rationale="It is warm.")
     post(owner, "/judges/tone/review/settle", case="late", holder=before[1])
-    assert settled() is None  # zoe has said something else since
+    assert world.case_row(owner, "late").settled is None  # zoe has said something else since
     for holder in offered():
         post(owner, "/judges/tone/review/settle", case="late", holder=holder)
-        assert settled() == "reviewer"
-
-
-def test_skipped_cases_come_back_when_asked(queued: TestClient) -> None:
-    for name in IDS[:-1]:
-        answer(queued, name, state="skipped")
-    assert card(queued.get("/judges/tone/review"))["case"] == IDS[-1]
-    answer(queued, IDS[-1], value="true", rationale="Short and true.")
-    page = queued.get("/judges/tone/review").text
-    assert "You are through. 1 answer, 1 explained." in page
-    assert "See the 4 that you skipped" in page
-    assert card(queued.get("/judges/tone/review?again=true"))["case"] in IDS[:-1]
+        assert world.case_row(owner, "late").settled == "reviewer"
 
 
 def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
@@ -93,10 +78,8 @@ def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
     words = ("You say No. The judge said Yes:", "This case checks the judge, so it is not taught.")
     assert "<textarea" not in expect(page, 200, *words)
     assert post(queued, "/judges/tone/review/words", **card(page), go="next").status_code == 303
-    with world.server_of(queued).store.read() as connection:
-        own = review_of(connection, "tone", "local", "late")
-    assert own is not None
-    assert own.rationale == "By a program.", "a foot without a field leaves the words that are there"
+    words = world.answer_row(queued, "late").rationale
+    assert words == "By a program.", "a foot without a field leaves the words that are there"
 
 
 def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
@@ -140,16 +123,14 @@ def test_keys_are_the_letters_of_the_buttons(
 
 
 def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(local: TestClient) -> None:
-    server = world.server_of(local)
-
     def judgments() -> list[Any]:
-        with server.store.read() as connection:
-            return [case.judgment and case.judgment.guideline_ids for case in cases_of(connection, "tone", IDS)]
+        return [row.judgment and row.judgment.guideline_ids for row in world.stored(local, select(queue))]
 
-    server.registry.align("tone", world.ROWS)
+    registry = world.server_of(local).registry
+    registry.align("tone", world.ROWS)
     put_in(local)
     assert judgments() == [()] * len(IDS)  # no guideline was named
-    server.registry.erase("tone", ["t-1"])
+    registry.erase("tone", ["t-1"])
     assert judgments() == [None] * len(IDS)
 
 

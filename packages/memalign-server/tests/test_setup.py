@@ -58,8 +58,7 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClie
     more = [{"id": f"m-{n}", "inputs": f"{n}?", "outputs": "Yes."} for n in range(20)]
     put_in(local, [*CASES, *more])
     hold_out(local, "twice", "m-0", "m-1", "m-2", "m-3")
-    with world.server_of(local).store.write() as connection:
-        connection.execute(queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0))  # the last ones
+    world.change(local, queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0))  # the last ones
     for case in ("late", "twice"):
         answer(local, case, value="false")
     answer(local, "lamp", state="skipped")
@@ -68,8 +67,7 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClie
     judge = registry_of(local).load("tone")
     assert judge.instructions == "Is the reply kind?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
     assert len(registry_of(local).history("tone")) == 2
-    with world.server_of(local).store.read() as connection:
-        versions = {row.case_id: row.version for row in connection.execute(queue.select())}
+    versions = {row.case_id: row.version for row in world.stored(local, queue.select())}
     assert versions == {case["id"]: 1 if case["id"] == "late" else 2 for case in (*CASES, *more)}
     assert "Is the reply kind? Yes or No." in local.get(saved.headers["location"]).text
     post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
@@ -242,8 +240,7 @@ def test_pairs_and_conversations_are_taken_in(
     form: dict[str, Any] = {"column": ["asked", "inputs", "b"]} if "asked" in body else {}  # any may have a side
     assert "Add 1 case<" in sent(local, name, body, judge="other", **form).text
     sent(local, name, body, "cases", judge="other", **form)
-    with world.server_of(local).store.read() as connection:
-        (case,) = connection.execute(queue.select())
+    (case,) = world.stored(local, queue.select())
     assert (case.example.content, case.case_id[:2]) == (content, "c-")
 
 
@@ -280,13 +277,13 @@ def tracking(tmp_path: Path) -> str:
     os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
     import mlflow
 
+    from tests.support.mlflow_world import traced
+
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     mlflow.set_tracking_uri(uri)
     mlflow.create_experiment("shop", artifact_location=(tmp_path / "artifacts").as_uri())
     mlflow.set_experiment("shop")
-    with mlflow.start_span("reply") as span:
-        span.set_inputs({"question": "Where is my lamp?"})
-        span.set_outputs("In transit.")
+    traced(1)
     with mlflow.start_span("nothing"):
         pass
     return uri
@@ -302,7 +299,7 @@ def test_an_experiments_traces_come_into_the_queue(local: TestClient, tracking: 
 
     page = pulled("shop")
     assert ("1 new" in page, "1 trace lacks what the judge reads." in page) == (True, True)
-    assert "Where is my lamp?" in local.get("/judges/tone/review").text
+    assert "question 1" in local.get("/judges/tone/review").text
     assert "1 was there already." in pulled("shop")
     assert "no experiment &#39;none&#39;" in pulled("none")
 

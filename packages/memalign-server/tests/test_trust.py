@@ -11,9 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from memalign_server.review.cases import cases_of
 from memalign_server.review.disputes import settle
-from memalign_server.store.tables import reviews
+from memalign_server.store.tables import queue, reviews
 from memalign_server.work.judging import Work
 from server_support import world
 from server_support.reviewing import answer, card, expect, hold_out, post, put_in, send, wait, words_of
@@ -127,15 +126,10 @@ def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
     server = world.server_of(queued)
     work = Work(registry=server.registry, store=server.store, judge="tone", arguments={}, progress=lambda *_: None)
-    examples = [case.example for case in rows(queued)]
+    examples = [case.example for case in world.stored(queued, queue.select())]
     for version in (3, 2):
         asyncio.run(work.judge_cases(server.judges.latest("tone").judge, version, examples))
-    assert {case.version for case in rows(queued)} == {3}
-
-
-def rows(client: TestClient) -> list[Any]:
-    with world.server_of(client).store.read() as connection:
-        return cases_of(connection, "tone", IDS)
+    assert {case.version for case in world.stored(queued, queue.select())} == {3}
 
 
 def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient) -> None:
@@ -213,9 +207,8 @@ def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: w
     assert "reviewer and zoe differ. Which holds?" in page
     assert "zoe says Yes</b>" in page, "without words there is no colon"
     answer_all(owner, "yyy")
-    with world.server_of(owner).store.read() as connection:
-        blind = select(reviews.c.case_id).where(reviews.c.person == "owner", reviews.c.blind_value.is_not(None))
-        assert connection.execute(blind).scalars().all() == ["c-02"]
+    blind = select(reviews.c.case_id).where(reviews.c.person == "owner", reviews.c.blind_value.is_not(None))
+    assert world.stored(owner, blind) == [("c-02",)]
 
 
 def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:

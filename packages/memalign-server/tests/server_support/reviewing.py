@@ -96,9 +96,7 @@ def job_ended(jobs: Jobs, job: str) -> Job:
 
 def hold_out(client: TestClient, *cases: str) -> None:
     """Let these cases be held out, and no others."""
-    with world.server_of(client).store.write() as connection:
-        held_out = case((queue.c.case_id.in_(cases), 1), else_=0)
-        connection.execute(queue.update().values(held_out=held_out))
+    world.change(client, queue.update().values(held_out=case((queue.c.case_id.in_(cases), 1), else_=0)))
 
 
 def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Any:

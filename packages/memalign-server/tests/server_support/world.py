@@ -21,6 +21,7 @@ from memalign_server import Settings, create_app
 from memalign_server.people.people import Role, add_person, list_people, make_link
 from memalign_server.server import Server
 from memalign_server.store import Store
+from memalign_server.store.tables import queue, reviews
 from tests.support import postgres
 from tests.support.learning import changes_of
 
@@ -67,10 +68,10 @@ def _url(place: str | Path) -> str:
     return place if isinstance(place, str) else f"sqlite:///{place / 'memalign.db'}"
 
 
-def registry(folder: Path, *, script: Any = answer, judges: tuple[str, ...] = ("tone",)) -> Registry:
-    made = opened(folder, script=script)
-    for name in judges:
-        made.create(judge(name))
+def registry(place: str | Path, *, script: Any = answer) -> Registry:
+    """A new one with the judge `tone`."""
+    made = opened(place, script=script)
+    made.create(judge("tone"))
     return made
 
 
@@ -87,7 +88,7 @@ def server(place: str | Path, *, script: Any = answer, **settings: Any) -> FastA
 @contextmanager
 def site(place: str | Path, *, script: Any = answer, **options: Any) -> Iterator[TestClient]:
     """A client of a server with the judge `tone`, as long as it is used."""
-    opened(place, script=script).create(judge("tone"))
+    registry(place, script=script)
     with client(place, script=script, **options) as made:
         yield made
 
@@ -99,6 +100,28 @@ def client(place: str | Path, *, headers: Any = None, **options: Any) -> TestCli
 
 def server_of(client: TestClient) -> Server:
     return client.app.state.server  # type: ignore[attr-defined,no-any-return]  # a FastAPI
+
+
+def stored(client: TestClient, query: Any) -> list[Any]:
+    """Rows of the server's tables."""
+    with server_of(client).store.read() as connection:
+        return list(connection.execute(query))
+
+
+def change(client: TestClient, statement: Any) -> None:
+    """Change the server's tables behind its back."""
+    with server_of(client).store.write() as connection:
+        connection.execute(statement)
+
+
+def case_row(client: TestClient, case: str) -> Any:
+    (row,) = stored(client, select(queue).where(queue.c.case_id == case))
+    return row
+
+
+def answer_row(client: TestClient, case: str, person: str = "local") -> Any:
+    (row,) = stored(client, select(reviews).where(reviews.c.case_id == case, reviews.c.person == person))
+    return row
 
 
 def tables_with(url: str, *words: str) -> set[str]:
