@@ -1,7 +1,6 @@
-"""Pictures of the screens: light and dark, wide and narrow, of an invented bicycle shop whose replies are judged.
+"""The documentation's pictures of the screens, of an invented bicycle shop whose replies are judged.
 
-    python packages/memalign-server/tests/screenshots.py FOLDER     every screen, to be looked at
-    python packages/memalign-server/tests/screenshots.py --docs     those of the documentation, into docs/images/server
+    python packages/memalign-server/tests/screenshots.py [FOLDER]     into docs/images/server, or to be looked at first
 
 It needs Chromium and Pillow, and the folders of `pythonpath` in pyproject.toml on PYTHONPATH. A scripted model answers.
 """
@@ -33,11 +32,6 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "images" / "server"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-SHAPES = [("light", "narrow", NARROW), ("dark", "wide", WIDE), ("dark", "narrow", NARROW), ("light", "wide", WIDE)]
-OF_DOCS = {
-    *(f"{name}-light-wide" for name in ("review", "colleague", "learned", "trust", "setup-cases", "setup-experts")),
-    *("difference-light-wide", "erase-light-wide", "receipt-light-wide", "review-dark-narrow", "learned-dark-narrow"),
-}
 QUESTION = "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
 RULES = {
     "needs a day": "A reply about a refund names the day the money arrives.",
@@ -144,49 +138,20 @@ def entered(chromium: Browser, address: str, url: str, name: str, scheme: Any, s
     return page
 
 
-def shot(page: Page, *, whole: bool = False) -> Image.Image:
+def shot(page: Page) -> Image.Image:
     """A picture once nothing on the page moves."""
     page.wait_for_load_state("load")
     page.evaluate(
         "Promise.all(document.getAnimations().filter(a => !(a.timeline instanceof ScrollTimeline)).map(a => a.finished))"
     )
-    return Image.open(io.BytesIO(page.screenshot(full_page=whole))).convert("RGB")
+    return Image.open(io.BytesIO(page.screenshot())).convert("RGB")
 
 
-def screens(page: Page, owner: Page, url: str) -> Iterator[tuple[str, Page]]:
-    """Every screen by its name, as it is shown: of an expert, then of an owner."""
-    answers = select(reviews.c.case_id).where(reviews.c.person == "Ana")
-    with Store(url).read() as connection:
-        waiting = connection.execute(select(queue.c.case_id).where(queue.c.case_id.not_in(answers))).scalars().first()
-    yield "colleague", page
-    for name, path in {
-        "review": f"judges/replies/review?case={waiting}",
-        "learned": "judges/replies/learned",
-        "trust": "judges/replies/trust",
-        "account": "account",
-    }.items():
-        page.goto(f"/{path}")
-        yield name, page
-    for block in ("", "question", "cases", "experts", "erase"):
-        owner.goto(f"/judges/replies/setup?open={block}")
-        if block == "cases":
-            file: Any = {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": JUNE.encode()}
-            owner.set_input_files("input[name=file]", file)
-            owner.wait_for_selector("#upload table")
-        if block == "erase":
-            yield "setup-erase", owner
-            owner.fill("input[name=matching]", "torn saddle")
-            owner.click("button:has-text('Find everywhere')")
-            owner.wait_for_selector("button.erase")
-        yield f"setup-{block}" if block not in ("", "erase") else block or "setup", owner
-
-
-def pictures(chromium: Browser, to: Path, *, docs: bool) -> None:
-    """Every screen in four shapes, or those of the documentation; last of all a receipt, and the loop."""
+def pictures(chromium: Browser, to: Path) -> None:
+    """Every picture of the documentation; the loop is one that moves."""
 
     def take(page: Page, name: str) -> None:
-        if not docs or name in OF_DOCS:
-            shot(page, whole=not docs).quantize(160, dither=Image.Dither.NONE).save(to / f"{name}.png", optimize=True)
+        shot(page).quantize(160, dither=Image.Dither.NONE).save(to / f"{name}.png", optimize=True)
 
     with shop(taught=False) as (address, url):
         page = entered(chromium, address, url, "Ben", "light", WIDE)
@@ -196,14 +161,36 @@ def pictures(chromium: Browser, to: Path, *, docs: bool) -> None:
         take(page, "difference-light-wide")
         loop(chromium, address, url, to / "loop.gif")
     with shop(taught=True) as (address, url):
-        for scheme, shape, size in SHAPES:
-            page, owner = (entered(chromium, address, url, name, scheme, size) for name in ("Ana", "Mira"))
-            for name, screen in screens(page, owner, url):
-                take(screen, f"{name}-{scheme}-{shape}")
-            if (scheme, shape) == ("light", "wide"):
-                owner.click("button.erase:has-text('for good')")
-                owner.wait_for_selector("text=We searched again afterwards")
-                take(owner, "receipt-light-wide")
+        answers = select(reviews.c.case_id).where(reviews.c.person == "Ana")
+        with Store(url).read() as connection:
+            waiting = (
+                connection.execute(select(queue.c.case_id).where(queue.c.case_id.not_in(answers))).scalars().first()
+            )
+        pages = {"review": f"review?case={waiting}", "learned": "learned", "trust": "trust"}
+        page = entered(chromium, address, url, "Ana", "light", WIDE)
+        take(page, "colleague-light-wide")
+        phone = entered(chromium, address, url, "Ana", "dark", NARROW)
+        for name, path in pages.items():
+            for screen, shape in ((page, "light-wide"), (phone, "dark-narrow")):
+                screen.goto(f"/judges/replies/{path}")
+                if (name, shape) != ("trust", "dark-narrow"):
+                    take(screen, f"{name}-{shape}")
+        owner = entered(chromium, address, url, "Mira", "light", WIDE)
+        owner.goto("/judges/replies/setup?open=cases")
+        file: Any = {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": JUNE.encode()}
+        owner.set_input_files("input[name=file]", file)
+        owner.wait_for_selector("#upload table")
+        take(owner, "setup-cases-light-wide")
+        owner.goto("/judges/replies/setup?open=experts")
+        take(owner, "setup-experts-light-wide")
+        owner.goto("/judges/replies/setup?open=erase")
+        owner.fill("input[name=matching]", "torn saddle")
+        owner.click("button:has-text('Find everywhere')")
+        owner.wait_for_selector("button.erase")
+        take(owner, "erase-light-wide")
+        owner.click("button.erase:has-text('for good')")
+        owner.wait_for_selector("text=We searched again afterwards")
+        take(owner, "receipt-light-wide")
 
 
 def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
@@ -243,8 +230,7 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
 
 
 if __name__ == "__main__":
-    docs = sys.argv[1:] == ["--docs"]
-    folder = DOCS if docs else Path(sys.argv[1])
+    folder = Path(sys.argv[1]) if sys.argv[1:] else DOCS
     folder.mkdir(parents=True, exist_ok=True)
     with launched() as chromium:
-        pictures(chromium, folder, docs=docs)
+        pictures(chromium, folder)

@@ -10,18 +10,12 @@ import pytest
 from sqlalchemy import Connection, event, select, update
 
 from memalign import Example, ValueType
+from memalign.errors import InputError
 from memalign_server.pages.verdicts import question_of, scale_ends
 from memalign_server.people.people import Role, add_person
+from memalign_server.review import disputes
 from memalign_server.review.answers import TEACHES, Answer, position, previous_case, review_of, save, say_drafts
 from memalign_server.review.cases import add_cases, next_cases, progress_of
-from memalign_server.review.disputes import (
-    difference,
-    keep_answer,
-    open_settlement,
-    refresh_disputes,
-    settle,
-    take_over,
-)
 from memalign_server.store import Store
 from memalign_server.store.tables import new_id, queue, reviews
 from server_support import world
@@ -87,19 +81,22 @@ def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection
         row = review_of(tables, JUDGE, "ana", "c-00")
         return (row.value, row.rationale, row.blind_value, row.draft) if row else ()
 
-    take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=0)  # he has said something else since
+    disputes.take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=0)  # he has said something else since
     assert own() == (False, "We cannot promise that.", False, None)
-    take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
+    disputes.take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
     say_drafts(tables, JUDGE, "ana", kind=YES_NO)  # as before a teaching
     assert own() == (True, None, False, "We cannot promise that.")
+    say(tables, "cleo", "c-00")
+    with pytest.raises(InputError, match="have not both answered this case"):
+        disputes.take_over(tables, JUDGE, "cleo", "c-00", "ben", kind=YES_NO, revision=1)
 
 
 def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> None:
     say(tables, "zoe", "c-00", True)
     say(tables, "ana", "c-00", False)
-    assert open_settlement(tables, JUDGE, kind=YES_NO) is None
-    keep_answer(tables, JUDGE, "ana", "c-00")
-    row = open_settlement(tables, JUDGE, kind=YES_NO)
+    assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is None
+    disputes.keep_answer(tables, JUDGE, "ana", "c-00")
+    row = disputes.open_settlement(tables, JUDGE, kind=YES_NO)
     assert row is not None
     assert [answer.person for answer in row.answers] == ["zoe", "ana"]
 
@@ -160,7 +157,10 @@ def test_the_first_of_many_differences_is_found_without_reading_all(
     def note(_connection: Any, _cursor: Any, _statement: str, parameters: Any, *_: Any) -> None:
         sizes.append(len(parameters))
 
-    rows = (difference(tables, JUDGE, "ben", kind=YES_NO), open_settlement(tables, JUDGE, kind=YES_NO))
+    rows = (
+        disputes.difference(tables, JUDGE, "ben", kind=YES_NO),
+        disputes.open_settlement(tables, JUDGE, kind=YES_NO),
+    )
     assert [row.case.case_id for row in rows if row is not None] == ["d-00"]
     assert max(sizes) < 40, "values of one statement"
     assert len(sizes) < 8, "statements"
@@ -188,7 +188,7 @@ def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
     tables: Connection, holder: str, person: str, value: bool, teaches: list[str]
 ) -> None:
     differ(tables, "c-00")
-    settle(tables, JUDGE, "c-00", holder)
+    disputes.settle(tables, JUDGE, "c-00", holder)
     say(tables, person, "c-00", value, "More words.")
     query = select(reviews.c.person).join(queue, queue.c.case_id == reviews.c.case_id).where(TEACHES)
     assert sorted(tables.execute(query.where(reviews.c.case_id == "c-00")).scalars()) == teaches
@@ -196,7 +196,7 @@ def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
 
 def waiting(connection: Connection, person: str) -> list[str]:
     """Who says otherwise than a person, on the first case that waits for their choice."""
-    row = difference(connection, JUDGE, person, kind=YES_NO)
+    row = disputes.difference(connection, JUDGE, person, kind=YES_NO)
     return [] if row is None else [other.person for other in row.answers]
 
 
@@ -204,25 +204,25 @@ def test_only_what_everybody_keeps_goes_to_an_owner(tables: Connection) -> None:
     differ(tables, "c-00")
     say(tables, "cleo", "c-00", True)
     for person, others in (("ana", ["ben", "cleo"]), ("ben", ["ana"]), ("cleo", ["ana"])):
-        assert open_settlement(tables, JUDGE, kind=YES_NO) is None
+        assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is None
         assert waiting(tables, person) == others
-        keep_answer(tables, JUDGE, person, "c-00")
+        disputes.keep_answer(tables, JUDGE, person, "c-00")
         assert waiting(tables, person) == []
     say(tables, "ben", "c-00", True, "She is safe.")  # only words: still kept
-    row = open_settlement(tables, JUDGE, kind=YES_NO)
+    row = disputes.open_settlement(tables, JUDGE, kind=YES_NO)
     assert row is not None
     assert [answer.person for answer in row.answers] == ["ana", "ben", "cleo"]
     say(tables, "cleo", "c-00", False)  # now it is Ben whom the change contradicts
-    assert open_settlement(tables, JUDGE, kind=YES_NO) is None
+    assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is None
     assert [waiting(tables, person) for person in ("ana", "ben", "cleo")] == [[], ["ana", "cleo"], ["ben"]]
 
 
 def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection) -> None:
     differ(tables, "c-00")
     say(tables, "cleo", "c-00", False)
-    settle(tables, JUDGE, "c-00", "ana")
+    disputes.settle(tables, JUDGE, "c-00", "ana")
     tables.execute(reviews.delete().where(reviews.c.person == "ana"))
-    refresh_disputes(tables, JUDGE, kind=YES_NO)  # as the next teaching does
+    disputes.refresh_disputes(tables, JUDGE, kind=YES_NO)  # as the next teaching does
     assert waiting(tables, "ben") == ["cleo"]
 
 

@@ -10,24 +10,11 @@ from sqlalchemy import select
 
 from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
-from server_support import world
-from server_support.browser import (
-    LATE,
-    REVIEW,
-    answered,
-    enter,
-    next_case,
-    opened,
-    served,
-    until,
-    wait_for,
-    words_saved,
-)
+from server_support import browser, world
+from server_support.browser import LATE, REVIEW, answered, enter, next_case, opened, until, wait_for, words_saved
 from server_support.reviewing import put_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from playwright.sync_api import Browser, Page, Route
 
 WORDS = "Show sympathy first."
@@ -102,11 +89,7 @@ def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Brow
 def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> None:
     page.goto(LATE)
     answered(page, "n")
-    ways: tuple[Callable[[], object], ...] = (
-        page.reload,
-        page.go_back,
-        partial(page.click, "nav a:has-text('Trust')"),
-    )
+    ways: tuple[Any, ...] = (page.reload, page.go_back, partial(page.click, "nav a:has-text('Trust')"))
     for place, leave in enumerate(ways):
         page.goto("/judges/tone/trust")
         page.goto(LATE)
@@ -239,10 +222,9 @@ def test_a_slow_window_sends_and_shows_its_own_words(page: Page) -> None:
     ],
 )
 def test_words_outlive_a_dead_server(chromium: Browser, url: str, button: str, then: str) -> None:
-    with served(url) as address:
+    with browser.served(url) as address:
         page = opened(chromium, address)
-        page.goto(LATE)
-        answered(page, "n")
+        explain(page, "")
     type_words(page)
     if button:
         page.hover(f"button:has-text('{button}')")
@@ -253,7 +235,7 @@ def test_words_outlive_a_dead_server(chromium: Browser, url: str, button: str, t
         going_on = f'"go":"{button.lower()}"'
         wait_for(page, lambda: going_on in str(page.evaluate("JSON.stringify(localStorage)")).replace("\\", ""))
     has_words(page)
-    with served(url, int(address.rpartition(":")[2])):
+    with browser.served(url, int(address.rpartition(":")[2])):
         page.wait_for_selector(then)
         page.wait_for_selector("#line", state="hidden")
         until(page, NOTHING_UNSAVED)
@@ -277,21 +259,29 @@ def test_an_ended_session_keeps_the_words_and_says_so(page: Page, people: str) -
     until(page, NOTHING_UNSAVED)
 
 
+def refuse(page: Page, status: int) -> None:
+    """Let what is sent from now on get this status; without one the line is down."""
+
+    def answer(route: Route) -> None:
+        if route.request.method == "POST":
+            route.fulfill(status=status, body="no") if status else route.abort()
+        else:
+            route.continue_()
+
+    page.route(lambda address: REVIEW in address, answer)
+
+
 def test_what_is_refused_says_so_and_is_kept(page: Page, url: str) -> None:
     for case, (status, notice) in REFUSALS.items():
-
-        def refuse(route: Route, *, status: int = status) -> None:
-            route.fulfill(status=status, body="no") if route.request.method == "POST" else route.continue_()
-
         page.goto(f"{REVIEW}?case={case}")
-        page.route(lambda address: REVIEW in address, refuse)
+        refuse(page, status)
         page.keyboard.press("n")
         page.wait_for_selector(f"#line:has-text('{notice}')")
         assert page.locator(".foot.back").count() == 0
         page.unroute_all()
         page.reload()
         page.wait_for_selector(".foot.back")
-        page.route(lambda address: REVIEW in address, refuse)
+        refuse(page, status)
         type_words(page)
         page.wait_for_selector(f"#line:has-text('{notice}')")
         has_words(page)
@@ -315,8 +305,7 @@ REFUSALS = {
 # -- two people, one browser -------------------------------------------------------------------------------------------
 
 
-def test_answers_are_never_somebody_elses(chromium: Browser, people: str, address: str) -> None:
-    page = opened(chromium, address)
+def test_answers_are_never_somebody_elses(page: Page, people: str) -> None:
     page.clock.install()
     enter(page, people, "ana")
     for case in ("late", "twice"):
@@ -326,10 +315,7 @@ def test_answers_are_never_somebody_elses(chromium: Browser, people: str, addres
         next_case(page)
     page.goto(f"{REVIEW}?case=lamp")
     until(page, NOTHING_UNSAVED)
-    page.route(
-        lambda address: REVIEW in address,
-        lambda route: route.abort() if route.request.method == "POST" else route.continue_(),
-    )
+    refuse(page, 0)
     page.keyboard.press("n")
     page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
     page.goto("/account")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from sqlalchemy import MetaData, select, text
+from sqlalchemy import select, text
 
 from memalign import Registry
 from memalign.align import write_guideline
@@ -18,7 +18,7 @@ from memalign.registry import other_tables
 from memalign.registry import registry as registry_module
 from memalign.registry.erase_check import search_again
 from memalign_server.store import Store
-from memalign_server.store.tables import queue
+from memalign_server.store.tables import jobs, metadata, queue
 from memalign_server.work.jobs import Jobs
 from server_support import world
 from server_support.reviewing import answer, expect, job_ended, post, put_in, shows, wait
@@ -81,8 +81,7 @@ class Site:
         return " ".join(post(self.client, "/judges/tone/find", matching=words).text.split())
 
     def judgments(self) -> list[Any]:
-        with Store(self.url).read() as connection:
-            return list(connection.execute(select(queue.c.judgment).order_by(queue.c.number)).scalars())
+        return [row.judgment for row in world.stored(self.client, select(queue).order_by(queue.c.number))]
 
 
 @pytest.fixture
@@ -141,30 +140,28 @@ def test_without_the_package_nothing_is_erased(site: Site, monkeypatch: pytest.M
 
 def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:
     spread(site)
-    for case in (CASES[0], CASES[3]):
-        done = invoke("erase", "tone", case["id"], "--registry", site.url)
-        assert (done.code, "1 case" in done.out) == (0, True), done
-        assert not site.tables_with(f'"{case["id"]}"', MATTERS[CASES.index(case)])
-    assert invoke("erase", "tone", "okafor-99", "--registry", site.url).code == 2
+    for number in (0, 3):
+        invoke("erase", "tone", CASES[number]["id"], "--registry", site.url, code=0, says="1 case")
+        assert not site.tables_with(f'"{CASES[number]["id"]}"', MATTERS[number])
+    invoke("erase", "tone", "okafor-99", "--registry", site.url, code=2)
 
 
 def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     put_in(site.client, OTHERS)
-    registry, jobs = site.registry(), site.jobs()
+    registry, others = site.registry(), site.jobs()
     rows = [{**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "philippa"}]
     registry.align("tone", rows)
-    ended = jobs.start("align", "tone", {}, asked_by="philippa")
-    jobs.end(ended.id, "done", result={"judgments": []})
+    ended = others.start("align", "tone", {}, asked_by="philippa")
+    others.end(ended.id, "done", result={"judgments": []})
     wording = {"guideline": "g-1", "text": "Show sympathy.", "checks": [], "person": "philippa"}
     for kind, arguments in (("try", wording), ("unalign", {"keys": ["late@philippa"]})):
-        jobs.start(kind, "tone", arguments, asked_by="philippa")
+        others.start(kind, "tone", arguments, asked_by="philippa")
     answer(site.client, "thanks", value="true", rationale="It is warm.")
-    with jobs.store.write() as connection:
+    with others.store.write() as connection:
         connection.execute(text("UPDATE memalign_server_reviews SET person = 'philippa'"))
         connection.execute(text("UPDATE memalign_server_queue SET settled = 'philippa'"))
     receipt = registry.erase("tone", source="philippa")
-    assert receipt.complete, receipt.left
-    assert {str(key) for key in receipt.keys} == {"late@philippa", "thanks@philippa"}
+    assert (receipt.left, sorted(map(str, receipt.keys))) == ((), ["late@philippa", "thanks@philippa"])
     assert site.nowhere("philippa", "no sympathy", "It is warm")
     assert site.tables_with("Any time")  # a case of the queue is nobody's words
 
@@ -175,8 +172,7 @@ def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
     registry.align("tone", [{**OTHERS[0], "value": False, "rationale": "It is cold to her.", "source": "philippa"}])
     answer(site.client, "late", value="true", rationale="It says where it is.")
     receipt = registry.erase("tone", ["late@philippa"])
-    assert receipt.complete, receipt.left
-    assert receipt.cases == ()
+    assert (receipt.left, receipt.cases) == ((), ())
     assert site.tables_with("It says where it is")
     assert site.tables_with("three weeks late")
     assert site.nowhere("cold to her")
@@ -202,8 +198,7 @@ def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> N
         connection.execute(text("CREATE TABLE crm_notes (about VARCHAR(200))"))
         connection.execute(text("INSERT INTO crm_notes VALUES ('Call Mr. OKAFOR back on Monday')"))
     if way == "command":
-        done = invoke("erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url)
-        assert done.code == 1, done
+        done = invoke("erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url, code=1)
         receipt = done.out.partition("erased")[2]
     else:
         receipt = site.erased(matching="okafor", whole="true")
@@ -219,11 +214,7 @@ def test_what_an_erasure_does_not_reach_is_named(site: Site) -> None:
     registry.create(world.judge("named").replace(instructions=f"{world.INSTRUCTIONS}\nBe kind to Mr Okafor."))
     put_in(site.client, CASES[:1], judge="named")
     assert registry.erase("tone", matching="okafor").elsewhere == ("named",)
-    receipt = registry.erase("named", matching="okafor")
-    assert not receipt.complete
-    assert any("instructions" in place for place in receipt.left)
-    assert "okafor" not in " ".join(receipt.left).lower()
-    assert site.tables_with("okafor") == {"memalign_rows.body"}
+    assert registry.erase("named", matching="okafor").left == ("memalign_rows.body, the instructions (1 row)",)
 
 
 def ticks(page: str) -> list[str]:
@@ -331,9 +322,8 @@ def test_a_receipts_own_words_are_no_trace(site: Site) -> None:
     put_in(site.client, OTHERS)
     for word in ("thanks", "late"):  # every receipt says which version is the latest
         assert "0 left" in site.erased(matching=word, whole="true")
-    jobs = world.server_of(site.client).jobs
-    results = [job.result for row in jobs.recent("tone") if row.kind == "erase" and (job := jobs.find(row.id))]
-    assert [bool(result) for result in results] == [True] * 2, "the second erasure leaves the receipt of the first"
+    results = world.stored(site.client, select(jobs.c.result).where(jobs.c.kind == "erase"))
+    assert [bool(result) for (result,) in results] == [True] * 2, "the second erasure leaves the receipt of the first"
 
 
 def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site) -> None:
@@ -347,10 +337,10 @@ def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site
 
     put_in(site.client, [CASES[0], *OTHERS])
     site.registry().align("tone", [{**CASES[0], "value": False, "rationale": "Mr Okafor is owed more."}])
-    jobs = Jobs(Store(site.url), world.opened(site.url, script=quoting))
-    jobs.open()
-    done = job_ended(jobs, jobs.start("refresh", "tone", {}, asked_by="local").id)
-    jobs.close()
+    judging = Jobs(Store(site.url), world.opened(site.url, script=quoting))
+    judging.open()
+    done = job_ended(judging, judging.start("refresh", "tone", {}, asked_by="local").id)
+    judging.close()
     assert (done.state, receipts[0].complete) == ("failed", True)
     post(site.client, "/judges/tone/setup/cases", what="judge")
     wait(site.client)
@@ -366,26 +356,17 @@ def test_a_deleted_judge_leaves_no_row_and_its_heir_nothing(shared: world.Shared
     wait(owner, "other")
     answer(owner, "okafor-2", judge="other", value="true")
 
-    def tables() -> set[str]:
-        """The tables that have rows of the judge's number."""
-        metadata = MetaData()
-        with world.opened(url)._database.read() as connection:
-            metadata.reflect(connection)
-            tables = [table for table in metadata.sorted_tables if "judge" in table.c]
-            used = [table.name for table in tables if number in connection.execute(select(table.c.judge)).scalars()]
-        return set(used)
-
-    with world.opened(url)._database.read() as connection:
-        number = connection.execute(text("SELECT id FROM memalign_judges WHERE name = 'other'")).scalar_one()
-    assert tables() > {f"memalign_server_{table}" for table in ("queue", "reviews", "jobs")}
-    jobs = [job.id for job in shared.server.jobs.recent("other")]
-    assert invoke("delete", "other", "--yes", "--registry", url).code == 0
-    assert (tables(), world.tables_with(url, "Okafor")) == (set(), set())
+    of_judges = [table for table in metadata.sorted_tables if "judge" in table.c]
+    assert len([table for table in of_judges if world.stored(owner, select(table))]) == 3
+    old = [job.id for job in shared.server.jobs.recent("other")]
+    invoke("delete", "other", "--yes", "--registry", url, code=0)
+    assert [table.name for table in of_judges if world.stored(owner, select(table))] == []
+    assert world.tables_with(url, "Okafor") == set()
     heir: dict[str, Any] = {"name": "other", "instructions": world.INSTRUCTIONS, "kind": "bool"}
     for is_made in (False, True):
         if is_made:
             expect(post(owner, "/judges", **heir, model="local:qwen2.5-coder-1.5b"), 303)
-        for job in jobs:
+        for job in old:
             assert owner.get(f"/api/v1/judges/other/jobs/{job}").status_code == 404
             for path in (f"jobs/{job}", f"learned?job={job}"):
                 assert owner.get(f"/judges/other/{path}").status_code in (404, 422), path

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -167,8 +166,11 @@ def test_a_provider_that_is_down_is_named(place: str) -> None:
         expect(site.browser().get("/openid/start", follow_redirects=False), 502, "OpenID provider")
 
 
-def test_without_a_provider_there_is_no_door(shared: world.Shared, tmp_path: Path, openid: Provider) -> None:
+def test_without_a_provider_there_is_no_door(shared: world.Shared) -> None:
     assert shared.browser().get("/openid/start", follow_redirects=False).status_code == 404
     assert "/openid/" not in shared.browser().get("/sign-in").text
-    with world.client(tmp_path, openid=known(openid)) as nobody:  # and one opens no server to its machine
+
+
+def test_a_provider_opens_no_server_to_its_machine(place: str, openid: Provider) -> None:
+    with world.site(place, openid=known(openid)) as nobody:
         assert nobody.get("/api/v1/judges").status_code == 401

@@ -106,6 +106,8 @@ def test_who_is_removed_is_out_and_finds_their_answers_again(shared: world.Share
     put_in(owner)
     browser = entered(shared, invited(owner, "Zoë"))
     answer(browser, "late", value="false", rationale="Cold.")
+    assert "1 answer, last " in owner.get(SETUP).text
+    assert "Zoë answered for you." in owner.get("/judges/tone/setup").text
     waiting = link_on(post(owner, f"{path_of(owner, 'Zoë')}/link"))
     post(owner, f"{path_of(owner, 'Zoë')}/remove")
     assert name_of(browser) is None

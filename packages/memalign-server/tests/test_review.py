@@ -42,17 +42,20 @@ def test_one_form_saves_once_and_a_wrong_verdict_not_at_all(queued: TestClient) 
     assert "Case 2 of 5" in queued.get("/judges/tone/review").text
 
 
-def test_an_owner_settles_what_they_read_and_only_once(shared: world.Shared) -> None:
+def test_people_who_differ_see_each_other_and_an_owner_settles_once(shared: world.Shared) -> None:
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     put_in(owner)
 
     def offered() -> list[str]:
-        return re.findall(r'name="holder" value="([^"]+)"', owner.get("/judges/tone/review").text)
+        page = expect(owner.get("/judges/tone/review"), 200, "reviewer and zoe differ. Which holds?")
+        return re.findall(r'name="holder" value="([^"]+)"', page)
 
-    for person, value in ((reviewer, "false"), (zoe, "true")):
-        answer(person, "late", value=value)
-    for person in (reviewer, zoe):
-        post(person, "/judges/tone/review/differ", case="late")
+    answer(reviewer, "late", value="false", rationale="It is cold.")
+    assert "It is cold." not in zoe.get("/judges/tone/review?case=late").text
+    answer(zoe, "late", value="true")
+    for person, words in ((reviewer, "zoe says Yes</b>"), (zoe, "It is cold.")):  # without words there is no colon
+        page = expect(person.get("/judges/tone/review"), 200, words, 'data-key="k"')
+        post(person, "/judges/tone/review/differ", **card(page))
     before = offered()
     answer(zoe, "late", value="true", rationale="It is warm.")
     post(owner, "/judges/tone/review/settle", case="late", holder=before[1])
