@@ -17,12 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi.testclient import TestClient
 from PIL import Image
-from sqlalchemy import select
 
 from memalign.models.base import ChatRequest
 from memalign_server.people.people import Role
-from memalign_server.store import Store
-from memalign_server.store.tables import queue, reviews
 from server_support import reviewing, world
 from server_support.browser import answered, enter, launched, words_saved
 from tests.support.learning import changes_of
@@ -33,6 +30,8 @@ if TYPE_CHECKING:
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "images" / "server"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 QUESTION = "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+ANSWERED = 49
+"""Of the cases Ana has answered so many."""
 RULES = {
     "needs a day": "A reply about a refund names the day the money arrives.",
     "free repair": "A reply never says that a repair is free or covered.",
@@ -107,7 +106,7 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
             reviewing.put_in(people["Mira"], rows, judge="replies")
             if taught:
                 explained = set[str]()
-                for start, end in ((0, 16), (16, 32), (32, 49)):
+                for start, end in ((0, 16), (16, 32), (32, ANSWERED)):
                     for name, (_, verdict, why) in [*answers.items()][start:end]:
                         if say(people["Ana"], name, verdict, "" if why in explained else why):
                             explained.add(why)
@@ -161,20 +160,16 @@ def pictures(chromium: Browser, to: Path) -> None:
         take(page, "difference-light-wide")
         loop(chromium, address, url, to / "loop.gif")
     with shop(taught=True) as (address, url):
-        answers = select(reviews.c.case_id).where(reviews.c.person == "Ana")
-        with Store(url).read() as connection:
-            waiting = (
-                connection.execute(select(queue.c.case_id).where(queue.c.case_id.not_in(answers))).scalars().first()
-            )
-        pages = {"review": f"review?case={waiting}", "learned": "learned", "trust": "trust"}
         page = entered(chromium, address, url, "Ana", "light", WIDE)
         take(page, "colleague-light-wide")
         phone = entered(chromium, address, url, "Ana", "dark", NARROW)
-        for name, path in pages.items():
-            for screen, shape in ((page, "light-wide"), (phone, "dark-narrow")):
-                screen.goto(f"/judges/replies/{path}")
-                if (name, shape) != ("trust", "dark-narrow"):
-                    take(screen, f"{name}-{shape}")
+        waiting = [*cases(FAULTS)][ANSWERED]
+        for name, path in (("review", f"review?case={waiting}"), ("learned", "learned"), ("trust", "trust")):
+            page.goto(f"/judges/replies/{path}")
+            take(page, f"{name}-light-wide")
+            if name != "trust":
+                phone.goto(f"/judges/replies/{path}")
+                take(phone, f"{name}-dark-narrow")
         owner = entered(chromium, address, url, "Mira", "light", WIDE)
         owner.goto("/judges/replies/setup?open=cases")
         file: Any = {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": JUNE.encode()}

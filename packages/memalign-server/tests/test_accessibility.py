@@ -21,6 +21,7 @@ SHAPES = [(scheme, width) for scheme in ("light", "dark") for width in (390, 128
 PATHS = [
     "/", "/judges", "/account", "/nowhere", "/judges/none/review", f"{REVIEW}?case=none", "/join/none",
     REVIEW, LATE, f"{LATE}&front=true", "/judges/tone/teach", "/judges/tone/learned", "/judges/tone/learned?find=late", "/judges/tone/trust",
+    "/judges/tone/learned?take=G1", "/judges/tone/learned?better=G1",
     *(f"/judges/tone/setup?open={block}" for block in ("", "question", "cases", "experts", "erase")),
 ]  # fmt: skip
 CASES: list[dict[str, Any]] = [
@@ -79,17 +80,12 @@ def test_axe_finds_no_fault_on_any_page(
     assert faults + faults_of(stranger) == []
 
 
-def focused(page: Page) -> str:
-    """What has the focus."""
-    return str(page.evaluate("document.activeElement.outerHTML.slice(0, 200)"))
-
-
 def tabbed_to(page: Page, wanted: str) -> None:
     """Press Tab until this has the focus; wherever it stops on the way, the focus can be seen."""
     for _ in range(60):
         page.keyboard.press("Tab")
         seen = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
-        assert seen != "none", focused(page)
+        assert seen != "none", page.evaluate("document.activeElement.outerHTML")
         if page.evaluate(f"document.activeElement.matches({wanted!r})"):
             return
     raise AssertionError(f"Tab never comes to {wanted}")
@@ -98,7 +94,7 @@ def tabbed_to(page: Page, wanted: str) -> None:
 def test_review_needs_no_mouse(page: Page) -> None:
     page.goto(REVIEW)
     assert page.title().startswith("Case 1 of 5. Is the reply warm and helpful?")
-    assert focused(page).startswith("<h1")
+    assert page.evaluate("document.activeElement.matches('h1')")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.matches('button.verdict[value=true]')")
     tabbed_to(page, "button.verdict[value=false]")

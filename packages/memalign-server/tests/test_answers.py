@@ -114,33 +114,23 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
 
 
 @pytest.mark.parametrize(
-    ("instructions", "question"),
+    ("reading", "instructions", "words"),
     [
-        (world.INSTRUCTIONS, "Is the reply warm and helpful?"),
-        ("You judge replies. Is this one good enough to send? {{ outputs }}", "Is this one good enough to send?"),
-        ("Does {{ outputs }} help? Is it polite?", "Is it polite?"),
-        ("{{ inputs }}\n\nRate the reply.\n{{ outputs }}", "Rate the reply."),
-        ("Rate {{ outputs }}", JUDGE),
+        (question_of, world.INSTRUCTIONS, "Is the reply warm and helpful?"),
+        (question_of, "You judge replies. Is this one good enough? {{ outputs }}", "Is this one good enough?"),
+        (question_of, "Does {{ outputs }} help? Is it polite?", "Is it polite?"),
+        (question_of, "{{ inputs }}\n\nRate the reply.\n{{ outputs }}", "Rate the reply."),
+        (question_of, "Rate {{ outputs }}", JUDGE),
+        (scale_ends, "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}", ("cold", "warm")),
+        (scale_ends, "Rate from 1 (very cold) to 5 (very warm).\n{{ outputs }}", ("very cold", "very warm")),
+        (scale_ends, "How warm is it? 1 is cold and 5 is warm\n{{ outputs }}", ("cold", "warm")),
+        (scale_ends, "1: cold\n3: neutral\n5: warm\n{{ outputs }}", ("cold", "warm")),
+        (scale_ends, "Rate from 1 to 5, where 5 is best.\n{{ outputs }}", None),
+        (scale_ends, "Rate 1-5.\n{{ outputs }}", None),
     ],
 )
-def test_the_question_is_read_from_the_instructions(instructions: str, question: str) -> None:
-    assert question_of(world.judge(JUDGE).replace(instructions=instructions)) == question
-
-
-@pytest.mark.parametrize(
-    ("words", "ends"),
-    [
-        ("1 = cold, 5 = warm.", ("cold", "warm")),
-        ("Rate from 1 (very cold) to 5 (very warm).", ("very cold", "very warm")),
-        ("1 is cold and 5 is warm", ("cold", "warm")),
-        ("1: cold\n3: neutral\n5: warm", ("cold", "warm")),
-        ("Rate from 1 to 5, where 5 is best.", None),
-        ("Rate 1-5.", None),
-    ],
-)
-def test_the_ends_of_a_scale_are_read_from_the_instructions(words: str, ends: tuple[str, str] | None) -> None:
-    instructions = f"How warm is it? {words}\n{{{{ outputs }}}}"
-    assert scale_ends(world.judge(JUDGE).replace(instructions=instructions, feedback_value_type="int:1..5")) == ends
+def test_the_question_and_the_ends_of_a_scale_are_read(reading: Any, instructions: str, words: Any) -> None:
+    assert reading(world.judge(JUDGE).replace(instructions=instructions, feedback_value_type="int:1..5")) == words
 
 
 @pytest.mark.parametrize("chosen", [(), ("ana",), ("ana", "ben")])

@@ -67,13 +67,8 @@ def test_the_description_has_twelve_operations(local: TestClient) -> None:
     ]  # fmt: skip
 
 
-# -- applications: a verdict now, kept for review, and thumbs -------------------------------------------------------
-
-
 def test_one_case_is_judged_now(local: TestClient) -> None:
-    judged = local.post(f"{TONE}/judge", json={"inputs": "Hello?", "outputs": "Hi!"})
-    assert judged.status_code == 200
-    assert (judged.json()["id"], judged.json()["value"]) == ("item", True)
+    expect(local.post(f"{TONE}/judge", json={"inputs": "Hello?", "outputs": "Hi!"}), 200, '"id":"item"', '"value":true')
     assert local.post(f"{TONE}/judge", json={"inputs": "Hello?"}).status_code == 422
 
 
@@ -83,46 +78,44 @@ def test_a_model_that_fails_is_a_problem(place: str, error: Exception, status: i
         expect(client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"}), status, type(error).__name__)
 
 
-def kept(client: Any, **more: Any) -> str:
+def kept_case(client: Any, **more: Any) -> str:
     judged = client.post(f"{TONE}/judge", params={"keep": True}, json={"inputs": "Hm?", "outputs": "No.", **more})
-    assert judged.status_code == 200, judged.text
+    expect(judged, 200)
     return str(judged.json()["id"])
+
+
+def thumb(client: Any, case: str, *, up: bool, **more: Any) -> Any:
+    return client.post(f"{TONE}/cases/{case}/thumb", json={"up": up, **more})
 
 
 @world.ON_BOTH
 def test_a_thumb_down_becomes_feedback_that_is_learned(local: TestClient) -> None:
-    case = kept(local)
-    answer = local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold.", "source": "app-7"})
-    thumb = [answer.json()[name] for name in ("person", "value", "rationale", "taught")]
-    assert thumb == ["app-7", False, "Cold.", False]
+    case = kept_case(local)
+    answer = thumb(local, case, up=False, rationale="Cold.", source="app-7").json()
+    assert [answer[name] for name in ("person", "value", "rationale", "taught")] == ["app-7", False, "Cold.", False]
     done(local, "teach")
     assert learned(local) == {f"{case}@app-7": "learned"}
 
 
 def test_no_thumb_changes_what_somebody_said_on_the_page(shared: world.Shared) -> None:
     ana, owner = shared.signed_in("reviewer"), shared.signed_in("owner")
-    case = kept(ana)
+    case = kept_case(ana)
     ana.put(f"{TONE}/cases/{case}/answer", json={"value": False, "rationale": "Cold."})
     for client in (owner, ana):
-        thumb = {"up": True, "source": "reviewer"}
-        expect(client.post(f"{TONE}/cases/{case}/thumb", json=thumb), 409, "'reviewer' has reviewed")
+        expect(thumb(client, case, up=True, source="reviewer"), 409, "'reviewer' has reviewed")
     own = ana.get(f"{TONE}/cases").json()["items"][0]["own"]
     assert (own["value"], own["rationale"], own["revision"]) == (False, "Cold.", 1)
     for source, up in (("app-7", True), ("app-7", False), ("app-7", True), ("owner", True)):
-        thumb = owner.post(f"{TONE}/cases/{case}/thumb", json={"up": up, "source": source})
-        assert (thumb.status_code, thumb.json()["value"]) == (200, up), "the last thumb counts"
-    assert ana.post(f"{TONE}/cases/{case}/thumb", json={"up": True, "source": "owner"}).status_code == 403
+        assert thumb(owner, case, up=up, source=source).json()["value"] == up, "the last thumb counts"
+    expect(thumb(ana, case, up=True, source="owner"), 403)
 
 
 def test_a_thumb_needs_a_verdict_that_is_kept_under_its_id(local: TestClient) -> None:
     local.post(f"{TONE}/judge", json={"id": "a-1", "inputs": "Hm?", "outputs": "No."})
-    assert local.post(f"{TONE}/cases/a-1/thumb", json={"up": True}).status_code == 404
-    kept(local, id="a-1")
+    expect(thumb(local, "a-1", up=True), 404)
+    kept_case(local, id="a-1")
     other = {"id": "a-1", "inputs": "Hm?", "outputs": "Yes."}
     assert local.post(f"{TONE}/judge", params={"keep": True}, json=other).status_code == 409
-
-
-# -- learning and forgetting ----------------------------------------------------------------------------------------
 
 
 @world.ON_BOTH
@@ -169,12 +162,12 @@ def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
 
 def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callable[[int], None]) -> None:
     draws(0)  # the first of each four is held out
-    case = kept(local, id="a-1")
+    case = kept_case(local, id="a-1")
     copy = {"id": "copy", "inputs": "Hm?", "outputs": "No.", "value": False}
     for rows in ([{"id": case, "value": False}, FEEDBACK[0]], [copy]):
         refused = local.post(f"{TONE}/align", json={"feedback": rows})
         assert (refused.status_code, refused.json().get("held_out")) == (409, [rows[0]["id"]])
-    local.post(f"{TONE}/cases/{case}/thumb", json={"up": False, "rationale": "Cold."})
+    thumb(local, case, up=False, rationale="Cold.")
     done(local, "teach")
     assert learned(local) == {}
 
@@ -198,15 +191,9 @@ def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient
         assert response.status_code < 500, (path, response.text)
 
 
-# -- reviewing ------------------------------------------------------------------------------------------------------
-
-
 def test_an_answer_comes_before_the_verdict(queued: TestClient) -> None:
     (first,) = queued.get(f"{TONE}/cases?order=useful&limit=1").json()["items"]
-    assert first["hidden"]
-    assert (first["own"], first["judgment"], first["others"]) == (None, None, [])
-    for shown in (f"{TONE}/cases", f"{TONE}/cases?order=useful"):
-        assert VERDICT not in queued.get(shown).text
+    assert [first[name] for name in ("hidden", "own", "judgment", "others")] == [True, None, None, []]
     answered = say(queued, first["id"]).json()
     assert (answered["hidden"], answered["judgment"]["rationale"], answered["agree"]) == (False, VERDICT, False)
     assert (answered["own"]["value"], answered["own"]["revision"]) == (False, 1)
@@ -244,12 +231,10 @@ def test_cases_are_listed_by_pieces_and_state(queued: TestClient) -> None:
     say(queued, "late")
     say(queued, "lamp", True)
     say(queued, "shop", None, state="skipped")
-    ids = list[str]()
-    after: int | None = 0
-    while after is not None:
-        piece = queued.get(f"{TONE}/cases", params={"limit": 2, "after": after}).json()
+    ids, piece = list[str](), {"next": 0}
+    while piece["next"] is not None:
+        piece = queued.get(f"{TONE}/cases", params={"limit": 2, "after": piece["next"]}).json()
         ids += [case["id"] for case in piece["items"]]
-        after = piece["next"]
     assert ids == [case["id"] for case in CASES]
     assert ids_of(queued, state="answered") == ["late", "lamp"]
     assert sorted(following(queued)) == ["thanks", "twice"]
@@ -262,8 +247,8 @@ def test_a_verdict_asked_for_is_no_blind_one(queued: TestClient) -> None:
     say(queued, "late", None, state="skipped")
     assert queued.post(f"{TONE}/judge", json=late).json()["value"] is True
     assert say(queued, "late", revision=1).status_code == 200
-    queued.post(f"{TONE}/cases/lamp/thumb", json={"up": True})
-    say(queued, kept(queued, id="new"))
+    thumb(queued, "lamp", up=True)
+    say(queued, kept_case(queued, id="new"))
     assert blind_answers(queued) == 0
     say(queued, "shop")
     assert blind_answers(queued) == 1

@@ -62,9 +62,6 @@ def people(url: str) -> str:
     return url
 
 
-# -- words are saved as they are typed ---------------------------------------------------------------------------------
-
-
 def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Browser, people: str, address: str) -> None:
     ana, elsewhere, ben = (opened(chromium, address) for _ in range(3))
     enter(ana, people, "ana")
@@ -210,9 +207,6 @@ def test_a_slow_window_sends_and_shows_its_own_words(page: Page) -> None:
     assert page.input_value(FIELD) == "One window."
 
 
-# -- when the server cannot be reached, or refuses ---------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("button", "then"),
     [
@@ -277,10 +271,12 @@ def test_what_is_refused_says_so_and_is_kept(page: Page, url: str) -> None:
         refuse(page, status)
         page.keyboard.press("n")
         page.wait_for_selector(f"#line:has-text('{notice}')")
+        page.wait_for_selector("text=saving…")
         assert page.locator(".foot.back").count() == 0
         page.unroute_all()
         page.reload()
         page.wait_for_selector(".foot.back")
+        page.wait_for_selector("text=✓ saved")
         refuse(page, status)
         type_words(page)
         page.wait_for_selector(f"#line:has-text('{notice}')")
@@ -294,15 +290,12 @@ def test_what_is_refused_says_so_and_is_kept(page: Page, url: str) -> None:
 
 
 REFUSALS = {
-    "late": (401, SESSION_OVER),
+    "late": (0, NO_CONNECTION),
     "twice": (403, "Not saved yet: the server refuses it"),
     "lamp": (413, "Not saved yet: it is too large"),
     "thanks": (429, "Not saved yet: too many requests"),
     "shop": (503, "Not saved yet: the server has a problem"),
 }
-
-
-# -- two people, one browser -------------------------------------------------------------------------------------------
 
 
 def test_answers_are_never_somebody_elses(page: Page, people: str) -> None:

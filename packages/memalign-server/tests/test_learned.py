@@ -163,9 +163,9 @@ def test_words_become_a_sentence_and_a_number(site: Site) -> None:
     assert {case.id for case in site.judge.memory.cases} == {"c5", "c6", "c7", "c8", "c9"}
 
 
-def test_after_a_teaching_every_case_has_the_new_versions_verdict(taught: Site) -> None:
+def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) -> None:
     with taught.server.store.read() as connection:
-        for person in ("local", "ben"):
+        for person in ("ben", "local"):
             coming = next_cases(connection, "tone", person, n=12)
             assert [case.version for case in coming] == [2] * 12
             assert any(case.held_out for case in coming)
@@ -174,8 +174,15 @@ def test_after_a_teaching_every_case_has_the_new_versions_verdict(taught: Site) 
     assert not set(HELD_OUT) & set(turned), "none that measures is asked for because its verdict turned"
     assert taught.case("c1").version == 2, "and so have answered ones that measure it"
     judgment = taught.case("c9").judgment
-    assert judgment is not None
     assert (judgment.value, judgment.decided_by) == (False, "model"), "a taught case is judged with itself hidden"
+    taught.change(*(case.case_id for case in coming[1:]), version=1)
+    before = len(taught.server.jobs.recent("tone"))
+    for _ in range(2):
+        taught.client.get("/judges/tone/review")
+        wait(taught.client)
+    assert len(taught.server.jobs.recent("tone")) == before + 1, "what is judged by the new version is not judged again"
+    with taught.server.store.read() as connection:
+        assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["what was taught is noted", "it is not"])
@@ -205,14 +212,9 @@ def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None
 def test_a_model_that_is_down_says_one_thing_and_loses_nothing(site: Site) -> None:
     explain_three(site)
     with reopened(site, down) as later:
-        page = later.teach()
-        shows(
-            page,
-            "The judge could not be taught just now. Your 3 sentences are kept.",
-            "No sympathy at all.",
-            "Try again",
-        )
-        assert "“" not in page.partition("kept.")[0]
+        error, _, rest = later.teach().partition("The judge could not be taught just now. Your 3 sentences are kept.")
+        assert "“" not in error
+        shows(rest, "No sympathy at all.", "Try again")
         assert "Nothing yet: the model did not answer. Your words are kept." in later.page()
         put_in(later.client, [{"id": "late", "inputs": "Late?", "outputs": "Soon."}])
         page = later.page("/judges/tone/setup", open="cases", job=later.server.jobs.recent("tone")[0].id)
@@ -225,8 +227,8 @@ def test_a_model_that_is_down_says_one_thing_and_loses_nothing(site: Site) -> No
 def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(taught: Site) -> None:
     rule = taught.judge.memory.semantic[0]
     with reopened(taught, down) as later:
-        page = later.try_wording(rule.id, "Say sorry.")
-        shows(page, "Say sorry.", "Your wording could not be tried just now.", "Keep my wording")
+        words = ("Say sorry.", "Your wording could not be tried just now.", "Keep my wording")
+        shows(later.try_wording(rule.id, "Say sorry."), *words)
         page = later.do("erase", matching="No sympathy", whole="true")
         assert "We searched again afterwards: 0 left." in page
         assert re.search(r"Asked again None\. \d answers? waits? to be learned again\. Out of reach", page), page
@@ -256,12 +258,10 @@ def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
     assert sum("You wrote “It is \u2018cold\u2019.”" in page for page in pages) == 1
     expect(taught.better(rule.id, "so " * 70), 422, "at most 60 are allowed", "so so so")
     words = "Say sorry first, unless all is well."
-    page = taught.try_wording(rule.id, words)
-    assert "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5" in page
-    assert "Still wrong “Reply 9.”" in page
+    trial = "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5"
+    shows(taught.try_wording(rule.id, words), trial, "Still wrong “Reply 9.”")
     assert taught.judge.memory.guideline(rule.id).text == rule.text, "nothing is changed by a trial"
-    changed = taught.better(rule.id, "Be brief.", tried=words, action="keep")
-    assert "Trying your wording" in changed.text, "what was changed since is tried first"
+    expect(taught.better(rule.id, "Be brief.", tried=words, action="keep"), 200, "Trying your wording")  # once more
     wait(taught.client)
     assert words in taught.keep_wording(rule.id, words)
     assert taught.judge.memory.guideline(rule.id).people == {"local"}
@@ -274,13 +274,13 @@ def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
 def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> None:
     theirs, taken, _ = taught.judge.memory.semantic
     (source,) = taken.supported_by
-    words = taught.review(source.id).rationale or ""
+    words = taught.review(source.id).rationale
     taught.do("learned/confirm", guideline=theirs.id)
-    shown = "This changes 2 of 3 things it learned; your wording stays. Take back Leave as it was"
-    assert shown in taught.page(take=taken.id)
+    outlook = "This changes 2 of 3 things it learned; your wording stays. Take back Leave as it was"
+    assert outlook in taught.page(take=taken.id)
     page = taught.do("learned/take-back", row=taken.id)
-    assert "Taken back. The judge does not follow these words any more." in page
-    assert (words in page, "✓ You confirmed it" in page) == (False, True)
+    shows(page, "Taken back. The judge does not follow these words any more.", "✓ You confirmed it")
+    assert words not in page
     answer = taught.review(source.id)
     assert (answer.value, answer.rationale, answer.taught) == (False, None, 0), "the verdict stays an answer"
     assert taught.unasked() == 0, "what the withdrawal removed was asked again"
@@ -292,8 +292,8 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     site.teach()
     (rule,) = site.judge.memory.semantic
     site.keep_wording(rule.id, "Say sorry first.")
-    shown = "This changes 1 of 1 things it learned. The sentence is yours: keep it? Keep the sentence Take back both"
-    assert shown in site.page(take=rule.id)
+    outlook = "This changes 1 of 1 things it learned. The sentence is yours: keep it? Keep the sentence Take back both"
+    assert outlook in site.page(take=rule.id)
     site.do("learned/take-back", row=rule.id, **({"keep": "true"} if keep else {}))
     assert [rule.text for rule in site.judge.memory.semantic] == (["Say sorry first."] if keep else [])
 
@@ -366,19 +366,6 @@ def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:
     row = {"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}
     taught.server.registry.align("tone", [row])
     assert taught.page(find="the archive").endswith("1 case holds it. “From the archive.”"), "it leads nowhere"
-
-
-def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) -> None:
-    with taught.server.store.read() as connection:
-        coming = next_cases(connection, "tone", "local", n=40)
-    taught.change(*(case.case_id for case in coming[1:]), version=1)
-    before = len(taught.server.jobs.recent("tone"))
-    for _ in range(2):
-        taught.client.get("/judges/tone/review")
-        wait(taught.client)
-    assert len(taught.server.jobs.recent("tone")) == before + 1, "and what is judged by it is not judged again"
-    with taught.server.store.read() as connection:
-        assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
 
 
 def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:

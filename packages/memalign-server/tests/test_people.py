@@ -57,9 +57,6 @@ def entered(shared: world.Shared, path: str) -> TestClient:
     return browser
 
 
-# -- links -------------------------------------------------------------------------------------------------------------
-
-
 def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
     path = invited(shared.signed_in("owner"), "Zoë")
     assert "Go on as Zoë" in shared.browser().get(path).text  # whoever only looks does not use it up
@@ -137,9 +134,6 @@ def test_nobody_takes_a_name_that_looks_the_same(shared: world.Shared) -> None:
     assert "is taken" in post(owner, EXPERTS, name="ângela").text
 
 
-# -- sessions ----------------------------------------------------------------------------------------------------------
-
-
 def test_nobody_is_sent_to_the_sign_in_page(shared: world.Shared) -> None:
     sent = shared.browser().get("/judges/tone/review?x=1", follow_redirects=False)
     assert (sent.status_code, sent.headers["location"]) == (303, "/sign-in?back=%2Fjudges%2Ftone%2Freview%3Fx%3D1")
@@ -157,8 +151,7 @@ def test_a_session_ends_in_the_database(shared: world.Shared) -> None:
 def test_a_reviewer_whom_the_command_makes_an_owner_is_one_at_once(shared: world.Shared) -> None:
     browser = shared.signed_in("reviewer")
     assert browser.get("/judges/tone/setup").status_code == 403
-    added = invoke("serve", "--add-owner", "Reviewer", "--registry", shared.server.registry.url)
-    assert added.code == 0
+    invoke("serve", "--add-owner", "Reviewer", "--registry", shared.server.registry.url, code=0)
     assert browser.get("/judges/tone/setup").status_code == 200
 
 
@@ -193,9 +186,6 @@ def test_signing_in_leads_to_no_other_site(back: str) -> None:
     assert inside(back) == "/"
 
 
-# -- requests of other sites -------------------------------------------------------------------------------------------
-
-
 OTHER_SITES = [
     *({"origin": origin} for origin in ("https://evil.example", "null", "http://127.0.0.1:8322")),
     *({"sec-fetch-site": site} for site in ("cross-site", "same-site")),
@@ -224,9 +214,6 @@ def test_behind_a_proxy_its_own_address_is_no_other_site(place: str) -> None:
             assert sent.status_code == status
 
 
-# -- programs ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_token_of_programs_is_good_from_anywhere_and_no_other_is(shared: world.Shared) -> None:
     elsewhere = {"origin": "https://elsewhere.example"}
     assert shared.program().post(f"{JUDGES}/tone/teach", headers=elsewhere).status_code == 202
@@ -234,9 +221,6 @@ def test_the_token_of_programs_is_good_from_anywhere_and_no_other_is(shared: wor
     for value in (f"Bearer {world.TOKEN[:-1]}", "Bearer ", f"Basic {world.TOKEN}"):
         for client in (shared.browser(), owner):  # whose cookie helps no wrong token
             assert client.get(JUDGES, headers={"authorization": value}).status_code == 401
-
-
-# -- a server without people: open to this machine, and to nobody who pretends to be on it ----------------------------
 
 
 def test_everything_is_open_on_this_machine_and_safe(local: TestClient) -> None:

@@ -26,20 +26,15 @@ IDS = [case["id"] for case in CASES]
 REASON = "It answers the question."  # what the scripted judge says of every case
 
 
-def test_the_judges_verdict_is_hidden_before_yours(queued: TestClient) -> None:
-    before = queued.get("/judges/tone/review").text
-    assert "Is the reply warm and helpful?" in before
-    assert REASON not in before
-    assert f"You say No. The judge said Yes:</b> “{REASON}”" in answer(queued, "late", value="false").text
-    assert "You both say Yes." in answer(queued, "thanks", value="true").text
-
-
-def test_one_form_saves_once_and_a_wrong_verdict_not_at_all(queued: TestClient) -> None:
-    fields = card(queued.get("/judges/tone/review"))
+def test_the_judges_verdict_comes_after_yours_which_is_saved_once(queued: TestClient) -> None:
+    page = expect(queued.get("/judges/tone/review"), 200, "Is the reply warm and helpful?")
+    assert REASON not in page
     for value in ("perhaps", ""):
-        assert REASON not in expect(send(queued, fields, value=value), 422, 'role="alert"')
-    assert [send(queued, fields, value="false").status_code for _ in range(2)] == [200, 200]
+        assert REASON not in expect(send(queued, card(page), value=value), 422, 'role="alert"')
+    for _ in range(2):
+        expect(send(queued, card(page), value="false"), 200, f"You say No. The judge said Yes:</b> “{REASON}”")
     assert "Case 2 of 5" in queued.get("/judges/tone/review").text
+    assert "You both say Yes." in answer(queued, "thanks", value="true").text
 
 
 def test_people_who_differ_see_each_other_and_an_owner_settles_once(shared: world.Shared) -> None:
@@ -68,8 +63,7 @@ def test_people_who_differ_see_each_other_and_an_owner_settles_once(shared: worl
 def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
     fields = card(queued.get("/judges/tone/review", params={"case": "late"}))
     turned = post(queued, "/judges/tone/review", **fields, value="false").headers["location"]
-    page = queued.get(turned)
-    assert REASON in page.text
+    page = expect(queued.get(turned), 200, REASON)
     on = post(queued, "/judges/tone/review/words", **card(page), words="Show sympathy first.", go="next")
     assert (on.status_code, on.headers["location"]) == (303, "/judges/tone/review")
     assert "Show sympathy first." in queued.get("/judges/tone/review", params={"case": "late"}).text
@@ -116,7 +110,7 @@ def test_keys_are_the_letters_of_the_buttons(
     local: TestClient, kind: str, instructions: str, buttons: dict[str, str], note: str
 ) -> None:
     judge = world.judge("tone").replace(name="other", instructions=instructions, feedback_value_type=kind)
-    world.server_of(local).registry.create(judge)
+    world.registry_of(local).create(judge)
     put_in(local, [{"id": "x", "outputs": {"A": "Hi.", "B": "Hello."}}], judge="other")
     page = local.get("/judges/other/review").text
     assert note in page
@@ -129,7 +123,7 @@ def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(local: TestClient)
     def judgments() -> list[Any]:
         return [row.judgment and row.judgment.guideline_ids for row in world.stored(local, select(queue))]
 
-    registry = world.server_of(local).registry
+    registry = world.registry_of(local)
     registry.align("tone", world.ROWS)
     put_in(local)
     assert judgments() == [()] * len(IDS)  # no guideline was named

@@ -21,8 +21,6 @@ from server_support.reviewing import CASES, answer, expect, hold_out, post, put_
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memalign import Registry
-
 SETUP = "/judges/tone/setup"
 TABLE = "customer_message,agent_reply\nWhere is it?,On its way.\nWhy so late?,We are sorry.\n"
 
@@ -33,24 +31,17 @@ def sent(client: TestClient, name: str, body: str | bytes, what: str = "show", j
     return client.post(f"/judges/{judge}/setup/cases", files=file, data=data, follow_redirects=False)
 
 
-def registry_of(client: TestClient) -> Registry:
-    return world.server_of(client).registry
-
-
-# -- the question ------------------------------------------------------------------------------------------------------
-
-
 def test_an_empty_server_shows_the_question_and_leads_to_its_cases(place: str) -> None:
     with world.client(place) as client:
         assert "What should your experts decide?" in client.get("/").text
         made = post(client, "/judges", question="Is this reply good enough to send?", kind="bool", model="scripted")
         assert made.headers["location"] == "/judges/is-this-reply-good-enough-to/setup?open=cases"
         assert "No cases yet." in client.get("/judges/is-this-reply-good-enough-to/setup").text
-        judge = registry_of(client).load("is-this-reply-good-enough-to")
+        judge = world.registry_of(client).load("is-this-reply-good-enough-to")
         assert (judge.fields, judge.value_type.spec) == (("inputs", "outputs"), "bool")
         assert client.get("/", follow_redirects=False).headers["location"].endswith("/review")
         post(client, "/judges", question="Is this reply good enough to send?", kind="A|B|tie")
-        assert {judge.name for judge in registry_of(client).list()} == {judge.name, f"{judge.name}-2"}
+        assert {judge.name for judge in world.registry_of(client).list()} == {judge.name, f"{judge.name}-2"}
         assert "Is this reply good enough to send?" in client.get("/").text
 
 
@@ -64,30 +55,30 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClie
     answer(local, "lamp", state="skipped")
     saved = post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
     wait(local)
-    judge = registry_of(local).load("tone")
+    judge = world.registry_of(local).load("tone")
     assert judge.instructions == "Is the reply kind?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
-    assert len(registry_of(local).history("tone")) == 2
+    assert len(world.registry_of(local).history("tone")) == 2
     versions = {row.case_id: row.version for row in world.stored(local, queue.select())}
     assert versions == {case["id"]: 1 if case["id"] == "late" else 2 for case in (*CASES, *more)}
     assert "Is the reply kind? Yes or No." in local.get(saved.headers["location"]).text
     post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
-    assert len(registry_of(local).history("tone")) == 2  # nothing was changed
+    assert len(world.registry_of(local).history("tone")) == 2  # nothing was changed
 
 
 def test_the_kind_of_answer_stays_once_there_are_answers(queued: TestClient) -> None:
     local, text = queued, "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
     for kind in ("int:1..5", "bool"):
         post(local, f"{SETUP}/question", question="How warm is it?", kind=kind, instructions=text)
-        judge = registry_of(local).load("tone")
+        judge = world.registry_of(local).load("tone")
         assert (judge.instructions, judge.value_type.spec) == (text, kind), "all that the model is told can be changed"
     answer(local, "late", value="false")
     assert 'name="kind"' not in local.get(f"{SETUP}?open=question").text
     expect(post(local, f"{SETUP}/question", question="Warm?", kind="int:1..5"), 422, "the kind of answer stays")
-    registry_of(local).create(world.judge("mood").replace(feedback_value_type="happy|sad|neither"))
+    world.registry_of(local).create(world.judge("mood").replace(feedback_value_type="happy|sad|neither"))
     page = local.get("/judges/mood/setup?open=question").text
     assert ("happy|sad|neither" in page, 'name="kind"' in page) == (True, False), "a type that the page cannot choose"
     post(local, "/judges/mood/setup/question", question="How does it sound?", model="scripted")
-    assert registry_of(local).load("mood").value_type.spec == "happy|sad|neither"
+    assert world.registry_of(local).load("mood").value_type.spec == "happy|sad|neither"
 
 
 def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) -> None:
@@ -96,8 +87,8 @@ def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) 
     put_in(local)
     tried = post(local, "/judges/try", **trial).text
     assert "On the first case it said: <b>Yes</b>, “It answers the question.”" in tried
-    assert len(registry_of(local).history("tone")) == 1
-    registry_of(local).align("tone", [{**CASES[0], "value": False, "rationale": "Cold.", "source": "ana"}])
+    assert len(world.registry_of(local).history("tone")) == 1
+    world.registry_of(local).align("tone", [{**CASES[0], "value": False, "rationale": "Cold.", "source": "ana"}])
     assert "<b>Yes</b>" in post(local, "/judges/try", **trial).text, "the model is asked, not the taught case"
 
 
@@ -127,9 +118,6 @@ def test_a_team_sends_its_keys_nowhere(shared: world.Shared, path: str) -> None:
     assert "keys would go there" in post(shared.signed_in("owner"), path, **form).text
     shared.server.registry.create(world.judge("far", model="openai:m@http://10.0.0.1/v1"))
     expect(post(shared.signed_in("owner"), "/judges/far/setup/question", **form), 303)  # which has it from elsewhere
-
-
-# -- cases -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
@@ -228,7 +216,9 @@ def test_pairs_and_conversations_are_taken_in(
     local: TestClient, fields: str, body: str, content: dict[str, Any]
 ) -> None:
     kind = "A|B|tie" if content is PAIR else "bool"
-    registry_of(local).create(world.judge("other").replace(feedback_value_type=kind, instructions=f"Good? {fields}"))
+    world.registry_of(local).create(
+        world.judge("other").replace(feedback_value_type=kind, instructions=f"Good? {fields}")
+    )
     name = "a.jsonl" if body.startswith("{") else "a.csv"
     form: dict[str, Any] = {"column": ["asked", "inputs", "b"]} if "asked" in body else {}  # any may have a side
     assert "Add 1 case<" in sent(local, name, body, judge="other", **form).text
@@ -246,9 +236,6 @@ def test_cases_that_a_model_could_not_judge_are_judged_later(place: str) -> None
         post(client, f"{SETUP}/cases", what="judge")
         wait(client)
         assert "not judged yet" not in client.get(f"{SETUP}?open=cases").text
-
-
-# -- cases from an MLflow experiment ------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) 
 
 def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient) -> None:
     row = {**CASES[0], "id": "from-the-archive", "value": False, "rationale": "Cold.", "source": "olga"}
-    world.server_of(local).registry.align("tone", [row])
+    world.registry_of(local).align("tone", [row])
     answer_all(held_out(local), "yy")
     assert heading(local) == "9 more answers and you will know."
 

@@ -92,17 +92,6 @@ def words_saved(page: Page) -> None:
     page.wait_for_selector("#foot :text('Words saved'):visible")
 
 
-def explain_three(page: Page) -> None:
-    """Three answers with words, one after the other, until the page asks whether to teach."""
-    page.goto(REVIEW)
-    for number in (1, 2, 3):
-        answered(page, "n")
-        page.wait_for_selector("label:has-text('What did it miss?')")
-        page.keyboard.type(f"Show sympathy first, {number}.")  # the field has the focus
-        page.keyboard.press("Enter")
-        page.wait_for_selector("#foot:not(.back)" if number < 3 else "text=You explained 3 things. Teach the judge?")
-
-
 def faults_of(page: Page) -> list[str]:
     """What axe finds on a page, and whether it is too wide."""
     from axe_playwright_python.sync_playwright import Axe

