@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, Run, jsonl, missing
-from tests.support.endpoint import Endpoint, bad_request
+from tests.support.endpoint import Endpoint
 
 
 def test_a_missing_model_and_key_names_both_remedies(memalign: Run, tmp_path: Path) -> None:
@@ -23,16 +22,12 @@ def test_a_missing_model_and_key_names_both_remedies(memalign: Run, tmp_path: Pa
     ("arguments", "named"),
     [
         (("--value-type", "stars"), "there is no value type 'stars'"),
-        (("--value-type", "int"), "there is no value type"),
         (("--value-type", "bool", "--instructions", "Is it good?"), "name no field"),
         (("--value-type", "bool", "--instructions", "Is {{ reply }} good?"), "{{ reply }}, which is not a field"),
         (("--value-type", "bool", "--instructions", "@nowhere.txt"), "--instructions @nowhere.txt: No such file"),
         (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
-        (
-            ("--value-type", "bool", "--param", "temperature=hot"),
-            "parameters: Expected `float`, got `str`",
-        ),
         (("--value-type", "bool", "--param", "colour=3"), "parameters: Object contains unknown field `colour`"),
+        (("--value-type", "bool", "--check-model", "openai:gpt-4.1-mini"), "not a decision model"),
     ],
 )
 def test_a_judge_that_cannot_be_is_not_created(
@@ -48,6 +43,7 @@ def test_a_judge_that_cannot_be_is_not_created(
 
 TO_NOBODY = """
 show nobody, align nobody feedback.jsonl, judge nobody feedback.jsonl, evaluate nobody feedback.jsonl, history nobody,
+next nobody feedback.jsonl, review nobody feedback.jsonl -o x.xlsx,
 check feedback.jsonl nobody, edit nobody -k 3, unalign nobody t-1, erase nobody t-1, guideline nobody, lock nobody t-1,
 erase nobody --matching order --dry-run, diff nobody 1 2, rollback nobody 1, export nobody -o x.json, delete nobody --yes
 """
@@ -70,17 +66,16 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
     ("arguments", "named"),
     [
         (("unalign", "tone", "t-9"), "no feedback 't-9'"),
-        (("unalign", "tone", "--source", "zoe"), "no feedback of source 'zoe'"),
+        (("unalign", "tone", "t-404"), "memalign show tone --ledger"),
         (("unalign", "tone"), "name feedback by id"),
         (("erase", "tone", "t-9"), "t-9"),
         (("show", "tone", "--version", "9"), "no version 9"),
-        (("rollback", "tone", "9"), "no version 9"),
-        (("diff", "tone", "1", "9"), "no version 9"),
-        (("guideline", "tone", "G9", "--pin"), "no guideline 'G9'"),
-        (("guideline", "tone", "G1", "--text", "one\ntwo: {{ inputs }} ```"), "cannot be a guideline"),
         (("guideline", "tone", "--pin"), "name the guideline to change"),
         (("guideline", "tone", "G1", "--add", "x"), "--add"),
         (("models", "pull", "gpt-5", "--yes"), "unknown embedded model"),
+        (("judge", "tone", "feedback.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c"), "is a URL; copy the file to this"),
+        (("judge", "tone", "feedback.jsonl", "-o", "out.csv"), "judgments are kept as JSON lines, so that a run can"),
+        (("align", "tone", "feedback.jsonl", "--max-cost", "nan"), "dollars above 0"),
         (("lock", "tone", "t-9"), "no case 't-9' in memory"),
         (("lock", "tone", "t-1@ana"), "as ID@SOURCE"),
         (("lock", "tone", "t-1", "--unlock"), "is not locked"),
@@ -88,11 +83,11 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
     ],
 )
 def test_an_unknown_key_says_what_there_is(memalign: Run, aligned: str, arguments: tuple[str, ...], named: str) -> None:
-    memalign(*arguments, code=2, says=named)
+    assert "0f6c" not in memalign(*arguments, code=2, says=named).err
     assert memalign("show", aligned, "--json").json["version"] == 2
 
 
-@pytest.mark.parametrize("command", ["align", "judge", "evaluate"])
+@pytest.mark.parametrize("command", ["align", "judge", "evaluate", "next"])
 def test_an_empty_or_missing_file_is_named(memalign: Run, tone: str, tmp_path: Path, command: str) -> None:
     (tmp_path / "empty.jsonl").touch()
     memalign(command, tone, "empty.jsonl", code=2, says="empty.jsonl has no rows")
@@ -110,26 +105,6 @@ def test_broken_rows_are_named_and_nothing_learned(memalign: Run, tone: str, tmp
     assert memalign("show", tone, "--json").json["version"] == 1
     kept = memalign("align", tone, bad, "--skip-invalid", code=1)
     assert "3 invalid" in kept.out.splitlines()[-1]
-
-
-def test_a_server_down_costs_only_the_judgments(
-    memalign: Run, tone: str, held_out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
-    monkeypatch.setattr("memalign.models.retry.Retry.wait", lambda *_: 0.0)  # patience is tested elsewhere
-    down = memalign("judge", tone, held_out, "--json", code=1)
-    assert [each["id"] for each in down.json["errors"]] == ["h-1", "h-2", "t-2"]
-    assert f"127.0.0.1:{port}" in down.err
-    assert down.err.count("failed: ") == 1  # one reason, told once
-
-
-def test_a_wrong_model_name_commits_nothing(memalign: Run, tone: str, feedback: Path, endpoint: Endpoint) -> None:
-    endpoint.answer = bad_request("The model `test` does not exist", "model_not_found", status=404)
-    refused = memalign("align", tone, feedback, code=2)
-    assert refused.err.count("does not exist") == 1
-    assert memalign("show", tone, "--json").json["version"] == 1
 
 
 @pytest.mark.parametrize(

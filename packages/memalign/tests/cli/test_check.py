@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, Run, jsonl, missing
+from tests.cli.conftest import FEEDBACK, Run, jsonl, missing
 from tests.support.endpoint import Endpoint
 
 
@@ -29,21 +29,6 @@ def test_labels_sources_duplicates_and_conflicts_are_told(memalign: Run, tone: s
     assert not missing(shown, "13 rows on 12 cases; 12 with a value, 1 with a rationale", "true 11 (92%), false 1 (8%)")
     assert "conflict on a, b: a@ana: true, b@ben: false; no label counts" in shown
     assert "Krippendorff's alpha on 1 case labelled by two or more people: none can be computed" in shown
-
-
-def test_agreement_between_people_is_krippendorffs_alpha(memalign: Run, endpoint: Endpoint, tmp_path: Path) -> None:
-    settings = ("--instructions", INSTRUCTIONS, "--value-type", "int:1..5", "--model", "openai:test")
-    memalign("create", "stars", *settings, code=0)
-    pairs = [("a", 1, 1), ("b", 5, 5), ("c", 2, 2), ("d", 4, 5)]
-    rows = [row(key, value, who) for key, *values in pairs for who, value in zip(("ana", "ben"), values, strict=True)]
-    file = jsonl(tmp_path / "f.jsonl", rows)
-    near = memalign("check", file, "stars", "--json").json
-    assert near["compared"] == 4
-    assert 0.9 < near["alpha"] < 1
-    bad = memalign("check", jsonl(file, [row("a", 7), row("b", 3), {"id": "c", "inputs": "x"}]), "stars", "--json")
-    assert (bad.code, bad.json["rows"]) == (1, 1)
-    assert [(wrong["line"], wrong["id"]) for wrong in bad.json["invalid"]] == [(1, "a"), (3, "c")]
-    memalign("check", file, "stars", says="use a whole number from 1 to 5")
 
 
 def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -15,11 +14,9 @@ from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint, server_error, system_of, user_of
 
 
-@pytest.fixture
-def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
-    with Endpoint(answer=attentive) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        yield server
+@pytest.fixture(autouse=True)
+def _attentive(endpoint: Endpoint) -> None:
+    endpoint.answer = attentive
 
 
 def test_the_demo_shows_a_change_of_mind_and_its_author(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,6 +35,7 @@ def test_the_demo_shows_a_change_of_mind_and_its_author(endpoint: Endpoint, caps
 def test_the_default_model_runs_the_demo_for_a_cent(monkeypatch: pytest.MonkeyPatch) -> None:
     """No call is made: the price list and a dry run say it."""
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    monkeypatch.delenv("OPENAI_BASE_URL")  # a server of one's own has no price
     judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model="openai:gpt-4.1-mini")
     usage = estimate(judge, demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl"))
     assert usage.cost is not None
@@ -57,8 +55,7 @@ def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pyt
     assert parcel[-5:] == [False] * 5, "which enters no later prompt"
 
 
-def test_an_unanswering_model_ends_the_demo_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Endpoint(answer=lambda _body: server_error(400)) as server:
-        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
-        with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
-            demo(session(), model="openai:test")
+def test_an_unanswering_model_ends_the_demo_at_once(endpoint: Endpoint) -> None:
+    endpoint.answer = server_error(400)
+    with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
+        demo(session(), model="openai:test")

@@ -1,21 +1,22 @@
-"""A judge on an own server and a strong model elsewhere that writes its guidelines, with keys and prices of each."""
+"""Each model of a judge on a server of its own, with its key and price: one judges, one writes guidelines, one decides."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memalign import Judge, Registry
 from memalign.models.judge_models import open_model, open_reflection_model
 from memalign.registry.bundle import bundle_of, load_bundle
-from memalign.types import canonical_json
 from tests.cli.conftest import INSTRUCTIONS, Run, answer
-from tests.support.endpoint import Endpoint, bad_request
+from tests.support.decision_servers import system_one
+from tests.support.endpoint import Endpoint
 
+NEW = ("create", "tone", "--value-type", "bool", "--instructions", INSTRUCTIONS)
 SECRETS = ("own-secret-123", "strong-secret-456")
 
 
@@ -34,17 +35,11 @@ def strong() -> Iterator[Endpoint]:
 @pytest.fixture
 def tone(memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("MEMALIGN_SERVER_KEYS", f"{own.base_url}/={SECRETS[0]} {strong.base_url}={SECRETS[1]}")
-    kind = ("--value-type", "bool", "--instructions", INSTRUCTIONS)
     paid = ("--model", f"openai:qwen2.5:7b@{own.base_url}", "--price", "input=0.1,output=0.2")
-    memalign("create", "tone", *kind, *paid, code=0)
+    memalign(*NEW, *paid, code=0)
     distiller = ("--reflection-model", f"openai:big@{strong.base_url}", "--for", "reflection")
     memalign("edit", "tone", *distiller, "--price", "input=10,output=40,cached=1", code=0)
     return "tone"
-
-
-def learned(memalign: Run, feedback: Path) -> None:
-    ran = memalign("align", "tone", feedback, "--json", code=0)
-    assert ran.json["usage"]["cost"] > 0
 
 
 def distils(body: dict[str, object]) -> bool:
@@ -54,7 +49,7 @@ def distils(body: dict[str, object]) -> bool:
 def test_each_model_gets_its_own_address_and_key(
     memalign: Run, tone: str, own: Endpoint, strong: Endpoint, feedback: Path, held_out: Path
 ) -> None:
-    learned(memalign, feedback)
+    assert memalign("align", tone, feedback, "--json", code=0).json["usage"]["cost"] > 0
     memalign("judge", tone, held_out, code=0)
     assert strong.requests
     assert all(distils(body) and body["model"] == "big" for body in strong.requests)
@@ -62,10 +57,15 @@ def test_each_model_gets_its_own_address_and_key(
     assert own.requests
     assert not any(distils(body) for body in own.requests)
     assert all(each["authorization"] == "Bearer own-secret-123" for each in own.headers)
+    with Endpoint(answer) as other:
+        memalign("edit", tone, "--model", f"openai:m@{other.base_url}", says="- parameters: ")  # what it lost is shown
+        memalign("judge", tone, held_out, code=0)
+    assert other.requests
+    assert "secret" not in str(other.headers)
 
 
 def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, tmp_path: Path) -> None:
-    learned(memalign, feedback)
+    memalign("align", tone, feedback, code=0)
     memalign("export", tone, "-o", tmp_path / "tone.json", code=0)
     shown = memalign("show", tone, says='"input": 0.1')
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
@@ -85,22 +85,12 @@ def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp
     memalign("edit", tone, "--context", "512", code=2, says="context (1,024 tokens or more)")
 
 
-def test_another_address_gets_no_key(memalign: Run, tone: str, own: Endpoint, held_out: Path) -> None:
-    with Endpoint(answer) as other:
-        name = f"openai:qwen2.5:7b@{other.base_url}"
-        memalign("edit", tone, "--model", name, code=0, says="- parameters: ")  # what it lost is shown
-        memalign("judge", tone, held_out, code=0)
-    assert "own-secret" not in str(other.headers)
-    assert other.requests[0]["model"] == "qwen2.5:7b"
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--price", "0.4"), "dollars per million tokens"),
         (("--price", "input=cheap,output=1"), "dollars per million tokens"),
         (("--model", "openai:m@http://me:abc123secret@h/v1"), "holds no user, password or query"),
-        (("--model", "anthropic:m@http://h/v1"), "an address needs an OpenAI-compatible server"),
         (("--param", "models=x"), "parameter models"),
         (("--for", "check", "--price", "input=1,output=1"), "to set one: --check-model"),
     ],
@@ -111,15 +101,6 @@ def test_wrong_flags_are_refused_and_change_nothing(
     refused = memalign("edit", tone, *flags, code=2, says=said)
     assert "abc123secret" not in refused.err
     assert len(memalign("history", tone, "--json").json["versions"]) == 2
-
-
-def test_an_own_servers_wrong_key_names_the_remedy(
-    memalign: Run, own: Endpoint, held_out: Path, tmp_path: Path
-) -> None:
-    own.answer = bad_request("No key.", status=401)
-    new = ("create", "bare", "--value-type", "bool", "--instructions", INSTRUCTIONS)
-    memalign(*new, "--model", f"openai:m@{own.base_url}", code=0)
-    memalign("judge", "bare", held_out, code=2, says="the server's key (MEMALIGN_SERVER_KEYS=ADDRESS=KEY): missing")
 
 
 CANARY = "canary-value-9f3e"
@@ -140,12 +121,53 @@ def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
     assert CANARY not in str(own.headers) + str(own.requests)
 
 
-def test_a_bundles_header_is_refused(memalign: Run, own: Endpoint, held_out: Path) -> None:
-    judge = Judge(name="gift", instructions=INSTRUCTIONS, feedback_value_type=bool, model=f"openai:m@{own.base_url}")
-    document = bundle_of(judge)
-    del document["checksum"]
-    document["judge"]["parameters"] = {"models": {judge.model_name: {"headers": {"X-Key": "$OPENAI_API_KEY"}}}}
-    document["checksum"] = hashlib.sha256(canonical_json(document).encode()).hexdigest()
-    gift = held_out.with_name("gift.json")
-    gift.write_text(json.dumps(document), "utf-8")
-    memalign("import", gift, code=2, says="parameter models")
+# -- a model that decides and writes nothing, as a judge's own or beside it; checks as people see them ------------------
+
+
+SORRY = "Does the reply show sympathy?"
+
+
+@pytest.fixture
+def deciding() -> Iterator[Endpoint]:
+    with system_one(lambda *_: 0.8) as server:
+        yield server
+
+
+def with_checks(body: dict[str, Any]) -> dict[str, Any]:
+    said: Any = answer(body)
+    for change in said.get("changes", ()):
+        change["checks"] = [{"question": SORRY, "answer": "no"}, {"question": "Cold.", "answer": "yes"}]
+    return {**said}
+
+
+def test_a_check_model_is_stored_with_its_price(memalign: Run, deciding: Endpoint) -> None:
+    name = f"system-one:m@{deciding.base_url}"
+    chat = ("--model", "openai:m@http://127.0.0.1:1/v1")
+    memalign(*NEW, *chat, "--check-model", name, "--for", "check", "--price", "input=0.042,output=0", code=0)
+    shown = memalign("show", "tone", "--json").json
+    assert shown["check_model"] == name
+    assert shown["parameters"] == {"models": {name: {"prices": {"input": 0.042, "output": 0.0}}}}
+    assert f"check model {name}" in " ".join(memalign("show", "tone").out.split())
+    memalign("edit", "tone", "--check-model", "", code=0)
+    assert memalign("show", "tone", "--json").json["check_model"] is None
+    memalign("edit", "tone", "--model", name, "--price", "input=0.042,output=0", code=0)
+    assert memalign("show", "tone", "--json").json["model"] == name, "a judge's own model may be one that decides"
+    assert deciding.requests == []
+
+
+def test_checks_are_learned_shown_and_dropped(
+    memalign: Run, deciding: Endpoint, endpoint: Endpoint, feedback: Path
+) -> None:
+    endpoint.answer = with_checks
+    memalign(*NEW, "--model", "openai:test", code=0)
+    assert SORRY not in memalign("align", "tone", feedback).out, "a chat model alone is asked no questions"
+    memalign("delete", "tone", "--yes", code=0)
+    memalign(*NEW, "--model", "openai:test", "--check-model", f"system-one:m@{deciding.base_url}", code=0)
+    learned = memalign("align", "tone", feedback, code=0)
+    # ana said of t-1 (false) and of t-2 (true) that the answer is no.
+    for name, label in (("G1", "false"), ("G2", "true")):
+        for shown in (learned, memalign("guideline", "tone", name), memalign("show", "tone")):
+            assert f"{SORRY}  [no for {label}]" in shown.out
+    checks = memalign("show", "tone", "--json").json["guidelines"][0]["checks"]
+    assert checks == [{"question": SORRY, "answer": "no", "value": False, "test": None}]
+    memalign("guideline", "tone", "G1", "--text", "Be kind.", says=f"    - {SORRY}  [no for false]")  # the old checks

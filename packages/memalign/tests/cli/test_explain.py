@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import HELD_OUT, Run, jsonl
+from tests.cli.conftest import HELD_OUT, Run, jsonl, missing
 from tests.support.endpoint import Endpoint
 
 
@@ -17,7 +17,7 @@ def judged(memalign: Run, aligned: str, held_out: Path) -> Path:
     return Path("out.jsonl")
 
 
-def test_it_shows_the_very_prompt_byte_for_byte(
+def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
     memalign: Run, aligned: str, held_out: Path, judged: Path, endpoint: Endpoint
 ) -> None:
     sent = {body["messages"][-1]["content"]: body for body in endpoint.requests}
@@ -28,15 +28,13 @@ def test_it_shows_the_very_prompt_byte_for_byte(
         assert body["messages"][0]["content"] == told["prompt"]["system"]
         assert body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
         assert told["same_prompt"] is True
+    shown = memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=0).out
+    assert not missing(
+        shown, "your rule G1: When a customer", "G1 (t-1@ana) applies", "1 call", "version", "--- system"
+    )
     taught = memalign("explain", aligned, judged, "t-2", "--examples", held_out, says="experts gave this item")
     assert "--- system" not in taught.out
     assert len(endpoint.requests) == calls
-
-
-def test_it_names_guidelines_cases_and_what_it_cost(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
-    shown = memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=0)
-    for part in ("your rule G1: When a customer", "G1 (t-1@ana) applies", "t-1", "1 call", "version", "--- system"):
-        assert part in shown.out, part
 
 
 def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
@@ -59,8 +57,7 @@ def test_what_cannot_be_explained_says_why(
     memalign("explain", aligned, judged, "h-9", "--examples", held_out, code=2, says="no judgment for 'h-9'")
     changed = jsonl(tmp_path / "changed.jsonl", [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]])
     memalign("explain", aligned, judged, "h-1", "--examples", changed, code=2, says="has changed since")
-    missing = memalign("explain", aligned, tmp_path / "none.jsonl", "h-1", "--examples", held_out)
-    assert (missing.code, "no such file" in missing.err) == (2, True)
+    memalign("explain", aligned, tmp_path / "none.jsonl", "h-1", "--examples", held_out, code=2, says="no such file")
     lines = [json.loads(line) for line in judged.read_text("utf-8").splitlines()]
     failed = jsonl(tmp_path / "failed.jsonl", [lines[0] | {"value": None, "error": "ModelUnavailable: down"}])
     memalign("explain", aligned, failed, "h-1", "--examples", held_out, code=2, says="was not judged: ModelUnavailable")

@@ -12,8 +12,6 @@ from tests.cli.conftest import Run, jsonl
 from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
 from tests.support.spans import Step, otlp
 
-pytestmark = pytest.mark.usefixtures("endpoint")
-
 
 def items(count: int) -> list[dict[str, Any]]:
     return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
@@ -36,12 +34,16 @@ def test_a_stopped_run_says_how_to_go_on(
     assert [json.loads(line)["id"] for line in lines] == [item["id"] for item in items(30)]
 
 
-def test_a_key_that_is_wrong_is_one_sentence(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+def test_a_key_that_is_wrong_is_one_sentence_and_commits_nothing(
+    memalign: Run, tone: str, tmp_path: Path, feedback: Path, endpoint: Endpoint
+) -> None:
     endpoint.answer = bad_request("Incorrect API key provided", "invalid_api_key", status=401)
     many = jsonl(tmp_path / "many.jsonl", items(300))
     refused = memalign("judge", tone, many, "-o", "out.jsonl", "--concurrency", "2", code=2)
     assert max(endpoint.max_in_flight, len(endpoint.requests)) <= 2
     assert refused.err.count("Incorrect API key") == 1
+    assert memalign("align", tone, feedback, code=2).err.count("Incorrect API key") == 1
+    assert memalign("show", tone, "--json").json["version"] == 1
 
 
 def test_many_examples_need_a_file_for_their_judgments(
@@ -76,24 +78,6 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     assert not endpoint.requests
     bad = jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}])
     memalign("judge", tone, bad, "--dry-run", code=2, says="has no column for inputs. Its columns are id, outputs")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("https://store/a.jsonl?sig=0f6c",), "is a URL; copy the file to this machine"),
-        (("a.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c"), "is a URL; copy the file to this machine"),
-        (("a.jsonl", "-o", "-"), "judgments are kept as JSON lines, so that a run can resume"),
-        (("a.jsonl", "-o", "out.csv"), "judgments are kept as JSON lines, so that a run can resume"),
-    ],
-)
-def test_a_file_that_cannot_be_is_refused(
-    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, arguments: Any, said: str
-) -> None:
-    jsonl(tmp_path / "a.jsonl", [{"id": "a", "inputs": "Late?", "outputs": "Yes."}])
-    refused = memalign("judge", tone, *arguments, code=2, says=said)
-    assert "0f6c" not in refused.err + refused.out
-    assert not endpoint.requests
 
 
 TRACE = "5b8efff798038103d269b633813fc60c"

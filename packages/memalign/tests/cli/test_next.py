@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import FEEDBACK, HELD_OUT, Run, jsonl, missing
+from tests.cli.conftest import FEEDBACK, HELD_OUT, Run, answer, jsonl, missing
 from tests.support.endpoint import Endpoint, bad_request, user_of
 
 NEW: list[dict[str, Any]] = [{k: v for k, v in row.items() if k != "value"} for row in HELD_OUT[:2]]
@@ -23,36 +23,15 @@ def test_it_says_what_to_label_next_and_why(memalign: Run, aligned: str, new: Pa
     assert "unlike every case" in ran.out or "nothing unusual about it" in ran.out
     assert not missing(ran.out, "h-1", "compared 2 cases, 2 left out as already in memory or copies, 2 calls")
     assert len(endpoint.requests) == 2
-
-
-def test_judgments_that_exist_are_used_without_a_call(
-    memalign: Run, aligned: str, new: Path, endpoint: Endpoint
-) -> None:
     memalign("judge", aligned, new, "-o", "out.jsonl", code=0)
     asked = len(endpoint.requests)
-    ran = memalign("next", aligned, new, "--judged", "out.jsonl", "--json", code=0)
-    assert len(endpoint.requests) == asked
-    assert ran.json == memalign("next", aligned, new, "--json").json
-    assert [[*each] for each in ran.json[:1]] == [["id", "reason", "score"]]
+    judged = memalign("next", aligned, new, "--judged", "out.jsonl", "--json", code=0).json
+    assert len(endpoint.requests) == asked, "judgments that exist are used"
+    assert judged == memalign("next", aligned, new, "--json").json
+    assert [*judged[0]] == ["id", "reason", "score"]
 
 
 def test_a_case_that_fails_is_named(memalign: Run, aligned: str, new: Path, endpoint: Endpoint) -> None:
-    answer = endpoint.answer
-
-    def some(body: dict[str, Any]) -> Any:
-        return bad_request("no such thing") if "Lovely" in user_of(body) else answer(body) if callable(answer) else None
-
-    endpoint.answer = some
+    endpoint.answer = lambda body: bad_request("no such thing") if "Lovely" in user_of(body) else answer(body)
     ran = memalign("next", aligned, new, code=1, says="1 not judged")
     assert "failed: h-2: " in ran.err
-
-
-def test_bad_files_are_refused_before_a_call(memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint) -> None:
-    (tmp_path / "empty.jsonl").touch()
-    memalign("next", aligned, "empty.jsonl", code=2, says="has no row")
-    rows = [{"id": "no content"}, {"id": "n-1", "inputs": "Hi", "outputs": "Yo"}]
-    bare = memalign("next", aligned, jsonl(tmp_path / "bare.jsonl", rows), "--json", code=2)
-    assert bare.json["error"]["rows"][0]["line"] == 1
-    memalign("next", aligned, "nowhere.jsonl", code=2)
-    memalign("next", "nobody", "empty.jsonl", code=2)
-    assert not endpoint.requests

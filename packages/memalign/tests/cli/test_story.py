@@ -33,12 +33,6 @@ def test_an_align_shows_what_the_judge_had_said(memalign: Run, tone: str, feedba
     assert 'judge: true because "It answers the question."\nexpert: false\n' in shown
     assert "judge: true\nexpert: true" in shown
     assert "another judge" not in learned.out
-    memalign("guideline", tone, "--add", "Be brief.")
-    more = jsonl(feedback.parent / "more.jsonl", [FEEDBACK[0] | {"id": "t-9", "outputs": "It is lost."}])
-    memalign("judge", tone, more, "-o", "old.jsonl", code=0)
-    memalign("guideline", tone, "--add", "Be kind.")
-    learned = memalign("align", tone, more, "--judged", "old.jsonl")
-    assert "the file of judgments was written by another judge or version" in learned.out + learned.err
 
 
 def test_judgments_use_the_memory(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
@@ -88,7 +82,7 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
     memalign("rollback", aligned, "3", says="nothing changed")
 
 
-def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path) -> None:
+def test_a_judge_travels_as_one_file(memalign: Run, aligned: str) -> None:
     memalign("export", aligned, "-o", "tone.json", says="wrote version 2 of tone to tone.json")
     memalign("import", "tone.json", says="tone is at version 2")  # nothing changed
     added = "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
@@ -96,11 +90,7 @@ def test_a_judge_travels_as_one_file(memalign: Run, aligned: str, tmp_path: Path
     memalign("guideline", aligned, "--add", "Greet first.")
     dropped = memalign("import", "tone.json").out
     assert "tone is at version 4: 1 guideline removed (G3)" in dropped, "what is replaced is named"
-    memalign("rollback", aligned, "2")
-    one = memalign("show", aligned, "--json").json
-    other = memalign("show", "copy", "--json", "--registry", "sqlite:///other.db").json
-    assert one["memory_hash"] == other["memory_hash"]
-    (tmp_path / "tone.json").write_text("{}", "utf-8")
+    Path("tone.json").write_text("{}", "utf-8")
     memalign("import", "tone.json", code=2)
 
 

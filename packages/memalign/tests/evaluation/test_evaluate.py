@@ -239,3 +239,11 @@ def test_numbers_within_the_tolerance_of_the_scale_are_no_conflict():
     near = review_feedback([said("t-1", 0.70), said("t-1", 0.71, "ben")], scale)
     far = review_feedback([said("t-1", 0.70), said("t-1", 0.95, "ben")], scale)
     assert (len(near.conflicts), len(far.conflicts)) == (0, 1)
+
+
+def test_of_people_on_a_scale_it_matters_how_far_they_are_apart():
+    labels = {"ana": (1, 5, 2, 4), "ben": (1, 5, 2, 5)}
+    rows = [said(f"t-{n}", label, source) for source, scores in labels.items() for n, label in enumerate(scores)]
+    alpha = review_feedback(rows, ValueType.of("int:1..5")).alpha
+    assert alpha is not None
+    assert 0.9 < alpha < 1

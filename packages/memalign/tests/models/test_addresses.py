@@ -8,7 +8,7 @@ import pytest
 
 from memalign import Judge
 from memalign.errors import AccessDenied, ConfigurationError
-from memalign.models import ChatRequest, resolve
+from memalign.models import ChatModel, ChatRequest, resolve
 from memalign.models.providers import parse_name, target_of
 from tests.support.endpoint import Endpoint, Fault, bad_request
 
@@ -28,14 +28,20 @@ def judge_of(model: str | None = None, **settings: Any) -> Judge:
         ("openai/org/m@http://[::1]:8000/v1", "openai:org/m@http://[::1]:8000/v1", "org/m", "http://[::1]:8000/v1"),
         ("openai:m@latest@http://h/v1", "openai:m@latest@http://h/v1", "m@latest", "http://h/v1"),
         ("openai:m@latest", "openai:m@latest", "m@latest", None),
+        ("openai:/gpt-4.1-mini", "openai:gpt-4.1-mini", "gpt-4.1-mini", None),
+        ("openai/gpt-4.1-mini", "openai:gpt-4.1-mini", "gpt-4.1-mini", None),
+        (" OpenAI:gpt-4.1-mini ", "openai:gpt-4.1-mini", "gpt-4.1-mini", None),
+        ("openai:Qwen/Qwen2.5-7B", "openai:Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-7B", None),
+        ("openai:ft:gpt-4.1-mini:acme::1", "openai:ft:gpt-4.1-mini:acme::1", "ft:gpt-4.1-mini:acme::1", None),
     ],
 )  # fmt: skip
-def test_a_name_may_hold_an_address(given, name, model, url, monkeypatch):
+def test_every_spelling_gives_one_model_and_a_name_may_hold_an_address(given, name, model, url, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     target = target_of(given)
     assert (target.name, target.model, target.base_url) == (name, model, url)
     assert target_of(name) == target
     assert resolve(given) is resolve(name)
+    assert isinstance(resolve(given), ChatModel)
     assert resolve(given).name == name
 
 

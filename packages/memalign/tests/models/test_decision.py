@@ -128,16 +128,13 @@ class TestLimitsAndRefusals:
         assert len(decision.probabilities) == 4
 
 
-def wrong_names() -> Fault:
-    usage = {"input_tokens": 1, "output_tokens": 1}
-    return Fault(body={"model": "m", "answers": {"other": {"type": "noul", "noul": 0.5}}, "usage": usage})
+def answered(**answers: object) -> Fault:
+    return Fault(body={"model": "m", "answers": answers, "usage": {"input_tokens": 1, "output_tokens": 1}})
 
 
-def impossible() -> Fault:
-    chosen = {"type": "choice", "choice": "yes", "confidence": 3, "probabilities": {"yes": 3, "no": -1, "n/a": 0}}
-    return Fault(body={"model": "m", "answers": {"q1": chosen}, "usage": {"input_tokens": 1, "output_tokens": 1}})
-
-
+WRONG_NAMES = answered(other={"type": "noul", "noul": 0.5})
+PROBABILITIES = {"yes": 3, "no": -1, "n/a": 0}
+IMPOSSIBLE = answered(q1={"type": "choice", "choice": "yes", "confidence": 3, "probabilities": PROBABILITIES})
 CUT = Fault(body='{"model": "m", "answers": {"q1": {"type": "cho')
 
 
@@ -148,7 +145,7 @@ class TestFaults:
             (rate_limited(0.1), RateLimited, "429"),
             (server_error(), ModelUnavailable, "500"),
             (CLOSED, ModelUnavailable, "no connection"),
-            *((odd, (InvalidOutput, ModelUnavailable), "API promises") for odd in (CUT, wrong_names(), impossible())),
+            *((odd, (InvalidOutput, ModelUnavailable), "API promises") for odd in (CUT, WRONG_NAMES, IMPOSSIBLE)),
         ],
     )
     def test_a_fault_costs_another_attempt_and_has_a_name_if_it_stays(self, provider, fault, error, words):

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from memalign.errors import ConfigurationError
 from memalign.models import download
-from memalign.models.catalogue import CATALOGUE, DEFAULT, EmbeddedModel, find
+from memalign.models.catalogue import EmbeddedModel
 from memalign.models.download import NotPulled, pull
 from tests.support.hub import Hub
 from tests.support.patience import PATIENCE
@@ -99,15 +98,6 @@ def fill_shelf(folder: Path) -> Path:
 
 def leftovers(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock")
-
-
-class TestTheCatalogue:
-    def test_the_catalogue_has_a_suggested_and_small_model(self) -> None:
-        assert list(CATALOGUE) == [DEFAULT, "qwen2.5-coder-0.5b"]
-        assert find(f"local:{DEFAULT}") == find(DEFAULT)
-        assert find(DEFAULT).megabytes == "1,117 MB"
-        with pytest.raises(ConfigurationError, match=r"'llama'.*qwen2\.5-coder-1\.5b, qwen2\.5-coder-0\.5b"):
-            find("llama")
 
 
 class TestTheHub:

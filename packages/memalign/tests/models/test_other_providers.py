@@ -7,27 +7,16 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import NamedTuple
 
+import msgspec
 import pytest
 
 from memalign.errors import ModelRefused, ModelRejected
 from memalign.models import resolve
-from memalign.models.base import ChatRequest
 from memalign.models.provider_chat import ProviderChatModel
+from tests.models.test_provider_chat import ANSWER, REQUEST
 from tests.support.endpoint import Endpoint, Fault
 
-ANSWER = {"rationale": "Too cold.", "value": False}
-REQUEST = ChatRequest(
-    system="You judge replies. " * 20,
-    user="Reply: hello",
-    schema={
-        "type": "object",
-        "properties": {"rationale": {"type": "string"}, "value": {"type": "boolean"}},
-        "required": ["rationale", "value"],
-        "additionalProperties": False,
-    },
-    schema_name="verdict",
-    seed=7,
-)
+SEEDED = msgspec.structs.replace(REQUEST, seed=7)
 
 
 def anthropic_says(text: str, *, stopped: str = "end_turn") -> Fault:
@@ -100,7 +89,7 @@ def chat(provider: Provider) -> ProviderChatModel:
 
 
 async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider, endpoint: Endpoint) -> None:
-    reply = await chat(provider).complete(REQUEST)
+    reply = await chat(provider).complete(SEEDED)
     assert reply.data == ANSWER
     assert (reply.usage.calls, reply.usage.input_tokens) == (1, 100)
     assert (reply.usage.cached_tokens, reply.usage.output_tokens) == (90, 5)
@@ -113,6 +102,6 @@ async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider, e
 async def test_a_filter_refuses_and_wrong_keys_are_named(provider: Provider, endpoint: Endpoint) -> None:
     endpoint.faults = [provider.says("", stopped=provider.refuses), error(401, "invalid x-api-key")]
     with pytest.raises(ModelRefused):
-        await chat(provider).complete(REQUEST)
+        await chat(provider).complete(SEEDED)
     with pytest.raises(ModelRejected, match=r"HTTP 401, invalid x-api-key.*(ANTHROPIC|GEMINI)_API_KEY"):
-        await chat(provider).complete(REQUEST)
+        await chat(provider).complete(SEEDED)

@@ -35,7 +35,6 @@ from tests.support.endpoint import (
     system_of,
     user_of,
 )
-from tests.support.patience import PATIENCE
 
 PROSE = "It is polite."
 SCHEMA: dict[str, Any] = {
@@ -191,13 +190,6 @@ async def test_a_temporary_failure_is_retried_once_by_us(fault):
     assert reply.data == ANSWER
     assert reply.usage.calls == 1
     assert len(endpoint.requests) == 2
-
-
-@pytest.mark.parametrize(("asked", "least"), [("0.2", 0.2), (3600, 0)])
-async def test_retry_after_is_honoured_within_limits(asked, least):
-    with Endpoint(ANSWER, faults=[rate_limited(asked)]) as endpoint:
-        await model_at(endpoint).complete(REQUEST)
-    assert least <= endpoint.times[1] - endpoint.times[0] < PATIENCE
 
 
 async def test_no_slot_is_held_while_a_retry_waits():

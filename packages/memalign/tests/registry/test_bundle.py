@@ -53,6 +53,10 @@ def changed(*, signed: bool = False, **changes: Any) -> bytes:
     return json.dumps(document).encode()
 
 
+with_header = bundle_of(judge(MEMORY, model="openai:m"))["judge"]
+with_header["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPENAI_API_KEY"}}}}
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -60,6 +64,7 @@ def changed(*, signed: bool = False, **changes: Any) -> bytes:
         (changed(format="something else"), "is not a judge's bundle"),
         (changed(format_version=3), "has format version 3, this memalign reads up to 1; upgrade"),
         (changed(signed=True, judge={}), "damaged"),
+        (changed(signed=True, judge=with_header), "parameter models"),
         (changed(signed=True, memory={"cases": [1]}), "damaged"),
         (changed()[:-40], "it is no JSON"),
         (b"[]", "holds no JSON object"),
