@@ -7,18 +7,13 @@ from typing import Annotated
 import msgspec
 import pytest
 
-from memalign import Example, Judge, Judgment
-from memalign.testing import ScriptedChatModel
+from memalign import Example, Judgment
+from tests.support.scripted import scripted
 
 fastapi = pytest.importorskip("fastapi")
 testclient = pytest.importorskip("fastapi.testclient")
 
-JUDGE = Judge(
-    name="tone",
-    instructions="Is the reply warm?\n{{ outputs }}",
-    feedback_value_type=bool,
-    model=ScriptedChatModel(lambda _: {"rationale": "It is warm.", "value": True}),
-)
+JUDGE, _ = scripted()
 app = fastapi.FastAPI()
 
 

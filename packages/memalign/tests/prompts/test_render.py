@@ -15,16 +15,7 @@ from hypothesis import strategies as st
 from memalign.content.encoding import encode
 from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
 from memalign.prompts import rendering
-from memalign.prompts.rendering import (
-    DistilRecord,
-    RenderedExample,
-    prompts_hash,
-    render_answer,
-    render_distil,
-    render_distil_one,
-    render_item,
-    render_judge_system,
-)
+from memalign.prompts.rendering import DistilRecord, prompts_hash, render_distil, render_distil_one, render_judge_system
 from memalign.types import Guideline
 from memalign.values import ValueType
 
@@ -64,50 +55,25 @@ class TestJudgePrompts:
             )
             assert system.index('"rationale"') < system.index('"value"')
 
-    def test_examples_with_the_experts_answer_come_before_the_item(self) -> None:
-        shown = RenderedExample(fields=(("outputs", '"old"'),), answer=render_answer("Too cold.", value=False))
-        user = render_item({"outputs": '"new"'}, [shown])
-        assert user.index('"old"') < user.index("Expert: false.") < user.index('"new"')
-        assert user.endswith(">>>")
-        assert render_item({"outputs": '"new"'}, []) == '<<<\noutputs: "new"\n>>>'
-        assert render_answer("Too cold.", value=False) == 'Expert: false. Comment: "Too cold."'
-        assert render_answer(None, value=0) == "Expert: 0."
-        assert render_answer("Too\ncold.", value=None) == 'Expert: Comment: "Too\\ncold."'
+
+TASK: dict[str, Any] = {"instructions": "Good?\n{{ outputs }}", "value_type": ValueType.of(bool)}
 
 
-class TestDistilPrompts:
-    def record(self, label: str, **changes: Any) -> DistilRecord:
-        fields: dict[str, Any] = {
-            "label": label,
-            "fields": (("outputs", encode("An answer.")),),
-            "judge": "true",
-            "judge_rationale": encode("It answers."),
-            "value": "false",
-            "rationale": encode("Too cold."),
-        }
-        return DistilRecord(**fields | changes)
-
-    def test_the_system_message_ignores_the_records(self) -> None:
-        settings: dict[str, Any] = {"instructions": "Good? {{ outputs }}", "value_type": ValueType.of(bool)}
-        settings["fields"] = ["outputs"]
-        one = render_distil(**settings, guidelines=[], records=[self.record("F1")])
-        two = render_distil(
-            **settings,
-            guidelines=[Guideline(id="G1", text="Be kind.")],
-            records=[self.record("F2")],
-        )
-        assert one[0] == two[0]
-        assert "G1: Be kind." in two[1]
-        assert two[1].index("G1: Be kind.") < two[1].index("New feedback:") < two[1].index("F2 <<<")
-
-    @pytest.mark.parametrize("missing", ["judge", "judge_rationale", "value", "rationale"])
-    def test_a_missing_field_leaves_no_empty_line(self, missing: str) -> None:
-        record = self.record("F1", **{missing: None})
-        settings: dict[str, Any] = {"instructions": "Good?\n{{ outputs }}", "value_type": ValueType.of(bool)}
-        _, many = render_distil(**settings, fields=["outputs"], guidelines=[], records=[record])
-        _, one = render_distil_one(**settings, record=record)
-        assert "None" not in many + one
-        assert "Good? {{ outputs }}" in one
+@pytest.mark.parametrize("missing", ["judge", "judge_rationale", "value", "rationale"])
+def test_a_distillation_shows_records_without_what_is_missing_after_its_stable_half(missing: str) -> None:
+    words = {"judge": "true", "judge_rationale": '"It answers."', "value": "false", "rationale": '"Too cold."'}
+    first, second = (
+        DistilRecord(label=label, fields=(("outputs", f'"Answer {label}."'),), **{**words, missing: None})
+        for label in ("F1", "F2")
+    )
+    system, user = render_distil(
+        **TASK, fields=["outputs"], guidelines=[Guideline(id="G1", text="Be kind.")], records=[second]
+    )
+    assert system == render_distil(**TASK, fields=["outputs"], guidelines=[], records=[first])[0]
+    assert user.index("G1: Be kind.") < user.index("New feedback:") < user.index("F2 <<<")
+    _, one = render_distil_one(**TASK, record=first)
+    assert "None" not in user + one
+    assert "Good? {{ outputs }}" in one
 
 
 def test_the_prompts_hash_is_of_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

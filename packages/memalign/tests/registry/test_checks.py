@@ -8,15 +8,12 @@ import msgspec
 import pytest
 
 from memalign import Check, Registry
-from memalign.align.learned_tests import mined, with_mined
 from memalign.cli.history import diff_text
 from memalign.judge.code_tests import sentence
-from memalign.memory import Annotation, Answers, Case, Expectation, Memory
+from memalign.memory import Answers, Expectation, Memory
 from memalign.registry.bundle import bundle_of, load_bundle
-from memalign.types import CodeTest, Example
-from memalign.values import ValueType
+from memalign.types import CodeTest
 from tests.support.keys import keys
-from tests.support.learning import without
 from tests.support.places import Place
 from tests.support.registry import all_versions, case, judge, memory_of
 
@@ -118,27 +115,3 @@ def test_a_diff_lists_checks_that_came_and_went(registry: Registry) -> None:
     new = diff_text(registry.diff("helpfulness", 1, 2))
     assert f"rule number 1  [active, from t-1@ana]\n    + {LONG}  [no for false]\n    + {SHORT}  [yes]" in new
     assert SHORT not in diff_text(registry.diff("helpfulness", 2, 1))
-
-
-def test_a_mined_rule_goes_with_any_case_that_it_was_found_in(registry: Registry, place: Place) -> None:
-    """Every second reply has the password, which all comments name."""
-    password, fields, cases = "Zimtsternchen", ("inputs", "outputs"), []
-    for number in range(12):
-        name, good = f"t-{number:02d}", bool(number % 2)
-        reply = f"It is {password if good else 'Anis'}, number {number}."
-        annotation = Annotation(id=name, source="ana", value=good, rationale=f"only {password} will do")
-        example = Example(id=name, inputs=f"case {number}", outputs=reply)
-        cases.append(Case(example=example, annotations=(annotation,)))
-    memory = with_mined(Memory(cases=tuple(cases)), ValueType.of(bool), fields)
-    assert [guideline.text for guideline in memory.semantic] == [
-        'Where the reply has the word "zimtsternchen": true.',
-        'Where the reply does not have the word "zimtsternchen": false.',
-    ]
-    assert without(memory, "t-03").semantic == (), "a hidden case hides what was found in it"
-    registry.create(judge(memory))
-    registry.erase("helpfulness", ["t-03"], rederive=False)
-    left = registry.load("helpfulness").memory
-    assert left.guidelines == ()
-    assert mined(left, ValueType.of(bool), fields), "the labels that stay bear it out still"
-    registry.erase("helpfulness", [case.id for case in left.cases], rederive=False)
-    assert password.lower().encode() not in place.bytes().lower()

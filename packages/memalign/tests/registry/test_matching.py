@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from memalign import Registry
 from memalign.align.forget import forget
-from memalign.errors import InputError, UnknownKey
+from memalign.errors import InputError, InvalidRows, UnknownKey
 from memalign.memory import Annotation, Case, Memory
 from memalign.types import Example, FeedbackKey
+from tests.registry.test_erase import nowhere, secret_case
 from tests.support.keys import keys
-from tests.support.registry import judge
+from tests.support.places import Place
+from tests.support.registry import case, judge, memory_of, models, optimizer, row
+
+replace = msgspec.structs.replace
 
 EVERYWHERE = ("José Müller 7@ana", "t-1@ana", "t-2@ben", "t-3@ana", "t-4@ana", "t-5@ana")
 
@@ -48,17 +53,10 @@ def test_a_text_is_found_in_any_spelling(
     assert set(receipt.keys) == set(keys(*found))
 
 
-@pytest.mark.parametrize("text", ["inputs", "put"])
-def test_the_names_of_our_own_fields_are_no_text_of_a_case(registry: Registry, text: str) -> None:
+@pytest.mark.parametrize("text", ["inputs", "put", "", "  \n", "\u200b"])
+def test_neither_the_names_of_our_own_fields_nor_nothing_match(registry: Registry, text: str) -> None:
     registry.create(judge(MEMORY))
-    assert MEMORY.matching(text) == ()
-    with pytest.raises(UnknownKey, match="holds feedback with this text"):
-        registry.erase("helpfulness", matching=text, dry_run=True)
-
-
-@pytest.mark.parametrize("text", ["", "  \n", "\u200b"])
-def test_an_empty_text_matches_nothing_and_says_so(registry: Registry, text: str) -> None:
-    with pytest.raises(InputError, match="empty"):
+    with pytest.raises((UnknownKey, InputError), match=r"holds feedback with this text|empty"):
         registry.erase("helpfulness", matching=text, dry_run=True)
 
 
@@ -89,3 +87,43 @@ def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
 def test_a_selector_alone_is_one_and_not_its_parts(registry: Registry, selector: str | FeedbackKey) -> None:
     registry.create(judge(Memory(cases=tuple(spoken(name, name) for name in ("1", "12", "2", "ana")))))
     assert registry.erase("helpfulness", selector, dry_run=True).keys == keys("12@ana")
+
+
+# -- names and short cases: what an erasure takes for its own, and what it leaves to others ---------------------------
+
+
+def test_what_stays_under_another_id_may_be_spoken_of(registry: Registry):
+    one, other = case("t-1", "ana"), case("t-2", "bob")
+    copy = replace(other, example=Example(id="t-2", **one.example.content))
+    registry.create(judge(memory_of(one, copy)))
+    registry.erase("helpfulness", ["t-1"], rederive=False)
+    fresh = row("t-2", "cy", "it is short", **one.example.content)
+    assert registry.align("helpfulness", [fresh], optimizer=optimizer(*models())).version == 3
+    with pytest.raises(InvalidRows, match="this feedback was erased on"):
+        registry.align("helpfulness", [fresh | {"id": "t-1", "source": "ana"}], optimizer=optimizer(*models()))
+
+
+def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place):
+    registry.create(judge(memory_of(case("t-8", "ana"), case("t-9", "🙂")), name="other"))
+    registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "!")), name="tone"), note="as 🙂 said")
+    with pytest.raises(UnknownKey):
+        registry.erase("other", source="?", rederive=False)
+    receipt = registry.erase("tone", source="!", rederive=False)
+    assert receipt.complete, receipt.answer
+    assert registry.erase("tone", source="🙂", rederive=False).elsewhere == ("other",)
+    assert registry.history("tone")[0].note == "(erased)"
+    assert registry.erase("other", source="🙂", rederive=False).complete
+    assert nowhere(place, "🙂")
+
+
+def test_the_instructions_and_the_name_of_a_judge_are_searched(registry: Registry):
+    told = "Is it right, as Maria Oliveira said? {{ inputs }}"
+    registry.create(judge(memory_of(secret_case("ana")), name="for Maria Oliveira", instructions=told))
+    receipt = registry.erase("for Maria Oliveira", matching="maria oliveira", rederive=False)
+    assert receipt.left == ("memalign_judges.name (1 row)", "memalign_rows.body, the instructions (1 row)")
+
+
+def test_a_receipt_names_a_judge_that_has_the_same_short_case(registry: Registry):
+    registry.create(judge(memory_of(case("t-1", "ana")), name="short"))
+    registry.create(judge(memory_of(case("t-1", "bob")), name="copy"))
+    assert registry.erase("short", ["t-1"], rederive=False).elsewhere == ("copy",)

@@ -146,15 +146,14 @@ def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(registry:
 
 def test_half_characters_are_kept_exactly(registry: Registry) -> None:
     said = "a half \ud83d of a pair"
-    usage = Usage(calls=1, input_tokens=10, output_tokens=3, cost=0.25)
-    chat = ScriptedChatModel(lambda _: ChatReply(data={"rationale": said, "value": True}, text=said, usage=usage))
+    chat = ScriptedChatModel(
+        lambda _: ChatReply(data={"rationale": said, "value": True}, text=said, usage=Usage(calls=1))
+    )
     request = ChatRequest(system="s", user=said, schema={"type": "object"})
     registry.create(paying.judge())
-    calls = Calls(answers=PaidAnswers(registry._database, NAME))
-    paid = run(calls.complete(chat, request))
+    paid = run(Calls(answers=PaidAnswers(registry._database, NAME)).complete(chat, request))
     second = PaidAnswers(registry._database, NAME)
-    calls = Calls(answers=second)
-    again = run(calls.complete(chat, request))
+    again = run(Calls(answers=second).complete(chat, request))
     assert (again.data, again.text, again.usage) == (paid.data, paid.text, Usage())
     assert (second.taken_up, len(chat.requests)) == (1, 1)
 

@@ -29,15 +29,6 @@ def place(tmp_path: Path) -> Iterator[OnPostgreSQL]:
         yield place
 
 
-@pytest.fixture
-def empty(place: OnPostgreSQL) -> Iterator[OnPostgreSQL]:
-    """A database without any table."""
-    other = place.another()
-    yield other
-    other.close()
-    place.server.drop(other.name)
-
-
 def test_one_reading_sees_one_state(place: OnPostgreSQL) -> None:
     registry = place.registry()
     registry.create(judge())
@@ -145,7 +136,8 @@ def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
     assert not any("t-1" in words or SECRET in words for (words,) in quoted)
 
 
-def test_a_table_that_may_not_be_read_and_another_schema_are_named(empty: OnPostgreSQL) -> None:
+def test_a_table_that_may_not_be_read_and_another_schema_are_named(place: OnPostgreSQL) -> None:
+    empty = place.another()
     for statement in ("CREATE SCHEMA crm", "CREATE TABLE crm.deals (about text)", "CREATE TABLE notes (about text)"):
         empty.execute(statement)
     with person(empty, "GRANT CREATE ON SCHEMA public TO ana") as url:

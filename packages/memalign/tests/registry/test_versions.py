@@ -1,25 +1,29 @@
-"""Judges and their versions: kept, listed, compared, rolled back."""
+"""Judges and their versions: kept, listed, compared, rolled back, and shared by several people."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 from annotated_types import Ge, Le
 from hypothesis import given, settings
 
-from memalign import Memory, Registry
+from memalign import MemAlign, Memory, Registry
 from memalign.align import edit_guideline, write_guideline
 from memalign.align.forget import forget
 from memalign.cli.history import diff_text
-from memalign.errors import InputError, JudgeExists, JudgeNotFound, VersionConflict
+from memalign.errors import InputError, JudgeExists, JudgeNotFound, RegistryError, VersionConflict
 from memalign.memory import Annotation, Case, Tombstone
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
+from tests.support.patience import PATIENCE
 from tests.support.places import KINDS, Place, place_of
-from tests.support.registry import case, judge, memories, memory_of, models
+from tests.support.registry import case, judge, keys_of, memories, memory_of, models, row
 
 replace = msgspec.structs.replace
 CASES = (case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
@@ -192,3 +196,62 @@ def test_a_value_that_cannot_be_kept_is_refused(registry: Registry, name: str, c
     with pytest.raises(InputError, match="a note, of valid Unicode"):
         registry.save(judge(model="openai:gpt-5"), note="\ud800")
     assert len(registry.history("helpfulness")) == 1
+
+
+# -- several people at once: everybody's feedback ends in memory, and nobody waits for ever ---------------------------
+
+MODELS = models()
+
+
+@pytest.fixture
+def learning(place: Place) -> Registry:
+    """A registry with a judge that learns by scripted models."""
+    registry = place.registry(models=MODELS)
+    registry.create(judge(model=MODELS[0], embedding_model=MODELS[1]))
+    return registry
+
+
+@pytest.mark.parametrize("times", [2, 99])
+def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(learning: Registry, place: Place, times: int):
+    class Overtaken(MemAlign):
+        """Beside it somebody else commits first, the first few times."""
+
+        async def align(self, judge: Any, feedback: Any = (), **options: Any) -> Any:
+            aside = place.registry()
+            if len(aside.history("helpfulness")) <= times:
+                aside.update("helpfulness", lambda j: j.replace(retrieval_k=len(aside.history("helpfulness"))))
+            return await super().align(judge, feedback, **options)
+
+    overtaken = Overtaken(reflection_model=MODELS[0], embedding_model=MODELS[1], shard_size=1)
+    rows = iter([row("t-1", "ana", "too cold")])
+    if times == 99:
+        with pytest.raises(VersionConflict, match="20 times in a row; nothing was changed"):
+            learning.align("helpfulness", rows, optimizer=overtaken)
+        assert keys_of(learning.load("helpfulness")) == set()
+        return
+    assert learning.align("helpfulness", rows, optimizer=overtaken).judge.retrieval_k == 2
+    assert keys_of(learning.load("helpfulness")) == {"t-1@ana"}
+    assert [v.action for v in learning.history("helpfulness")] == ["create", "edit", "edit", "align"]
+
+
+def test_a_reader_sees_the_head_and_a_long_lock_is_named(registry: Registry, place: Place):
+    registry.create(judge(memory_of(case("t-1", "ana"))))
+    hasty = Registry(place.url, busy_timeout=0.05)
+    with place.writer():
+        assert keys_of(hasty.load("helpfulness")) == {"t-1@ana"}
+        with pytest.raises(RegistryError, match=r"another process has been writing for more than 0\.05 s"):
+            hasty.save(judge(model="openai:gpt-5"))
+    assert hasty.save(judge(model="openai:gpt-5")) == 2
+
+
+def test_two_processes_may_create_and_save_at_once(path: Path):
+    script = (
+        "import sys; from memalign import Judge, Registry\n"
+        "registry = Registry(sys.argv[1])\n"
+        "judge = Judge(name=sys.argv[2], instructions='{{ inputs }}', feedback_value_type=bool)\n"
+        "registry.create(judge)\n"
+        "for n in range(1, 6): registry.save(judge.replace(retrieval_k=n))\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in ("one", "two")]
+    assert [process.wait(timeout=PATIENCE) for process in running] == [0, 0]
+    assert [(j.name, j.latest) for j in Registry(path.name).list()] == [("one", 6), ("two", 6)]

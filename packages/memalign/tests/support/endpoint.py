@@ -89,8 +89,6 @@ class Endpoint:
     ) -> None:
         self.answer = answer if answer is not None else {"rationale": "Because.", "value": True}
         self.faults = list(faults)
-        self.refuses: set[str] = set()
-        """Fields of a request that this server does not know and answers with 400."""
         self.latency = latency
         self.requests: list[dict[str, Any]] = []
         """Bodies of the chat requests, in the order in which they came."""
@@ -128,9 +126,6 @@ class Endpoint:
             fault = self.faults.pop(0) if self.faults else None
         if fault is not None:
             return fault
-        for name in self.refuses:
-            if name in body:
-                return bad_request(f"Unsupported parameter: '{name}' is not supported with this model.")
         return self.answer(body) if callable(self.answer) else self.answer
 
     def _cached(self, prompt: str) -> int:

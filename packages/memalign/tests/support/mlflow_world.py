@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import mlflow
+import pytest
 from mlflow.entities import AssessmentSource
+from mlflow.exceptions import MlflowException
 from mlflow.genai.judges import make_judge
 
 from memalign.models.base import ChatRequest
@@ -46,6 +50,14 @@ def following(rules: frozenset[str], item: str) -> bool:
 def tone_judge(**changes: Any) -> Any:
     settings: dict[str, Any] = {"instructions": INSTRUCTIONS, "model": "openai:/small", "feedback_value_type": bool}
     return make_judge(**{"name": "tone"} | settings | changes)
+
+
+@contextmanager
+def refused(words: str) -> Iterator[None]:
+    """A block in which the caller is told in these words that a value is wrong."""
+    with pytest.raises(MlflowException, match=words) as error:
+        yield
+    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
 
 
 def traced(number: int | str, *, session: str | None = None) -> str:

@@ -17,8 +17,6 @@ from memalign.types import Usage
 
 pa = pytest.importorskip("pyarrow")
 
-PRICES = {"openai:test": {"prices": {"input": 1.0, "output": 1_000.0}}}
-
 
 def judge_of(model: Any) -> ma.Judge:
     return ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=bool, model=model)

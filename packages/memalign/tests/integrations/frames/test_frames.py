@@ -13,7 +13,8 @@ import memalign as ma
 from memalign.errors import InputError, InvalidRows
 from memalign.evaluation.feedback_review import review_feedback
 from memalign.io import read_examples, read_feedback
-from memalign.testing import HashEmbedding, ScriptedChatModel
+from memalign.testing import ScriptedChatModel
+from tests.support.scripted import Teacher, scripted
 
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
@@ -51,18 +52,7 @@ def kind(request: pytest.FixtureRequest) -> Any:
 
 
 def judge() -> ma.Judge:
-    def answer(request: Any) -> dict[str, Any]:
-        if "changes" in request.schema["properties"]:
-            return {"changes": []}
-        return {"rationale": "It answers.", "value": True}
-
-    return ma.Judge(
-        name="warmth",
-        instructions="Warm? {{ inputs }} {{ outputs }}",
-        feedback_value_type=bool,
-        model=ScriptedChatModel(answer),
-        embedding_model=HashEmbedding(dim=8),
-    )
+    return scripted(Teacher([]), instructions="Warm? {{ inputs }} {{ outputs }}")[0]
 
 
 def test_every_kind_of_frame_reads_the_same(kind: Any) -> None:
@@ -140,10 +130,6 @@ def test_columns_of_other_names_are_told_once() -> None:
         ({"train": ROWS}, "pass a list of rows"),
         (7, "must be a path, a DataFrame or an iterable of rows, not int"),
         (pd.DataFrame({"id": []}), "has no rows"),
-        (
-            pd.DataFrame({"answer": ["Hi."], "value": [True]}),
-            "feedback has no column for inputs, outputs. Its columns are answer, value",
-        ),
     ],
 )
 def test_what_is_no_frame_says_what_to_give(rows: Any, message: str) -> None:

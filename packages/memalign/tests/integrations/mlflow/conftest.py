@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterator
 from contextlib import chdir
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 # Read when MLflow is imported: no word to its makers, and traces that are there when they are asked for.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
@@ -22,10 +22,6 @@ from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
 from tests.support.endpoint import Endpoint
 from tests.support.mlflow_server import tracking_server
 from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # MLflow's own, with the newest versions of what it uses; ours stay errors of other kinds.
 THEIRS = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "UserWarning", "ResourceWarning")
@@ -64,6 +60,14 @@ def experiment(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> It
     mlflow.set_experiment(name)
     yield experiment_id
     mlflow.set_tracking_uri(store)
+
+
+@pytest.fixture
+def on_server(server: str, experiment: str) -> str:
+    """The tracking server, with an experiment of its own: the store's ones keep their artifacts in a folder."""
+    mlflow.set_tracking_uri(server)
+    mlflow.set_experiment(f"served {experiment}")
+    return server
 
 
 @pytest.fixture

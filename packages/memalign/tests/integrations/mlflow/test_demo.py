@@ -8,18 +8,16 @@ import re
 import runpy
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from mlflow.metrics.genai import model_utils
 
 from tests.support.endpoint import Endpoint
 from tests.support.mlflow_world import mlflows_optimizer, teachable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EXAMPLES = Path(__file__).resolve().parents[5] / "examples"
 DEMO = EXAMPLES / "mlflow_demo.py"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -14,18 +15,16 @@ from mlflow.genai.scorers import (
     RelevanceToQuery,
     RetrievalGroundedness,
     Safety,
+    Scorer,
+    get_scorer,
     scorer,
 )
 
-from memalign.integrations.mlflow import MemAlignOptimizer
+from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from memalign.integrations.mlflow.base_judges import base_of, core_label, core_of, value_type_of
+from tests.support.decision_servers import openai_decisions, system_one
 from tests.support.endpoint import Endpoint, system_of
-from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
-
-
-def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
-    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
-    return str(error.value)
+from tests.support.mlflow_world import fetched, labelled, lesson, refused, says, tone_judge, traced
 
 
 def verdict_of(value: Any) -> Any:
@@ -60,9 +59,8 @@ def test_a_value_type_of_mlflow_becomes_ours_or_is_refused(theirs, ours):
     if ours:
         assert value_type_of(theirs).spec == ours
         return
-    with pytest.raises(MlflowException, match="cannot be aligned") as error:
+    with refused("cannot be aligned"):
         value_type_of(theirs)
-    refused(error)
 
 
 @pytest.mark.parametrize(("spec", "shown"), [("int:1..5", "from 1 to 5"), (None, "a whole number")])
@@ -132,6 +130,69 @@ def test_an_embedding_model_embeds_known_cases_once(endpoint: Endpoint):
     assert "unkind" not in str(embedded)
 
 
+# -- decision models: `model_api="decisions"`, TypeSafe's, and System One endpoints of a gateway ----------------------
+
+CASE: dict[str, Any] = {"inputs": {"question": "question 7"}, "outputs": "answer 7"}
+
+
+def takes_model_api() -> bool:
+    try:
+        tone_judge(model_api="decisions")
+    except TypeError:
+        return False
+    return True
+
+
+deciding = pytest.mark.skipif(not takes_model_api(), reason="this MLflow's judges have no model_api")
+
+
+def unkind(_state: str, _question: str) -> dict[str, float]:
+    return {"false": 0.9, "true": 0.1, "yes": 0.9, "no": 0.1}
+
+
+def learned_by(judge: Any, **settings: Any) -> MemAlignJudge:
+    learned: MemAlignJudge = judge.align(fetched(lesson(1), labelled(2)), MemAlignOptimizer(**settings))
+    assert [guideline.guideline_text for guideline in learned._semantic_memory] == ["case 1 is unkind"]
+    return learned
+
+
+@deciding
+def test_openais_decisions_are_a_base_and_guidelines_are_written_by_mlflows_default(endpoint: Endpoint):
+    with openai_decisions(unkind) as decider:
+        judge = tone_judge(model="openai:/luna", model_api="decisions", base_url=decider.base_url)
+        learned = learned_by(judge)
+        assert {body["model"] for body in endpoint.requests} == {"gpt-4.1-mini"}
+        verdict = learned(**CASE)
+        assert (verdict.value, verdict.source.source_id) == (False, "openai:/luna")
+        assert verdict.metadata["memalign.confidence"] > 0.5
+        assert {body["model"] for body in decider.bodies} == {"luna"}
+        learned.register()
+        plain = get_scorer(name="tone")
+        assert str(plain.model_api) == "decisions"
+        assert plain.instructions == learned.instructions
+        assert load("tone")(**CASE).value is False
+
+
+@deciding
+@pytest.mark.parametrize("way", ["typesafe", "gateway"])
+def test_system_one_models_keep_address_and_headers(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, way: str):
+    with system_one(unkind) as decider:
+        if way == "typesafe":
+            headers = {"Authorization": "Bearer theirs"}
+            judge = tone_judge(model="typesafe:/jev", base_url=decider.base_url, extra_headers=headers)
+        else:
+            monkeypatch.setenv("MLFLOW_GATEWAY_URI", decider.base_url.removesuffix("/v1"))
+            judge = tone_judge(model="gateway:/jev", model_api="decisions")
+        learned = learned_by(judge, reflection_lm="openai:/large")
+        assert learned(**CASE).value is False
+    assert {body["model"] for body in endpoint.requests} == {"large"}
+    assert {body["model"] for body in decider.bodies} == {"jev"}
+    if way == "typesafe":
+        assert {headers["authorization"] for headers in decider.headers} == {"Bearer theirs"}
+    else:
+        assert set(decider.paths) == {"/gateway/typesafe/v1/systemone"}
+
+
 # -- other judges --------------------------------------------------------------------------------------------------------
 
 
@@ -170,7 +231,38 @@ def test_a_built_in_judge_is_aligned_by_its_instructions(endpoint: Endpoint, bui
     ],
 )
 def test_an_unalignable_judge_is_refused_with_reason(endpoint: Endpoint, judge, message):
-    with pytest.raises(MlflowException, match=message) as error:
+    with refused(message):
         MemAlignOptimizer().align(judge(), fetched(lesson(1)))
-    refused(error)
     assert endpoint.requests == []
+
+
+# -- an aligned judge as MLflow's other code handles it --------------------------------------------------------------
+
+
+def test_a_copy_judges_learns_and_forgets_too(endpoint):
+    # A model with connections of its own cannot be copied.
+    judge = tone_judge(base_url=endpoint.base_url, inference_params={"temperature": 0.2, "timeout": 20})
+    aligned = judge.align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
+    for other in (
+        copy.copy(aligned),
+        copy.deepcopy(aligned),
+        aligned.model_copy(),
+        aligned.model_copy(deep=True),
+        aligned.register() and load("tone"),
+    ):
+        assert other is not aligned
+        assert (other.name, other.instructions) == (aligned.name, aligned.instructions)
+        assert other.memalign_judge.memory == aligned.memalign_judge.memory
+        assert other(inputs={"question": "question 1, as of today"}, outputs="answer 1").value is False
+        assert other.align(fetched(*aligned._episodic_trace_ids)) is other
+        assert len(other.unalign(aligned._episodic_trace_ids[:1])._semantic_memory) == 1
+        assert len(aligned._semantic_memory) == 2
+
+
+def test_mlflow_cannot_ask_a_model_in_this_process_and_nothing_is_patched():
+    from mlflow.genai.judges.adapters import utils
+
+    with pytest.raises(MlflowException):
+        tone_judge(model="local:/qwen2.5-coder-0.5b")(inputs="q", outputs="a")
+    assert utils.get_adapter.__module__ == "mlflow.genai.judges.adapters.utils"
+    assert Scorer.model_validate.__func__.__module__ == "mlflow.genai.scorers.base"

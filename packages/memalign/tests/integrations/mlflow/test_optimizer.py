@@ -9,12 +9,7 @@ from mlflow.exceptions import MlflowException
 
 from memalign.integrations.mlflow import MemAlignOptimizer
 from tests.support.endpoint import bad_request
-from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, says, tone_judge, traced
-
-
-def refused(error: pytest.ExceptionInfo[MlflowException]) -> str:
-    assert error.value.error_code == "INVALID_PARAMETER_VALUE"
-    return str(error.value)
+from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, refused, says, tone_judge, traced
 
 
 def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
@@ -27,8 +22,7 @@ def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     assert (feedback.source.source_type, feedback.trace_id) == ("LLM_JUDGE", trace.info.trace_id)
     assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(aligned._episodic_trace_ids)
     assert feedback.metadata["memalign.guideline_ids"] == ["G1", "G2"]
-    lines = str(feedback.metadata["memalign.guidelines"])
-    assert all(part in lines for part in ("G1", "case 1 is unkind", *aligned._episodic_trace_ids))
+    assert "case 1 is unkind" in str(feedback.metadata["memalign.guidelines"])
     assert feedback.metadata["guideline"] == INSTRUCTIONS
     assert feedback.metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
 
@@ -59,16 +53,10 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
+    told = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["eva"])).memalign_judge.memory
+    assert told.label(told.cases[0]) is True, "whoever has the authority outweighs a majority"
     assert any(before in note for note in aligned.alignment.notes), "the latest of a person counts, and that is noted"
     assert f"people differ on {trace_id}: " in caplog.text
-
-
-def test_authority_says_whose_label_counts(endpoint):
-    trace_id = traced(1)
-    for person, value in {"ana": False, "ben": True, "eva": True}.items():
-        says(trace_id, value, by=person)
-    memory = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["ana"])).memalign_judge.memory
-    assert memory.label(memory.cases[0]) is False
 
 
 def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
@@ -106,28 +94,24 @@ def test_a_trace_already_deleted_can_be_unaligned(aligned, experiment):
     ],
 )
 def test_an_impossible_setting_is_refused_when_given(arguments, message):
-    with pytest.raises(MlflowException, match=message) as error:
+    with refused(message):
         MemAlignOptimizer(**arguments)
-    refused(error)
 
 
 def test_anything_but_a_list_of_traces_is_refused(aligned):
     trace = fetched(aligned._episodic_trace_ids[0])[0]
     for traces in ([], "tr-1", ["tr-1"], None, trace):
-        with pytest.raises(MlflowException, match="traces") as error:
+        with refused("traces"):
             aligned.align(traces)
-        refused(error)
     for traces in ("tr-1", None, [3], trace, mlflow.search_traces()):
-        with pytest.raises(MlflowException, match="ids of traces") as error:
+        with refused("ids of traces"):
             aligned.unalign(traces)
-        refused(error)
 
 
 def test_a_missing_field_is_the_callers_error(aligned, endpoint):
     before = len(endpoint.requests)
-    with pytest.raises(MlflowException, match="needs outputs") as error:
+    with refused("needs outputs"):
         aligned(inputs="question 1")
-    refused(error)
     assert len(endpoint.requests) == before
     endpoint.answer = bad_request("no such model", status=404)  # and this one is not
     with pytest.raises(MlflowException) as error:

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import mlflow
 import pytest
 from mlflow.entities import AssessmentSource, Feedback
 from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
+from mlflow.genai.judges.base import AlignmentOptimizer
 from mlflow.genai.scorers import Scorer
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
@@ -35,9 +36,6 @@ from tests.support.mlflow_world import (
     tone_judge,
     traced,
 )
-
-if TYPE_CHECKING:
-    from mlflow.genai.judges.base import AlignmentOptimizer
 
 LIST = Path(__file__).parents[5] / "docs" / "reference" / "mlflow-tests.md"
 ABSENT = not find_spec("dspy") or tuple(map(int, mlflow.__version__.split(".")[:2])) < (3, 17)
@@ -152,27 +150,6 @@ def test_changed_feedback_replaces_beside_old_and_new(aligned, optimizer, endpoi
     assert texts(more) >= unkind(4, 8)
     assert len(texts(more)) == 4
     assert len(endpoint.requests) > asked
-
-
-def test_an_answer_that_is_no_list_of_guidelines_leaves_the_cases(optimizer, endpoint):
-    endpoint.answer = "I had rather not."
-    aligned = tone_judge().align(fetched(lesson(1)), optimizer())
-    assert texts(aligned) == set()
-    assert len(traces_of(aligned)) == 1
-
-
-@pytest.mark.parametrize("wrapping", ["```json\n{}\n```", "Here:\n```json\n{}\n```\nMore?"])
-def test_guidelines_are_found_in_whatever_is_around_them(optimizer, endpoint, mind, wrapping):
-    endpoint.answer = lambda body: wrapping.replace("{}", _text(mind.answer(body)))
-    assert texts(tone_judge().align(fetched(lesson(1)), optimizer())) == unkind(1)
-
-
-def test_a_model_that_takes_no_schema_is_asked_without(optimizer, endpoint, mind):
-    endpoint.refuses = {"response_format", "tools"}
-    form = {"json_schema": {"name": "changes" if optimizer is MemAlignOptimizer else "Guidelines"}}
-    endpoint.answer = lambda body: _text(mind.answer(body | {"response_format": form}))
-    aligned = tone_judge().align(fetched(lesson(1)), optimizer())
-    assert texts(aligned) == unkind(1)
 
 
 def test_schemas_are_as_strict_as_providers_want_them(aligned, endpoint):
@@ -397,10 +374,6 @@ def test_every_line_of_the_list_names_tests_that_exist():
     tests = "\n".join(path.read_text("utf-8") for path in Path(__file__).parents[2].rglob("test_*.py"))
     named = {name for _, _, reason in rows for name in re.findall(r"`(test_\w+)`", reason)}
     assert {name for name in named if f"def {name}(" not in tests} == set()
-
-
-def _text(answer: Any) -> str:
-    return answer if isinstance(answer, str) else json.dumps(answer)
 
 
 def _nodes(schema: Any) -> list[dict[str, Any]]:

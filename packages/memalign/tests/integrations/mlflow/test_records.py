@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlflow
 import pytest
 from mlflow.exceptions import MlflowException
 from mlflow.genai import scorers
 from mlflow.genai.judges.instructions_judge import InstructionsJudge
+from mlflow.genai.scorers import Scorer
 from mlflow.tracking._tracking_service.utils import _get_store
 
 from memalign import Memory
 from memalign.integrations.mlflow import MemAlignOptimizer, load
 from memalign.registry.bundle import write_bundle
-from tests.support.mlflow_world import fetched, lesson, says, tone_judge
-
-if TYPE_CHECKING:
-    pass
+from tests.support.endpoint import Endpoint
+from tests.support.mlflow_world import as_mlflow_asks, fetched, lesson, says, tone_judge
 
 
 def record_of(name: str) -> dict[str, Any]:
@@ -114,3 +116,85 @@ def test_one_of_our_records_does_not_break_listings(aligned):
             load("tone")
         aligned.register()
     assert load("tone", version=1).memalign_judge == aligned.memalign_judge
+
+
+def test_all_settings_survive_align_and_registration_but_headers(endpoint, store, tmp_path, monkeypatch):
+    judge = tone_judge(
+        description="Whether we are kind",
+        base_url=endpoint.base_url,
+        extra_headers={"Authorization": "theirs alone"},
+        inference_params={"temperature": 0.2, "timeout": 20},
+    )
+    judge.aggregations = ["mean", "max"]
+    if "timeout" in Scorer.model_fields:  # of newer versions of MLflow
+        judge.timeout = 7
+    optimizer = MemAlignOptimizer(authority=["ana"], value_type="bool")
+    aligned = judge.align(fetched(lesson(1)), optimizer)
+    aligned.register()
+    files = [*Path(store.removeprefix("sqlite:///")).parent.glob("mlflow.db*"), *tmp_path.rglob("*.*")]
+    assert not any(b"theirs alone" in file.read_bytes() for file in files)
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    loaded = load("tone", extra_headers={"Authorization": "given again"})
+    for learned in (aligned, loaded):
+        assert (learned.description, learned.aggregations) == ("Whether we are kind", ["mean", "max"])
+        assert getattr(learned, "timeout", 7) == 7
+        assert learned._optimizer == optimizer
+        assert learned.memalign_judge.parameters == {"temperature": 0.2, "timeout": 20}
+    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in (1, 9)]
+    result = mlflow.genai.evaluate(data=rows, scorers=[loaded])
+    assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
+    assert endpoint.requests[-1]["temperature"] == 0.2
+    assert endpoint.headers[-1]["authorization"] == "given again"
+
+
+@pytest.mark.usefixtures("endpoint")
+@pytest.mark.parametrize("name", ["team/tone", "tone\\warm", "t" * 150])
+def test_any_name_that_mlflow_takes_is_kept(name: str):
+    tone_judge(name=name).align(fetched(lesson(1, name=name)), MemAlignOptimizer()).register()
+    assert [scorer.name for scorer in scorers.list_scorers()] == [name]
+    loaded = load(name)
+    verdict = loaded(inputs="q", outputs="answer 1")
+    assert (verdict.name, verdict.value) == (name, False)
+    assert len(loaded.align(fetched(lesson(2, name=name)))._semantic_memory) == 2
+
+
+# -- a process without memalign ----------------------------------------------------------------------------------------
+
+READ = """
+import json, sys
+sys.modules["memalign"] = None
+import mlflow
+from mlflow.genai.scorers import get_scorer, list_scorers
+mlflow.set_tracking_uri(sys.argv[1])
+mlflow.set_experiment(experiment_id=sys.argv[2])
+judge = get_scorer(name="tone")
+verdicts = [judge(inputs={"question": f"question {n}"}, outputs=f"answer {n}").value for n in (1, 9)]
+print("TOLD" + json.dumps([type(judge).__name__, [each.name for each in list_scorers()], judge.instructions, verdicts]))
+"""
+
+
+@pytest.mark.slow
+def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint, store: str, experiment: str):
+    aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
+    aligned.register()
+    endpoint.answer = lambda body: json.dumps(as_mlflow_asks(body))
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", READ, store, experiment],
+        env=dict(os.environ) | {"OPENAI_API_BASE": endpoint.base_url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("TOLD"))
+    found = json.loads(line.removeprefix("TOLD"))
+    assert found == ["InstructionsJudge", ["tone"], aligned.instructions, [False, True]]
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_guidelines_braces_name_no_field():
+    aligned = tone_judge().align(fetched(lesson("{{ mood }}")), MemAlignOptimizer())
+    assert [each.guideline_text for each in aligned._semantic_memory] == ["case {{ mood }} is unkind"]
+    aligned.register()
+    assert "case { { mood } } is unkind" in scorers.get_scorer(name="tone").instructions
+    assert load("tone").instructions == aligned.instructions

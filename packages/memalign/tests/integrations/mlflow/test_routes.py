@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from mlflow.exceptions import MlflowException
+from mlflow.genai import scorers
+from mlflow.genai.scorers import ScorerSamplingConfig
 
 import memalign
 from memalign.integrations.mlflow import MemAlignOptimizer, load
 from tests.support.endpoint import Endpoint, bad_request
-from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.mlflow_server import gateway_model
+from tests.support.mlflow_world import Mind, fetched, following, lesson, refused, tone_judge
 
 NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed"}
 CASE: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
@@ -103,7 +103,19 @@ def test_a_model_that_cannot_be_asked_is_named_before_any_call(here: Endpoint, m
     monkeypatch.setenv("MISTRAL_API_BASE", here.base_url)
     served = tone_judge(base_url=here.base_url)
     for judge, settings in ((tone_judge(model=model), {}), (served, {"reflection_lm": model})):
-        with pytest.raises(MlflowException, match=message) as error:
+        with refused(message):
             MemAlignOptimizer(**settings).align(judge, fetched(lesson(1)))
-        assert error.value.error_code == "INVALID_PARAMETER_VALUE"
     assert here.bodies == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("on_server")
+def test_a_gateway_judge_is_scheduled_and_stopped(here: Endpoint):
+    aligned = tone_judge(model=gateway_model(here, "house")).align(fetched(lesson(1)), MemAlignOptimizer())
+    registered = aligned.register()
+    started = registered.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
+    assert (started.sample_rate, started.status.value) == (0.5, "STARTED")
+    assert scorers.get_scorer(name="tone").sample_rate == 0.5
+    stopped = scorers.list_scorers()[0].stop()
+    assert (stopped.status.value, stopped.model) == ("STOPPED", "gateway:/house")
+    assert load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value is False

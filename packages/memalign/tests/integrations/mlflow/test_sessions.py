@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mlflow
 import pytest
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
-from tests.support.endpoint import user_of
+from tests.support.endpoint import Endpoint, user_of
 from tests.support.mlflow_world import fetched, says, tone_judge, traced
-
-if TYPE_CHECKING:
-    from tests.support.endpoint import Endpoint
 
 INSTRUCTIONS = "Was the customer treated kindly? {{ conversation }}"
 

@@ -1,16 +1,23 @@
-"""Which assessments of a trace are feedback, and what of a trace a judge reads."""
+"""Which assessments of a trace are feedback, what of it a judge reads, an experiment's traces as cases; we leave none."""
 
 from __future__ import annotations
 
 import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
 
 import mlflow
+import pytest
 from mlflow.entities import AssessmentSource
 
 import memalign as ma
+from memalign.errors import InputError
+from memalign.integrations.mlflow import MemAlignOptimizer
 from memalign.integrations.mlflow.assessments import read_feedback
+from memalign.integrations.mlflow.experiments import cases_of_experiment
 from memalign.integrations.mlflow.traces import content_of
-from tests.support.mlflow_world import fetched, says, traced
+from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
 JUDGE = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
 
@@ -81,3 +88,93 @@ def test_feedback_on_a_trace_is_not_judged():
     after = content_of(fetched(trace_id), ("trace",))
     assert after == before
     assert "secret" not in str(after)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("on_server")
+def test_feedback_is_the_same_over_http_as_from_the_store(store: str):
+    one, two = traced(1), traced(2)
+    says(one, False, "cold", by="User")
+    says(one, True, "warm", by="User")
+    first, source = says(two, False, "late", by="ana"), AssessmentSource(source_type="HUMAN", source_id="ana")
+    mlflow.override_feedback(trace_id=two, assessment_id=first, value=True, source=source)
+    judge = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
+    served = read_feedback(fetched(one, two), "tone", judge)
+    assert sorted(row.source.partition(":")[0] for row in served.rows) == ["ana", "unknown", "unknown"]
+    mlflow.set_tracking_uri(store)
+    assert read_feedback(fetched(one, two), "tone", judge) == served
+
+
+@pytest.fixture
+def logged() -> Iterator[None]:
+    mlflow.openai.autolog()
+    yield
+    mlflow.openai.autolog(disable=True)
+
+
+@pytest.mark.usefixtures("logged")
+def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
+    """Whatever is logged by itself; the user's own traces stay."""
+    case: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
+    *traces, new = fetched(lesson(1), lesson(2), labelled(3), traced(4))
+
+    def count() -> int:
+        return len(mlflow.search_traces(locations=[experiment], return_type="list"))
+
+    before = count()
+    optimizer = MemAlignOptimizer(embedding_model="openai:/embed")
+    aligned = tone_judge().align(traces, optimizer)
+    assert aligned(trace=traces[0], inputs=case["inputs"]).value is False
+    aligned.unalign(traces[:1])(**case)
+    of_traces = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
+    of_traces.align(traces, optimizer)(trace=new)
+    assert len(endpoint.requests) >= 6
+    assert count() == before
+    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in range(4)]
+    mlflow.genai.evaluate(data=rows, scorers=[aligned])
+    assert count() == before + len(rows), "those of the evaluation's rows alone"
+
+
+# -- an experiment's traces as cases ----------------------------------------------------------------------------------
+
+FIELDS = ("inputs", "outputs")
+
+
+def test_traces_of_an_experiment_are_cases(experiment: str, store: str):
+    ids = [traced(n) for n in range(3)]
+    with mlflow.start_span("nothing"):
+        pass
+    mlflow.set_trace_tag(ids[0], "kept", "yes")
+    told: list[int] = []
+    mlflow.set_tracking_uri("sqlite:///elsewhere.db")  # what the process has set does not count
+    found = cases_of_experiment(
+        experiment, FIELDS, tracking_uri=store, progress=lambda _phase, done, _total: told.append(done)
+    )
+    assert [each.id for each in found.examples] == ids[::-1]
+    assert found.examples[2].inputs == {"question": "question 0"}
+    assert found.examples[2].outputs == "answer 0"
+    assert (found.skipped, found.more, told) == (1, False, [4])
+    found = cases_of_experiment(experiment, FIELDS, tracking_uri=store, most=2)
+    assert (len(found.examples), found.more) == (1, True)
+    found = cases_of_experiment(experiment, FIELDS, tracking_uri=store, filter_string="tag.kept = 'yes'")
+    assert [example.id for example in found.examples] == ids[:1]
+
+
+def test_a_session_is_one_case(experiment: str, store: str):
+    first = traced(1, session="s-1")
+    traced(2, session="s-1")
+    (case,) = cases_of_experiment(experiment, ("conversation",), tracking_uri=store).examples
+    assert case.id == first
+    assert "question 2" in str(case.conversation)
+
+
+def test_what_is_not_there_is_named(experiment: str, store: str):
+    with pytest.raises(InputError, match="no experiment 'nowhere'"):
+        cases_of_experiment("nowhere", FIELDS, tracking_uri=store)
+    with pytest.raises(InputError, match="MLflow cannot give"):
+        cases_of_experiment(experiment, FIELDS, tracking_uri=store, filter_string="not a filter")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(InputError, match=r"no MLflow answers at 127\.0\.0\.1"):
+            cases_of_experiment("any", FIELDS, tracking_uri=address)
