@@ -1,7 +1,7 @@
 """The judge: working memory, prompt, verdict; on one item or on many."""
 
+from memalign.judge.frames import JudgmentList
 from memalign.judge.judge import Judge
-from memalign.judge.judgments import JudgmentList
 from memalign.judge.many import Progress, signature_of
 from memalign.judge.prompt import Prompt
 from memalign.judge.spec import named_parts

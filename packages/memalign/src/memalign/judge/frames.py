@@ -1,4 +1,4 @@
-"""A frame of rows in, a frame of verdicts out, of one schema: what every engine that judges at scale calls.
+"""Judgments as frames, and `predict_batch`: a frame of rows in, a frame of verdicts out, of one schema.
 
 A row is known again by its id and the hash of its content, and its verdict by these and the judge. So any part of the
 work may be lost and done again, and what is done is never paid for twice.
@@ -6,10 +6,10 @@ work may be lost and done again, and what is done is never paid for twice.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from msgspec.structs import replace
+import msgspec
 
 from memalign.errors import InputError, RowError
 from memalign.io import Frame, RowSource
@@ -17,22 +17,58 @@ from memalign.io.columns import unmapped
 from memalign.io.examples import example_of
 from memalign.io.frames import is_frame, shown_id
 from memalign.io.rows import Row
-from memalign.judge.judgments import cells_of, frame_like
 from memalign.judge.many import judge_many, signature_of
 from memalign.models.calls import Calls
-from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage
+from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
+from memalign.values import Value
 
 if TYPE_CHECKING:
     import narwhals as nw
 
     from memalign.judge.judge import Judge
 
-__all__ = ["FrameT", "keys_of", "predict_batch", "verdict_schema"]
+__all__ = ["COLUMNS", "FrameT", "JudgmentList", "keys_of", "predict_batch", "verdict_schema"]
 
 FrameT = TypeVar("FrameT", bound=Frame)
+ValueT = TypeVar("ValueT", bound=Value)
 
 _KINDS = {"bool": "Boolean", "int": "Int64", "float": "Float64"}
 _NUMBERS = ("input_tokens", "cached_tokens", "output_tokens")
+
+COLUMNS = ("id", "value", "confidence", "rationale", "error")
+"""What a frame of judgments shows unless more is asked for."""
+
+
+class JudgmentList(list[Judgment[ValueT]]):
+    """The judgments of a run, in the order of its items.
+
+    Args:
+        judgments: In this order.
+        source: What was judged. `to_frame` returns a frame of its library, with the same index in pandas.
+    """
+
+    def __init__(self, judgments: Iterable[Judgment[ValueT]], source: object = None) -> None:
+        super().__init__(judgments)
+        self._frame = source if is_frame(source) else None
+
+    def to_frame(self, columns: Sequence[str] | Literal["all"] = COLUMNS) -> Any:
+        """Return the judgments as a DataFrame of pandas, or of the library of the frame that was judged.
+
+        Args:
+            columns: Fields of a judgment, and of its usage (`calls`, `input_tokens`, `cached_tokens`, `output_tokens`,
+                `cost`, `seconds`), or "all".
+
+        Returns:
+            A DataFrame, or an Arrow table. Findings are JSON text, ids and notes lists of text.
+
+        Raises:
+            InputError: When a column is no field of a judgment.
+        """
+        fields = list(_cells_of(Judgment()))
+        names = fields if columns == "all" else list(columns)
+        if unknown := [name for name in names if name not in fields]:
+            raise InputError(f"a judgment has no field {unknown[0]!r}; it has {', '.join(fields)}")
+        return _frame_like(self._frame, [_cells_of(judgment) for judgment in self], names)
 
 
 async def predict_batch(
@@ -62,14 +98,14 @@ async def predict_batch(
     rows = []
     for item in items.values():
         judgment = item if isinstance(item, Judgment) else judged[item.id]
-        cells = cells_of(judgment)
+        cells = _cells_of(judgment)
         cells |= {"id": cells["id"] or None, "probability": cells["confidence"]}
         cells |= {"judge": signature, "content_hash": None}
         if isinstance(item, Example):
             cells["content_hash"] = item.content_hash
-            judged[item.id] = replace(judgment, usage=Usage())  # a copy of the row costs nothing
+            judged[item.id] = msgspec.structs.replace(judgment, usage=Usage())  # a copy of the row costs nothing
         rows.append(cells)
-    made: FrameT = frame_like(frame, rows, verdict_schema(judge), [*items])
+    made: FrameT = _frame_like(frame, rows, verdict_schema(judge), [*items])
     return made
 
 
@@ -135,3 +171,37 @@ def _item(row: Row | RowError) -> Example | Judgment:
 
 def _refused(name: str | None, reason: str) -> Judgment:
     return Judgment(id=(name or "").strip(), error=f"InputError: {reason}")
+
+
+def _cells_of(judgment: Judgment) -> dict[str, Any]:
+    """The fields of a judgment and of its usage as any frame can hold them: text, numbers, lists of text.
+
+    Findings are JSON text. A model may end its words in half a surrogate pair, which becomes a replacement character.
+    """
+    cells: dict[str, Any] = msgspec.json.decode(json_line(as_json(judgment)))
+    usage: dict[str, Any] = cells.pop("usage")
+    cells |= usage | {"seconds": sum(usage["seconds"].values(), 0.0)}
+    return cells | {"findings": json_line(cells["findings"]).decode().strip()}
+
+
+def _frame_like(
+    source: object, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | nw.Schema, places: Any = slice(None)
+) -> Any:
+    """A frame of the library of the frame `source`, of pandas where it is none.
+
+    Of pandas it has the index of the `places` in `source` that the rows come from.
+    """
+    import narwhals as nw
+
+    table = nw.from_native(source, eager_only=True, pass_through=True)
+    library = table.implementation if isinstance(table, nw.DataFrame) else nw.Implementation.PANDAS
+    cells = {name: [row[name] for row in rows] for name in columns}
+    schema = columns if isinstance(columns, nw.Schema) else None
+    if not library.is_pandas_like():
+        return nw.from_dict(cells, schema, backend=library).to_native()
+    frame = nw.from_dict(cells, backend=library).to_native()
+    if schema is not None:  # types that have missing values: a boolean of numpy would read None as False
+        frame = frame.astype(schema.to_pandas("numpy_nullable"))
+    if isinstance(table, nw.DataFrame) and len(index := table.to_native().index[places]) == len(rows):
+        frame.index = index.set_names([None] * index.nlevels)
+    return frame

@@ -17,8 +17,7 @@ from memalign import aio
 from memalign.content import Part
 from memalign.errors import InputError
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
-from memalign.judge.frames import FrameT, predict_batch
-from memalign.judge.judgments import JudgmentList
+from memalign.judge.frames import FrameT, JudgmentList, predict_batch
 from memalign.judge.many import OnJudgment, Progress, judge_many
 from memalign.judge.spec import checked_parameters, fingerprint_of, name_of, named_parts
 from memalign.judge.standing import same_cases
