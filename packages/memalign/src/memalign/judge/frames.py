@@ -17,7 +17,7 @@ from memalign.io.columns import unmapped
 from memalign.io.examples import example_of
 from memalign.io.frames import is_frame, shown_id
 from memalign.io.rows import Row
-from memalign.judge.many import judge_many, signature_of
+from memalign.judge.many import signature_of
 from memalign.models.calls import Calls
 from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
 from memalign.values import Value
@@ -94,7 +94,8 @@ async def predict_batch(
         if isinstance(item, Judgment) or (item.id, item.content_hash) not in earlier
     }
     examples = {item.id: item for item in items.values() if isinstance(item, Example)}
-    judged = dict(zip(examples, await judge_many(judge, [*examples.values()], concurrency, max_cost), strict=True))
+    judgments = await judge.ajudge_many([*examples.values()], concurrency=concurrency, max_cost=max_cost)
+    judged = {judgment.id: judgment for judgment in judgments}
     rows = []
     for item in items.values():
         judgment = item if isinstance(item, Judgment) else judged[item.id]

@@ -18,13 +18,13 @@ from memalign.content import Part
 from memalign.errors import InputError
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
 from memalign.judge.frames import FrameT, JudgmentList, predict_batch
-from memalign.judge.many import OnJudgment, Progress, judge_many
+from memalign.judge.many import OnJudgment, Progress, Run
 from memalign.judge.spec import checked_parameters, fingerprint_of, name_of, named_parts
 from memalign.judge.standing import same_cases
 from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
-from memalign.models.calls import Calls
+from memalign.models.calls import Calls, check_concurrency
 from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
 from memalign.types import Example, Judgment
@@ -228,9 +228,15 @@ class Judge(Generic[ValueT_co]):
         Raises:
             ConfigurationError: There is a limit, and the model's price is not known.
         """
-        progress = progress or notebook_progress()
-        judgments = await judge_many(self, examples, concurrency, max_cost, out, progress, on_judgment)
-        return JudgmentList(judgments, examples)
+        check_concurrency(concurrency)
+        if isinstance(examples, Example | Mapping):
+            raise InputError("judge_many takes a list of examples or a file's path; for one example, call judge(…)")
+        source = examples
+        if not isinstance(source, Examples):
+            source = Examples.of(source, columns=self.columns, fields=self.fields)
+        calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
+        run = Run(self, source, calls, concurrency or 0, progress or notebook_progress(), on_judgment)
+        return JudgmentList(await run.judgments(out), examples)
 
     judge_many = aio.blocking(ajudge_many)
 
@@ -289,7 +295,9 @@ class Judge(Generic[ValueT_co]):
             InvalidRows: A row cannot be used.
             ConfigurationError: There is no model to learn with, or its price is not known where a limit is set.
         """
-        return await _optimizer(optimizer).align(
+        from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
+
+        return await (optimizer or MemAlign()).align(
             self, feedback, skip_invalid=skip_invalid, own_verdicts=own_verdicts, progress=progress
         )
 
@@ -317,14 +325,10 @@ class Judge(Generic[ValueT_co]):
         Raises:
             UnknownKey: A key names nothing in memory.
         """
-        return await _optimizer(optimizer).unalign(
+        from memalign.align import MemAlign  # as above
+
+        return await (optimizer or MemAlign()).unalign(
             self, *keys, source=source, people_agree=people_agree, progress=progress
         )
 
     unalign = aio.blocking(aunalign)
-
-
-def _optimizer(optimizer: MemAlign | None) -> MemAlign:
-    from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
-
-    return optimizer or MemAlign()

@@ -7,7 +7,7 @@ lost, and one slow item holds up nobody. The file is put into order at the end.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from memalign import aio
 from memalign.errors import InputError, ModelError, ModelUnavailable, RateLimited, SpendLimitReached
-from memalign.io import Examples, ExampleSource, JudgmentWriter
+from memalign.io import Examples, JudgmentWriter
 from memalign.judge.verdict import decide
-from memalign.models.calls import Calls, check_concurrency
+from memalign.models.calls import Calls
 from memalign.models.judge_models import open_judging_model
 from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Judgment, Usage
@@ -26,7 +26,7 @@ from memalign.types import Example, Judgment, Usage
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["OnJudgment", "Progress", "judge_many", "signature_of"]
+__all__ = ["OnJudgment", "Progress", "Run", "signature_of"]
 
 Progress = Callable[[str, int, int], None]
 """Called with the phase, how many are done, and how many there are."""
@@ -38,37 +38,6 @@ _TURN = 100  # rows that are read without letting others run
 _HOPELESS = 32  # items in a row that no attempt could get answered, or twice what is in flight: nothing works
 
 
-async def judge_many(
-    judge: Judge,
-    examples: ExampleSource | Examples,
-    concurrency: int | None,
-    max_cost: float | Calls | None,
-    out: str | Path | None = None,
-    progress: Progress | None = None,
-    on_judgment: OnJudgment | None = None,
-) -> list[Judgment[Any]]:
-    """See `Judge.ajudge_many`."""
-    check_concurrency(concurrency)
-    if isinstance(examples, Example | Mapping):
-        raise InputError("judge_many takes a list of examples or the path of a file; for one example, call judge(…)")
-    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
-    columns, fields = judge.columns, judge.fields
-    source = examples if isinstance(examples, Examples) else Examples.of(examples, columns=columns, fields=fields)
-    for step, _ in enumerate(source.checking()):
-        if step % _TURN == 0:
-            await asyncio.sleep(0)
-    limit = concurrency or calls.in_flight(open_judging_model(judge))
-    run = _Run(judge, source, calls, limit, progress, on_judgment)
-    if out is None:
-        judgments: dict[str, Judgment] = {}
-        await run.all(judgments, judgments.__setitem__)
-        unjudged = run.not_judged()
-        return [judgments.get(name) or replace(unjudged, id=name) for name in source.hashes]
-    with JudgmentWriter(out, judge=signature_of(judge), examples=source.hashes) as writer:
-        await run.all(writer, writer.write)
-    return writer.judgments(otherwise=run.not_judged())
-
-
 def signature_of(judge: Judge) -> str:
     """Who wrote a judgment: name, fingerprint by the model that judges, and the wording of the prompts.
 
@@ -78,8 +47,8 @@ def signature_of(judge: Judge) -> str:
 
 
 @dataclass
-class _Run:
-    """One run over all items of a source."""
+class Run:
+    """One run of a judge over all items of a source, `limit` of them at a time; 0 for as many as suit the model."""
 
     judge: Judge
     source: Examples
@@ -92,13 +61,27 @@ class _Run:
     failed_in_a_row: int = 0
     stopped: str = ""
 
-    def not_judged(self) -> Judgment:
+    async def judgments(self, out: str | Path | None) -> list[Judgment[Any]]:
+        """The judgments of all items, in their order; with `out` those that the file has are not made again."""
+        for step, _ in enumerate(self.source.checking()):
+            if step % _TURN == 0:
+                await asyncio.sleep(0)
+        self.limit = self.limit or self.calls.in_flight(open_judging_model(self.judge))
+        if out is None:
+            judgments: dict[str, Judgment] = {}
+            await self._judge_all(judgments, judgments.__setitem__)
+            return [judgments.get(name) or replace(self._not_judged(), id=name) for name in self.source.hashes]
+        with JudgmentWriter(out, judge=signature_of(self.judge), examples=self.source.hashes) as writer:
+            await self._judge_all(writer, writer.write)
+        return writer.judgments(otherwise=self._not_judged())
+
+    def _not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
         spent = "" if self.calls.spent is None else f" (${self.calls.spent:.4g} spent)"
         error = f"NotJudged: {self.stopped}{spent}; run it again with the same `out` (-o) to resume"
         return Judgment(error=error, memory_hash=self.judge.memory.hash, not_judged=True)
 
-    async def all(self, done: Container[str], keep: OnJudgment) -> None:
+    async def _judge_all(self, done: Container[str], keep: OnJudgment) -> None:
         """Judge all items but those that are `done`, and `keep` the judgment of each."""
         waiting = iter(self.source)  # workers share it: each takes the next item when it is free
 
