@@ -22,7 +22,7 @@ from memalign.align.learned_tests import (
     with_mined,
 )
 from memalign.content import judged_texts
-from memalign.judge.code_tests import holds
+from memalign.judge.code_tests import Reading, holds
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer
@@ -194,7 +194,10 @@ def pairs(number: int, rng: random.Random) -> Row:
 
 def predicted(guidelines: Iterable[Guideline], row: Feedback) -> Value | None:
     for guideline in guidelines:
-        if all(check.test and holds(check.test, row.content) == (check.answer == "yes") for check in guideline.checks):
+        if all(
+            check.test and holds(check.test, Reading(row.content)) == (check.answer == "yes")
+            for check in guideline.checks
+        ):
             return guideline.checks[0].value
     return None
 

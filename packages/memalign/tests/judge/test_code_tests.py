@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.judge.code_tests import checked, holds, sentence
+from memalign.judge.code_tests import Reading, checked, holds, sentence
 from memalign.types import CodeTest
 from tests.support.patience import takes_linear_time
 
@@ -56,18 +56,19 @@ DECIDED: list[tuple[CodeTest, Any, bool | None]] = [
 @pytest.mark.parametrize(("case", "outputs", "expected"), DECIDED)
 def test_code_decides(case: CodeTest, outputs: Any, expected: bool | None) -> None:
     assert checked(case) is None
-    assert holds(case, {"outputs": outputs}) is expected
+    assert holds(case, Reading({"outputs": outputs})) is expected
 
 
 def test_parts_and_conversations_are_read_too() -> None:
-    content = {
+    item = {
         "inputs": {"customer": "Ms Lind, Norway", "question": "How heavy?"},
         "conversation": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}],
     }
-    assert holds(code("word", "Norway", field="inputs.customer"), content)
-    assert not holds(code("word", "heavy", field="inputs.customer"), content)
-    assert holds(code("before", "hello", then="good day", field="conversation"), content)
-    assert not holds(code("word", "assistant", field="conversation"), content)
+    reading = Reading(item)
+    assert holds(code("word", "Norway", field="inputs.customer"), reading)
+    assert not holds(code("word", "heavy", field="inputs.customer"), reading)
+    assert holds(code("before", "hello", then="good day", field="conversation"), reading)
+    assert not holds(code("word", "assistant", field="conversation"), reading)
 
 
 @pytest.mark.parametrize(
@@ -135,12 +136,12 @@ def test_the_time_is_linear_in_a_hostile_item(text: str) -> None:
         code("before", "a" * 199 + "b", then="1"),
         code("length", low=1),
     ]
-    assert takes_linear_time(lambda part: [holds(case, {"outputs": part}) for case in cases], text)
+    assert takes_linear_time(lambda part: [holds(case, Reading({"outputs": part})) for case in cases], text)
 
 
 @given(st.sampled_from([case for case, _, _ in DECIDED]), st.recursive(st.text() | st.integers() | st.none(), st.lists))
 def test_no_item_is_too_odd(case: CodeTest, outputs: Any) -> None:
-    assert holds(case, {"outputs": outputs}) in (True, False, None)
+    assert holds(case, Reading({"outputs": outputs})) in (True, False, None)
 
 
 @given(st.text(min_size=1, max_size=40))
@@ -148,5 +149,5 @@ def test_a_literal_is_in_itself_and_nothing_of_it_is_a_pattern(text: str) -> Non
     case = code("contains", text)
     if checked(case) is None:
         assert holds(case, {"outputs": f"x{text}y"})
-        assert holds(code("starts", text), {"outputs": text})
-        assert holds(code("ends", text), {"outputs": text})
+        assert holds(code("starts", text), Reading({"outputs": text}))
+        assert holds(code("ends", text), Reading({"outputs": text}))

@@ -121,10 +121,7 @@ def quotation(evidence: object, texts: Iterable[str]) -> str | None:
 
 def _plain(text: str) -> str:
     for _ in range(3):  # JSON in JSON: a text that was cut is encoded twice
-        opened = _ESCAPE.sub(_unescaped, text)
-        if opened == text:
-            break
-        text = opened
+        text = _ESCAPE.sub(_unescaped, text)
     return normal(text).replace('"', "'")
 
 

@@ -48,10 +48,9 @@ STEPS = 50
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True):
-    """On `n` cases held out of the fit, how often the calibrator's verdict is nearer to the label than the model's own.
+    """On how many of `n` held-out cases the calibrator's verdict is nearer to the label than the model's own.
 
-    Of whole numbers one verdict may be nearer than another, of other labels one agrees and the other does not. `fixed`
-    counts the cases where the calibrator is nearer, `broken` those where it is farther.
+    These are `fixed`, and where it is farther they are `broken`. Of labels without an order the right one is nearer.
     """
 
     n: int = 0

@@ -76,12 +76,8 @@ class Reading:
         return self._texts[field, form]
 
 
-def holds(test: CodeTest, content: Mapping[str, Any] | Reading) -> bool | None:
-    """Whether a test that `checked` has no fault with holds of an item, or of one side of a pair.
-
-    None where the item has no such field. Where several tests are decided, `content` is a Reading.
-    """
-    reading = content if isinstance(content, Reading) else Reading(content)
+def holds(test: CodeTest, reading: Reading) -> bool | None:
+    """Whether a test that `checked` has no fault with holds of an item; None where the item has no such field."""
     if reading.value(test.field) is None:
         return None
     form = shape if test.kind == "shape" else str.casefold
@@ -239,10 +235,7 @@ def answers(memory: Memory, content: Mapping[str, Any], choices: Collection[str]
 
 
 def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str]) -> tuple[Finding, ...]:
-    """What the tests of the guidelines in force find of an item. A test of a field that it does not have finds nothing.
-
-    Of a pair there is a finding for each side, whose name then stands before the sentence.
-    """
+    """What the tests of the guidelines in force find of an item; of a pair of each side, whose name goes first."""
     sides = sides_of(content, choices)
     names = [f"{name}: " for name in choices if name in sides] if len(sides) == 2 else [""]
     findings = []

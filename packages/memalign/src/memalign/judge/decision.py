@@ -41,10 +41,7 @@ NAMED = 3
 
 
 async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Calls) -> Judgment:
-    """A chat model's judgment with what the check model answers, weighed by the calibrator; as it is without one.
-
-    A check model that fails takes nothing from the judgment: a note says so.
-    """
+    """A chat model's judgment, weighed with what the check model answers; as it is without one, or if that fails."""
     model = check_model_of(judge)
     if model is None:
         return own

@@ -150,28 +150,23 @@ def _items(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[Example | Judgmen
     content = table.select(nw.col(name).alias(field) for field, name in columns.items()).to_native()
     first: dict[str, tuple[int, str]] = {}
     for position, row in enumerate(RowSource.of(content, name="the frame").rows() if len(table) else (), 1):
-        item = _item(row)
-        if isinstance(item, Example):
-            place, content_hash = first.setdefault(item.id, (position, item.content_hash))
-            if content_hash != item.content_hash:
-                item = _refused(item.id, f"its content differs from that of row {place}, which has the same id")
-        yield item
+        try:
+            yield _example(row, position, first)
+        except InputError as error:
+            name = row.id if isinstance(row, RowError) else shown_id(row.fields)
+            yield Judgment(id=(name or "").strip(), error=f"InputError: {error}")
 
 
-def _item(row: Row | RowError) -> Example | Judgment:
+def _example(row: Row | RowError, position: int, first: dict[str, tuple[int, str]]) -> Example:
+    """A row as an example; `first` has the row and the content of each id so far. Raises InputError."""
     if isinstance(row, RowError):
-        return _refused(row.id, row.reason)
-    try:
-        if (example := example_of(row.fields)) is None:
-            raise InputError(f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
-        _ = example.content_hash  # raises InputError for what is no JSON value
-    except InputError as error:
-        return _refused(shown_id(row.fields), str(error))
+        raise InputError(row.reason)
+    if (example := example_of(row.fields)) is None:
+        raise InputError(f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
+    place, content_hash = first.setdefault(example.id, (position, example.content_hash))
+    if content_hash != example.content_hash:
+        raise InputError(f"its content differs from that of row {place}, which has the same id")
     return example
-
-
-def _refused(name: str | None, reason: str) -> Judgment:
-    return Judgment(id=(name or "").strip(), error=f"InputError: {reason}")
 
 
 def _cells_of(judgment: Judgment) -> dict[str, Any]:
@@ -188,10 +183,7 @@ def _cells_of(judgment: Judgment) -> dict[str, Any]:
 def _frame_like(
     source: object, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | nw.Schema, places: Any = slice(None)
 ) -> Any:
-    """A frame of the library of the frame `source`, of pandas where it is none.
-
-    Of pandas it has the index of the `places` in `source` that the rows come from.
-    """
+    """A frame of the library of `source`, else of pandas; of pandas with the index of its rows at these `places`."""
     import narwhals as nw
 
     table = nw.from_native(source, eager_only=True, pass_through=True)

@@ -27,7 +27,7 @@ from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.calls import Calls, check_concurrency
 from memalign.models.resolve import canonical_name
 from memalign.notebook import notebook_progress
-from memalign.types import Example, Judgment
+from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueT_co, ValueType
 
 if TYPE_CHECKING:
@@ -183,12 +183,10 @@ class Judge(Generic[ValueT_co]):
             InputError: A field that the instructions name is missing.
             ModelError: The model failed.
         """
-        fields = {"id": id, "inputs": inputs, "outputs": outputs, "expectations": expectations}
-        fields |= {"conversation": conversation, "trace": trace}
-        fields = {name: value for name, value in fields.items() if value is not None}
+        fields = dict(zip(CONTENT_FIELDS, (inputs, outputs, expectations, conversation, trace), strict=True))
         if example is None:
-            example = Example(**{"id": "item"} | fields)
-        elif fields:
+            example = Example(id="item" if id is None else id, **fields)
+        elif any(value is not None for value in (id, *fields.values())):
             raise InputError("pass either an Example or its fields, not both")
         elif not isinstance(example, Example):
             raise InputError(f"pass fields by name, judge(inputs=…), or an Example, not a {type(example).__name__}")

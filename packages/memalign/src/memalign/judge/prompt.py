@@ -172,10 +172,7 @@ def _answer_tokens(judge: Judge, limits: Limits) -> int:
 async def retrieve(
     judge: Judge, example: Example, limits: Limits, calls: Calls
 ) -> tuple[tuple[Case, ...], tuple[str, ...]]:
-    """The past cases that an item is judged beside, the most useful first, and notes; no judge model is asked.
-
-    A prompt shows them in the reverse order, and as many as its budget of tokens holds.
-    """
+    """The past cases that an item is judged beside, the most useful first, and notes; no judge model is asked."""
     memory = judge.memory
     if not memory.cases:  # without the library of vectors, which takes a while to import
         return (), ()

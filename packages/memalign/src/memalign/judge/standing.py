@@ -21,10 +21,7 @@ __all__ = ["expert_words", "same_cases", "standing_judgment"]
 
 
 def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
-    """The cases that look to the judge just like `example`: equal in the parts that its instructions name, by id.
-
-    What it does not read, such as the number of a trace, makes no other case.
-    """
+    """The cases, by id, that look to the judge just like `example`: equal in the parts that its instructions name."""
     memory, parts = judge.memory, named_parts(judge.instructions)
 
     def seen(example: Example) -> str:
@@ -41,10 +38,7 @@ def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
 
 
 def standing_judgment(judge: Judge, example: Example) -> Judgment | None:
-    """The experts' label on `example` as a judgment; None where no label counts, and for free text.
-
-    Where experts differ, the label policy says whose label counts; of a tie none does.
-    """
+    """The experts' label on `example` as a judgment; None where by the label policy none counts, and for free text."""
     if not judge.value_type.closed or not (cases := same_cases(judge, example)):
         return None
     memory = judge.memory

@@ -33,9 +33,8 @@ async def decide(
 ) -> Judgment[Any]:
     """Judge one item.
 
-    Without `standing` the experts' label on this very item does not answer for the model; without `checks` a chat
-    model's own verdict stands. Raises InputError for an item that
-    lacks a field that the instructions name, or holds what no prompt can, and ModelError where the model failed.
+    Without `standing` the experts' label on this very item does not answer for the model, and without `checks` a chat
+    model's own verdict stands. Raises InputError for an item that no prompt can hold, and ModelError.
     """
     check_item(judge, example)
     # 1. An item that experts have judged has their label, and costs no call.
@@ -112,9 +111,8 @@ def _swapped_names(example: Example, fields: Sequence[str], choices: Sequence[st
     """The two `choices` under which the item shows its sides in one of the `fields`, each with the other one."""
     sides = tuple(sides_of({name: value for name, value in example.content.items() if name in fields}, choices))
     if len(sides) != 2:
-        one, other = choices[:2]
-        wanted = f'a field whose keys are two of the judge\'s choices, such as {{"{one}": …, "{other}": …}}'
-        raise InputError(f"{example.id}: swap needs {wanted}, but this example has {len(sides) or 'none'}")
+        wanted = f'two of the choices as the keys of a field: {{"{choices[0]}": …, "{choices[1]}": …}}'
+        raise InputError(f"{example.id}: swap needs {wanted}")
     return dict([sides, sides[::-1]])
 
 
