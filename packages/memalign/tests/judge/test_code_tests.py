@@ -148,6 +148,6 @@ def test_no_item_is_too_odd(case: CodeTest, outputs: Any) -> None:
 def test_a_literal_is_in_itself_and_nothing_of_it_is_a_pattern(text: str) -> None:
     case = code("contains", text)
     if checked(case) is None:
-        assert holds(case, {"outputs": f"x{text}y"})
+        assert holds(case, Reading({"outputs": f"x{text}y"}))
         assert holds(code("starts", text), Reading({"outputs": text}))
         assert holds(code("ends", text), Reading({"outputs": text}))

@@ -29,8 +29,7 @@ Array: TypeAlias = NDArray[np.float64]
 HABIT, VERDICT, LENGTH = "how often experts say so", "the model's own verdict", "the length"
 FIRES, CHECKS, MINED = "guidelines that fire", "answers one by one", "mined guidelines that fire"
 FOLDS = 5
-RIDGE = 1.0
-"""How strongly every weight is drawn to where it starts."""
+RIDGE = 1.0  # how strongly every weight is drawn to where it starts
 START = {FIRES: 1.0, VERDICT: 2.0, MINED: 5.0}
 """What counts before any case was seen, in log-odds; all else starts at 0. Below 2 weak checks outvote a good model.
 Mined guidelines were admitted by these labels already; with less than 5 two dozen that say nothing drown them."""
@@ -40,8 +39,7 @@ SHRUNK = 2.0
 """Answers that the usual one of all checks counts for, where one check has few of its own."""
 FAR, WIDTH = 3.0, 0.3
 """Spreads that one extreme counts for at most; and what is added to a spread, which may be 0."""
-SURE = 6.0
-"""Log-odds of an answer, at most: what models say beyond tells nothing more."""
+SURE = 6.0  # log-odds of an answer, at most: what models say beyond tells nothing more
 SAME = 1e-9
 """A step that wins no more of the loss is the last; and what is added to a spread of lengths, which may be 0."""
 STEPS = 50

@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["answered_about", "asked_checks", "calibrator_of", "decided", "margin_of", "with_checks"]
 
-MOST_LABELS = 10
-"""With more labels there is no calibrator."""
-NAMED = 3
-"""Guidelines that a reason in words names, the weightiest first."""
+MOST_LABELS = 10  # with more there is no calibrator
+NAMED = 3  # guidelines that a reason in words names, the weightiest first
 
 
 async def with_checks(judge: Judge, example: Example, own: Judgment, calls: Calls) -> Judgment:

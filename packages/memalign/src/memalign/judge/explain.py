@@ -19,18 +19,16 @@ __all__ = ["explain"]
 async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[str, Any]:
     """How `judge` came to its judgment of `example`: guidelines, cases with their labels, and the prompt byte for byte.
 
-    No judge model is asked. `guidelines` are those that the judgment names. `prompt` is None where experts had judged
-    this very item. `same_prompt` is False where other cases would be shown now. Raises InputError for a judgment that
-    failed.
+    No judge model is asked. `prompt` is None where experts had judged this very item. `same_prompt` is False where
+    other cases would be shown now. Raises InputError for a judgment that failed.
     """
     if judgment.error is not None:
         raise InputError(f"{judgment.id!r} was not judged: {judgment.error}")
     memory = judge.memory
-    texts = {guideline.id: guideline.text for guideline in memory.guidelines}
     cases = {key: memory.case(key) for key in judgment.example_ids}
     data: dict[str, Any] = {
         "judgment": judgment,
-        "guidelines": [{"id": name, "text": texts.get(name, "")} for name in judgment.guideline_ids],
+        "guidelines": [{"id": name, "text": memory.guideline(name).text} for name in judgment.guideline_ids],
         "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
         "same_prompt": True,
         "prompt": None,

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FEWEST", "LabelledCase", "Observation", "contrast", "expectations", "labelled_cases", "observe", "pair_in"]
 
-FEWEST, MOST = 10, 500
-"""Labelled cases that a calibrator is fitted to; of more a fixed sample is enough."""
-TEST = 4.0
-"""The log-odds that a test which holds counts for: code is sure."""
+FEWEST, MOST = 10, 500  # labelled cases that a calibrator is fitted to; of more a fixed sample is enough
+TEST = 4.0  # the log-odds that a test which holds counts for: code is sure
 
 
 class Observation(NamedTuple):

@@ -36,8 +36,7 @@ def named_parts(instructions: str) -> tuple[str, ...]:
     """What instructions name in double braces, as the user message shows it: `("inputs.question", "outputs")`.
 
     Fields come in the order in which prompts show them, parts of one in the order of the text. Beside a whole field no
-    part of it is listed: the message shows it already. The text is parsed, never rendered. Raises InvalidInstructions
-    when it is no text, a field is unknown, what stands in the braces is no name, or none is there.
+    part of it is listed. The text is parsed, never rendered. Raises InvalidInstructions for what is no such text.
     """
     if not isinstance(instructions, str) or _HALF_PAIR.search(instructions):
         raise InvalidInstructions("the instructions must be a text, without half of a surrogate pair")
