@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from memalign import Example, Feedback, Judge, Memory, aio
 from memalign.align.learned_tests import mined
 from memalign.content import each_side, words_of
-from memalign.judge.code_tests import holds
+from memalign.judge.code_tests import Reading, holds
 from memalign.memory import Annotation, Case
 from memalign.memory.retrieval import embedding_text
 from memalign.models.wordllama import WordLlamaEmbedding
@@ -40,7 +40,7 @@ def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Callable[[Exampl
         sides = each_side(case.content, labels)
         for rule in rules:
             fits = [
-                all(check.test and holds(check.test, side) == (check.answer == "yes") for check in rule.checks)
+                all(check.test and holds(check.test, Reading(side)) == (check.answer == "yes") for check in rule.checks)
                 for side in sides
             ]
             if sum(fits) == 1:
