@@ -68,8 +68,8 @@ def test_the_demo_takes_either_source_when_told_to(
 @pytest.mark.usefixtures("_on_terminal")
 def test_whoever_says_no_gets_no_demo_and_no_download(memalign: Run, monkeypatch: pytest.MonkeyPatch, hub: Hub) -> None:
     monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
-    asked = " ".join(memalign("demo", stdin="n\n", code=2).err.split())
-    assert not missing(asked, "Download tiny", "nothing was downloaded. The demo needs a model: set OPENAI_API_KEY")
+    question = " ".join(memalign("demo", stdin="n\n", code=2).err.split())
+    assert not missing(question, "Download tiny", "nothing was downloaded. The demo needs a model: set OPENAI_API_KEY")
     assert hub.asked == []
 
 

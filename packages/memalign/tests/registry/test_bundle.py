@@ -53,8 +53,8 @@ def changed(*, signed: bool = False, **changes: Any) -> bytes:
     return json.dumps(document).encode()
 
 
-with_header = bundle_of(judge(MEMORY, model="openai:m"))["judge"]
-with_header["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPENAI_API_KEY"}}}}
+WITH_HEADER = bundle_of(judge(MEMORY, model="openai:m"))["judge"]
+WITH_HEADER["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPENAI_API_KEY"}}}}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ with_header["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPEN
         (changed(format="something else"), "is not a judge's bundle"),
         (changed(format_version=3), "has format version 3, this memalign reads up to 1; upgrade"),
         (changed(signed=True, judge={}), "damaged"),
-        (changed(signed=True, judge=with_header), "parameter models"),
+        (changed(signed=True, judge=WITH_HEADER), "parameter models"),
         (changed(signed=True, memory={"cases": [1]}), "damaged"),
         (changed()[:-40], "it is no JSON"),
         (b"[]", "holds no JSON object"),

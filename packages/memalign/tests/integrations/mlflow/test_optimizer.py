@@ -53,8 +53,8 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
-    told = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["eva"])).memalign_judge.memory
-    assert told.label(told.cases[0]) is True, "whoever has the authority outweighs a majority"
+    memory = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["eva"])).memalign_judge.memory
+    assert memory.label(memory.cases[0]) is True, "whoever has the authority outweighs a majority"
     assert any(before in note for note in aligned.alignment.notes), "the latest of a person counts, and that is noted"
     assert f"people differ on {trace_id}: " in caplog.text
 
