@@ -162,7 +162,8 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
         ("We are not sorry", None),
         ("sorry We are", None),
         ("\u0441orry", None),  # a Cyrillic letter that looks like another
-        ("e are truly sor", None),  # not sorry is no quotation of not sorrowful
+        ("Here is €2", None),  # not sorry is no quotation of not sorrowful
+        ("sorry Here", None),
         ("20", "20"),
         ("…", None),
         ("", None),
