@@ -254,6 +254,9 @@ class JudgeMachine(RuleBasedStateMachine):
 class RegistryMachine(JudgeMachine):
     """The same in a registry, with history: versions, rollback, erasure."""
 
+    # So that there is time for versions and erasures.
+    align_nothing_new = write = unlock = set_policy = another_model = other_instructions = None
+
     def __init__(self) -> None:
         super().__init__()
         self.opened = ExitStack()

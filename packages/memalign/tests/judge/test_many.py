@@ -180,6 +180,7 @@ def test_failures_tell_of_a_calls_cost_what_they_cost(fails: Any, limit: float, 
     judgments = judge(model).judge_many(items(200), max_cost=limit, concurrency=concurrency)
     assert least <= round(sum(judgment.usage.cost or 0 for judgment in judgments), 6) <= limit
     assert str(judgments[-1].error).startswith(f"NotJudged: one more call would pass the limit of ${limit}")
+    assert all(judgment.usage == PAID.usage for judgment in judgments if judgment.error == "InvalidOutput: odd")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an align costs on a provider's model: one call for fifty, in which order, and what becomes of wrong answers."""
+"""What a distillation costs, one call for fifty, in which order, what fits, and what becomes of wrong answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from memalign import Judge, Memory
 from memalign.align import dismiss_conflict, distil, write_guideline
+from memalign.content.encoding import encode, estimate_tokens
 from memalign.errors import AccessDenied, InputError, InvalidOutput, ModelRefused, ModelUnavailable, UnknownKey
-from memalign.models import Limits
-from memalign.models.base import ChatRequest
+from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
@@ -259,3 +261,55 @@ def test_like_cases_with_other_labels_stand_together(
     pairs = len(order) - 1
     assert sum(a == b for a, b in itertools.pairwise(groups)) >= pairs - parts * GROUPS
     assert sum(a != b for a, b in itertools.pairwise(labels)) > 0.8 * pairs
+
+
+# -- long cases, and a model of little context: every prompt fits, and the expert's words are in it --------------------
+
+RULE_FOR_EACH = by_kind(
+    rule={"when": "", "because": "it is cold"},
+    changes=lambda request: {"changes": [change("ADD", name, text=f"Mind {name}.") for name in records_in(request)]},
+)
+
+
+def long_row(number: int, length: int, words: int) -> dict[str, Any]:
+    comment = f"comment {number}: " + "so " * words
+    return {"id": f"t-{number}", "inputs": "q" * length, "outputs": "ä" * length, "rationale": comment + "end"}
+
+
+def taught(context: int, length: int, count: int, words: int, *, brief: bool = False) -> tuple[Any, list[ChatRequest]]:
+    limits = Limits(context_tokens=context, shard_size=1 if brief else 20, brief=brief)
+    model = ScriptedChatModel(RULE_FOR_EACH, limits=limits)
+    judge, _ = bare(model=model)
+    first = learn(judge, [long_row(n, length, words) for n in range(count)]).judge
+    # And again in the same shards, beside what they have taught.
+    rows = [long_row(n, length, words) for n in range(count, count + 3)]
+    return learn(first, rows), list(model.requests)
+
+
+def tokens(request: ChatRequest) -> int:
+    return estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens
+
+
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(
+    context=st.sampled_from([2_000, 3_000, 4_096, 8_192, 32_768, 200_000]),
+    length=st.sampled_from([0, 50, 1_000, 30_000]),
+    count=st.integers(1, 20),
+    words=st.sampled_from([0, 20, 400, 3_000]),
+    brief=st.booleans(),
+)
+def test_a_full_prompt_still_holds_the_experts_words(
+    context: int, length: int, count: int, words: int, brief: bool
+) -> None:
+    result, requests = taught(context, length, count, words, brief=brief)
+    assert not result.pending
+    asked = [request for request in requests if request.schema_name in ("changes", "rule")]
+    assert all(tokens(request) <= context for request in asked)
+    shown = "".join(request.user for request in asked)
+    for number in range(count + 3):
+        comment = encode(long_row(number, length, words)["rationale"])
+        fits = (
+            max(map(estimate_tokens, (request.system for request in asked))) + estimate_tokens(comment) + 900 <= context
+        )
+        assert comment in shown or not fits
+        assert f"comment {number}: " in shown or context < 2_500
