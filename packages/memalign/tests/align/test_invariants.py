@@ -131,8 +131,8 @@ class TestForgetting:
         for remembered in (memory, final.memory):
             what_was_taken_back_is_nowhere(remembered)
             assert not own_words(gone, others) & words(text_of(remembered, tombstones=False))
-        later = [f"{state} {question.text}" for state, question in decisions.asked[questions:]]
-        assert not own_words(gone, others) & words(" ".join([prompts_of(chat, requests), *later]))
+        prompts = [f"{state} {question.text}" for state, question in decisions.asked[questions:]]
+        assert not own_words(gone, others) & words(" ".join([prompts_of(chat, requests), *prompts]))
 
     @some
     @given(batches(), ways)
