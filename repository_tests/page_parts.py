@@ -28,7 +28,7 @@ from loopback import Loopback  # noqa: E402
 import memalign as ma  # noqa: E402
 from memalign.models.catalogue import CATALOGUE  # noqa: E402
 from memalign.models.list_prices import list_price  # noqa: E402
-from memalign.models.providers import DEFAULTS, PROVIDERS, target_of  # noqa: E402
+from memalign.models.providers import PROVIDERS, target_of  # noqa: E402
 from memalign.testing import ScriptedChatModel  # noqa: E402
 from memalign.types import Usage  # noqa: E402
 
@@ -57,14 +57,14 @@ def embedded_models() -> str:
 
 
 def default_models() -> str:
-    return table(("key", "model"), [(f"`{key}`", f"`{model}`") for key, model in DEFAULTS])
+    small = {name: traits for name, traits in PROVIDERS.items() if traits.small}
+    rows = [(f"`{key}`", f"`{name}:{traits.small}`") for name, traits in small.items() for key in traits.keys]
+    return table(("key", "model"), rows)
 
 
 def provider_keys() -> str:
-    rows = [(f"`{name}:`", " or ".join(f"`{key}`" for key in keys)) for name, keys in PROVIDERS.items() if keys]
-    rest = ", ".join(f"`{name}:`" for name, keys in PROVIDERS.items() if not keys)
-    names = table(("models", "key"), rows)
-    return f"{names}\nFor {rest} and any other provider that pydantic-ai knows, it finds the credentials itself.\n"
+    rows = [(f"`{name}:`", " or ".join(f"`{key}`" for key in traits.keys)) for name, traits in PROVIDERS.items()]
+    return table(("models", "key"), rows)
 
 
 def secret_files() -> str:
@@ -312,7 +312,7 @@ def month_cost() -> str:
 def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
     """By the price list that memalign uses."""
     usage = Usage(input_tokens=tokens[0], cached_tokens=tokens[1], output_tokens=tokens[2])
-    with mock.patch.dict(os.environ, {key: "k" for keys in PROVIDERS.values() for key in keys}):
+    with mock.patch.dict(os.environ, {key: "k" for traits in PROVIDERS.values() for key in traits.keys}):
         cost = list_price(usage, target_of(name))
     assert cost is not None, f"the price list does not know {name}"
     return cost

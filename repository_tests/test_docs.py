@@ -327,7 +327,7 @@ def test_the_terminals_picture_is_what_is_printed(reader: Endpoint, monkeypatch:
 
 
 def test_the_settings_page_has_every_variable_of_the_code() -> None:
-    from memalign.models.providers import _SERVERS, PROVIDERS
+    from memalign.models.providers import PROVIDERS
     from memalign_server.settings import _OPENID, SECRETS
 
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py"))
@@ -335,7 +335,7 @@ def test_the_settings_page_has_every_variable_of_the_code() -> None:
     code |= set(re.findall(r"os\.environ(?:\.get\(|\[)\s*\"(\w+)\"", sources))
     code -= {"MEMALIGN_OPENID"}
     code |= {f"MEMALIGN_OPENID_{name}" for name in _OPENID} | {*SECRETS}
-    code |= {name for names in (*_SERVERS.values(), *PROVIDERS.values()) for name in names}
+    code |= {name for traits in PROVIDERS.values() for name in (*traits.keys, *traits.servers)}
     page = (DOCS / "reference/settings.md").read_text("utf-8")
     told = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PGPASSWORD)`", page))
     # MLflow's own variables are on the page about MLflow, where they are explained.

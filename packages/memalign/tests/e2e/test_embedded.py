@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from memalign import Judge
@@ -30,12 +28,9 @@ ROWS = [
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalChatModel]:
+def small(monkeypatch: pytest.MonkeyPatch) -> LocalChatModel:
     monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")  # beside other work, two threads wait for each other
-    LocalChatModel.open("qwen2.5-coder-0.5b").close()  # another test may have opened it with other settings
-    model = LocalChatModel.open("qwen2.5-coder-0.5b")
-    yield model
-    model.close()
+    return LocalChatModel("qwen2.5-coder-0.5b")
 
 
 @pytest.mark.embedded

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
-from memalign.models import local
+from memalign.models import local, resolve, resolve_decision
 from memalign.models.base import ChatModel, ChatRequest, DecisionModel, Question
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import Answer, LocalChatModel
@@ -47,21 +47,21 @@ class TestOpening:
         monkeypatch.setenv("MEMALIGN_MODELS", str(tmp_path))
         (tmp_path / CATALOGUE[SMALL].file).write_bytes(b"GGUF")
         with pytest.raises(ConfigurationError, match=message):
-            LocalChatModel.open(name.format(folder=tmp_path))
+            LocalChatModel(name.format(folder=tmp_path))
 
     def test_one_file_gives_one_model_named_by_path(self, tmp_path: Path) -> None:
         path = tmp_path / "mine.gguf"
         path.write_bytes(b"GGUF")
-        model = LocalChatModel.open(f"local:{path}")
+        model = resolve(f"local:{path}")
         assert isinstance(model, ChatModel)
         assert isinstance(model, DecisionModel)
         assert model.name == f"local:{path}"
-        assert LocalChatModel.open(str(path)) is model
+        assert resolve_decision(f"local:{path.parent}/./mine.gguf") is model
 
     async def test_a_file_that_holds_no_model_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "text.gguf"
         path.write_bytes(b"not a model at all")
-        model = LocalChatModel.open(str(path))
+        model = LocalChatModel(str(path))
         for _ in range(2):
             with pytest.raises(ConfigurationError, match=r"cannot load .*text\.gguf"):
                 await model.complete(request())
@@ -74,10 +74,7 @@ def model() -> Iterator[LocalChatModel]:
         patch.setenv(
             "MEMALIGN_LOCAL_THREADS", "1"
         )  # beside other work, two threads wait for each other ten times longer
-        LocalChatModel.open(SMALL).close()  # another test may have opened it with other settings
-        model = LocalChatModel.open(SMALL)
-    yield model
-    model.close()
+        yield LocalChatModel(SMALL)
 
 
 @pytest.mark.embedded
@@ -106,7 +103,7 @@ class TestAnswering:
             replies = {n: await model.complete(asked[n]) for n in order}
             return [replies[n].text for n in range(2)]
 
-        model.close()
+        model = LocalChatModel(SMALL)
         first = await answers(0, 1)
         assert await answers(1, 0) == first  # all of both prompts was in the cache
         await model.complete(request("one", system=other))
@@ -187,8 +184,7 @@ class TestDecisions:
         first = (await model.decide(LAMP, self.ASKED[:3])).probabilities
         assert (await model.decide(LAMP, self.ASKED[2::-1])).probabilities == first
         await model.decide(ITEM.format("Where is my train?"), self.ASKED[:1])
-        model.close()
-        again = (await model.decide(LAMP, self.ASKED[1:2])).probabilities
+        again = (await LocalChatModel(SMALL).decide(LAMP, self.ASKED[1:2])).probabilities
         assert again == {key: first[key] for key in again}
 
     async def test_no_answer_in_time_tells_what_was_spent(self, model: LocalChatModel) -> None:
@@ -223,7 +219,8 @@ class Engine:
 
 def model_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> local.LocalChatModel:
     monkeypatch.setattr(local, "load", lambda *_, **__: engine)
-    return local.LocalChatModel("local:tiny", Path("tiny.gguf"), context_tokens=512, threads=1)
+    monkeypatch.setattr(local, "locate", lambda name: (name, Path("tiny.gguf")))
+    return local.LocalChatModel("local:tiny")
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ def read_answer(
         schema: Of an object.
         optional: Properties that may be missing, or be anything.
     """
-    data = find_object(text)
-    if data is None:
+    if (data := find_object(text)) is None:
         return None, "it held no JSON object"
     return data, misfit(data, schema, optional=optional) or ""
 

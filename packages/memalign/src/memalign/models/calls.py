@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -36,14 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AnswerStore", "Calls", "SpendLimit", "check_concurrency"]
 
+Model = ChatModel | DecisionModel
 T = TypeVar("T")
 AnswerT = TypeVar("AnswerT", ChatReply, Decision)
-
-UNPRICED = (
-    "max_cost cannot hold: what a call of {model} costs is not known (the price list has no such model at this "
-    "address, or the server counts no tokens); give its price (memalign edit NAME --price input=N,output=N), or leave "
-    "the limit out (--max-cost, max_cost)"
-)
 
 
 class AnswerStore(Protocol):
@@ -51,11 +46,9 @@ class AnswerStore(Protocol):
 
     def get(self, key: str) -> bytes | None:
         """The answer that is kept under `key`, out of this process's memory: it may not wait. None without one."""
-        ...
 
     async def keep(self, answers: Mapping[str, bytes]) -> None:
         """Keep answers by key, without blocking the event loop; raises a MemalignError where it cannot."""
-        ...
 
 
 class Calls:
@@ -84,23 +77,19 @@ class Calls:
         self.concurrency = concurrency
         self.dry_run = dry_run
         self._answers = answers
-        self._limit = None if max_cost is None else SpendLimit(max_cost)
-        self._unpriced = ""
-        self._first = asyncio.Lock()
+        self._limit = SpendLimit(max_cost)
 
     @property
     def stopped(self) -> str:
         """Why calls were not made; empty where all were."""
-        if self._limit is None or not self._limit.reached:
-            return ""
-        return f"one more call would pass the limit of ${self._limit.most:g}"
+        return self._limit.stopped
 
     @property
     def spent(self) -> float | None:
         """Dollars that were spent so far; None where there is no limit to hold."""
-        return None if self._limit is None else self._limit.spent
+        return None if self._limit.most == math.inf else self._limit.spent
 
-    def in_flight(self, model: ChatModel | DecisionModel) -> int:
+    def in_flight(self, model: Model) -> int:
         """How many calls of `model` may be in flight."""
         return self.concurrency or model.limits.concurrency
 
@@ -116,10 +105,9 @@ class Calls:
             return msgspec.structs.replace(reply, usage=Usage())
         if self.dry_run is not None:
             return self.dry_run.reply(model, request)
-        size = estimate_tokens(request.system) + estimate_tokens(request.user)
-        reply = await self._pay(model, request.schema_name, size, lambda: model.complete(request))
+        texts = (request.system, request.user)
+        reply = await self._limit.pay(model, request.schema_name, texts, lambda: model.complete(request))
         await self._keep({key: reply})
-        self._check_price()
         return reply
 
     async def decide(
@@ -140,10 +128,9 @@ class Calls:
             return Decision(probabilities=answers)
         if self.dry_run is not None:
             return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
-        size = sum(map(estimate_tokens, (state, *(question.text for question in new))))
-        decision = await self._pay(model, "decision", size, lambda: model.decide(state, new, timeout=timeout))
+        texts = (state, *(question.text for question in new))
+        decision = await self._limit.pay(model, "decision", texts, lambda: model.decide(state, new, timeout=timeout))
         await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
-        self._check_price()
         answers |= decision.probabilities
         return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})
 
@@ -162,44 +149,67 @@ class Calls:
             return None
 
     async def _keep(self, answers: Mapping[str, object]) -> None:
-        if self._answers is None:
-            return
-        # In ASCII: a model may end its words in half a surrogate pair, which UTF-8 cannot hold.
-        lines = {key: json.dumps(msgspec.to_builtins(answer)).encode() for key, answer in answers.items()}
-        await self._answers.keep(lines)
+        """Keep what was paid for, and go on only where its price is known."""
+        if self._answers is not None:
+            # In ASCII: a model may end its words in half a surrogate pair, which UTF-8 cannot hold.
+            lines = {key: json.dumps(msgspec.to_builtins(answer)).encode() for key, answer in answers.items()}
+            await self._answers.keep(lines)
+        self._limit.check_price()
 
-    async def _pay(
-        self, model: ChatModel | DecisionModel, purpose: str, size: int, call: Callable[[], Awaitable[AnswerT]]
+
+def check_concurrency(concurrency: int | None) -> None:
+    """Raise InputError for what is no number of calls in flight; None is as many as suit the model."""
+    number = 1 if concurrency is None else concurrency
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
+
+
+class SpendLimit:
+    """Dollars that all calls of a run may cost, what was spent, and what the calls in flight are expected to cost."""
+
+    def __init__(self, most: float | None) -> None:
+        """Take an amount above 0, or None for no limit. Raises InputError for any other."""
+        amount = 1 if most is None else most
+        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < math.inf:
+            raise InputError(f"max_cost is a number of dollars above 0, not {most!r}")
+        self.most = math.inf if most is None else most
+        self.spent = self._reserved = 0.0
+        self.stopped = ""  # or why calls were not made
+        self._rates: dict[tuple[str, str], float] = {}  # dollars for a unit of the dearest call, by model and purpose
+        self._unpriced = ""  # a model of which nobody knows what its call cost
+        self._first = asyncio.Lock()
+
+    async def pay(
+        self, model: Model, purpose: str, texts: Iterable[str], call: Callable[[], Awaitable[AnswerT]]
     ) -> AnswerT:
-        """What `call` gives, where the limit leaves room for it.
+        """What `call` about the texts gives, where the limit leaves room for it.
 
         The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
         of the tokens that go in.
         """
-        if (limit := self._limit) is None:
+        if self.most == math.inf:
             return await call()
-        if (model.name, purpose) not in limit.rates:
+        kind, size = (model.name, purpose), sum(map(estimate_tokens, texts))
+        if kind not in self._rates:
             async with self._first:
-                if (model.name, purpose) not in limit.rates:
-                    return await self._paid(limit, model, purpose, size, call)
-        return await self._paid(limit, model, purpose, size, call)
+                if kind not in self._rates:
+                    return await self._paid(model, kind, size, call)
+        return await self._paid(model, kind, size, call)
 
     async def _paid(
-        self,
-        limit: SpendLimit,
-        model: ChatModel | DecisionModel,
-        purpose: str,
-        size: int,
-        call: Callable[[], Awaitable[AnswerT]],
+        self, model: Model, kind: tuple[str, str], size: int, call: Callable[[], Awaitable[AnswerT]]
     ) -> AnswerT:
-        self._check_price()
-        expected = size * limit.rate(model, purpose)
-        if limit.spent + limit.reserved + expected > limit.most:
-            limit.reached = True
-        if limit.reached:
+        self.check_price()
+        if (rate := self._rates.get(kind)) is None:  # as the dearest kind of call, or as the list says
+            price = model.price_of(Usage(calls=1, input_tokens=1_000)) if isinstance(model, PricedModel) else None
+            rate = max((price or 0.0) / 1_000 * GENEROUS, *self._rates.values(), 0.0)
+        expected = size * rate
+        if self.spent + self._reserved + expected > self.most:
+            self.stopped = f"one more call would pass the limit of ${self.most:g}"
+        if self.stopped:
             raise SpendLimitReached(f"{self.stopped}; align again to go on")
         usage = Usage()
-        limit.reserved += expected
+        self._reserved += expected
         try:
             answer = await call()
             usage = answer.usage
@@ -207,49 +217,25 @@ class Calls:
             usage = error.usage or Usage()
             raise
         finally:
-            limit.reserved -= expected
-            limit.spent += usage.cost or 0.0
+            self._reserved -= expected
+            self.spent += usage.cost or 0.0
             if usage.calls:  # what failed for free says nothing of the next one's price
-                rate = limit.rates.get((model.name, purpose), 0.0)
-                limit.rates[model.name, purpose] = max(rate, (usage.cost or 0.0) / max(size, 1))
+                self._rates[kind] = max(self._rates.get(kind, 0.0), (usage.cost or 0.0) / max(size, 1))
             if usage.cost is None:
                 self._unpriced = model.name
         return answer
 
-    def _check_price(self) -> None:
+    def check_price(self) -> None:
+        """Raise ConfigurationError where nobody knows what a call cost."""
         if self._unpriced:
-            raise ConfigurationError(UNPRICED.format(model=self._unpriced))
+            raise ConfigurationError(
+                f"max_cost cannot hold: what a call of {self._unpriced} costs is not known (the price list has no such "
+                "model at this address, or the server counts no tokens); give its price (memalign edit NAME --price "
+                "input=N,output=N), or leave the limit out (--max-cost, max_cost)"
+            )
 
 
-def check_concurrency(concurrency: int | None) -> None:
-    """Raise InputError for what is no number of calls in flight; None is as many as suit the model."""
-    if concurrency is None:
-        return
-    if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-        raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
-
-
-class SpendLimit:
-    """Dollars that all calls of a run may cost, what was spent, and what the calls in flight are expected to cost."""
-
-    def __init__(self, most: float) -> None:
-        """Raise InputError where `most` is no amount above 0."""
-        if isinstance(most, bool) or not isinstance(most, int | float) or not 0 < most < math.inf:
-            raise InputError(f"max_cost is a number of dollars above 0, not {most!r}")
-        self.most = most
-        self.spent = self.reserved = 0.0
-        self.reached = False  # one more call would have passed it
-        self.rates: dict[tuple[str, str], float] = {}  # dollars for a unit of the dearest call, by model and purpose
-
-    def rate(self, model: ChatModel | DecisionModel, purpose: str) -> float:
-        """Dollars that a unit of such a call is expected to cost: as its dearest so far, or as that of any kind."""
-        if (model.name, purpose) in self.rates:
-            return self.rates[model.name, purpose]
-        price = model.price_of(Usage(calls=1, input_tokens=1_000)) if isinstance(model, PricedModel) else None
-        return max((price or 0.0) / 1_000 * GENEROUS, *self.rates.values(), 0.0)
-
-
-def _key(model: ChatModel | DecisionModel, question: ChatRequest | tuple[str, ...]) -> str:
+def _key(model: Model, question: ChatRequest | tuple[str, ...]) -> str:
     """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
     identity = getattr(model, "identity", "")  # of those whose answers depend on more than their name
     parts = [type(question).__name__, model.name, identity, question]

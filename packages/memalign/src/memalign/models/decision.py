@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.aio import shared
 from memalign.errors import ModelRefused, ModelRejected
 from memalign.models.base import Decision, Question
-from memalign.models.provider_client import open_decision
 from memalign.models.provider_model import ProviderModel
-from memalign.models.providers import Target
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -31,11 +30,11 @@ _MOST_LEVELS = 10
 _MEANINGS = {"yes": "Yes.", "no": "No.", "n/a": "The question does not apply to the text."}
 
 
+@dataclass(eq=False, repr=False)
 class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
     """A DecisionModel of a provider, or of a server that speaks System One."""
 
-    def __init__(self, target: Target, *, timeout: float = 60.0, **settings: Any) -> None:
-        super().__init__(target, open_decision, timeout=timeout, **settings)
+    timeout: float = 60.0
 
     @shared
     async def decide(
@@ -62,16 +61,15 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
             while groups:
                 group = groups.popleft()
                 try:
-                    answers |= await self._ask(model, state, group, spent, timeout or self._timeout)
+                    answers |= await self._ask(model, state, group, spent, timeout or self.timeout)
                 except (ModelRejected, ModelRefused) as error:
-                    if len(group) > 1 and not error.denied:
-                        half = len(group) // 2
+                    if (half := len(group) // 2) and not error.denied:
                         groups.extendleft((group[half:], group[:half]))
                         continue
                     refused[group[0].key] = str(error)
                     if error.denied or (not answers and (len(refused) > 1 or not groups)):
                         raise  # not for one question's sake
-        in_order = {question.key: answers[question.key] for question in questions if question.key in answers}
+        in_order = {q.key: answers[q.key] for q in questions if q.key in answers}
         return Decision(probabilities=in_order, refused=refused, usage=sum(spent, Usage()))
 
     async def _ask(
@@ -81,19 +79,16 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
 
         request = DecisionRequest(state=state, questions={question.key: _typed(question) for question in group})
         # TypeSafe's client is told in every request that it is not to try again; the others are told once.
-        once = {"max_retries": 0} if self._target.provider == "typesafe" else {}
-        settings = cast("DecisionModelSettings", {**once, **self._extra})
+        once = {"max_retries": 0} if self.target.provider == "typesafe" else {}
+        settings = cast("DecisionModelSettings", {**once, **self.extra})
 
-        async def attempt(number: int) -> dict[str, dict[str, float]]:
-            async with self._attempt(number, seconds=seconds):
-                response = await model.decide(request, settings)
-                answers = {
-                    question.key: _probabilities(question, response.answers.get(question.key)) for question in group
-                }
+        async def send() -> dict[str, dict[str, float]]:
+            response = await model.decide(request, settings)
+            answers = {q.key: _probabilities(q, response.answers.get(q.key)) for q in group}
             spent.append(self._usage(response.usage, response.model_name))
             return answers
 
-        return await self._retry.run(attempt, subject=str(self._target))
+        return await self._call(send, seconds=seconds)
 
 
 def _as_score(question: Question) -> bool:

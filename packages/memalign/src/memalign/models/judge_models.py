@@ -39,22 +39,20 @@ def decides_alone(judge: JudgeModels) -> bool:
 
 def open_judging_model(judge: JudgeModels) -> ChatModel | DecisionModel:
     """What gives the judge's verdicts. Raises ConfigurationError as `open_model` does."""
-    if decides_alone(judge):
-        return _decision_model(judge, cast("str | DecisionModel", judge.model))
-    return open_model(judge)
+    return _decision_model(judge, judge.model) if decides_alone(judge) else open_model(judge)
 
 
 def check_model_of(judge: JudgeModels) -> DecisionModel | None:
     """What answers the judge's questions: its check model, else its own model where that decides; None without one.
 
-    Raises:
-        ConfigurationError: It cannot be opened.
+    Raises ConfigurationError as `open_model` does.
     """
     model = judge.check_model or judge.model or default_model_name()
     if isinstance(model, str):
         decides = judge.check_model is not None or names_decision_model(model) or model.startswith("local:")
-        return _decision_model(judge, model) if decides else None
-    return _decision_model(judge, model) if isinstance(model, DecisionModel) else None
+    else:
+        decides = isinstance(model, DecisionModel)
+    return _decision_model(judge, model) if decides else None
 
 
 def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
@@ -62,12 +60,9 @@ def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> Chat
 
     The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does.
     """
-    chosen = cast("str | ChatModel | None", judge.model) if model is None else model
-    name = default_model_name() if chosen is None else chosen
-    if not isinstance(name, str):
-        return resolve(name)
+    name = cast("str | ChatModel | None", model or judge.model or default_model_name())
     settings = {}
-    if model is None and (effort := judge.parameters.get("reasoning_effort")):
+    if model is None and isinstance(name, str) and (effort := judge.parameters.get("reasoning_effort")):
         if parse_name(name)[0] == "openai":
             settings["openai_reasoning_effort"] = effort
         else:
@@ -75,12 +70,14 @@ def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> Chat
     return resolve(name, settings=settings, **_settings_of(judge, name))
 
 
-def _decision_model(judge: JudgeModels, model: str | DecisionModel) -> DecisionModel:
-    return resolve_decision(model, **_settings_of(judge, model) if isinstance(model, str) else {})
+def _decision_model(judge: JudgeModels, model: object) -> DecisionModel:
+    return resolve_decision(cast("str | DecisionModel", model), **_settings_of(judge, model))
 
 
-def _settings_of(judge: JudgeModels, name: str) -> dict[str, Any]:
-    settings = msgspec.convert(judge.parameters.get("models", {}).get(canonical_name(name), {}), ModelSettings)
+def _settings_of(judge: JudgeModels, model: object) -> dict[str, Any]:
+    if not isinstance(model, str):
+        return {}
+    settings = msgspec.convert(judge.parameters.get("models", {}).get(canonical_name(model), {}), ModelSettings)
     return {"prices": settings.prices, "context_tokens": settings.context}
 
 

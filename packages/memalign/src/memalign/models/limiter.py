@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from types import TracebackType
 
 __all__ = ["Limiter"]
 
@@ -32,7 +31,7 @@ class Limiter:
     """
 
     def __init__(self, count: int, *, most: int | None = None) -> None:
-        self._limit, self._most = count, max(most or count, count)
+        self.limit, self._most = count, max(most or count, count)  # attempts that may be in flight now
         self._accepted = count  # as many in flight are known to be taken
         self._doubling, self._answers = True, 0  # answers since the last step
         self._begun = self._refused = 0.0  # of the recent attempts
@@ -41,22 +40,17 @@ class Limiter:
         self._not_before = float("-inf")
         self._waiting: deque[asyncio.Future[None]] = deque()
 
-    @property
-    def limit(self) -> int:
-        """How many attempts may be in flight now."""
-        return self._limit
-
     def succeeded(self, *, again: bool = False) -> None:
         """An attempt was answered: there may be room for more. `again`: it was refused before."""
         self._again -= again * self._again * _RETRIES
         if self._doubling:
-            self._limit += 1
+            self.limit += 1
         else:
             self._answers += 1
-            if self._answers >= max(_PROBE, self._limit):
-                self._accepted, self._answers = self._limit, 0
-                self._limit += 1
-        self._limit = min(self._limit, self._most)
+            if self._answers >= max(_PROBE, self.limit):
+                self._accepted, self._answers = self.limit, 0
+                self.limit += 1
+        self.limit = min(self.limit, self._most)
         self._hand_over()
 
     def overloaded(self, retry_after: float | None = None, *, again: bool = False) -> None:
@@ -70,13 +64,13 @@ class Limiter:
         self._again += again * (1 - self._again) * _RETRIES
         if self._used <= 1 and self._refused > _SCATTERED * max(self._begun, _WINDOW / 4):
             self._not_before = asyncio.get_running_loop().time() + (_PAUSE if retry_after is None else retry_after)
-            self._limit, self._doubling = 1, True
+            self.limit, self._doubling = 1, True
         elif self._refused > _SCATTERED * max(self._begun, _WINDOW) or (again and self._again > _FULL):
             # Those that are still in flight are accepted, or will be refused and take one away each.
-            self._limit = self._accepted = max(1, min(self._limit, self._used - 1))
+            self.limit = self._accepted = max(1, min(self.limit, self._used - 1))
             self._doubling, self._answers = False, 0
-        elif not self._doubling and self._limit > self._accepted:
-            self._limit, self._answers = self._accepted, 0
+        elif not self._doubling and self.limit > self._accepted:
+            self.limit, self._answers = self._accepted, 0
 
     async def __aenter__(self) -> None:
         turn = asyncio.get_running_loop().create_future()
@@ -89,9 +83,7 @@ class Limiter:
                 self._release()
             raise
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._release()
 
     def _release(self) -> None:
@@ -100,7 +92,7 @@ class Limiter:
 
     def _hand_over(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiting and self._used < self._limit:
+        while self._waiting and self._used < self.limit:
             if (pause := self._not_before - loop.time()) > 0:
                 loop.call_later(pause, self._hand_over)
                 return
@@ -108,5 +100,5 @@ class Limiter:
                 continue
             turn.set_result(None)
             self._used += 1
-            stays = 1 - 1 / max(_WINDOW, 2 * self._limit)
+            stays = 1 - 1 / max(_WINDOW, 2 * self.limit)
             self._begun, self._refused = self._begun * stays + 1, self._refused * stays

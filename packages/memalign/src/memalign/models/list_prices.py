@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from memalign.models.providers import Target
 from memalign.types import Usage
+
+if TYPE_CHECKING:
+    from genai_prices.types import PriceCalculation
 
 __all__ = ["Prices", "context_window", "list_price"]
 
@@ -33,28 +36,26 @@ def list_price(usage: Usage, target: Target, model: str | None = None) -> float 
 
     A server of one's own may call its model gpt-4.1-mini: only a known address has a known price.
     """
-    from genai_prices import Usage as Tokens
-    from genai_prices import calc_price
-
-    place: dict[str, Any] = (
-        {"provider_api_url": target.base_url} if target.base_url else {"provider_id": target.provider}
-    )
-    tokens = Tokens(
-        input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
-    )
-    try:
-        return float(calc_price(tokens, model or target.model, **place).total_price)
-    except (LookupError, ValueError):  # of counts that do not add up the answer is there and paid for
-        return None
+    listed = _listed(usage, target, model or target.model)
+    return None if listed is None else float(listed.total_price)
 
 
 def context_window(target: Target) -> int | None:
     """The tokens that the target's model takes, prompt and answer; None where no list knows it."""
-    from genai_prices.data_snapshot import get_snapshot
+    listed = _listed(Usage(), target, target.model)
+    return None if listed is None else listed.model.context_window
 
-    provider = None if target.base_url else target.provider
+
+def _listed(usage: Usage, target: Target, model: str) -> PriceCalculation | None:
+    from genai_prices import Usage as Tokens
+    from genai_prices import calc_price
+
+    url, provider = target.base_url, target.provider
+    place: dict[str, Any] = {"provider_api_url": url} if url else {"provider_id": provider}
+    tokens = Tokens(
+        input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
+    )
     try:
-        _, model = get_snapshot().find_provider_model(target.model, None, provider, target.base_url)
-    except LookupError:
+        return calc_price(tokens, model, **place)
+    except (LookupError, ValueError):  # of counts that do not add up the answer is there and paid for
         return None
-    return model.context_window

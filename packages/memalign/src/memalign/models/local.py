@@ -18,10 +18,12 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -50,8 +52,7 @@ _AFTER_PREFIX = "\u241e"
 _CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])")
 
 T = TypeVar("T")
-Ask = Callable[[dict[str, Any]], "Answer"]
-"""Asks llama.cpp once."""
+Ask = Callable[[dict[str, Any]], "Answer"]  # asks llama.cpp once
 
 _DEFAULT_CONTEXT = 8192
 _DEFAULT_TIMEOUT = 600.0
@@ -59,46 +60,27 @@ _DECIDE = "Answer the question about the item with yes or no."
 
 
 class LocalChatModel:
-    """A ChatModel and DecisionModel over a GGUF file, read at the first call; `open` gives one object a file."""
+    """A ChatModel and DecisionModel over a GGUF file, which is read at the first call; `resolve` gives one a file.
 
-    _open: ClassVar[dict[Path, LocalChatModel]] = {}
-    _open_lock: ClassVar[threading.Lock] = threading.Lock()
+    Its name is `local:` and the catalogue's name, or the path of the file. It is weak and slow: one record a
+    distillation, one call at a time, brief answers.
+    """
 
-    def __init__(self, name: str, path: Path, *, context_tokens: int, threads: int) -> None:
-        self._name = name
-        self._path = path
-        self._context = context_tokens
-        self._threads = threads
-        self._server: Any = None  # only touched in the worker thread
-        self._prefix_tokens: dict[int, int] = {}  # by the hash of the system message; 0: it is not kept
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
-
-    @classmethod
-    def open(cls, name: str) -> LocalChatModel:
-        """The embedded model `name` (a name of the catalogue or the path of a .gguf file; `local:` may stand before).
+    def __init__(self, name: str) -> None:
+        """Take the embedded model `name`: a name of the catalogue or the path of a .gguf file, perhaps after `local:`.
 
         Raises ConfigurationError for an unknown name, and for a file that is not there or not whole, with the command
         that pulls it. Context size is `MEMALIGN_LOCAL_CONTEXT` (8192 tokens), threads `MEMALIGN_LOCAL_THREADS` (the
-        processors that this process may use, at most 8); both are read when a model is first opened.
+        processors that this process may use, at most 8).
         """
-        full_name, path = locate(name)
-        with cls._open_lock:
-            if path not in cls._open:
-                context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
-                usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-                threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(usable, 8)
-                cls._open[path] = cls(full_name, path, context_tokens=context, threads=threads)
-            return cls._open[path]
-
-    @property
-    def name(self) -> str:
-        """`local:` and the catalogue's name, or the path of the file."""
-        return self._name
-
-    @property
-    def limits(self) -> Limits:
-        """Its context, and that it is weak and slow: one record a distillation, one call at a time, brief answers."""
-        return Limits(context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True)
+        self.name, self.path = locate(name)
+        self._context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
+        self.limits = Limits(context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True)
+        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self._threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(usable, 8)
+        self._server: Any = None  # only touched in the worker thread
+        self._prefix_tokens: dict[int, int] = {}  # by the hash of the system message; 0: it is not kept
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
 
     def price_of(self, usage: Usage) -> float | None:  # the protocol's
         """Nobody is paid."""
@@ -125,27 +107,9 @@ class LocalChatModel:
         Of a choice or a score every label is asked about, and the margins log p(yes)/p(no) give its share. A yes/no
         question is never n/a. An answer depends on the state and the question alone. Errors are those of `complete`.
         """
-        if not questions:
-            return Decision(probabilities={})
         lines = list(dict.fromkeys(line for question in questions for line in _lines(question)))
         margins, usage = await self._in_turn(lambda ask: self._margins(state, lines, ask), timeout)
-        shares = {
-            question.key: _probabilities(question, [margins[line] for line in _lines(question)])
-            for question in questions
-        }
-        return Decision(probabilities=shares, usage=usage)
-
-    def close(self) -> None:
-        """Wait for the call in flight and free the memory; the next call loads the file again."""
-
-        def unload() -> None:
-            self._server = None
-            self._prefix_tokens.clear()
-
-        self._worker.submit(unload).result()
-        with self._open_lock:
-            if self._open.get(self._path) is self:
-                del self._open[self._path]
+        return Decision(probabilities={q.key: _probabilities(q, margins) for q in questions}, usage=usage)
 
     async def _in_turn(self, call: Callable[[Ask], T], timeout: float | None) -> T:  # noqa: ASYNC109
         """What `call` gives in the worker thread; it asks llama.cpp with the time limit, and stops if nobody waits."""
@@ -153,9 +117,9 @@ class LocalChatModel:
 
         def work() -> T:
             if given_up.is_set():
-                raise ModelUnavailable(f"{self._name}: the call was cancelled")
+                raise ModelUnavailable(f"{self.name}: the call was cancelled")
             if self._server is None:
-                self._server = load(self._path, context_tokens=self._context, threads=self._threads)
+                self._server = load(self.path, context_tokens=self._context, threads=self._threads)
             return call(lambda body: self._ask(body, timeout or _DEFAULT_TIMEOUT, given_up))
 
         try:
@@ -177,15 +141,15 @@ class LocalChatModel:
                 data, problem = read_answer(answer.text, request.schema, optional=request.optional)
                 if data is not None and not problem:
                     return ChatReply(data=data, text=answer.text, usage=usage)
-                raise InvalidOutput(f"{self._name} gave no answer that fits the schema: {problem}", usage=usage)
+                raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {problem}", usage=usage)
             if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
                 raise ModelRejected(
-                    f"{self._name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer "
+                    f"{self.name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer "
                     f"in a context of {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT",
                     usage=usage,
                 )
         cuts = f"cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}"
-        raise InvalidOutput(f"{self._name}: the answer was {cuts}", usage=usage)
+        raise InvalidOutput(f"{self.name}: the answer was {cuts}", usage=usage)
 
     def _read_prefix(self, request: ChatRequest, ask: Ask) -> int:
         """Have the cache hold the shared prefix of `request`; the tokens of it that were in the cache already."""
@@ -193,22 +157,20 @@ class LocalChatModel:
         if tokens == 0:
             return 0  # a model whose prompts cannot be cut
         body = _prefix_body(request.system)
-        try:
+        with suppress(PromptTooLong):  # so is the request, whose error says by how much
             if tokens is not None and (cached := ask(body).usage.cached_tokens) >= tokens:
                 return cached
             ask({**body, "cache_prompt": False})  # all of it: the rest of a part would be cut somewhere else
-        except PromptTooLong:
-            pass  # so is the request, whose error says by how much
         return 0
 
     def _margins(self, state: str, lines: Sequence[str], ask: Ask) -> tuple[dict[str, float], Usage]:
         """Log p(yes)/p(no) of each line about the state, and what they cost; each is read from the state's end."""
         usage, margins = Usage(), dict[str, float]()
-        prefix = _prefix_body(_DECIDE, state)
+        prefix = _prefix_body(_DECIDE, f"{state}\n")
         try:
             for line in lines:
                 ask(prefix if margins else {**prefix, "cache_prompt": False})
-                answer = ask(_question_body(_DECIDE, state, line))
+                answer = ask(_question_body(state, line))
                 cached = answer.usage.cached_tokens if margins else 0  # for the first one the state was read
                 usage += replace(answer.usage, cached_tokens=cached)
                 margins[line] = answer.margin()
@@ -222,14 +184,14 @@ class LocalChatModel:
         self._server.handle_chat_completions(body, answer.receive)
         if answer.error.get("type") == "exceed_context_size_error":
             raise PromptTooLong(
-                f"{self._name}: the prompt has {answer.error.get('n_prompt_tokens', 0):,} tokens, the limit is "
+                f"{self.name}: the prompt has {answer.error.get('n_prompt_tokens', 0):,} tokens, the limit is "
                 f"{self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT"
             )
         if answer.error:
-            raise ModelRejected(f"{self._name}: {answer.error.get('message', answer.error)}")
+            raise ModelRejected(f"{self.name}: {answer.error.get('message', answer.error)}")
         if answer.stopped:
             why = "the call was cancelled" if given_up.is_set() else f"no answer after {timeout:g} s"
-            raise ModelUnavailable(f"{self._name}: {why}")
+            raise ModelUnavailable(f"{self.name}: {why}")
         return answer
 
 
@@ -239,7 +201,8 @@ def _lines(question: Question) -> list[str]:
     return [f'{question.text} Is the answer "{label}"?' for label in question.labels]
 
 
-def _probabilities(question: Question, margins: Sequence[float]) -> dict[str, float]:
+def _probabilities(question: Question, by_line: Mapping[str, float]) -> dict[str, float]:
+    margins = [by_line[line] for line in _lines(question)]
     if question.kind == "yes_no":
         yes = 1 / (1 + math.exp(-margins[0]))
         return {"yes": yes, "no": 1 - yes, "n/a": 0.0}
@@ -279,23 +242,18 @@ def load(path: Path, *, context_tokens: int, threads: int) -> Any:
         ) from error
 
 
+@dataclass(kw_only=True)
 class Answer:
     """Collects the pieces of one streamed answer; tells llama.cpp to stop when nobody waits for it any more."""
 
-    def __init__(self, *, deadline: float, given_up: threading.Event) -> None:
-        self._deadline = deadline
-        self._given_up = given_up
-        self._pieces: list[str] = []
-        self._tokens: list[dict[str, Any]] = []
-        self.usage = Usage(calls=1)
-        self.cut = False
-        self.stopped = False
-        self.error: dict[str, Any] = {}
-
-    @property
-    def text(self) -> str:
-        """What has come of it."""
-        return "".join(self._pieces)
+    deadline: float
+    given_up: threading.Event
+    text: str = ""
+    tokens: list[dict[str, Any]] = field(default_factory=list)
+    usage: Usage = Usage(calls=1)
+    cut: bool = False
+    stopped: bool = False
+    error: dict[str, Any] = field(default_factory=dict)
 
     def margin(self) -> float:
         """Log p(yes)/p(no) of its first token, in nats, in [-15, 15]: all spellings of each added up.
@@ -303,7 +261,7 @@ class Answer:
         A side without a spelling among the alternatives is as probable as the least of them, which bounds it from
         above.
         """
-        token: dict[str, Any] = self._tokens[0] if self._tokens else {"token": "", "logprob": 0.0}
+        token: dict[str, Any] = self.tokens[0] if self.tokens else {"token": "", "logprob": 0.0}
         alternatives = (*(token.get("top_logprobs") or ()), token)
         logs = {str(entry["token"]): float(entry["logprob"]) for entry in alternatives}
         spellings = [(text.strip(" \t\r\n\"'`*_.,:;!").lower(), math.exp(p)) for text, p in logs.items() if p > -100]
@@ -317,8 +275,8 @@ class Answer:
             self.error = dict(chunk["error"])
             return False
         for choice in chunk.get("choices", ()):
-            self._pieces.append(choice.get("delta", {}).get("content") or "")
-            self._tokens += (choice.get("logprobs") or {}).get("content") or ()
+            self.text += choice.get("delta", {}).get("content") or ""
+            self.tokens += (choice.get("logprobs") or {}).get("content") or ()
             self.cut = self.cut or choice.get("finish_reason") == "length"
         if counts := chunk.get("usage"):
             self.usage = Usage(
@@ -329,33 +287,26 @@ class Answer:
                 cost=0.0,
             )
             return False  # the last piece: the answer is whole, however late
-        self.stopped = self._given_up.is_set() or time.monotonic() > self._deadline
+        self.stopped = self.given_up.is_set() or time.monotonic() > self.deadline
         return self.stopped
 
 
 def _messages(system: str, user: str) -> list[dict[str, str]]:
     """The two messages, in which nothing is a control token: a space stands inside what would be one."""
-    texts = (
-        _CONTROL.sub(lambda match: f"{match[0]} ", text.encode("utf-8", "replace").decode()) for text in (system, user)
-    )
-    return [{"role": role, "content": text} for role, text in zip(("system", "user"), texts, strict=True)]
+    texts = {"system": system, "user": user}
+    plain = {role: text.encode("utf-8", "replace").decode() for role, text in texts.items()}
+    return [{"role": role, "content": _CONTROL.sub(r"\g<0> ", text)} for role, text in plain.items()]
 
 
 def _prefix_body(system: str, item: str = "") -> dict[str, Any]:
     """Nothing but reading what requests share: the system message of a judge, or with it the item of all questions."""
-    user = f"{item}\n{_AFTER_PREFIX}" if item else _AFTER_PREFIX
-    return {"messages": _messages(system, user), "max_tokens": 0, **_STREAMED}
+    return {"messages": _messages(system, f"{item}{_AFTER_PREFIX}"), "max_tokens": 0, **_STREAMED}
 
 
-def _question_body(system: str, item: str, question: str) -> dict[str, Any]:
-    return {
-        "messages": _messages(system, f"{item}\n{question}"),
-        "max_tokens": 1,
-        "temperature": 0.0,
-        "logprobs": True,
-        "top_logprobs": _SPELLINGS,
-        **_STREAMED,
-    }
+def _question_body(item: str, question: str) -> dict[str, Any]:
+    messages = _messages(_DECIDE, f"{item}\n{question}")
+    one_token = {"max_tokens": 1, "temperature": 0.0, "logprobs": True, "top_logprobs": _SPELLINGS}
+    return {"messages": messages, **one_token, **_STREAMED}
 
 
 def _chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:

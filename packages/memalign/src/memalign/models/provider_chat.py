@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.aio import shared
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected
 from memalign.models.answers import read_answer
 from memalign.models.base import ChatReply, ChatRequest
-from memalign.models.provider_client import open_chat
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.provider_model import ProviderModel
-from memalign.models.providers import Target
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -38,9 +37,7 @@ _REASONING_TOKENS = 8_192
 class ProviderChatModel(ProviderModel["Model"]):
     """A ChatModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server."""
 
-    def __init__(self, target: Target, **settings: Any) -> None:
-        super().__init__(target, open_chat, **settings)
-        self._plain: bool | None = None  # whether all goes in one message, which every server takes; not known yet
+    _plain: bool | None = None  # whether all goes in one message, which every server takes; not known yet
 
     @shared
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -96,14 +93,11 @@ class ProviderChatModel(ProviderModel["Model"]):
             message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
         settings = self._settings(model, request, plain=plain, longer=bool(problem))
 
-        async def attempt(number: int) -> ModelResponse:
-            async with self._attempt(number, seconds=request.timeout or self._timeout):
-                return await model_request(
-                    model, [message], model_settings=settings, model_request_parameters=parameters
-                )
+        def send() -> Awaitable[ModelResponse]:
+            return model_request(model, [message], model_settings=settings, model_request_parameters=parameters)
 
         try:
-            return await self._retry.run(attempt, subject=str(self._target)), plain
+            return await self._call(send, seconds=request.timeout or self.timeout), plain
         except ModelRejected as error:
             if self._plain is not None or plain or error.denied or isinstance(error, PromptTooLong):
                 raise
@@ -111,26 +105,22 @@ class ProviderChatModel(ProviderModel["Model"]):
             return await self._ask(model, request, problem, plain=True)
 
     def _settings(self, model: Model, request: ChatRequest, *, plain: bool, longer: bool) -> ModelSettings:
-        reasons = _reasons(model)
+        # Whether it thinks before it answers unless told not to; it then takes no temperature.
+        thinking = ("thinking_enabled_by_default", "openai_reasoning_enabled_by_default", "thinking_always_enabled")
+        reasons = any(model.profile.get(name) for name in thinking)
         tokens = request.max_tokens * (2 if longer else 1) + (_REASONING_TOKENS if reasons else 0)
         settings: dict[str, Any] = {"max_tokens": tokens}
-        if self._target.provider == "openai" and self._target.base_url and not reasons:
+        if self.target.provider == "openai" and self.target.base_url and not reasons:
             # Compatible servers know the older name; only OpenAI's reasoning models insist on the newer one.
             settings = {"extra_body": {"max_tokens": tokens}}
         if not plain and not reasons and request.temperature is not None:
             settings["temperature"] = request.temperature
         if not plain and request.seed is not None:
             settings["seed"] = request.seed
-        if self._target.provider == "anthropic":
+        if self.target.provider == "anthropic":
             settings["anthropic_cache_instructions"] = True  # the others cache long prefixes without being asked
-        elif self._target.provider == "cohere":
+        elif self.target.provider == "cohere":
             settings["max_retries"] = 0  # the others' clients are told once, when they are opened
-        body = {**settings.get("extra_body", {}), **self._extra.get("extra_body", {})}
-        settings |= self._extra | ({"extra_body": body} if body else {})
+        body = {**settings.get("extra_body", {}), **self.extra.get("extra_body", {})}
+        settings |= {**self.extra} | ({"extra_body": body} if body else {})
         return cast("ModelSettings", settings)  # a TypedDict, with keys of several providers
-
-
-def _reasons(model: Model) -> bool:
-    """Whether the model thinks before it answers unless told not to; it then takes no temperature."""
-    names = ("thinking_enabled_by_default", "openai_reasoning_enabled_by_default", "thinking_always_enabled")
-    return any(model.profile.get(name) for name in names)

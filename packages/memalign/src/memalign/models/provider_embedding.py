@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from memalign.aio import shared
+from memalign.aio import shared, together
 from memalign.errors import InvalidOutput
-from memalign.models.provider_client import open_embedding
 from memalign.models.provider_errors import PromptTooLong
-from memalign.models.provider_model import ProviderModel
-from memalign.models.providers import Target
+from memalign.models.provider_model import ProviderModel, open_provider
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,6 +24,7 @@ _SHORT = 64  # characters
 _BLANK = "(empty)"  # providers refuse an empty text
 
 
+@dataclass(eq=False, repr=False)
 class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     """An EmbeddingModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
 
@@ -33,14 +32,12 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     model still finds it too long. `dimensions` is the length of the vectors to ask for, None for the model's own.
     """
 
-    def __init__(self, target: Target, *, dimensions: int | None = None, **settings: Any) -> None:
-        super().__init__(target, open_embedding, **settings)
-        self._dimensions = dimensions
+    dimensions: int | None = None
 
     @property
     def name(self) -> str:
         """The resolved name, `openai:text-embedding-3-small`, with `@512` for vectors of that length."""
-        return self._target.name if self._dimensions is None else f"{self._target.name}@{self._dimensions}"
+        return self.target.name if self.dimensions is None else f"{self.target.name}@{self.dimensions}"
 
     @shared
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -54,23 +51,23 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
             return np.zeros((0, 0), dtype=np.float32)
         cut = [text if text.strip() else _BLANK for text in texts]
         batches = [cut[start : start + MAX_TEXTS] for start in range(0, len(cut), MAX_TEXTS)]
-        # All batches are waited for even when one fails, so that no request is left running behind the caller's back.
-        done = await asyncio.gather(*map(self._batch, batches), return_exceptions=True)
-        for result in done:
-            if isinstance(result, BaseException):
-                raise result
-        rows = [row for result in done if not isinstance(result, BaseException) for row in result]
+        rows = [row for part in await together(map(self._batch, batches)) for row in part]
         try:
             vectors = np.asarray(rows, dtype=np.float32)
         except (TypeError, ValueError):  # whose words may quote the answer
             vectors = np.full((1, 1), np.nan, dtype=np.float32)
         if not np.isfinite(vectors).all():
             # Kept in a memory, one such vector would be nearest to everything or hide all others.
-            wrong = "its vectors differ in length, or hold what is no finite number"
-            raise InvalidOutput(f"{self.name}: the server's answer is not what its API promises: {wrong}")
+            raise InvalidOutput(f"{self.name}: the server's vectors differ in length, or hold what is no finite number")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
+
+    def _open(self) -> EmbeddingModel:
+        from pydantic_ai.embeddings import infer_embedding_model
+
+        provider = open_provider(self.target)
+        return infer_embedding_model(self.target.plain_name, provider_factory=lambda _: provider)
 
     async def _batch(self, texts: Sequence[str], longest: int = MAX_TEXT) -> list[Sequence[float]]:
         try:
@@ -79,19 +76,18 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
             if longest < _SHORT:
                 raise
         # One of the texts is: find it, and cut only that one.
-        rows = await asyncio.gather(*(self._batch([text], longest // 2) for text in texts))
-        return [row for part in rows for row in part]
+        parts = await together(self._batch([text], longest // 2) for text in texts)
+        return [row for part in parts for row in part]
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
         model: EmbeddingModel = await self._client()
         # Always as documents, so that the same text has one vector, as query and as record.
-        settings: EmbeddingSettings = {} if self._dimensions is None else {"dimensions": self._dimensions}
+        settings: EmbeddingSettings = {} if self.dimensions is None else {"dimensions": self.dimensions}
 
-        async def attempt(number: int) -> EmbeddingResult:
-            async with self._attempt(number, seconds=self._timeout):
-                return await model.embed(texts, input_type="document", settings=settings)
+        def send() -> Awaitable[EmbeddingResult]:
+            return model.embed(texts, input_type="document", settings=settings)
 
-        result = await self._retry.run(attempt, subject=str(self._target))
+        result = await self._call(send, seconds=self.timeout)
         if len(result.embeddings) != len(texts):
             raise InvalidOutput(f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts")
         return list(result.embeddings)

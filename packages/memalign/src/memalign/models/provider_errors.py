@@ -16,14 +16,15 @@ library's error quotes the answer that it could not read, and errors are kept wh
 
 from __future__ import annotations
 
+import os
 import re
+from dataclasses import dataclass
 from typing import Any
 
-from memalign.errors import ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.providers import Target
-from memalign.models.retry import AttemptFailed
 
-__all__ = ["OVERLOAD", "PromptTooLong", "failure_of", "status_of"]
+__all__ = ["OVERLOAD", "Failure", "PromptTooLong", "failure_of", "status_of"]
 
 OVERLOAD = (429, 503, 529)
 """Statuses that say that there is too much at once."""
@@ -45,11 +46,27 @@ _LONGEST = 200  # characters of a provider's sentence that an error repeats
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, StopIteration)
 
 
+@dataclass(frozen=True)
+class Failure:
+    """One attempt at a model call that failed: the caller gets `error` once there is no attempt left.
+
+    `retry_after` is the wait that the provider asked for, in seconds; `denied` says that any other request would fail
+    alike.
+    """
+
+    error: type[ModelError]
+    reason: str
+    advice: str = ""
+    retry: bool = False
+    retry_after: float | None = None
+    denied: bool = False
+
+
 class PromptTooLong(ModelRejected):
     """The prompt is longer than the model's context; a shorter one may do."""
 
 
-def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> AttemptFailed:
+def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Failure:
     """The failure that an error of a provider's library stands for, after a wait of so many seconds."""
     from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UserError
 
@@ -58,17 +75,17 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Atte
     if (status := status_of(error)) is not None:
         return _by_status(error, status, target)
     if isinstance(error, UserError):  # what pydantic-ai itself knows that the model does not take
-        return AttemptFailed(ModelRejected, str(error).split("\n")[0])
+        return Failure(ModelRejected, str(error).split("\n")[0])
     if isinstance(error, TimeoutError):
         advice = "To wait longer: memalign edit NAME --param timeout=SECONDS."
-        return AttemptFailed(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
+        return Failure(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
     if isinstance(error, UnexpectedModelBehavior) or isinstance(cause := _innermost(error), _UNREADABLE):
         reason = "the server's answer is not what its API promises"  # and may not be repeated
     else:  # "Connection error." says nothing, its cause names the refused address
         words = " ".join(str(cause).split())[:120] if isinstance(cause, OSError) else ""
         reason = f"no connection ({words or type(cause).__name__})"
     place = f"that a server listens at {target.address}" if target.address else "the network"
-    return AttemptFailed(ModelUnavailable, reason, advice=f"Check {place}.", retry=True)
+    return Failure(ModelUnavailable, reason, advice=f"Check {place}.", retry=True)
 
 
 def status_of(error: BaseException) -> int | None:
@@ -79,36 +96,39 @@ def status_of(error: BaseException) -> int | None:
     return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
 
 
-def _by_status(error: Exception, status: int, target: Target) -> AttemptFailed:
-    message = _message(error).replace(target.api_key or "\0", "…")  # some servers repeat the key that they refuse
+def _by_status(error: Exception, status: int, target: Target) -> Failure:
+    message = _message(error)
+    keys = [value for name, value in os.environ.items() if name.endswith(("KEY", "TOKEN")) and len(value) > 7]
+    for key in filter(None, (target.api_key, *keys)):  # some servers repeat the key that they refuse
+        message = message.replace(key, "…")
     reason = ", ".join(filter(None, [f"HTTP {status}", message[:_LONGEST]]))
     if status == 429 and _QUOTA.search(str(_field(error, "code"))):
         advice = f"The quota of {target.key_name} is used up; waiting does not help."
-        return AttemptFailed(RateLimited, reason, advice=advice, denied=True)
+        return Failure(RateLimited, reason, advice=advice, denied=True)
     if status == 429:
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
-        return AttemptFailed(RateLimited, reason, advice=advice, retry=True, retry_after=_wait_of(error))
+        return Failure(RateLimited, reason, advice=advice, retry=True, retry_after=_wait_of(error))
     if status in (408, 409, 425) or status >= 500:
         advice = "The server failed, not your request. Try later, or ask for less at once (--concurrency)."
-        return AttemptFailed(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_wait_of(error))
+        return Failure(ModelUnavailable, reason, advice=advice, retry=True, retry_after=_wait_of(error))
     if status in (401, 402, 403) or (status == 400 and _KEY.search(message)):
         advice = f"Check {target.key_name}: missing, wrong, without credit, or without this model."
-        return AttemptFailed(ModelRejected, reason, advice=advice, denied=True)
+        return Failure(ModelRejected, reason, advice=advice, denied=True)
     if status == 404 or 300 <= status < 400:
         place = f", and the address {target.address}, which usually ends in /v1" if target.address else ""
-        return AttemptFailed(ModelRejected, reason, advice=f"Check the model's name{place}.", denied=True)
+        return Failure(ModelRejected, reason, advice=f"Check the model's name{place}.", denied=True)
     # Not the whole body: some servers send the request back, whose judged text may hold any word.
     text = f"{message} {_field(error, 'code')} {_field(error, 'type')}" if message else str(getattr(error, "body", ""))
     if _FILTERED.search(text):
         return _filtered()
     if _TOO_LONG.search(f"{type(error).__name__} {text}"):
         advice = "Say how many tokens it takes (memalign edit NAME --context N)."
-        return AttemptFailed(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
-    return AttemptFailed(ModelRejected, reason)
+        return Failure(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
+    return Failure(ModelRejected, reason)
 
 
-def _filtered() -> AttemptFailed:
-    return AttemptFailed(ModelRefused, "the provider's content filter stopped the request")
+def _filtered() -> Failure:
+    return Failure(ModelRefused, "the provider's content filter stopped the request")
 
 
 def _wait_of(error: Exception) -> float | None:

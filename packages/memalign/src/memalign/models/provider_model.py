@@ -1,31 +1,34 @@
-"""What the models of providers have in common: whom they ask, what they take, what it costs."""
+"""What the models of providers have in common: how they are opened and asked, what they take, what it costs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
-from memalign.errors import AccessDenied, ModelError
+from memalign.errors import AccessDenied, ConfigurationError, ModelError
 from memalign.models.base import Limits
 from memalign.models.limiter import Limiter
 from memalign.models.list_prices import Prices, context_window, list_price
 from memalign.models.provider_errors import OVERLOAD, failure_of, status_of
-from memalign.models.providers import Target
+from memalign.models.providers import Target, traits_of
 from memalign.models.retry import Retry
 from memalign.types import Usage
 
 if TYPE_CHECKING:
+    from pydantic_ai.providers import Provider
     from pydantic_ai.usage import RequestUsage
 
-__all__ = ["ProviderModel"]
+__all__ = ["ProviderModel", "open_provider"]
 
 ClientT = TypeVar("ClientT")
+AnswerT = TypeVar("AnswerT")
 
 FIRST_IN_FLIGHT, USUAL_IN_FLIGHT, MOST_IN_FLIGHT = 16, 64, 256
 """Calls that are let through at first, that work on many items keeps in flight where nobody says how many, and the most
@@ -37,12 +40,12 @@ RECORD_TOKENS = 2_500
 _opened: list[object] = []  # were one dropped, asyncio would warn of each connection that is still open
 
 
+@dataclass(eq=False, repr=False)
 class ProviderModel(Generic[ClientT]):
     """One model of one provider, or of any server that speaks its protocol. It is asked on the background loop alone.
 
-    Args:
+    Attributes:
         target: The model, its address and key.
-        opening: Opens pydantic-ai's model.
         retry: How often and how patiently to try.
         timeout: Seconds for one attempt.
         context_tokens: What the model takes, whatever a price list says.
@@ -51,51 +54,40 @@ class ProviderModel(Generic[ClientT]):
         extra: Settings of pydantic-ai (`top_p`, `extra_headers`, …) that go with every request.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        opening: Callable[[Target], ClientT],
-        *,
-        retry: Retry | None = None,
-        timeout: float = 120.0,
-        context_tokens: int | None = None,
-        concurrency: int | None = None,
-        prices: Prices | None = None,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        self._target = target
-        self._retry = retry or Retry()
-        self._timeout = timeout
-        self._context_tokens = context_tokens
-        self._concurrency = concurrency
-        self._prices = prices
-        self._extra = dict(extra or {})
-        self._opening = opening
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._has_answered = False
+    target: Target
+    _: KW_ONLY
+    retry: Retry = field(default_factory=Retry)
+    timeout: float = 120.0
+    context_tokens: int | None = None
+    concurrency: int | None = None
+    prices: Prices | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
+
+    _has_answered = False
 
     @property
     def name(self) -> str:
         """The resolved name, `openai:gpt-4.1-mini`, with the address that was given in it."""
-        return self._target.name
+        return self.target.name
 
     @property
     def identity(self) -> str:
         """The address of a server that the user named, and the settings that go with every request."""
-        return json.dumps([self._target.base_url, self._extra], sort_keys=True, default=str)
+        return json.dumps([self.target.base_url, self.extra], sort_keys=True, default=str)
 
     @cached_property
     def limits(self) -> Limits:
         """What the model can take, its context window from genai-prices where that knows the model."""
         usual = Limits()
-        context = self._context_tokens or context_window(self._target) or usual.context_tokens
+        context = self.context_tokens or context_window(self.target) or usual.context_tokens
         records = min(usual.shard_size, max(context // RECORD_TOKENS, 1))
-        concurrency = self._concurrency or USUAL_IN_FLIGHT
+        concurrency = self.concurrency or USUAL_IN_FLIGHT
         return Limits(context_tokens=context, shard_size=records, concurrency=concurrency)
 
-    def price_of(self, usage: Usage) -> float | None:
-        """US dollars for a usage, before anything is asked; None where no price is known."""
-        return list_price(usage, self._target) if self._prices is None else self._prices.cost(usage)
+    def price_of(self, usage: Usage, model: str | None = None) -> float | None:
+        """US dollars for a usage of it, or of the `model` that answered; None where no price is known."""
+        return list_price(usage, self.target, model) if self.prices is None else self.prices.cost(usage)
 
     @contextmanager
     def _spending(self) -> Iterator[list[Usage]]:
@@ -117,31 +109,54 @@ class ProviderModel(Generic[ClientT]):
         if self._loop is not (loop := asyncio.get_running_loop()):  # the first call of the process, which may be a fork
             self._loop, self._lock = loop, asyncio.Lock()
             self._opened: ClientT | None = None
-            most = self._concurrency or MOST_IN_FLIGHT
+            most = self.concurrency or MOST_IN_FLIGHT
             self._limiter = Limiter(min(FIRST_IN_FLIGHT, most), most=most)
         async with self._lock:
             if self._opened is None:  # in a thread, because a provider's library takes seconds to import
-                self._opened = await asyncio.to_thread(self._opening, self._target)
-                _opened.append(self._opened)
+                try:
+                    opened: ClientT = await asyncio.to_thread(self._open)
+                except Exception as error:  # a missing library, key or region: the first line says what to do
+                    reason = str(error).strip().split("\n")[0] or type(error).__name__
+                    raise ConfigurationError(f"{self.name} cannot be used: {reason}") from error
+                _opened.append(opened)
+                self._opened = opened
             return self._opened
 
-    @asynccontextmanager
-    async def _attempt(self, number: int, *, seconds: float) -> AsyncIterator[None]:
-        """Attempt `number` (from 1), which has its slot while it is under way, and not while a retry waits.
+    def _open(self) -> Any:
+        """pydantic-ai's chat or decision model. Raises what it lacks, in words of its own."""
+        import pydantic_ai.direct  # noqa: F401  # in the thread of this, and not where a loop runs
+        from pydantic_ai.models import infer_model
 
-        Raises AttemptFailed for whatever the provider's library raises, which is its cause.
+        # Chat completions, which every compatible server speaks; a bare "openai:" means the Responses API by now.
+        kind = "openai-chat" if self.target.provider == "openai" else self.target.provider
+        provider = open_provider(self.target)
+        return infer_model(f"{kind}:{self.target.model}", lambda _: provider)
+
+    async def _call(self, send: Callable[[], Awaitable[AnswerT]], *, seconds: float) -> AnswerT:
+        """What `send` gives, tried again where that may help; an attempt has its slot while it is under way.
+
+        Raises ModelError for whatever the provider's library raises, which is its cause.
         """
-        async with self._limiter:
-            try:
-                async with asyncio.timeout(seconds):
-                    yield
-            except Exception as error:
-                failed = failure_of(error, self._target, seconds)
-                if failed.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
-                    self._limiter.overloaded(failed.retry_after, again=number > 1)
-                raise failed from error
-            self._limiter.succeeded(again=number > 1)
-        self._has_answered = True
+        number = 1
+        while True:
+            async with self._limiter:
+                try:
+                    async with asyncio.timeout(seconds):
+                        answer = await send()
+                    self._limiter.succeeded(again=number > 1)
+                    self._has_answered = True
+                    return answer
+                except Exception as error:
+                    failure = failure_of(error, self.target, seconds)
+                    if failure.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
+                        self._limiter.overloaded(failure.retry_after, again=number > 1)
+                    if not failure.retry or number >= self.retry.attempts:
+                        # Not how long it took: a hundred items on a server that is down are one reason, told once.
+                        tries = f" ({number} attempts)" if number > 1 else ""
+                        message = ". ".join(filter(None, [f"{self.target}: {failure.reason}{tries}", failure.advice]))
+                        raise failure.error(message, denied=failure.denied) from error
+            await self.retry.pause(number, failure.retry_after, subject=str(self.target), reason=failure.reason)
+            number += 1
 
     def _usage(self, used: RequestUsage, model: str | None) -> Usage:
         """What one answered request cost: by our prices, else by genai-prices' bundled list, else None."""
@@ -152,7 +167,28 @@ class ProviderModel(Generic[ClientT]):
             output_tokens=used.output_tokens,
             cost=None,
         )
-        if not used.input_tokens and not used.output_tokens:  # the endpoint does not count
-            return usage
-        cost = list_price(usage, self._target, model) if self._prices is None else self._prices.cost(usage)
-        return msgspec.structs.replace(usage, cost=cost)
+        counted = used.input_tokens or used.output_tokens  # which some endpoints do not
+        return msgspec.structs.replace(usage, cost=self.price_of(usage, model)) if counted else usage
+
+
+def open_provider(target: Target) -> Provider[Any]:
+    """pydantic-ai's provider, with the key and the address of the target, and no retries of its own."""
+    from pydantic_ai.providers import infer_provider, infer_provider_class
+
+    traits = traits_of(target.provider)
+    if traits.servers:
+        kind: Any = infer_provider_class(target.provider.removesuffix("-decisions"))
+        url = target.base_url or traits.home
+        url = url.removesuffix("/v1") if target.provider == "typesafe" else url  # whose client adds that
+        # Without a key, they look for one, and would send it anywhere.
+        provider: Provider[Any] = kind(base_url=url, api_key=target.api_key or "no-key-needed")
+    else:
+        provider = infer_provider(target.provider)
+    if not target.trusted and target.provider.startswith("openai"):  # whose client would send more than a key
+        provider.client.organization = provider.client.project = None
+        provider.client._custom_headers = {}
+    # Retries are ours alone. These clients take the number as a plain attribute; asking for none in every request
+    # (pydantic-ai's `max_retries`, newer than the oldest version that we allow) would copy the client each time.
+    if hasattr(provider.client, "max_retries"):
+        provider.client.max_retries = 0
+    return provider

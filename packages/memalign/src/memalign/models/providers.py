@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+from collections.abc import Iterable
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -12,59 +12,59 @@ import msgspec
 from memalign.errors import ConfigurationError
 
 __all__ = [
-    "DECISION_PROVIDERS",
-    "DEFAULTS",
-    "OPENAI",
     "PROVIDERS",
     "SERVER_KEYS",
+    "Provider",
     "Target",
     "address_of",
     "parse_name",
     "target_of",
+    "traits_of",
     "whole_number",
     "without_secrets",
 ]
 
-PROVIDERS: dict[str, tuple[str, ...]] = {
-    "openai": ("OPENAI_API_KEY",),
-    "anthropic": ("ANTHROPIC_API_KEY",),
-    "google": ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-    "alibaba": ("ALIBABA_API_KEY", "DASHSCOPE_API_KEY"),
-    "cohere": ("CO_API_KEY",),
-    "huggingface": ("HF_TOKEN",),
-    **{
-        name: (f"{name.upper()}_API_KEY",)
-        for name in (
-            "cerebras",
-            "deepseek",
-            "fireworks",
-            "groq",
-            "mistral",
-            "moonshotai",
-            "openrouter",
-            "together",
-            "xai",
-            "zai",
-        )
-    },
-    **dict.fromkeys(("azure", "bedrock", "google-cloud", "ollama"), ()),
-    "openai-decisions": ("OPENAI_API_KEY",),
-    "system-one": ("SYSTEM_ONE_API_KEY",),
-    "typesafe": ("TYPESAFE_API_KEY",),
-}
-"""Providers of pydantic-ai, with the variables of which one must hold the key; none where it is found in other ways.
-Any other that pydantic-ai knows will do, and says itself what it needs."""
 
-DECISION_PROVIDERS = frozenset({"openai-decisions", "system-one", "typesafe"})
-"""The providers whose models answer typed questions and write nothing."""
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be known of a provider before pydantic-ai opens it; of those that are in no table, nothing.
 
-DEFAULTS = (
-    ("OPENAI_API_KEY", "openai:gpt-4.1-mini"),
-    ("ANTHROPIC_API_KEY", "anthropic:claude-haiku-4-5"),
-    ("GOOGLE_API_KEY", "google:gemini-3.1-flash-lite"),
-    ("GEMINI_API_KEY", "google:gemini-3.1-flash-lite"),
+    Attributes:
+        keys: The variables of which one must hold its key.
+        servers: The variables that may name another server that speaks its protocol.
+        home: Its own address, to which its key may go.
+        small: The model that its key stands for when no model is named.
+        decides: Whether its models answer typed questions and write nothing.
+    """
+
+    keys: tuple[str, ...] = ()
+    servers: tuple[str, ...] = ()
+    home: str = ""
+    small: str = ""
+    decides: bool = False
+
+
+# MLflow, LiteLLM and LangChain read the second variable of OpenAI's server.
+_OPENAI = Provider(
+    keys=("OPENAI_API_KEY",), servers=("OPENAI_BASE_URL", "OPENAI_API_BASE"), home="https://api.openai.com/v1"
 )
-"""The small model that a key stands for when no model is named, in order of preference."""
+
+PROVIDERS = {
+    "openai": msgspec.structs.replace(_OPENAI, small="gpt-4.1-mini"),
+    "anthropic": Provider(keys=("ANTHROPIC_API_KEY",), small="claude-haiku-4-5"),
+    "google": Provider(keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"), small="gemini-3.1-flash-lite"),
+    "openai-decisions": msgspec.structs.replace(_OPENAI, decides=True),
+    "system-one": Provider(keys=("SYSTEM_ONE_API_KEY",), servers=("SYSTEM_ONE_BASE_URL",), decides=True),
+    "typesafe": Provider(
+        keys=("TYPESAFE_API_KEY",), servers=("TYPESAFE_BASE_URL",), home="https://api.typesafe.ai", decides=True
+    ),
+}
+"""The first choice of a default comes first. Any other that pydantic-ai knows will do: it finds its key itself."""
+
+
+def traits_of(provider: str) -> Provider:
+    """What is known of a provider."""
+    return PROVIDERS.get(provider, Provider())
+
 
 # Spellings of MLflow and LiteLLM, which users bring along.
 _ALIASES = {"gemini": "google", "vertex_ai": "google-cloud", "fireworks_ai": "fireworks"}
@@ -72,19 +72,6 @@ _ALIASES |= {"together_ai": "together", "togetherai": "together"}
 
 _NAME = re.compile(r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]*)(?::/*|/+)(?P<model>[^\s].*)")
 _ADDRESS = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)", re.IGNORECASE)
-
-OPENAI = "https://api.openai.com/v1"
-
-# The providers of which a server may be named, by variables. MLflow, LiteLLM and LangChain read the second of OpenAI's.
-_SERVERS = {
-    "openai": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-    "openai-decisions": ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-    "system-one": ("SYSTEM_ONE_BASE_URL",),
-    "typesafe": ("TYPESAFE_BASE_URL",),
-}
-
-# Their own addresses, to which their keys may go.
-_HOMES = {"openai": {OPENAI}, "openai-decisions": {OPENAI}, "typesafe": {"https://api.typesafe.ai"}}
 
 SERVER_KEYS = "MEMALIGN_SERVER_KEYS"
 """The keys of servers of one's own, each as ADDRESS=KEY, separated by blanks. A key goes to its address alone."""
@@ -126,14 +113,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         """What holds its key, for people."""
         if self.addressed and self.api_key is None:
             return f"the server's key ({SERVER_KEYS}=ADDRESS=KEY)"
-        names = (*PROVIDERS.get(self.provider, ()), *((SERVER_KEYS,) if self.base_url else ()))
+        names = (*traits_of(self.provider).keys, *((SERVER_KEYS,) if self.base_url else ()))
         return " or ".join(names) or "the provider's key"
 
     @property
     def trusted(self) -> bool:
         """Whether what the environment holds for the provider may go there: no judge alone named the address."""
-        servers = {url.rstrip("/") for name in _SERVERS.get(self.provider, ()) if (url := os.environ.get(name))}
-        return not self.addressed or self.base_url in (servers or _HOMES.get(self.provider, set()))
+        traits = traits_of(self.provider)
+        servers = [url.rstrip("/") for name in traits.servers if (url := os.environ.get(name))]
+        return not self.addressed or self.base_url in (servers or [traits.home])
 
 
 def parse_name(name: str) -> tuple[str, str]:
@@ -153,13 +141,11 @@ def parse_name(name: str) -> tuple[str, str]:
         path = name.strip()[len("local:") :].strip()
         return provider, path if path.endswith(".gguf") else model
     plain, url = address_of(model)
-    if url is None:
-        return provider, model
-    if provider not in _SERVERS:
+    if url is not None and not traits_of(provider).servers:
         raise ConfigurationError(
             f"{provider}:{plain}: an address needs an OpenAI-compatible server, and a model named openai:{plain}@{url}"
         )
-    return provider, f"{plain}@{url}"
+    return provider, model if url is None else f"{plain}@{url}"
 
 
 def address_of(model: str) -> tuple[str, str | None]:
@@ -189,20 +175,15 @@ def without_secrets(url: str) -> str:
 
 
 def target_of(name: str) -> Target:
-    """The model that `name` means in this environment. Raises ConfigurationError for an unknown provider or no key."""
+    """The model that `name` means in this environment. Raises ConfigurationError where it lacks a key or an address."""
     provider, model = parse_name(name)
-    if provider not in PROVIDERS and not _known_upstream(provider):
-        raise ConfigurationError(
-            f"model {name!r}: unknown provider {provider!r}; known are local, {', '.join(PROVIDERS)}. For any other "
-            "OpenAI-compatible server write openai:MODEL@URL, or openai:MODEL and set OPENAI_BASE_URL"
-        )
-    names = PROVIDERS.get(provider, ())
-    model, address = address_of(model) if provider in _SERVERS else (model, None)
-    base_url = address or next((url for name in _SERVERS.get(provider, ()) if (url := os.environ.get(name))), None)
+    traits = traits_of(provider)
+    model, address = address_of(model) if traits.servers else (model, None)
+    base_url = address or _first(traits.servers)
     target = Target(provider=provider, model=model, base_url=base_url, addressed=address is not None)
     # A key goes where it is meant to go, and nowhere else.
     if (key := _server_keys().get((base_url or "").rstrip("/"))) is None and target.trusted:
-        key = next((key for name in names if (key := os.environ.get(name))), None)
+        key = _first(traits.keys)
     if key is not None and not (key.isascii() and key.isprintable()):
         raise ConfigurationError(f"{target.key_name} holds a line break or a character that no key has: set it anew")
     if provider == "system-one" and base_url is None:
@@ -210,14 +191,18 @@ def target_of(name: str) -> Target:
             f"{provider}:{model} needs its server's address: write {provider}:{model}@http://localhost:11434, or set "
             "SYSTEM_ONE_BASE_URL"
         )
-    if names and key is None and base_url is None:
-        server = _SERVERS.get(provider)
-        other = f", or name a compatible server's address ({provider}:NAME@URL, {server[0]})" if server else ""
+    if traits.keys and key is None and base_url is None:
+        other = f", or name another server ({provider}:NAME@URL, {traits.servers[0]})" if traits.servers else ""
         raise ConfigurationError(
-            f"{provider}:{model} needs a key: set {' or '.join(names)}{other}. Without a key: run "
+            f"{provider}:{model} needs a key: set {' or '.join(traits.keys)}{other}. Without a key: run "
             "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
     return msgspec.structs.replace(target, api_key=key)
+
+
+def _first(variables: Iterable[str]) -> str | None:
+    """What the first of the variables holds that holds anything."""
+    return next((value for name in variables if (value := os.environ.get(name))), None)
 
 
 def _server_keys() -> dict[str, str]:
@@ -225,17 +210,6 @@ def _server_keys() -> dict[str, str]:
     if not all(key and re.match("https?://.", address) for address, _, key in entries):
         raise ConfigurationError(f"{SERVER_KEYS} holds what is not ADDRESS=KEY, such as http://localhost:8000/v1=KEY")
     return {address.rstrip("/"): key for address, _, key in entries}
-
-
-def _known_upstream(provider: str) -> bool:
-    """Whether pydantic-ai knows a provider that our table lacks. Slow (it is imported), hence asked last."""
-    from pydantic_ai.providers import infer_provider_class
-
-    with suppress(ValueError, RuntimeError):  # "Unknown provider", and pydantic-ai's UserError for a bad gateway route
-        with suppress(ImportError):  # known; opening it will name what to install
-            infer_provider_class(provider)
-        return True
-    return False
 
 
 def whole_number(variable: str) -> int | None:

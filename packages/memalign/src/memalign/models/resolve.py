@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from memalign.errors import ConfigurationError
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
+from memalign.models.decision import ProviderDecisionModel
 from memalign.models.list_prices import Prices
-from memalign.models.providers import DECISION_PROVIDERS, DEFAULTS, Target, parse_name, target_of, whole_number
+from memalign.models.local import LocalChatModel
+from memalign.models.provider_chat import ProviderChatModel
+from memalign.models.provider_embedding import ProviderEmbedding
+from memalign.models.providers import PROVIDERS, Target, parse_name, target_of, traits_of, whole_number
+from memalign.models.wordllama import WordLlamaEmbedding
 
 __all__ = [
     "canonical_name",
@@ -24,17 +28,11 @@ __all__ = [
     "resolve_embedding",
 ]
 
-if TYPE_CHECKING:
-    from memalign.models.local import LocalChatModel
-
 T = TypeVar("T")
-
-WORDLLAMA = "wordllama"
 
 _LENGTH = re.compile(r"(?P<name>.+)@(?P<length>[0-9]+)")
 
-_lock = threading.Lock()
-_models: dict[str, object] = {}
+_models: dict[str, object] = {}  # one for all threads: `setdefault` is atomic
 
 
 def resolve(
@@ -56,27 +54,26 @@ def resolve(
         context_tokens: What it takes, whatever a list says.
 
     Raises:
-        ConfigurationError: No model, an unknown provider, a missing key or package: with what to set or install. The
-            embedded model takes no settings.
+        ConfigurationError: No model, or a missing key: with what to set. The embedded model takes no settings. What
+            only pydantic-ai knows of (other providers, their keys, a package to install) is an error of the first call.
     """
-    if name is not None and not isinstance(name, str | Target):
-        return name
-    if name is None and (name := default_model_name()) is None:
+    chosen = default_model_name() if name is None else name
+    if chosen is None:
         raise ConfigurationError(
             "no model: set a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY) or MEMALIGN_MODEL, or "
             "run `memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
-    provider, model = _parts(name)
-    if provider == "local":
-        return _local(model, settings or prices or context_tokens)
-    if provider in DECISION_PROVIDERS:
+    if not isinstance(chosen, str | Target):
+        return chosen
+    provider, model = _parts(chosen)
+    if traits_of(provider).decides:
         raise ConfigurationError(
             f"{provider}:{model} is a decision model: it answers questions and writes nothing. Name a chat model "
             "here, such as openai:gpt-4.1-mini"
         )
-    from memalign.models.provider_chat import ProviderChatModel
-
-    return _opened(ProviderChatModel, name, extra=settings, prices=prices, context_tokens=context_tokens)
+    if provider == "local":
+        return _local(model, settings or prices or context_tokens)
+    return _opened(ProviderChatModel, chosen, settings, prices=prices, context_tokens=context_tokens)
 
 
 def resolve_decision(
@@ -86,30 +83,22 @@ def resolve_decision(
     prices: Prices | None = None,
     context_tokens: int | None = None,
 ) -> DecisionModel:
-    """The decision model of that name, one instance a process and address; a DecisionModel is given back as it is.
+    """The decision model of that name, as `resolve` has it.
 
-    Args:
-        name: `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, `local:<name>`, or a Target.
-        settings: As of `resolve`.
-        prices: As of `resolve`.
-        context_tokens: As of `resolve`.
-
-    Raises:
-        ConfigurationError: It is the name of a chat model or of nothing that is known; otherwise as of `resolve`.
+    It is `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, `local:<name>`, or a Target; a DecisionModel is given
+    back as it is. Raises ConfigurationError as `resolve` does, and for the name of a chat model.
     """
     if not isinstance(name, str | Target):
         return name
     provider, model = _parts(name)
     if provider == "local":
         return _local(model, settings or prices or context_tokens)
-    if provider not in DECISION_PROVIDERS:
+    if not traits_of(provider).decides:
         raise ConfigurationError(
             f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
             "openai-decisions:MODEL, and the embedded local:qwen2.5-coder-1.5b"
         )
-    from memalign.models.decision import ProviderDecisionModel
-
-    return _opened(ProviderDecisionModel, name, extra=settings, prices=prices, context_tokens=context_tokens)
+    return _opened(ProviderDecisionModel, name, settings, prices=prices, context_tokens=context_tokens)
 
 
 def resolve_embedding(
@@ -120,14 +109,10 @@ def resolve_embedding(
     Otherwise names are those of `resolve`, and so are the errors; `@512` at the end asks for vectors of that length,
     and so do `dimensions` for a Target. An EmbeddingModel is one already.
     """
-    if name is not None and not isinstance(name, str | Target):
-        return name
-    if name is None or name in (WORDLLAMA, f"local:{WORDLLAMA}"):
-        from memalign.models.wordllama import WordLlamaEmbedding
-
+    if name is None or name in ("wordllama", "local:wordllama"):
         return WordLlamaEmbedding()
-    from memalign.models.provider_embedding import ProviderEmbedding
-
+    if not isinstance(name, str | Target):
+        return name
     if isinstance(name, str) and (match := _LENGTH.fullmatch(name)):
         name, dimensions = match["name"], int(match["length"])
     return _opened(ProviderEmbedding, name, dimensions=dimensions)
@@ -140,20 +125,16 @@ def _parts(name: str | Target) -> tuple[str, str]:
 def _local(model: str, settings: object) -> LocalChatModel:
     if settings:
         raise ConfigurationError(f"local:{model} runs in this process and takes no prices or other settings")
-    from memalign.models.local import LocalChatModel
+    opened = LocalChatModel(model)  # whose file is read at the first call
+    return cast("LocalChatModel", _models.setdefault(str(opened.path), opened))
 
-    return LocalChatModel.open(model)
 
-
-def _opened(kind: Callable[..., T], name: str | Target, **settings: Any) -> T:
+def _opened(kind: Callable[..., T], name: str | Target, extra: Mapping[str, Any] | None = None, **knobs: Any) -> T:
     target = target_of(name) if isinstance(name, str) else name
-    settings["concurrency"] = whole_number("MEMALIGN_CONCURRENCY")
+    knobs |= {"concurrency": whole_number("MEMALIGN_CONCURRENCY"), "extra": dict(extra or {})}
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
-    key = f"{kind} {msgspec.json.encode(target)!r} {sorted(settings.items())}"
-    with _lock:
-        if key not in _models:
-            _models[key] = kind(target, **settings)
-        return cast("T", _models[key])
+    key = f"{kind} {msgspec.json.encode(target)!r} {sorted(knobs.items())}"
+    return cast("T", _models.setdefault(key, kind(target, **knobs)))
 
 
 def default_model_name() -> str | None:
@@ -163,7 +144,10 @@ def default_model_name() -> str | None:
     """
     if chosen := os.environ.get("MEMALIGN_MODEL", "").strip():
         return canonical_name(chosen)
-    return next((model for key, model in DEFAULTS if os.environ.get(key)), None)
+    for provider, traits in PROVIDERS.items():
+        if traits.small and any(os.environ.get(key) for key in traits.keys):
+            return f"{provider}:{traits.small}"
+    return None
 
 
 def canonical_name(name: str) -> str:
@@ -173,4 +157,4 @@ def canonical_name(name: str) -> str:
 
 def names_decision_model(name: str) -> bool:
     """Whether the name is that of a model that decides and cannot write. Raises ConfigurationError for no name."""
-    return parse_name(name)[0] in DECISION_PROVIDERS
+    return traits_of(parse_name(name)[0]).decides

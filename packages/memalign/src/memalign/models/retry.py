@@ -6,16 +6,10 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 import msgspec
 
-from memalign.errors import ModelError
-
-__all__ = ["AttemptFailed", "Retry"]
-
-T = TypeVar("T")
+__all__ = ["Retry"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,28 +17,6 @@ LONG_WAIT = 10.0
 """Seconds from which on a wait is a warning, which Python shows on stderr where no log is set up."""
 
 _said_until: dict[str, float] = {}  # by model and address: all calls that wait side by side say it once
-
-
-class AttemptFailed(Exception):
-    """One attempt at a model call that failed: the caller gets `error` once there is no attempt left.
-
-    `retry_after` is the wait that the provider asked for, in seconds; `denied` says that any other request would fail
-    alike.
-    """
-
-    def __init__(
-        self,
-        error: type[ModelError],
-        reason: str,
-        *,
-        advice: str = "",
-        retry: bool = False,
-        retry_after: float | None = None,
-        denied: bool = False,
-    ) -> None:
-        super().__init__(reason)
-        self.error, self.reason, self.advice = error, reason, advice
-        self.retry, self.retry_after, self.denied = retry, retry_after, denied
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,27 +37,11 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             return min(requested + random.uniform(0, self.base_seconds), self.max_wait)
         return min(self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0), self.max_wait)
 
-    async def run(self, attempt: Callable[[int], Awaitable[T]], *, subject: str) -> T:
-        """What `attempt` of a number from 1 returns, tried again while it raises an AttemptFailed to retry.
-
-        Raises the failure's `error`, whose message names `subject` (model and address) and the attempts. Every other
-        exception passes through.
-        """
-        number = 1
-        while True:
-            try:
-                return await attempt(number)
-            except AttemptFailed as failed:
-                if not failed.retry or number >= self.attempts:
-                    # Not how long it took: a hundred items on a server that is down are one reason, told once.
-                    spent = f" ({number} attempts)" if number > 1 else ""
-                    advice = f". {failed.advice}" if failed.advice else ""
-                    message = f"{subject}: {failed.reason}{spent}{advice}"
-                    raise failed.error(message, denied=failed.denied) from failed.__cause__
-                seconds, now = self.wait(number, failed.retry_after), time.monotonic()
-                if seconds >= LONG_WAIT and _said_until.get(subject, 0.0) <= now:
-                    _said_until[subject] = now + seconds
-                    what = "%s: %s; waiting %.0f s, then attempt %d of %d"
-                    logger.warning(what, subject, failed.reason, seconds, number + 1, self.attempts)
-            await asyncio.sleep(seconds)
-            number += 1
+    async def pause(self, attempt: int, requested: float | None, *, subject: str, reason: str) -> None:
+        """Wait as long as `wait` says, after `subject` (model and address) failed for this reason."""
+        seconds, now = self.wait(attempt, requested), time.monotonic()
+        if seconds >= LONG_WAIT and _said_until.get(subject, 0.0) <= now:
+            _said_until[subject] = now + seconds
+            what = "%s: %s; waiting %.0f s, then attempt %d of %d"
+            logger.warning(what, subject, reason, seconds, attempt + 1, self.attempts)
+        await asyncio.sleep(seconds)

@@ -29,10 +29,7 @@ class WordLlamaEmbedding:
     and last 10,000 count. English-centred: in another language a paraphrase needs shared words (decision 8).
     """
 
-    @property
-    def name(self) -> str:
-        """The name that memories store beside their vectors."""
-        return f"wordllama:l2_supercat_{_DIMENSIONS}"
+    name = f"wordllama:l2_supercat_{_DIMENSIONS}"
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Unit vectors of shape (len(texts), 256), float32; a text without a token is all zeros.
@@ -46,19 +43,13 @@ def _embed(texts: tuple[str, ...]) -> NDArray[np.float32]:
     import numpy as np
 
     vectors = np.zeros((len(texts), _DIMENSIONS), dtype=np.float32)
-    if not texts:
-        return vectors
     tokenizer, weights = _load()
     for row, text in enumerate(texts):
         # One text at a time: no padding, so that a vector cannot depend on what is embedded beside it, and no thread
         # pool in the tokenizer, which would complain when the process forks later.
-        ids = tokenizer.encode(_bounded(text), add_special_tokens=False).ids
-        if not ids:
-            continue
-        mean = weights.take(ids, axis=0, mode="clip").mean(axis=0, dtype=np.float32)
-        length = float(np.linalg.norm(mean))
-        if length > 0:
-            vectors[row] = mean / length
+        if ids := tokenizer.encode(_bounded(text), add_special_tokens=False).ids:
+            mean = weights.take(ids, axis=0, mode="clip").mean(axis=0, dtype=np.float32)
+            vectors[row] = mean / (float(np.linalg.norm(mean)) or 1.0)
     return vectors
 
 

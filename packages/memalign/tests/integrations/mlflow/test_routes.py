@@ -93,7 +93,7 @@ def test_a_password_in_an_address_is_hidden(here: Endpoint, tmp_path, caplog, mo
     [
         ("databricks:/served", "a name of Databricks' own"),
         ("endpoints:/mine", "a name of Databricks' own"),
-        ("nobody:/m", "unknown provider 'nobody'"),
+        ("nobody:/m", "nobody:m cannot be used: Unknown provider: nobody"),
         ("anthropic:/m", "needs a key"),
         ("openai:/m", "OPENAI_API_KEY"),
         ("mistral:/m", "MISTRAL_API_BASE names a server"),  # not sent to the provider's own address instead
