@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -94,10 +93,3 @@ def test_the_demo_asks_where_there_is_a_terminal(
     monkeypatch.setattr(dev.sys.stdin, "isatty", lambda: terminal, raising=False)
     assert dev.demo(["--json"]) == 0
     assert commands == [[sys.executable, "-m", "memalign", "demo", *agreed, "--json"]]
-
-
-def test_an_unknown_command_names_the_known_ones() -> None:
-    done = subprocess.run([sys.executable, str(DEV), "dmeo"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "no command 'dmeo'" in done.stdout
-    assert all(f"dev.py {name}" in done.stdout for name in ("demo", "test", "docs", "run", "lock"))

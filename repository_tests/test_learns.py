@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow
 import pytest
@@ -110,19 +111,16 @@ SMALL: dict[str, tuple[dict[str, str | bytes], dict[str, tuple[object, str | Non
 def fetched(
     hub: Hub, folder: Path, sets: Mapping[str, Mapping[str, str | bytes]], **digests: str
 ) -> tuple[subprocess.CompletedProcess[str], Any]:
-    """Fetch sets from a hub, by a file of sources that says where they are as the true one does; the tasks there are."""
-    true = tomllib.loads((BENCHMARKS / "sources.toml").read_text("utf-8"))
-    lines = []
+    """Fetch sets from a hub by the true file of sources with other files in it; the tasks that there are then."""
+    text = (BENCHMARKS / "sources.toml").read_text("utf-8")
+    true, lines = tomllib.loads(text), list[str]()
     for name, files in sets.items():
-        facts = {key: true[name][key] for key in ("licence", "labels", "values", "criterion") if key in true[name]}
-        lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in facts.items())]
-        lines += [f'address = "https://public.example/{name}"', f"[{name}.criteria]"]
-        lines += [f"{key} = {json.dumps(value)}" for key, value in true[name].get("criteria", {}).items()]
-        lines.append(f"[{name}.files]")
-        for path, text in files.items():
-            content = text.encode() if isinstance(text, str) else text
+        files_of = f"[{name}.files]\n"
+        lines += [f"[{name}]", text.partition(f"[{name}]\n")[2].partition(files_of)[0], files_of]
+        for path, part in files.items():
+            content = part.encode() if isinstance(part, str) else part
             if content:
-                hub.files[f"/{name}/{path}"] = content
+                hub.files[f"{urlsplit(true[name]['address']).path}/{path}"] = content
             lines.append(f'"{path}" = "{digests.get(name, hashlib.sha256(content).hexdigest())}"')
     (folder / "sources.toml").write_text("\n".join(lines), "utf-8")
     arguments = ("--sources", folder / "sources.toml", "--mirror", hub.address)

@@ -73,12 +73,14 @@ def says(text: str) -> Fault:
 Answer = dict[str, Any] | str | Fault
 
 
-class Endpoint:
+class Endpoint(ThreadingHTTPServer):
     """The server; a context manager. `latency` is in seconds for each answer.
 
     Requests to /v1/systemone and /v1/decisions are answered with the object that `answer` gives, as it is
     (decision_servers.py).
     """
+
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -106,20 +108,20 @@ class Endpoint:
         self._prompts: set[str] = set()
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
-        self._server.endpoint = self
-        self.base_url = f"http://127.0.0.1:{self._server.server_port}/v1"
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.base_url = f"http://127.0.0.1:{self.server_port}/v1"
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stopped.set()
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that gave up is part of the tests, not worth a traceback."""
 
     def _take(self, body: dict[str, Any]) -> Answer:
         with self._lock:
@@ -154,25 +156,17 @@ def vector_of(text: str) -> list[float]:
     return [number / 2**31 - 1 for number in struct.unpack(f"<{DIMENSIONS}I", digest)]
 
 
-class _Server(ThreadingHTTPServer):
-    endpoint: Endpoint
-    request_queue_size = 128
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A client that gave up is part of the tests, not worth a traceback."""
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keeps connections open, as providers do
     disable_nagle_algorithm = True  # else an answer waits 40 ms for the client's acknowledgement
     wbufsize = -1
-    server: _Server
+    server: Endpoint
 
     def log_message(self, format: str, *args: object) -> None:  # the base class's name
         pass
 
     def do_POST(self) -> None:
-        endpoint = self.server.endpoint
+        endpoint = self.server
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         embedding = self.path.partition("?")[0].endswith("/embeddings")
         with endpoint._lock:
