@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-DEV = Path(__file__).resolve().parent.parent / "dev.py"
+from checkout import ROOT
 
 
 @pytest.fixture
 def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """dev.py over an empty checkout, whose environment claims to be this very Python."""
-    spec = importlib.util.spec_from_file_location("dev_under_test", DEV)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    monkeypatch.syspath_prepend(str(ROOT))
+    module = importlib.import_module("dev")
     locks = {kind: tmp_path / f"{kind}.txt" for kind in ("runtime", "dev")}
     packages = [tmp_path / "packages" / name for name in ("one", "two")]
     for folder in packages:
@@ -37,12 +33,7 @@ def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that would have been run, which all succeed."""
     seen: list[list[str]] = []
-
-    def call(*words: object) -> int:
-        seen.append([str(word) for word in words])
-        return 0
-
-    monkeypatch.setattr(dev, "call", call)
+    monkeypatch.setattr(dev, "call", lambda *words: seen.append([str(word) for word in words]) or 0)
     return seen
 
 

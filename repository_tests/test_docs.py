@@ -202,27 +202,25 @@ def test_the_experts_tutorial_names_what_the_page_shows() -> None:
     assert {name for name in names if name not in shown} == set()
 
 
-def test_the_recipe_for_pytest_asks_once(reader: Endpoint, tmp_path: Path) -> None:
+def test_the_recipe_for_pytest_asks_once(reader: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """The two tests of the page, as a user runs them: the second run reads the judgment files and asks no model."""
     (recipe,) = re.findall(
         r"^<!-- pytest -->\n+```python\n(.*?)^```$",
         (DOCS / "how-to/ci.md").read_text("utf-8"),
         re.MULTILINE | re.DOTALL,
     )
-    (tmp_path / "test_replies.py").write_text(recipe, "utf-8")
-    (tmp_path / "my_application.py").write_text(
-        "def answer(question):\n    return f'We look into it: {question}'\n", "utf-8"
-    )
+    Path("test_replies.py").write_text(recipe, "utf-8")
+    Path("my_application.py").write_text("def answer(question):\n    return f'We look into it: {question}'\n", "utf-8")
     instructions = ("--instructions", "Helpful? {{ inputs }} {{ outputs }}", "--value-type", "bool")
     assert invoke("create", "helpfulness", *instructions, "--model", "openai:gpt-4.1-mini").code == 0
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_replies.py"]
-    settings = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    first = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    first = subprocess.run(command, capture_output=True, text=True, check=False)
     asked = len(reader.requests)
     assert asked > 2, first.stdout
     # The model here calls every reply helpful, and people say of half the held-out ones that they are not.
     assert "1 failed, 1 passed" in first.stdout, first.stdout
-    second = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, check=False)
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
     assert second.returncode == first.returncode
     assert len(reader.requests) == asked
 

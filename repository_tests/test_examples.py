@@ -7,11 +7,9 @@ guidelines; then it knows what the experts look for. So agreement rises because 
 from __future__ import annotations
 
 import json
-import os
 import re
 import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -62,31 +60,16 @@ RULES: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def outputs() -> dict[str, tuple[int, str, str]]:
-    """Exit code, stdout and stderr of each story; they run side by side, for starting up is most of their time."""
-    with Endpoint(answer) as endpoint:
-        given = {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_KEY": "not-a-key"}
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMALIGN_")} | given
-        running = {
-            story: subprocess.Popen(
-                [sys.executable, str(EXAMPLES / story / "run.py"), "--model", "openai:gpt-4.1-mini"],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-                env=environment | {"PYTHONIOENCODING": "utf-8"},
-            )
-            for story in STORIES
-        }
-        done = {story: process.communicate(timeout=600) for story, process in running.items()}
-        return {story: (running[story].returncode, *text) for story, text in done.items()}
-
-
 @pytest.mark.parametrize("story", STORIES)
-def test_a_story_runs_learns_and_forgets(story: str, outputs: dict[str, tuple[int, str, str]]) -> None:
-    code, out, err = outputs[story]
-    assert (code, err) == (0, ""), err
+def test_a_story_runs_learns_and_forgets(
+    story: str, provider: Endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    provider.answer = answer
+    monkeypatch.syspath_prepend(str(EXAMPLES / story))
+    monkeypatch.setattr(sys, "argv", ["run.py", "--model", "openai:gpt-4.1-mini"])
+    runpy.run_path(str(EXAMPLES / story / "run.py"), run_name="__main__")
+    out, err = capsys.readouterr()
+    assert err == ""
     assert re.search(r"^G1  What an expert said holds: .* {2}\[.-1@\w+\]$", out, re.MULTILINE)
     found = re.search(r"Agreement with the experts: (\d) of 8 before, (\d) of 8 after", out)
     assert found, out

@@ -131,11 +131,6 @@ class TestFeedback:
         with pytest.raises(InputError, match="rationale must be text"):
             Feedback(id="t-1", rationale=5)  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("source", ["", " ", "a\nb", "\x00", 5])
-    def test_a_source_is_one_line_of_text(self, source: Any) -> None:
-        with pytest.raises(InputError, match="source"):
-            Feedback(id="t-1", value=True, source=source)
-
     @pytest.mark.parametrize(
         ("given_as", "kept"),
         [
@@ -148,11 +143,6 @@ class TestFeedback:
     )
     def test_utc_times_sort_as_text(self, given_as: Any, kept: str) -> None:
         assert Feedback(id="t-1", value=True, created_at=given_as).created_at == kept
-
-    @pytest.mark.parametrize("bad", ["yesterday", "2026-13-01", "", 1767225600])
-    def test_another_time_is_refused(self, bad: Any) -> None:
-        with pytest.raises(InputError, match="not a time in ISO 8601"):
-            Feedback(id="t-1", value=True, created_at=bad)
 
 
 def test_usages_add_up_with_unknown_costs_unknown() -> None:

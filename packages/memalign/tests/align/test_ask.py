@@ -17,9 +17,8 @@ from memalign.judge.decision import calibrator_of
 from memalign.judge.observations import FEWEST, labelled_cases
 from memalign.judge.spec import base_fingerprint_of
 from memalign.testing import ScriptedChatModel
-from tests.support.asking import Checker, answered, checking
 from tests.support.keys import keys
-from tests.support.learning import row, words_in
+from tests.support.learning import Checker, answered, checking, row, words_in
 
 replace = msgspec.structs.replace
 

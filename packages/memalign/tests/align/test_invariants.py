@@ -15,15 +15,16 @@ from memalign.errors import ModelRejected
 from memalign.judge import signature_of
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer
-from tests.support.asking import Checker, checking
 from tests.support.invariants import check_whole, no_answer_outlives_its_source, what_was_taken_back_is_nowhere
 from tests.support.learning import (
     FAULTS,
     SETTINGS,
     TAKEN,
+    Checker,
     Imp,
     bare,
     batches,
+    checking,
     key_of,
     learn,
     own_words,

@@ -159,9 +159,11 @@ def test_what_is_written_as_jsonl_or_csv_is_read_back(
         ({"id": "t", "value": True}, "no content: one of inputs"),
         (GOOD | {"value": "maybe"}, "value 'maybe' is not allowed; use true or false"),
         (GOOD | {"rationale": 7}, "rationale must be text"),
-        (GOOD | {"source": "a\nb"}, "must be one line of text"),
-        (GOOD | {"created_at": "yesterday"}, "is not a time in ISO 8601"),
-        (GOOD | {"created_at": 1701010112345}, "is not a time in ISO 8601"),
+        *((GOOD | {"source": source}, "must be one line of text") for source in ("a\nb", "\x00")),
+        *(
+            (GOOD | {"created_at": time}, "not a time in ISO 8601")
+            for time in ("yesterday", "2026-13-01", 1701010112345)
+        ),
         (GOOD | {"source": {"name": "ana"}}, "source must be text"),
         (GOOD | {"meta": "x"}, "meta must be a JSON object"),
         (GOOD | {"meta": {"group": 1}, "group": 2}, "group is both a column and a key of meta"),

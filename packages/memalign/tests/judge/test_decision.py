@@ -15,8 +15,8 @@ from memalign.memory import Answers, Memory
 from memalign.models.base import Limits, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import CodeTest, Usage
-from tests.support.asking import ScriptedEmbeddedModel
 from tests.support.keys import keys
+from tests.support.learning import ScriptedEmbeddedModel
 from tests.support.scripted import case, scripted
 
 SORRY, MONEY, HARM = "Does the reply apologise?", "Does the reply promise money?", "Did the customer lose something?"

@@ -66,14 +66,12 @@ def _spread(told: float | Mapping[str, float], labels: list[str]) -> dict[str, f
 
 
 def _system_one(question: dict[str, Any], told: float | Mapping[str, float]) -> dict[str, Any]:
+    spread = _spread(told, list(question["criteria"]))
     if question["type"] == "choice":
-        spread = _spread(told, list(question["criteria"]))
-        return _chosen(spread) | {"probabilities": spread}
-    spread = _spread(told, question["criteria"])
-    return _scored(spread) | {
-        "probabilities": {str(level): probability for level, probability in enumerate(spread.values())},
-        "legend": {str(level): meaning for level, meaning in enumerate(spread)},
-    }
+        return _answer(spread, scored=False) | {"probabilities": spread}
+    probabilities = {str(level): probability for level, probability in enumerate(spread.values())}
+    legend = {str(level): meaning for level, meaning in enumerate(spread)}
+    return _answer(spread, scored=True) | {"probabilities": probabilities, "legend": legend}
 
 
 def _openai(question: dict[str, Any], told: Told) -> dict[str, Any]:
@@ -83,18 +81,16 @@ def _openai(question: dict[str, Any], told: Told) -> dict[str, Any]:
     if question["type"] == "choice":
         spread = _spread(told, [choice["value"] for choice in question["choices"]])
         shown = [{"value": label, "probability": probability} for label, probability in spread.items()]
-        return _chosen(spread) | {"probabilities": shown} | named
+        return _answer(spread, scored=False) | {"probabilities": shown} | named
     spread = _spread(told, [level["description"] for level in question["levels"]])
     levels = enumerate(spread.values())
     rated = [{"value": level, "label": str(level), "probability": probability} for level, probability in levels]
-    return _scored(spread) | {"probabilities": rated} | named
+    return _answer(spread, scored=True) | {"probabilities": rated} | named
 
 
-def _chosen(spread: Mapping[str, float]) -> dict[str, Any]:
-    best = max(spread, key=lambda label: spread[label])
-    return {"type": "choice", "choice": best, "confidence": spread[best]}
-
-
-def _scored(spread: Mapping[str, float]) -> dict[str, Any]:
-    mean = sum(level * probability for level, probability in enumerate(spread.values()))
-    return {"type": "score", "score": round(mean, 2), "confidence": max(spread.values())}
+def _answer(spread: Mapping[str, float], *, scored: bool) -> dict[str, Any]:
+    confidence = {"confidence": max(spread.values())}
+    if scored:
+        mean = sum(level * probability for level, probability in enumerate(spread.values()))
+        return {"type": "score", "score": round(mean, 2)} | confidence
+    return {"type": "choice", "choice": max(spread, key=lambda label: spread[label])} | confidence

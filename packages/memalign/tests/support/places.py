@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from memalign import Registry
 from tests.support import postgres
@@ -32,13 +32,11 @@ class OnSQLite:
 
     def another(self) -> OnSQLite:
         """An empty one of the same kind, with a secret of its own."""
-        return OnSQLite(_free(self.path, "other"))
+        return OnSQLite(self.path.with_name(f"{uuid4()}.db"))
 
     def copy(self) -> OnSQLite:
         """A copy of all that was committed; nobody may have it open."""
-        path = _free(self.path, "copy")
-        shutil.copy(self.path, path)
-        return OnSQLite(path)
+        return OnSQLite(Path(shutil.copy(self.path, self.path.with_name(f"{uuid4()}.db"))))
 
     def bytes(self) -> bytes:
         """All bytes in which a deleted text could still be."""
@@ -134,8 +132,3 @@ def place_of(kind: str, folder: Path) -> Iterator[Place]:
     yield place
     place.close()
     server.drop(place.name)
-
-
-def _free(path: Path, name: str) -> Path:
-    names = (path.with_name(f"{name}{n}.db") for n in itertools.count(1))
-    return next(path for path in names if not path.exists())

@@ -20,8 +20,7 @@ import pytest
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
 from tests.support.endpoint import Endpoint
-from tests.support.mlflow_server import tracking_server
-from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge
+from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge, tracking_server
 
 # MLflow's own, with the newest versions of what it uses; ours stay errors of other kinds.
 THEIRS = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "UserWarning", "ResourceWarning")

@@ -12,8 +12,7 @@ from mlflow.genai.scorers import ScorerSamplingConfig
 import memalign
 from memalign.integrations.mlflow import MemAlignOptimizer, load
 from tests.support.endpoint import Endpoint, bad_request
-from tests.support.mlflow_server import gateway_model
-from tests.support.mlflow_world import Mind, fetched, following, lesson, refused, tone_judge
+from tests.support.mlflow_world import Mind, fetched, following, gateway_model, lesson, refused, tone_judge
 
 NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed"}
 CASE: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
