@@ -231,7 +231,7 @@ def test_cases_are_listed_by_pieces_and_state(queued: TestClient) -> None:
     say(queued, "late")
     say(queued, "lamp", True)
     say(queued, "shop", None, state="skipped")
-    ids, piece = list[str](), {"next": 0}
+    ids, piece = list[str](), dict[str, Any](next=0)
     while piece["next"] is not None:
         piece = queued.get(f"{TONE}/cases", params={"limit": 2, "after": piece["next"]}).json()
         ids += [case["id"] for case in piece["items"]]
