@@ -49,13 +49,11 @@ def provider_judge(answer: Any = None, *, shard_size: int = 10) -> tuple[Judge, 
     return bare(model=model)[0], model
 
 
-def spoken(
-    cases: Iterable[int | str], *, by: str = "ana", value: bool = True, words: bool = True
-) -> list[dict[str, Any]]:
+def spoken(cases: Iterable[int | str]) -> list[dict[str, Any]]:
     """Rows with a label, and with words that only this row has."""
-    rows = [{"id": f"t-{n}", "source": by, "inputs": f"question {n}", "outputs": f"answer {n}"} for n in cases]
-    said = [{"rationale": f"It should name matter {n}, says {by}."} if words else {} for n in cases]
-    return [row | {"value": value} | comment for row, comment in zip(rows, said, strict=True)]
+    rows = [{"id": f"t-{n}", "inputs": f"question {n}", "outputs": f"answer {n}"} for n in cases]
+    said = [f"It should name matter {n}, says ana." for n in cases]
+    return [row | {"source": "ana", "value": True, "rationale": words} for row, words in zip(rows, said, strict=True)]
 
 
 def kinds(model: ScriptedChatModel, start: int = 0) -> Counter[str]:

@@ -38,9 +38,9 @@ from tests.support.scripted import Teacher, change
 RULE = "Be kind to whoever has waited."
 
 
-def taught(*changes: list[dict[str, Any]], size: int = 10, rows: list[dict[str, Any]]) -> Judge:
+def taught(*changes: list[dict[str, Any]], rows: list[dict[str, Any]]) -> Judge:
     """A judge that learned `rows` one by one, in as many calls as there are changes."""
-    judge = bare(Teacher(*changes), shard_size=size)[0]
+    judge = bare(Teacher(*changes), shard_size=10)[0]
     for one in rows:
         judge = learn(judge, [one]).judge
     return judge
@@ -332,8 +332,8 @@ COPY = "The answer to case1 is a long text of more than eight words."
 COPIED = "it copies eight words of what was judged (outputs)"
 
 
-def add(text: str, label: str = "F1") -> dict[str, Any]:
-    return change("ADD", label, text=text)
+def add(text: str) -> dict[str, Any]:
+    return change("ADD", "F1", text=text)
 
 
 @pytest.mark.parametrize("brief", [False, True])

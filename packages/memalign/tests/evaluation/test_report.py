@@ -17,7 +17,7 @@ from memalign.memory import Memory
 from memalign.models.base import ChatRequest, Question
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import Feedback
-from tests.support.scripted import change, records_in
+from tests.support.scripted import change, records_in, scripted
 
 ITEM = re.compile(r"item (\d+)")
 NASTY = "<script>alert(1)</script> | **bold** 'quote' \"double\" </dd>"
@@ -39,10 +39,9 @@ def even(state: str, _: Question) -> float:
     return 0.95 if int(ITEM.findall(state)[-1]) % 2 == 0 else 0.05
 
 
-def judge(**changes: Any) -> Judge:
-    settings: dict[str, Any] = {"instructions": "Even? {{ outputs }}", "feedback_value_type": bool} | changes
-    models: dict[str, Any] = {"model": ScriptedChatModel(answer), "check_model": ScriptedDecisionModel(even)}
-    return Judge(name="even", embedding_model=HashEmbedding(), **models, **settings)
+def judge() -> Judge:
+    models: dict[str, Any] = {"check_model": ScriptedDecisionModel(even), "embedding_model": HashEmbedding()}
+    return scripted(answer, name="even", instructions="Even? {{ outputs }}", **models)[0]
 
 
 def rows(first: int, last: int, **more: Any) -> list[Feedback]:
