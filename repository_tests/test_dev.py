@@ -33,7 +33,12 @@ def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that would have been run, which all succeed."""
     seen: list[list[str]] = []
-    monkeypatch.setattr(dev, "call", lambda *words: seen.append([str(word) for word in words]) or 0)
+
+    def call(*words: object) -> int:
+        seen.append([str(word) for word in words])
+        return 0
+
+    monkeypatch.setattr(dev, "call", call)
     return seen
 
 
