@@ -115,13 +115,11 @@ class MemAlign:
         replaced = [row.key for row in news if status[row.key] == "changed"]
 
         # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
-        #    goes with them. The judge that is asked from here on knows nothing of what a changed row said before.
+        #    goes with them.
         memory = add_annotations(judge.memory, news)
         memory, note = with_own_verdicts(run.before, memory, own_verdicts or {}, replaced)
         run.notes += [note] if note else []
         memory = without_disputed(memory)
-        if replaced:
-            judge = judge.replace(memory=without_disputed(forget(judge.memory, replaced)))
 
         # 3. Embed what is new, in the process by default.
         embedded = await self._embedded(judge.replace(memory=memory), run)
