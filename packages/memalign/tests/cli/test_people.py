@@ -84,7 +84,7 @@ def test_the_ledger_says_what_became_of_every_piece(memalign: Run, disputed: str
         ({"replaced_by": "G9"}, "superseded by G9"),
     ],
 )
-def test_every_status_says_by_whom(fields: dict[str, str], words: str) -> None:
+def test_every_status_says_by_whom(fields: dict[str, Any], words: str) -> None:
     guideline = Guideline(id="G1", text="Be kind.", **fields)
     assert status_text(guideline, Memory(guidelines=(guideline, Guideline(id="G9", text="Be brief.")))) == words
 
