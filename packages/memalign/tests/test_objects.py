@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import fields
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
@@ -64,6 +65,10 @@ def test_a_judgment_is_a_dictionary_of_its_fields() -> None:
     assert (fields["id"], fields["value"], fields["findings"][0]["taught_by"]) == ("t-1", True, [["t-1", "ana"]])
 
 
+def test_pydantic_and_others_can_read_the_types_of_a_judge() -> None:
+    assert get_type_hints(Judge).keys() == {setting.name for setting in fields(Judge)}
+
+
 # -- in a notebook -----------------------------------------------------------------------------------------------------
 
 
@@ -74,6 +79,7 @@ def test_a_repr_is_a_few_lines() -> None:
     for each in (one, result, aligned, memory, result.guidelines[0], JUDGMENT, evaluate(one, rows(30))):
         assert len(repr(each)) < 1_500, type(each)
     assert repr(one).startswith("Judge(name='tone', feedback_value_type='bool', model='scripted', instructions='Is the")
+    assert "回答" in repr(judge().replace(instructions="回答" * 60 + "{{ outputs }}")), "no spaces are written"
     assert "40 cases" in repr(aligned)
     assert repr(memory).startswith("<Memory: ")
     assert "new G1" in repr(result)

@@ -93,7 +93,7 @@ class RowError:
     id: str | None = None
 
     def __str__(self) -> str:
-        return f"line {self.line}{f' ({self.id})' if self.id else ''}: {self.reason}"
+        return f"line {self.line}{f' ({self.id[:80]})' if self.id else ''}: {self.reason}"
 
 
 class InvalidRows(InputError):

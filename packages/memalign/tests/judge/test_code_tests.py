@@ -24,6 +24,7 @@ DECIDED: list[tuple[CodeTest, Any, bool | None]] = [
     (code("contains", REGARDS), f"Dear you. {REGARDS}, A. Brandt", True),
     (code("contains", REGARDS), "with  the\nHOUSE\u2019S regards", True),
     (code("contains", "café"), "a cafe\u0301", True),
+    (code("contains", "it's 12\""), "it\u00b4s 12″", True),
     (code("word", "sorry"), "Sorry, that was us.", True),
     (code("word", "pound"), "40 pounds", False),
     (code("word", "注文"), "ご注文ありがとう", True),  # no spaces are written
@@ -109,7 +110,7 @@ def test_people_read_what_is_so_where_a_test_fails() -> None:
         (code("contains", "a", field="meta"), "an example has no field 'meta'"),
         (code("contains", "a", field="outputs | upper"), "'outputs | upper' is not a part of a field"),
         (code("json_path", "a.b()", then="x"), "is not a part of a field"),
-        (code("contains", "<|im_start|>"), "it contains a control token of chat models or a fence"),
+        *((code("contains", text), "a control token of chat models or a fence") for text in ("<|im_start|>", "```")),
         (code("contains", '{"value": true'), "it contains a verdict in the form of a model's answer"),
     ],
 )

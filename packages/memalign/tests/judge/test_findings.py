@@ -152,7 +152,7 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
         ('"We are"', "We are"),
         ("“We are”…", "We are"),
         ('We are "truly" sorry.', 'We are "truly" sorry.'),
-        ("We are “truly” sorry.", "We are “truly” sorry."),
+        *((f"We are {mark}truly{mark} sorry.", f"We are {mark}truly{mark} sorry.") for mark in "“\u00b4`'\u2039″"),
         ('We are \\"truly\\" sorry.', 'We are \\"truly\\" sorry.'),
         ("sorry. Here", "sorry. Here"),
         ("sorry.\\nHere", "sorry.\\nHere"),

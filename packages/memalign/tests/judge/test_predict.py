@@ -135,10 +135,11 @@ def test_a_second_run_asks_for_what_is_missing(numbers: list[int], first: set[in
 
 def test_copies_are_asked_once_and_cost_nothing(kind: Any) -> None:
     one = judge()
-    frame = kind([{"id": "a", "outputs": outputs} for outputs in "xxyx"])
+    frame = kind([{"id": "a" * 99, "outputs": outputs} for outputs in "xxyx"])
     rows = listed(one.predict_batch(frame))
     assert len(asked(one)) == 1
     assert [row["cost"] for row in rows] == [0.5, 0.0, 0.0, 0.0]
+    assert {row["id"] for row in rows} == {"a" * 99}
     assert [row["value"] for row in rows] == [True, True, None, True]
     assert rows[2]["error"] == "InputError: its content differs from that of row 1, which has the same id"
 

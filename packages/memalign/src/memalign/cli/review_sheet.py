@@ -177,4 +177,4 @@ def _check_lines(review: FeedbackReview, name: str) -> list[str]:
         labels = listed([f"{key}: {label_text(value)}" for key, value in pair.annotations.items()])
         label = "no label" if pair.label is None else label_text(pair.label)
         lines.append(f"conflict on {listed(pair.ids)}: {labels}; {label} counts")
-    return lines + top([f"line {row.line} ({row.id or 'no id'}): {row.reason}" for row in review.invalid])
+    return lines + top([f"line {row.line} ({(row.id or 'no id')[:80]}): {row.reason}" for row in review.invalid])

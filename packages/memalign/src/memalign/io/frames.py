@@ -108,9 +108,9 @@ def is_absent(value: object) -> bool:
 
 
 def shown_id(fields: Mapping[str, Any]) -> str | None:
-    """The row's id, where it has one that can be shown."""
+    """The row's id, where it has one as text or as a number."""
     name = fields.get("id")
-    return str(name)[:80] if isinstance(name, str | int) and str(name).strip() else None
+    return str(name) if isinstance(name, str | int) and str(name).strip() else None
 
 
 def _plain(value: Any) -> Any:

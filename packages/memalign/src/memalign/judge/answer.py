@@ -122,7 +122,7 @@ def quotation(evidence: object, texts: Iterable[str]) -> str | None:
 def _plain(text: str) -> str:
     for _ in range(3):  # JSON in JSON: a text that was cut is encoded twice
         text = _ESCAPE.sub(_unescaped, text)
-    return normal(text).replace('"', "'")
+    return normal(text).replace('"', "'").replace("`", "'")
 
 
 def _unescaped(match: re.Match[str]) -> str:

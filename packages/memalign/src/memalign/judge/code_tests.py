@@ -54,7 +54,7 @@ _SENTENCES = {
     "json_path": 'in {it} {text} {is_} "{then}"',
 }
 _VERBS = {"has": "have", "begins": "begin", "ends": "end", "comes": "come"}
-_QUOTES = str.maketrans(dict.fromkeys("`´‘’‚‛ʼ′‹›", "'") | dict.fromkeys("“”„‟″«»", '"'))  # noqa: RUF001
+_QUOTES = str.maketrans(dict.fromkeys("´‘’‚‛ʼ′‹›", "'") | dict.fromkeys("“”„‟″«»", '"'))  # noqa: RUF001
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?[0-9]+(?:[.,][0-9]+)*")
 
 
@@ -106,7 +106,7 @@ def holds(test: CodeTest, reading: Reading) -> bool | None:
 
 def normal(text: str) -> str:
     """The text as tests compare it, with its capitals."""
-    return " ".join(unicodedata.normalize("NFKC", text).translate(_QUOTES).split())
+    return " ".join(unicodedata.normalize("NFKC", text.translate(_QUOTES)).split())
 
 
 def places(text: str, literal: str) -> Iterator[int]:

@@ -50,6 +50,7 @@ class JudgmentList(list[Judgment[ValueT]]):
     def __init__(self, judgments: Iterable[Judgment[ValueT]], source: object = None) -> None:
         super().__init__(judgments)
         self._frame = source if is_frame(source) else None
+        self._index = getattr(self._frame, "index", None)  # as it was judged: a frame may be sorted in place
 
     def to_frame(self, columns: Sequence[str] | Literal["all"] = COLUMNS) -> Any:
         """Return the judgments as a DataFrame of pandas, or of the library of the frame that was judged.
@@ -68,7 +69,7 @@ class JudgmentList(list[Judgment[ValueT]]):
         names = fields if columns == "all" else list(columns)
         if unknown := [name for name in names if name not in fields]:
             raise InputError(f"a judgment has no field {unknown[0]!r}; it has {', '.join(fields)}")
-        return _frame_like(self._frame, [_cells_of(judgment) for judgment in self], names)
+        return _frame_like(self._frame, [_cells_of(judgment) for judgment in self], names, self._index)
 
 
 async def predict_batch(
@@ -106,7 +107,8 @@ async def predict_batch(
             cells["content_hash"] = item.content_hash
             judged[item.id] = msgspec.structs.replace(judgment, usage=Usage())  # a copy of the row costs nothing
         rows.append(cells)
-    made: FrameT = _frame_like(frame, rows, verdict_schema(judge), [*items])
+    index = getattr(table.to_native(), "index", None)
+    made: FrameT = _frame_like(frame, rows, verdict_schema(judge), None if index is None else index[[*items]])
     return made
 
 
@@ -174,16 +176,16 @@ def _cells_of(judgment: Judgment) -> dict[str, Any]:
 
     Findings are JSON text. A model may end its words in half a surrogate pair, which becomes a replacement character.
     """
-    cells: dict[str, Any] = msgspec.json.decode(json_line(as_json(judgment)))
+    cells: dict[str, Any] = as_json(msgspec.json.decode(json_line(judgment), type=Judgment))
     usage: dict[str, Any] = cells.pop("usage")
     cells |= usage | {"seconds": sum(usage["seconds"].values(), 0.0)}
     return cells | {"findings": json_line(cells["findings"]).decode().strip()}
 
 
 def _frame_like(
-    source: object, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | nw.Schema, places: Any = slice(None)
+    source: object, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | nw.Schema, index: Any
 ) -> Any:
-    """A frame of the library of `source`, else of pandas; of pandas with the index of its rows at these `places`."""
+    """A frame of the library of `source`, else of pandas; of pandas with this `index`, if it has one for each row."""
     import narwhals as nw
 
     table = nw.from_native(source, eager_only=True, pass_through=True)
@@ -195,6 +197,6 @@ def _frame_like(
     frame = nw.from_dict(cells, backend=library).to_native()
     if schema is not None:  # types that have missing values: a boolean of numpy would read None as False
         frame = frame.astype(schema.to_pandas("numpy_nullable"))
-    if isinstance(table, nw.DataFrame) and len(index := table.to_native().index[places]) == len(rows):
+    if index is not None and len(index) == len(rows):
         frame.index = index.set_names([None] * index.nlevels)
     return frame

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, _SpecialForm  # what Literal[…] is to a type checker
 
 import msgspec
 
@@ -31,8 +30,6 @@ from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueT_co, ValueType
 
 if TYPE_CHECKING:
-    from typing import _SpecialForm  # what Literal[…] and Annotated[…] are to a type checker
-
     from memalign.align import AlignResult, MemAlign
     from memalign.types import FeedbackKey
 
@@ -118,7 +115,8 @@ class Judge(Generic[ValueT_co]):
         return partial(Judge, **settings), ()
 
     def __repr__(self) -> str:
-        short = textwrap.shorten(self.instructions, 80, placeholder="…")
+        text = " ".join(self.instructions.split())
+        short = text if len(text) <= 80 else f"{text[:79]}…"
         return (
             f"Judge(name={self.name!r}, feedback_value_type={self.value_type.spec!r}, model={self.model_name!r}, "
             f"instructions={short!r}, memory={self.memory!r})"

@@ -10,9 +10,10 @@ import narwhals as nw
 import pytest
 
 import memalign as ma
-from memalign.errors import InputError, InvalidRows
+from memalign.errors import InputError, InvalidRows, ModelRefused
 from memalign.evaluation.feedback_review import review_feedback
 from memalign.io import read_examples, read_feedback
+from memalign.models.base import ChatReply
 from memalign.testing import ScriptedChatModel
 from tests.support.scripted import Teacher, scripted
 
@@ -159,6 +160,20 @@ def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Pat
         with pytest.raises(InputError, match=r"a judgment has no field 'price'; it has id, value, rationale"):
             judgments.to_frame(["price"])
     assert judge().judge_many([]).to_frame().shape == (0, 5)
+
+
+def test_judgments_keep_the_index_that_their_rows_had() -> None:
+    rows = pd.DataFrame(ROWS, index=[2, 0, 1])
+    judgments = judge().judge_many(rows)
+    rows.index = [7, 8, 9]
+    assert list(judgments.to_frame().index) == [2, 0, 1]
+
+
+def test_costs_are_one_column_whatever_number_a_model_gives(kind: Any) -> None:
+    answer = ChatReply(data={"value": True}, text="", usage=ma.Usage(calls=1, cost=0.5))
+    one = judge().replace(model=ScriptedChatModel([ModelRefused("no", usage=ma.Usage(cost=1)), answer, answer]))
+    frame = one.judge_many(kind(ROWS), concurrency=1).to_frame(["cost"])
+    assert nw.from_native(frame, eager_only=True)["cost"].to_list() == [1, 0.5, 0.5]
 
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame])
