@@ -98,6 +98,7 @@ def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) 
         ("", "a provider&#39;s key is missing."),
         ("openai:gpt-4.1-mini", "a provider&#39;s key is missing."),
         ("deepseek:deepseek-chat", "a provider&#39;s key is missing."),
+        ("huggingface:m", "a provider&#39;s key is missing."),
         ("nobody:m", "a model of this name cannot be used."),
         ("openai:m@http://127.0.0.1:9/v1", "There is no verdict"),
         ("openai:m@http://user:secret@127.0.0.1/v1", "a model of this name cannot be used."),

@@ -115,6 +115,7 @@ def test_prices_given_are_what_a_judgment_costs():
 @pytest.mark.parametrize(
     ("variables", "named"),
     [
+        ({"DEEPSEEK_API_KEY": "sk-abc123\n"}, "DEEPSEEK_API_KEY"),
         ({"OPENAI_API_KEY": "sk-abc123…"}, "OPENAI_API_KEY"),
         ({"OPENAI_API_KEY": "sk-abc123\n"}, "OPENAI_API_KEY"),
         (
@@ -127,7 +128,7 @@ def test_an_unusable_key_is_named_before_any_call(monkeypatch, variables, named)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigurationError, match=f"{named} holds a line break or a character") as caught:
-        resolve("openai:m")
+        resolve("deepseek:m" if "DEEPSEEK_API_KEY" in variables else "openai:m")
     assert "abc123" not in str(caught.value)
 
 

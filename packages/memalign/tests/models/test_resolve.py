@@ -6,10 +6,13 @@ import os
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
+from memalign import Judge
 from memalign.errors import ConfigurationError
-from memalign.models import ChatRequest, default_model_name, resolve
+from memalign.models import ChatRequest, default_model_name, resolve, resolve_embedding
+from memalign.models.judge_models import open_model
 
 
 @pytest.mark.parametrize(
@@ -51,6 +54,23 @@ def test_name_address_and_key_make_one_model(monkeypatch):
     assert second is not first
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:2/v1")
     assert resolve("openai:qwen") is not second
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "wrong")
+    wrong = resolve("deepseek:m")
+    monkeypatch.setenv("DEEPSEEK_API_KEY", "right")
+    assert resolve("deepseek:m") is not wrong
+
+
+def test_an_encoder_finds_no_key_in_a_model(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "hidden")
+    with pytest.raises(TypeError, match="unsupported"):
+        msgspec.json.encode(resolve("openai:m"))
+
+
+def test_a_model_without_a_name_is_not_the_judges_own(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "test")
+    judge = Judge(name="j", instructions="Is {{ outputs }} kind?", feedback_value_type=bool, model="openai:m")
+    with pytest.raises(ConfigurationError, match="names no provider"):
+        open_model(judge, "")
 
 
 @pytest.mark.parametrize(
@@ -87,16 +107,21 @@ def test_limits_come_from_the_environment_and_the_price_list(monkeypatch):
         ("oponai:gpt-4.1-mini", "oponai:gpt-4.1-mini cannot be used: Unknown provider: oponai"),
         ("openrouter/meta-llama/llama-3:free", "openrouter:meta-llama/llama-3:free cannot .*OPENROUTER_API_KEY"),
         ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
-        ("anthropic:m", r'anthropic:m cannot be used: .*pip install "pydantic-ai-slim\[anthropic\]"'),
     ],
 )
-async def test_what_a_provider_lacks_is_named_at_the_first_call(monkeypatch, name, remedy):
+@pytest.mark.parametrize("by_name", [resolve, resolve_embedding])
+def test_what_a_provider_lacks_is_named_before_any_call(by_name, name, remedy):
+    with pytest.raises(ConfigurationError, match=remedy):
+        by_name(name)
+
+
+async def test_a_missing_library_is_named_with_its_install_command(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
     monkeypatch.setitem(sys.modules, "anthropic", None)  # what `import` sees when the package is not there
     for module in [module for module in sys.modules if module.startswith("pydantic_ai.providers.anthropic")]:
         monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(ConfigurationError, match=remedy):
-        await resolve(name).complete(ChatRequest(system="You judge.", user="Reply: hello", schema={}))
+    with pytest.raises(ConfigurationError, match=r'anthropic:m cannot .*pip install "pydantic-ai-slim\[anthropic\]"'):
+        await resolve("anthropic:m").complete(ChatRequest(system="You judge.", user="Reply: hello", schema={}))
 
 
 def test_names_are_resolved_without_a_providers_library():

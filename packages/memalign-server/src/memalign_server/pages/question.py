@@ -118,7 +118,7 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
                 mark_seen(connection, draft.judge, person.name, case.case_id)
     except (MemalignError, TimeoutError) as error:
         fault = next((fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable")
-        fault = "key" if re.search(r"needs a key|a provider's key|API_KEY. environment", str(error)) else fault
+        fault = "key" if re.search(r"needs a key|a provider's key|(KEY|TOKEN). environment", str(error)) else fault
         detail = error_text(request, error)
     return render(request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.aio import shared
@@ -30,11 +29,10 @@ _MOST_LEVELS = 10
 _MEANINGS = {"yes": "Yes.", "no": "No.", "n/a": "The question does not apply to the text."}
 
 
-@dataclass(eq=False, repr=False)
 class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
     """A DecisionModel of a provider, or of a server that speaks System One."""
 
-    timeout: float = 60.0
+    timeout = 60.0
 
     @shared
     async def decide(

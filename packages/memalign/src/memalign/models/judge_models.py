@@ -60,7 +60,7 @@ def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> Chat
 
     The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does.
     """
-    name = cast("str | ChatModel | None", model or judge.model or default_model_name())
+    name = cast("str | ChatModel | None", (judge.model or default_model_name()) if model is None else model)
     settings = {}
     if model is None and isinstance(name, str) and (effort := judge.parameters.get("reasoning_effort")):
         if parse_name(name)[0] == "openai":

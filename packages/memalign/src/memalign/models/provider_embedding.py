@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memalign.aio import shared, together
 from memalign.errors import InvalidOutput
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.provider_model import ProviderModel, open_provider
+from memalign.models.providers import Target
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +24,6 @@ _SHORT = 64  # characters
 _BLANK = "(empty)"  # providers refuse an empty text
 
 
-@dataclass(eq=False, repr=False)
 class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     """An EmbeddingModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
 
@@ -32,7 +31,9 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     model still finds it too long. `dimensions` is the length of the vectors to ask for, None for the model's own.
     """
 
-    dimensions: int | None = None
+    def __init__(self, target: Target, *, dimensions: int | None = None, **settings: Any) -> None:
+        self.dimensions = dimensions
+        super().__init__(target, **settings)
 
     @property
     def name(self) -> str:

@@ -62,6 +62,9 @@ class Failure:
     denied: bool = False
 
 
+_STOPPED = Failure(ModelRefused, "the provider's content filter stopped the request")
+
+
 class PromptTooLong(ModelRejected):
     """The prompt is longer than the model's context; a shorter one may do."""
 
@@ -71,7 +74,7 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Fail
     from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UserError
 
     if isinstance(error, ContentFilterError):
-        return _filtered()
+        return _STOPPED
     if (status := status_of(error)) is not None:
         return _by_status(error, status, target)
     if isinstance(error, UserError):  # what pydantic-ai itself knows that the model does not take
@@ -120,15 +123,11 @@ def _by_status(error: Exception, status: int, target: Target) -> Failure:
     # Not the whole body: some servers send the request back, whose judged text may hold any word.
     text = f"{message} {_field(error, 'code')} {_field(error, 'type')}" if message else str(getattr(error, "body", ""))
     if _FILTERED.search(text):
-        return _filtered()
+        return _STOPPED
     if _TOO_LONG.search(f"{type(error).__name__} {text}"):
         advice = "Say how many tokens it takes (memalign edit NAME --context N)."
         return Failure(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
     return Failure(ModelRejected, reason)
-
-
-def _filtered() -> Failure:
-    return Failure(ModelRefused, "the provider's content filter stopped the request")
 
 
 def _wait_of(error: Exception) -> float | None:

@@ -6,9 +6,8 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -17,7 +16,7 @@ from memalign.models.base import Limits
 from memalign.models.limiter import Limiter
 from memalign.models.list_prices import Prices, context_window, list_price
 from memalign.models.provider_errors import OVERLOAD, failure_of, status_of
-from memalign.models.providers import Target, traits_of
+from memalign.models.providers import PROVIDERS, Target, traits_of
 from memalign.models.retry import Retry
 from memalign.types import Usage
 
@@ -40,31 +39,32 @@ RECORD_TOKENS = 2_500
 _opened: list[object] = []  # were one dropped, asyncio would warn of each connection that is still open
 
 
-@dataclass(eq=False, repr=False)
 class ProviderModel(Generic[ClientT]):
     """One model of one provider, or of any server that speaks its protocol. It is asked on the background loop alone.
 
-    Attributes:
-        target: The model, its address and key.
-        retry: How often and how patiently to try.
-        timeout: Seconds for one attempt.
-        context_tokens: What the model takes, whatever a price list says.
-        concurrency: The most calls in flight.
-        prices: What its tokens cost, before any price list.
-        extra: Settings of pydantic-ai (`top_p`, `extra_headers`, …) that go with every request.
+    `prices` and `context_tokens` go before what a list says, `concurrency` is the most calls in flight, and `extra` are
+    settings of pydantic-ai (`top_p`, `extra_headers`, …) that go with every request.
     """
 
-    target: Target
-    _: KW_ONLY
-    retry: Retry = field(default_factory=Retry)
-    timeout: float = 120.0
-    context_tokens: int | None = None
-    concurrency: int | None = None
-    prices: Prices | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
-
+    timeout = 120.0  # seconds for one attempt, where a request does not say
+    _loop: asyncio.AbstractEventLoop | None = None
     _has_answered = False
+
+    # No dataclass: what writes down any of those, such as a tracer, would write down the key.
+    def __init__(
+        self,
+        target: Target,
+        *,
+        retry: Retry | None = None,
+        context_tokens: int | None = None,
+        concurrency: int | None = None,
+        prices: Prices | None = None,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.target, self.retry, self.extra = target, retry or Retry(), extra or {}
+        self.context_tokens, self.concurrency, self.prices = context_tokens, concurrency, prices
+        if target.provider not in PROVIDERS:  # pydantic-ai alone knows what it lacks, and no call may be paid before
+            self.open()
 
     @property
     def name(self) -> str:
@@ -113,14 +113,17 @@ class ProviderModel(Generic[ClientT]):
             self._limiter = Limiter(min(FIRST_IN_FLIGHT, most), most=most)
         async with self._lock:
             if self._opened is None:  # in a thread, because a provider's library takes seconds to import
-                try:
-                    opened: ClientT = await asyncio.to_thread(self._open)
-                except Exception as error:  # a missing library, key or region: the first line says what to do
-                    reason = str(error).strip().split("\n")[0] or type(error).__name__
-                    raise ConfigurationError(f"{self.name} cannot be used: {reason}") from error
-                _opened.append(opened)
-                self._opened = opened
+                self._opened = await asyncio.to_thread(self.open)
+                _opened.append(self._opened)
             return self._opened
+
+    def open(self) -> ClientT:
+        """pydantic-ai's model. Raises ConfigurationError with what to install or set."""
+        try:
+            return cast("ClientT", self._open())
+        except Exception as error:  # a missing library, key or region: the first line says what to do
+            reason = str(error).strip().split("\n")[0] or type(error).__name__
+            raise ConfigurationError(f"{self.name} cannot be used: {reason}") from error
 
     def _open(self) -> Any:
         """pydantic-ai's chat or decision model. Raises what it lacks, in words of its own."""

@@ -63,7 +63,8 @@ PROVIDERS = {
 
 def traits_of(provider: str) -> Provider:
     """What is known of a provider."""
-    return PROVIDERS.get(provider, Provider())
+    usual = f"{provider.upper()}_API_KEY"  # of pydantic-ai, for most that it knows
+    return PROVIDERS.get(provider) or Provider(keys=(usual,) if usual in os.environ else ())
 
 
 # Spellings of MLflow and LiteLLM, which users bring along.

@@ -53,9 +53,7 @@ def resolve(
         prices: What its tokens cost, whatever a list says.
         context_tokens: What it takes, whatever a list says.
 
-    Raises:
-        ConfigurationError: No model, or a missing key: with what to set. The embedded model takes no settings. What
-            only pydantic-ai knows of (other providers, their keys, a package to install) is an error of the first call.
+    Raises ConfigurationError for no model, an unknown provider, a missing key, and settings of the embedded model.
     """
     chosen = default_model_name() if name is None else name
     if chosen is None:
@@ -134,7 +132,7 @@ def _opened(kind: Callable[..., T], name: str | Target, extra: Mapping[str, Any]
     knobs |= {"concurrency": whole_number("MEMALIGN_CONCURRENCY"), "extra": dict(extra or {})}
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.
     key = f"{kind} {msgspec.json.encode(target)!r} {sorted(knobs.items())}"
-    return cast("T", _models.setdefault(key, kind(target, **knobs)))
+    return cast("T", _models.get(key) or _models.setdefault(key, kind(target, **knobs)))
 
 
 def default_model_name() -> str | None:
