@@ -17,6 +17,9 @@ from memalign_server.settings import SECRETS
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
 SERVER, POSTGRES = COMPOSE["services"]["server"], COMPOSE["services"]["postgres"]
+KEYS = {"build", "cap_drop", "depends_on", "env_file", "environment", "healthcheck", "image", "ports", "read_only"}
+KEYS |= {"restart", "secrets", "security_opt", "tmpfs", "volumes"}
+"""Those of Compose that the services use: a misspelt one would stop `docker compose up`."""
 
 
 def stage(name: str) -> list[str]:
@@ -57,6 +60,7 @@ def test_what_an_image_copies_is_in_the_build_context() -> None:
 
 def test_what_compose_names_is_declared() -> None:
     for service in COMPOSE["services"].values():
+        assert service.keys() <= KEYS
         assert set(service["secrets"]) <= set(COMPOSE["secrets"])
         assert {volume.partition(":")[0] for volume in service["volumes"]} <= set(COMPOSE["volumes"])
     assert SERVER["depends_on"]["postgres"]["condition"] == "service_healthy"
@@ -75,5 +79,6 @@ def test_no_secret_stands_in_compose() -> None:
 def test_the_server_of_compose_is_a_target_without_rights() -> None:
     lines, port = stage(SERVER["build"]["target"]), SERVER["ports"][0].rpartition(":")[2]
     assert f"EXPOSE {port}" in lines
+    assert SERVER["ports"][0].startswith("${MEMALIGN_LISTEN:-127.0.0.1:"), "others reach it when somebody says so"
     assert any(f"127.0.0.1:{port}/health" in line for line in lines)
     assert (SERVER["cap_drop"], SERVER["read_only"], SERVER["volumes"]) == (["ALL"], True, ["data:/data"])

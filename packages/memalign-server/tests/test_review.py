@@ -42,15 +42,16 @@ def test_people_who_differ_see_each_other_and_an_owner_settles_once(shared: worl
     put_in(owner)
 
     def offered() -> list[str]:
-        page = expect(owner.get("/judges/tone/review"), 200, "reviewer and zoe differ. Which holds?")
+        page = expect(owner.get("/judges/tone/review"), 200, "reviewer and zoe differ. Which holds?", "data-kept>")
         return re.findall(r'name="holder" value="([^"]+)"', page)
 
     answer(reviewer, "late", value="false", rationale="It is cold.")
     assert "It is cold." not in zoe.get("/judges/tone/review?case=late").text
     answer(zoe, "late", value="true")
     for person, words in ((reviewer, "zoe says Yes</b>"), (zoe, "It is cold.")):  # without words there is no colon
-        page = expect(person.get("/judges/tone/review"), 200, words, 'data-key="k"')
+        page = expect(person.get("/judges/tone/review"), 200, words, 'data-key="k"', "data-kept>")
         post(person, "/judges/tone/review/differ", **card(page))
+    assert "Which holds?" not in reviewer.get("/judges/tone/review").text, "an owner is asked"
     before = offered()
     answer(zoe, "late", value="true", rationale="It is warm.")
     post(owner, "/judges/tone/review/settle", case="late", holder=before[1])

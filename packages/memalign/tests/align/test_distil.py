@@ -76,8 +76,9 @@ class TestWords:
 
     def test_a_thousand_are_twenty_calls_and_one_that_merges(self) -> None:
         model = ScriptedChatModel(provider())
-        result = learn(bare(model=model)[0], spoken(range(1000)))
+        result = learn(bare(model=model)[0].replace(parameters={"timeout": 9}), spoken(range(1000)))
         assert kinds(model) == {"changes": 20, "merged": 1}
+        assert {request.timeout for request in model.requests} == {9}, "no call hangs longer than the judge may"
         assert {*states(result.judge).values()} == {"learned"}
 
     def test_later_feedback_is_one_call_beside_the_guidelines_that_stand(self) -> None:

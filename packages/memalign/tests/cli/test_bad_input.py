@@ -75,7 +75,10 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
         (("models", "pull", "gpt-5", "--yes"), "unknown embedded model"),
         (("judge", "tone", "feedback.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c"), "is a URL; copy the file to this"),
         (("judge", "tone", "feedback.jsonl", "-o", "out.csv"), "judgments are kept as JSON lines, so that a run can"),
-        (("align", "tone", "feedback.jsonl", "--max-cost", "nan"), "dollars above 0"),
+        *(
+            ((command, "tone", "feedback.jsonl", "--max-cost", limit), "dollars above 0")
+            for command, limit in (("align", "nan"), ("align", "0"), ("judge", "0"), ("evaluate", "0"))
+        ),
         (("lock", "tone", "t-9"), "no case 't-9' in memory"),
         (("lock", "tone", "t-1@ana"), "as ID@SOURCE"),
         (("lock", "tone", "t-1", "--unlock"), "is not locked"),

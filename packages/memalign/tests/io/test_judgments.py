@@ -94,6 +94,19 @@ def test_two_runs_do_not_write_one_file(out: Path) -> None:
     assert present(out) == ["t-0"]
 
 
+def test_a_disk_that_fails_while_lines_are_ordered_loses_none(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    writer = JudgmentWriter(out, judge="j", examples=EXAMPLES)
+    for name in ("t-2", "t-0"):
+        writer.write(name, judged())
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(InputError, match="No space left on device; the judgments in it are kept"):
+        writer.close()
+    assert ids(out) == ["t-2", "t-0"]
+
+
 NOT_OURS = "line 1, is not a judgment"
 
 

@@ -178,6 +178,18 @@ class TestAsTheModel:
         assert made.value == value
         assert model.asked[0][1].kind == kind
 
+    def test_its_requests_wait_no_longer_than_the_judge_may(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        model, waits = deciding({}, {"true": 0.8}), list[float | None]()
+        decide = model.decide
+
+        async def timed(*question: Any, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # the protocol's
+            waits.append(timeout)
+            return await decide(*question)
+
+        monkeypatch.setattr(model, "decide", timed)
+        judge(model).replace(parameters={"timeout": 9})(outputs="x")
+        assert waits == [9]
+
     def test_what_it_cannot_do_is_said(self) -> None:
         for value_type in (str, "float:0..1"):
             with pytest.raises(ConfigurationError, match="other values need a chat model"):

@@ -105,7 +105,10 @@ def test_what_stays_under_another_id_may_be_spoken_of(registry: Registry):
 
 def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place):
     registry.create(judge(memory_of(case("t-8", "ana"), case("t-9", "🙂")), name="other"))
-    registry.create(judge(memory_of(case("t-1", "ana"), case("t-2", "!")), name="tone"), note="as 🙂 said")
+    taught = memory_of(case("t-1", "ana"), case("t-2", "!"), size=1)
+    retired, other = taught.guidelines
+    taught = replace(taught, guidelines=(replace(retired, retired_by="🙂"), other))
+    registry.create(judge(taught, name="tone"), note="as 🙂 said")
     with pytest.raises(UnknownKey):
         registry.erase("other", source="?", rederive=False)
     receipt = registry.erase("tone", source="!", rederive=False)
