@@ -82,3 +82,4 @@ def test_the_server_of_compose_is_a_target_without_rights() -> None:
     assert SERVER["ports"][0].startswith("${MEMALIGN_LISTEN:-127.0.0.1:"), "others reach it when somebody says so"
     assert any(f"127.0.0.1:{port}/health" in line for line in lines)
     assert (SERVER["cap_drop"], SERVER["read_only"], SERVER["volumes"]) == (["ALL"], True, ["data:/data"])
+    assert SERVER["security_opt"] == ["no-new-privileges:true"]

@@ -22,8 +22,8 @@ from memalign.memory import Annotation, Case, Tombstone
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
 from tests.support.patience import PATIENCE
-from tests.support.places import KINDS, Place, place_of
-from tests.support.registry import case, judge, keys_of, memories, memory_of, models, row
+from tests.support.places import KINDS, OnSQLite, Place, place_of
+from tests.support.registry import case, judge, keys_of, memories, memory_of, models, optimizer, row
 
 replace = msgspec.structs.replace
 CASES = (case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
@@ -241,6 +241,11 @@ def test_a_reader_sees_the_head_and_a_long_lock_is_named(registry: Registry, pla
         assert keys_of(hasty.load("helpfulness")) == {"t-1@ana"}
         with pytest.raises(RegistryError, match=r"another process has been writing for more than 0\.05 s"):
             hasty.save(judge(model="openai:gpt-5"))
+        chat, embedding = models()
+        with pytest.raises(RegistryError, match="another process has been writing"):
+            hasty.align("helpfulness", [row("t-2", "ana", "too cold")], optimizer=optimizer(chat, embedding))
+        if isinstance(place, OnSQLite):  # on a server the judge's own lock is met at the first write
+            assert chat.requests == [], "nothing is paid for that could not be kept"
     assert hasty.save(judge(model="openai:gpt-5")) == 2
 
 
