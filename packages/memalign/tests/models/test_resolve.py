@@ -104,7 +104,7 @@ def test_limits_come_from_the_environment_and_the_price_list(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("oponai:gpt-4.1-mini", "oponai:gpt-4.1-mini cannot be used: Unknown provider: oponai"),
+        ("oponai:gpt-4.1-mini", "oponai:gpt-4.1-mini cannot be used: Unknown provider: oponai. Any other"),
         ("openrouter/meta-llama/llama-3:free", "openrouter:meta-llama/llama-3:free cannot .*OPENROUTER_API_KEY"),
         ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
     ],

@@ -123,7 +123,8 @@ class ProviderModel(Generic[ClientT]):
             return cast("ClientT", self._open())
         except Exception as error:  # a missing library, key or region: the first line says what to do
             reason = str(error).strip().split("\n")[0] or type(error).__name__
-            raise ConfigurationError(f"{self.name} cannot be used: {reason}") from error
+            hint = ". Any other OpenAI-compatible server is openai:MODEL@URL" if "Unknown provider" in reason else ""
+            raise ConfigurationError(f"{self.name} cannot be used: {reason}{hint}") from error
 
     def _open(self) -> Any:
         """pydantic-ai's chat or decision model. Raises what it lacks, in words of its own."""
