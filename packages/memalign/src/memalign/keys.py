@@ -1,18 +1,68 @@
-"""Keys of feedback: their written form, and which of them a selector names."""
+"""Keys of feedback: who said it, of which case, their written form, and which of them a selector names."""
 
 from __future__ import annotations
 
 import json
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from memalign.errors import InputError, UnknownKey
 
-__all__ = ["FeedbackKey", "readings", "select_keys"]
+__all__ = ["FeedbackKey", "first_spellings", "name_key", "readings", "same_person", "select_keys"]
+
+# Shown as nothing, though Unicode calls them letters and marks: joiners of graphemes, fillers, selectors of variants.
+_FILLERS = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_BLANK = "\u2800"  # a pattern of Braille without a dot, which looks like a space
+
+
+@lru_cache(maxsize=10_000)
+def name_key(name: str) -> str:
+    """Return the folded form of a person's name: two spellings of one name have the same.
+
+    Capitals, composed and decomposed letters, wide and narrow forms, kinds and runs of white space, and invisible
+    characters make no difference. Accents do. Compare people by this form alone, and show them as they were written.
+
+    Args:
+        name: The name as somebody wrote it.
+
+    Returns:
+        The form to compare; the name itself if nothing in it is visible.
+    """
+    if name.isascii() and name.isprintable():
+        return " ".join(name.lower().split()) or name
+    folded = name
+    for _ in range(2):  # a letter that one step brings forth may have another case or be composed again
+        folded = unicodedata.normalize("NFKC", _visible(folded)).casefold()
+    folded = unicodedata.normalize("NFKC", _visible(folded))
+    return " ".join(folded.replace(_BLANK, " ").split()) or name
+
+
+def _visible(text: str) -> str:
+    """Return the text without characters that nobody sees; white space stays."""
+    kept = _FILLERS.sub("", text)
+    return "".join(c for c in kept if c.isspace() or unicodedata.category(c) not in ("Cf", "Cc"))
+
+
+def same_person(one: str | None, other: str | None) -> bool:
+    """Return whether two names are spellings of one; a missing name is nobody's."""
+    if one is None or other is None:
+        return False
+    return one == other or name_key(one) == name_key(other)
+
+
+def first_spellings(names: Iterable[str]) -> dict[str, str]:
+    """Return for each written name the first spelling of the same person among these names."""
+    first: dict[str, str] = {}
+    return {name: first.setdefault(name_key(name), name) for name in names}
 
 
 class FeedbackKey(NamedTuple):
     """Whose feedback on which case: the identity of a piece of feedback. JSON keeps it as a list of the two.
+
+    Two keys are equal if the ids are and the sources are spellings of one name; see `name_key`.
 
     `str` gives the one written form, for commands and messages: `t-17@ana`, and `t-17@ana@example.org` for the feedback
     of ana@example.org. An id that holds an `@`, or begins with a double quote, is quoted as in JSON: `"mail@x"@ana`.
@@ -20,6 +70,17 @@ class FeedbackKey(NamedTuple):
 
     id: str
     source: str
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FeedbackKey):
+            return tuple.__eq__(self, other) if isinstance(other, tuple) else NotImplemented
+        return self.id == other.id and same_person(self.source, other.source)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.id, name_key(self.source)))
 
     def __str__(self) -> str:
         written = _written_id(self.id)
@@ -80,7 +141,8 @@ def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) 
         return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
     meanings: dict[str, tuple[FeedbackKey, ...]] = {}
     for example_id, source in readings(selector):
-        if keys := tuple(key for key in by_id.get(example_id, ()) if source in (None, key.source)):
+        keys = tuple(key for key in by_id.get(example_id, ()) if source is None or same_person(source, key.source))
+        if keys:
             meanings[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
     if len(meanings) > 1:
         raise UnknownKey(f"{selector!r} could mean {' or '.join(meanings)}; write the one you mean, with its quotes")

@@ -56,8 +56,9 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
     for row in rows:
         # What a person added to the row belongs to their annotation, not to the case.
         case = cases.get(row.id) or Case(example=Example(id=row.id, **row.content), annotations=())
-        annotations = {annotation.source: annotation for annotation in (*case.annotations, Annotation.of(row))}
-        cases[row.id] = replace(case, annotations=tuple(annotations[source] for source in sorted(annotations)))
+        others = [annotation for annotation in case.annotations if annotation.key != row.key]
+        annotations = sorted((*others, Annotation.of(row)), key=lambda annotation: annotation.source)
+        cases[row.id] = replace(case, annotations=tuple(annotations))
     added = {row.key for row in rows}
     return replace(
         memory,

@@ -11,6 +11,7 @@ from memalign.align.forget import with_locks
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.judge.code_tests import standing_fault
+from memalign.keys import same_person
 from memalign.memory import FeedbackConflict
 from memalign.memory.guard import guideline_fault, normalised, tidy
 from memalign.memory.label_policy import checked_authority
@@ -173,7 +174,7 @@ def set_policy(judge: Judge, *, authority: Sequence[str]) -> Judge:
 
 def _named(by: str) -> str:
     name = by.strip()
-    if not name or name == "distilled":
+    if not name or same_person(name, "distilled"):
         raise InputError("say who changes it: by='ana'; 'distilled' is what a model did")
     return name
 

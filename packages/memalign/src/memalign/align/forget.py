@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from memalign.keys import name_key
 from memalign.memory import Memory, Outcome, Tombstone
 from memalign.types import FeedbackKey, Guideline
 
@@ -82,9 +83,15 @@ def forget_lessons(
 
 def exposed_wordings(memory: Memory, withdrawn: Collection[FeedbackKey], keep: Collection[str] = ()) -> tuple[str, ...]:
     """The guidelines, by id, that saw feedback which goes, and stay: people who said none of it wrote or keep them."""
-    sources, keys = {key.source for key in withdrawn}, frozenset(withdrawn)
-    exposed = (rule for rule in memory.guidelines if rule.people and not keys.isdisjoint(rule.exposed_to))
-    return tuple(rule.id for rule in exposed if rule.id in keep or rule.people.isdisjoint(sources))
+    keys = frozenset(withdrawn)
+    withdrawing = {name_key(key.source) for key in keys}
+    staying = list[str]()
+    for rule in memory.guidelines:
+        if rule.people and not keys.isdisjoint(rule.exposed_to):
+            own = not withdrawing.isdisjoint(map(name_key, rule.people))
+            if rule.id in keep or not own:
+                staying.append(rule.id)
+    return tuple(staying)
 
 
 def _unexposed(guideline: Guideline, withdrawn: Collection[FeedbackKey]) -> Guideline:

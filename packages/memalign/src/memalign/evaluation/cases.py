@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from memalign.keys import first_spellings
 from memalign.metrics import Estimate
 from memalign.types import Feedback
 from memalign.values import Value
@@ -44,7 +45,8 @@ def annotations_by_case(
 
 def labels_by_source(annotations: Sequence[Feedback]) -> dict[str, Value]:
     """One label a person, also if they saw the same content under two ids. An unknown source is a person too."""
-    return {row.source: row.value for row in annotations if row.value is not None}
+    person = first_spellings(row.source for row in annotations)
+    return {person[row.source]: row.value for row in annotations if row.value is not None}
 
 
 def labels_of_several(cases: Iterable[Sequence[Feedback]]) -> list[list[Value]]:

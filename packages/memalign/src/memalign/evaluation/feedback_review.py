@@ -13,6 +13,7 @@ from memalign.evaluation.cases import annotations_by_case, labels_of_several, sa
 from memalign.io import FeedbackSource, read_feedback
 from memalign.judge import Judge
 from memalign.judge.spec import misfit
+from memalign.keys import first_spellings
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
@@ -87,6 +88,7 @@ def review_feedback(
     }
     rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
     cases = list(annotations_by_case(rows, hashes).values())
+    person = first_spellings(row.source for row in rows)
     pairable = labels_of_several(cases)
     labels = Counter(value_text(row.value) for row in rows if row.value is not None)
     listed = [value_text(label) for label in value_type.labels] if value_type and value_type.kind != "int" else []
@@ -96,7 +98,7 @@ def review_feedback(
         labelled=labels.total(),
         commented=sum(bool((row.rationale or "").strip()) for row in rows),
         labels={label: labels[label] for label in listed} or dict(labels.most_common()),
-        sources=dict(Counter(row.source for row in rows).most_common()),
+        sources=dict(Counter(person[row.source] for row in rows).most_common()),
         duplicates=tuple(tuple(ids) for case in cases if len(ids := dict.fromkeys(row.id for row in case)) > 1),
         conflicts=tuple(_conflicts(cases, value_type, judge)),
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,

@@ -20,6 +20,7 @@ from memalign.evaluation.cases import ScoredCase, annotations_by_case, estimate,
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.intervals import share_interval
+from memalign.keys import first_spellings
 from memalign.metrics import Estimate
 from memalign.types import as_json
 from memalign.values import Value, ValueType, value_text
@@ -152,10 +153,11 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
         points = f"{100 * (comparison.difference.value or 0):+.1f} points{interval}"
         lines.append(f"{_VERDICTS[comparison.verdict]} “{against}”: {points} of accuracy.")
     annotations = annotations_by_case(evaluation.rows)
+    person = first_spellings(row.source for row in evaluation.rows)
     by_source: dict[str, list[ScoredCase]] = {}
     for case in evaluation.cases:
         for source, label in labels_by_source(annotations[case.id]).items():
-            by_source.setdefault(source, []).append(replace(case, label=label))
+            by_source.setdefault(person[source], []).append(replace(case, label=label))
     for source, cases in sorted(by_source.items()) if len(by_source) > 1 else ():
         rows.append([f"with {source} alone", *_figures(measure(kind, cases))])
     if shared := labels_of_several(annotations.values()):
@@ -210,7 +212,9 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
     used = sorted(judge.memory.semantic, key=lambda guideline: -applied[guideline.id])
     rows = []
     for guideline in used[:_LISTED]:
-        people = Counter(key.source for key in judge.memory.sources_of(guideline)).most_common(_EXAMPLES)
+        keys = judge.memory.sources_of(guideline)
+        person = first_spellings(key.source for key in keys)
+        people = Counter(person[key.source] for key in keys).most_common(_EXAMPLES)
         taught_by = ", ".join(f"{name} ({count})" for name, count in people)
         rows.append([guideline.id, guideline.text, taught_by, str(applied[guideline.id])])
     rest = len(used) - _LISTED

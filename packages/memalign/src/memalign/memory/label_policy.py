@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memalign.errors import InputError
+from memalign.keys import first_spellings, name_key
 from memalign.types import UNKNOWN_SOURCE, Feedback
 from memalign.values import Value
 
@@ -19,7 +20,7 @@ def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
     """The sources as memory keeps them, each once. Raises InputError for a bare name: its letters would be sources."""
     if isinstance(authority, str):
         raise InputError(f"authority is a list of sources in order of priority, for example ({authority!r},)")
-    return tuple(dict.fromkeys(authority))
+    return tuple(dict.fromkeys(first_spellings(authority).values()))
 
 
 def policy_label(annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = ()) -> Value | None:
@@ -35,12 +36,15 @@ def policy_label(annotations: Sequence[Annotation | Feedback], authority: Sequen
     for annotation in labelled:
         # A bool and an int of equal value never meet in one judge; the type keeps them apart all the same.
         sides.setdefault((type(annotation.value).__name__, str(annotation.value)), []).append(annotation)
-    ranks = {source: -place for place, source in enumerate(authority)}
+    ranks: dict[str, int] = {}
+    for place, source in enumerate(authority):
+        ranks.setdefault(name_key(source), -place)
 
     def weight(side: Sequence[Annotation | Feedback]) -> tuple[bool, int, int, str]:
         # Nobody in particular is `unknown`, or `unknown:ID` where several such are told apart.
-        named = any(a.source.partition(":")[0] != UNKNOWN_SOURCE or a.source in ranks for a in side)
-        rank = max(ranks.get(annotation.source, -len(ranks)) for annotation in side)
+        people = {name_key(annotation.source) for annotation in side}
+        named = any(name.partition(":")[0] != UNKNOWN_SOURCE or name in ranks for name in people)
+        rank = max(ranks.get(name, -len(authority)) for name in people)
         return named, rank, len(side), max(annotation.created_at or "" for annotation in side)
 
     first, *rest = sorted(sides.values(), key=weight, reverse=True)

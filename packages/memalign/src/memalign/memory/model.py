@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import msgspec
 
 from memalign.errors import UnknownKey
-from memalign.keys import select_keys
+from memalign.keys import same_person, select_keys
 from memalign.memory.label_policy import policy_label
 from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
 from memalign.memory.text_search import Finder
@@ -300,7 +300,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         With both, both must match. Raises UnknownKey for a selector that names nothing here, or several things.
         """
-        keys = [annotation.key for annotation in self.annotations() if source in (None, annotation.source)]
+        keys = [a.key for a in self.annotations() if source is None or same_person(source, a.source)]
         if not selectors and source is None:
             raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
         chosen = select_keys(keys, selectors) if selectors else {"": keys}
@@ -315,7 +315,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The keys of the feedback (of `source`) whose case or words hold `text`, whatever its case or accents."""
         finder = Finder(text)
         cases = {c.id for c in self.cases if finder.within([c.example.meta, *c.example.content.values()])}
-        wanted = (a for a in self.annotations() if source in (None, a.source))
+        wanted = (a for a in self.annotations() if source is None or same_person(source, a.source))
         return tuple(a.key for a in wanted if a.id in cases or finder.within(a.words))
 
     @cached_property

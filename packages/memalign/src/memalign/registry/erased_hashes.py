@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 
 from sqlalchemy import Connection, delete, insert, select
 
-from memalign.keys import readings
+from memalign.keys import name_key, readings
 from memalign.memory import LedgerEntry, Memory
 from memalign.registry.tables import erasures, judges
 from memalign.types import Feedback, FeedbackKey
@@ -94,7 +94,7 @@ def _digest(secret: str, kind: str, text: str) -> str:
 
 
 def _spelled(key: FeedbackKey) -> str:
-    return f"{key.id}\0{key.source}"
+    return f"{key.id}\0{name_key(key.source)}"
 
 
 def _keys(memory: Memory) -> Iterator[FeedbackKey]:
