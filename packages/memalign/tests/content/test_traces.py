@@ -110,3 +110,112 @@ def test_conventions_of_tracers_are_known() -> None:
     assert (by_name["b"].kind, by_name["b"].status, by_name["b"].message) == ("CLIENT", "error", "down")
     assert (by_name["c"].kind, by_name["c"].status, by_name["c"].message) == ("TOOL", "error", "boom")
     assert (by_name["c"].seconds, by_name["d"].seconds) == (2.0, 0.5)
+
+
+# -- what is said of a run is not part of it ---------------------------------------------------------------------------
+
+JUDGED_SPANS: dict[str, dict[str, Any]] = {
+    "mlflow": {"parent_id": "1", "attributes": {"mlflow.spanType": '"EVALUATOR"'}},
+    "phoenix": {"parent_id": "1", "span_kind": "EVALUATOR"},
+    "phoenix nested": {"parent_id": "1", "attributes": {"openinference": {"span": {"kind": "EVALUATOR"}}}},
+    "openinference": {"parent_id": "1", "attributes": {"openinference.span.kind": "EVALUATOR"}},
+    "two kinds": {"parent_id": "1", "attributes": {"openinference.span.kind": "CHAIN"}, "type": "EVALUATOR"},
+    "langfuse": {"parentObservationId": "1", "type": "EVALUATOR"},
+    "langfuse otel": {"parent_id": "1", "attributes": {"langfuse.observation.type": "evaluator"}},
+    "braintrust": {"span_parents": ["1"], "kind": "score"},
+    "braintrust raw": {"span_parents": ["1"], "span_attributes": {"name": "x", "type": "score"}},
+    "braintrust otel": {"parent_id": "1", "attributes": {"braintrust.span_attributes": '{"type": "score"}'}},
+    "braintrust review": {"span_parents": ["1"], "kind": "review"},
+    "inspect": {"parent_id": "1", "type": "scorer"},
+    "inspect group": {"parent_id": "1", "type": "scorers"},
+    "laminar": {"parent_id": "1", "attributes": {"lmnr.span.type": "HUMAN_EVALUATOR"}},
+    "nested evaluation": {"parent_id": "1", "kind": "evaluation"},
+    "pydantic-evals": {"parent_id": "1", "attributes": {"evaluator_name": "Tone"}},
+    "humanloop": {"parent_id": "1", "type": "evaluator"},
+    "evaluation otel": {"parent_id": "1", "attributes": {"lmnr.span.type": "EVALUATION"}},
+    "annotation": {"parent_id": "1", "kind": "ANNOTATION"},
+    "grader": {"parent_id": "1", "kind": "LLM_GRADER"},
+}
+
+
+@pytest.mark.parametrize("vendor", JUDGED_SPANS)
+def test_a_span_that_judges_is_left_out_with_all_below_it(vendor: str) -> None:
+    run = {"span_id": "1", "trace_id": "t", "name": "agent", "outputs": "the answer"}
+    judged = {"span_id": "2", "trace_id": "t", "name": "LEAK", "outputs": "LEAK", **JUDGED_SPANS[vendor]}
+    below = {"span_id": "3", "trace_id": "t", "parent_id": "2", "name": "LEAK", "kind": "LLM", "inputs": "LEAK"}
+    step = {"span_id": "4", "trace_id": "t", "parent_id": "1", "name": "look up", "kind": "TOOL"}
+    for spans in ([run, judged, below, step], [below, step, judged, run]):
+        tree = span_tree(spans)
+        assert tree is not None
+        assert [(span.name, span.depth) for span in tree.spans] == [("agent", 0), ("look up", 1)]
+        assert not tree.notes
+
+
+def test_a_run_of_nothing_but_an_evaluator_shows_nothing() -> None:
+    tree = span_tree([{"span_id": "1", "name": "LEAK", "kind": "EVALUATOR", "outputs": "LEAK"}])
+    assert tree is not None
+    assert tree.spans == ()
+
+
+def test_an_evaluation_that_holds_the_run_is_shown() -> None:
+    spans = [{"span_id": "1", "name": "eval", "kind": "eval"}, {"span_id": "2", "parent_id": "1", "name": "task"}]
+    tree = span_tree(spans)
+    assert tree is not None
+    assert [span.name for span in tree.spans] == ["eval", "task"]
+
+
+@pytest.mark.parametrize("name", [
+    "metadata", "tag.tags", "tags", "langfuse.trace.tags", "langfuse.observation.metadata.reviewed", "eval.score",
+    "user_feedback", "userFeedback", "humanRating", "rating", "human_label", "gen_ai.evaluation.score.value",
+    "annotations", "scores", "mlflow.assessments", "traceloop.association.properties.label", "ai.telemetry.metadata.x",
+    "logfire.scores", "verdict", "evaluator", "comment", "feedback_stats", "thumbs_up",
+])  # fmt: skip
+@pytest.mark.parametrize("place", ["attribute", "pairs", "field", "event"])
+def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(name: str, place: str) -> None:
+    span: dict[str, Any] = {"span_id": "1", "name": "agent", "outputs": "the answer"}
+    match place:
+        case "attribute":
+            span["attributes"] = {name: ["LEAK"], "order": 7}
+        case "pairs":
+            value = {"kvlistValue": {"values": [{"key": "is", "value": {"stringValue": "LEAK"}}]}}
+            span["attributes"] = [{"key": name, "value": value}, {"key": "order", "value": {"intValue": "7"}}]
+        case "field":
+            span |= {name: "LEAK", "order": 7}
+        case _:
+            span |= {
+                "events": [{"name": "a", "attributes": {name: "LEAK"}}, {"name": name, "body": "LEAK"}],
+                "order": 7,
+            }
+    tree = span_tree([span])
+    assert tree is not None
+    assert "LEAK" not in repr(tree)
+    assert tree.spans[0].attributes == {"order": 7}
+
+
+@pytest.mark.parametrize(
+    "name", ["retrieval.documents.0.document.score", "operating_system", "gen_ai.usage.input_tokens", "tagger", "order"]
+)
+def test_what_the_application_did_is_shown(name: str) -> None:
+    attributes = {name: 5, "form": {"comment": "ring twice"}}
+    tree = span_tree([{"span_id": "1", "name": "agent", "attributes": attributes}])
+    assert tree is not None
+    assert tree.spans[0].attributes == attributes
+
+
+def test_names_that_a_tracer_nests_are_read_as_with_dots() -> None:
+    attributes = {"langfuse": {"trace": {"tags": ["LEAK"], "name": "shop"}}, "tag": {"tags": ["LEAK"]}}
+    tree = span_tree([{"span_id": "1", "name": "agent", "attributes": attributes}])
+    assert tree is not None
+    assert tree.spans[0].attributes == {"langfuse": {"trace": {"name": "shop"}}}
+
+
+@settings(max_examples=30, deadline=None)
+@given(runs(), st.sampled_from(sorted(FORMS)), st.data())
+def test_no_word_of_a_step_that_judges_is_shown_in_any_form(run: list[Step], form: str, data: st.DataObject) -> None:
+    place = data.draw(st.integers(1, len(run) - 1)) if len(run) > 1 else 0
+    kind = data.draw(st.sampled_from(["EVALUATOR", "SCORER", "SCORE", "ANNOTATION"]))
+    run[place] = Step(parent=0 if place else None, name="LEAK", kind=kind, outputs="LEAK")
+    run.append(Step(parent=place, name="LEAK", kind="LLM", inputs=["LEAK"], start=run[-1].start + 1))
+    tree = span_tree(FORMS[form](run))
+    assert tree is not None
+    assert "LEAK" not in repr(tree)

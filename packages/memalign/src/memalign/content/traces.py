@@ -6,13 +6,14 @@
 - an object that has such a list: MLflow's trace (data.spans), or `spans`.
 
 Tracers have several names for the same field; of these the first that a span has counts. Fields of other names are
-shown too, but for those in which tools keep what was said of the run.
+shown too, but for those in which tools keep what was said of the run. Nor are the spans of evaluators, scorers and
+annotations shown, and all that is below them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -20,7 +21,7 @@ import msgspec
 
 from memalign.content.encoding import json_inside
 
-__all__ = ["Span", "SpanTree", "exported_spans", "span_tree", "trace_of"]
+__all__ = ["Span", "SpanTree", "exported_spans", "shown_spans", "span_tree", "trace_of"]
 
 IDS = ("spanId", "span_id")
 PARENTS = ("parentSpanId", "parent_span_id", "parent_id", "parent_run_ids", "parentObservationId", "span_parents")
@@ -39,13 +40,28 @@ KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span
 OK, FAILED, UNSET = ("1", "OK", "SUCCESS"), ("2", "ERROR", "FAILED"), ("", "0", "UNSET", "DEFAULT")
 READ = frozenset((*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES, "id", "name",
                   "context", "attributes", "events", "status", "status_code", "level"))  # fmt: skip
-HIDDEN = re.compile(  # fields that are not shown, because of what they say or because they say how it was recorded
-    r".*(scores?|feedback|assessment|annotation|evaluation|comment|metadata).*"  # they would tell the judge the verdict
-    r"|.*(time|dropped|trace_?[Ss]tate|instrumentation|metrics).*|.*(_id|_ids|Id|Ids)"
-    r"|flags|links|resource|scope|created|is_root|dotted_order"
+SAID = re.compile(  # names of what somebody said of a run: they would tell the judge the verdict
+    r"(?!retrieval|reranker).*"
+    r"(scores?|scoring|feedback|assessment|annotation|evaluat|comment|metadata|verdict|association).*"
+    r"|(.*[._-])?(tags?|ratings?|thumbs?|(human|expert|gold|reviewer)[._-]labels?)([._-].*)?"
+)
+RECORDED = re.compile(  # names of fields that say how a run was recorded
+    r".*(time|dropped|trace_?state|instrumentation|metrics).*|.*_ids?"
+    r"|flags|links|resource|scope|dotted_order|bookmarked|public|environment|(created|updated|is_root).*"
 )
 TRACERS = re.compile(r"mlflow\.(traceRequestId|spanFunctionName|experimentId|spanLogLevel)|(in|out)put\.mime_type")
-VERDICTS = "gen_ai.evaluation"  # how the names of events begin that hold what an evaluator said
+KIND_NAMES = re.compile(r"(.*[._])?(span|observation|run|event|call|weave)(_attributes)?[._]?(kind|type)")
+JUDGING = re.compile(  # kinds of spans that say how good the run was
+    r"(.*[_-])?(EVALUATORS?|SCORERS?|SCORES?|SCORING|GRADERS?|JUDGES?|ANNOTATIONS?|ANNOTATORS?|FEEDBACK|ASSESSMENTS?)"
+    r"|REVIEW"
+)
+EVALUATIONS = ("EVAL", "EVALUATION")  # the whole of an experiment if uppermost, and a verdict below another span
+NAMESPACES = re.compile(
+    "ai|arize|braintrust|eval|gen_ai|langfuse|langsmith|lmnr|logfire|mlflow|opik|phoenix|traceloop|weave"
+)
+"""Attributes in which tracers nest their names, instead of writing them with dots. What else is nested is content."""
+LEVELS = 4
+"""How deep such names are nested at most."""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,11 +163,9 @@ def _span(value: Mapping[str, Any]) -> Span:
     start, end = _time(_first(value, STARTS)), _time(_first(value, ENDS))
     status, message = _status(value)
     error = isinstance(value.get("error"), str)
-    parent = _first(value, PARENTS) or ""
-    parent = parent[-1] if isinstance(parent, list | tuple) and parent else parent  # the nearest above comes last
     return Span(
         id=_id(value),
-        parent=str(parent),
+        parent=_parent(value),
         name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
         kind=_kind(value, attributes),
         status=status,
@@ -165,6 +179,12 @@ def _span(value: Mapping[str, Any]) -> Span:
     )
 
 
+def _parent(value: Mapping[str, Any]) -> str:
+    """The id of the parent that the tracer gave; of several spans above, the nearest comes last."""
+    parent = _first(value, PARENTS) or ""
+    return str(parent[-1] if isinstance(parent, list | tuple) and parent else parent)
+
+
 def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
     """The value of the first of the `keys`, else of the first of the `named` attributes, which is taken out."""
     if (value := _first(span, keys)) is not None:
@@ -174,12 +194,36 @@ def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, A
 
 
 def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
-    for kind in (*(attributes.pop(name, None) for name in KIND_ATTRIBUTES), *map(span.get, KINDS)):
-        word = kind if isinstance(kind, str) else ""  # OpenTelemetry's own are numbers
-        word = word.strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
-        if tidy := "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]:
-            return "" if tidy in ("UNKNOWN", "INTERNAL") else tidy
-    return ""
+    """Return the first kind that a span has, and before it one by which the span is an evaluator's."""
+    named = [value for name, value in _dotted(span, attributes) if KIND_NAMES.fullmatch(_plain_name(name))]
+    own = [attributes.pop(name, None) for name in KIND_ATTRIBUTES]
+    words = [word for word in map(_kind_word, (*own, *map(span.get, KINDS))) if word]
+    every = (*words, *map(_kind_word, named))
+    judging = [word for word in every if word in EVALUATIONS or JUDGING.fullmatch(word)]
+    if "evaluator_name" in attributes:
+        judging.append("EVALUATOR")
+    first = next(iter((*judging, *words)), "")
+    return "" if first in ("UNKNOWN", "INTERNAL") else first
+
+
+def _kind_word(kind: object) -> str:
+    """Return a kind in capitals, without what tracers write around it; OpenTelemetry's own are numbers, and none."""
+    word = kind if isinstance(kind, str) else ""
+    word = word.strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
+    return "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]
+
+
+def _dotted(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes of a span with their names in full, also of those that are nested in one another."""
+    outer = {"span_attributes": span.get("span_attributes"), **attributes}
+    waiting = [(name, value, 1) for name, value in outer.items()]
+    while waiting:
+        name, value, depth = waiting.pop()
+        inner = _opened(value) if name.endswith("span_attributes") else value
+        if isinstance(inner, Mapping) and depth < LEVELS:
+            waiting.extend((f"{name}.{key}", part, depth + 1) for key, part in inner.items())
+        else:
+            yield name, value
 
 
 def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], str]:
@@ -201,18 +245,38 @@ def _events(value: object) -> tuple[dict[str, Any], ...]:
     return tuple(
         _others(event, ("attributes",)) | _tidy(_attributes(event.get("attributes")))
         for event in (value if isinstance(value, list | tuple) else ())
-        if isinstance(event, Mapping) and not str(event.get("name", "")).startswith(VERDICTS)
+        if isinstance(event, Mapping) and not _is_said(str(event.get("name", "")))
     )
 
 
 def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
     """The fields of a span or an event that are shown although no convention names them."""
-    return _tidy({str(k): part for k, part in value.items() if k not in read and not HIDDEN.fullmatch(str(k))})
+    names = (str(name) for name in value if name not in read)
+    return _tidy({name: value[name] for name in names if not RECORDED.fullmatch(_plain_name(name))})
 
 
-def _tidy(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    opened = {name: _opened(attributes[name]) for name in sorted(attributes) if not TRACERS.fullmatch(name)}
-    return {name: value for name, value in opened.items() if value not in (None, "", [], {})}
+def _tidy(attributes: Mapping[str, Any], depth: int = 1) -> dict[str, Any]:
+    """Return attributes in the order of their names, without a tracer's own and what was said of the run."""
+    tidy: dict[str, Any] = {}
+    for name in sorted(attributes):
+        if TRACERS.fullmatch(name) or _is_said(name):
+            continue
+        value = _opened(attributes[name])
+        if isinstance(value, Mapping) and (NAMESPACES.fullmatch(name) or 1 < depth < LEVELS):
+            value = _tidy(_attributes(value), depth + 1)
+        if value not in (None, "", [], {}):
+            tidy[name] = value
+    return tidy
+
+
+def _is_said(name: str) -> bool:
+    """Return whether a field, an attribute or an event holds what somebody said of the run, by its name."""
+    return SAID.fullmatch(_plain_name(name)) is not None
+
+
+def _plain_name(name: str) -> str:
+    """`userFeedback` as `user_feedback`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def _opened(value: object) -> Any:
@@ -259,13 +323,9 @@ def _any_value(value: object) -> Any:
 
 def _tree(links: Sequence[Span]) -> SpanTree:
     """The spans, each below its parent and siblings by their start."""
-    places: dict[str | None, int] = {}
-    for n, link in enumerate(links):
-        places.setdefault(link.id, n)
     by_start = sorted(range(len(links)), key=lambda n: (links[n].start is None, links[n].start or 0))
-    children: dict[int | None, list[int]] = {}
-    for n in by_start:
-        children.setdefault(places.get(links[n].parent), []).append(n)
+    children = _children(links, by_start)
+    hidden = _judging(links, children)
     spans: dict[int, Span] = {}
     # What no uppermost span leads to is in a circle, or below one: the first of it becomes uppermost.
     for root in (*children.get(None, ()), *by_start):
@@ -273,11 +333,56 @@ def _tree(links: Sequence[Span]) -> SpanTree:
         waiting: list[tuple[int, str | None, int]] = [(root, None, 0)]
         while waiting:
             n, parent, depth = waiting.pop()
-            if n not in spans:
+            if n not in spans and n not in hidden:
                 own = f"S{len(spans) + 1}"
                 spans[n] = msgspec.structs.replace(links[n], id=own, parent=parent, depth=depth)
                 waiting.extend((child, own, depth + 1) for child in reversed(children.get(n, ())))
     orphans = [span.name[:40] for n, span in spans.items() if links[n].parent and span.parent is None]
     some = f"{', '.join(orphans[:5])}{', …' * (len(orphans) > 5)}"
-    note = f"trace: {len(orphans)} of {len(links)} spans ({some}) have no parent in it; shown as uppermost"
+    note = f"trace: {len(orphans)} of {len(spans)} spans ({some}) have no parent in it; shown as uppermost"
     return SpanTree(spans=tuple(spans.values()), notes=(note,) * bool(orphans))
+
+
+def _children(links: Sequence[Span], order: Iterable[int]) -> dict[int | None, list[int]]:
+    """Return the places of spans in this order by that of their parent, None where it is not there."""
+    places: dict[str | None, int] = {}
+    for n, link in enumerate(links):
+        places.setdefault(link.id, n)
+    children: dict[int | None, list[int]] = {}
+    for n in order:
+        children.setdefault(places.get(links[n].parent), []).append(n)
+    return children
+
+
+def _judging(links: Sequence[Span], children: Mapping[int | None, Sequence[int]]) -> set[int]:
+    """Return the places of spans that say how good the run was, and of all below them."""
+    uppermost = set(children.get(None, ()))
+    waiting = [
+        n
+        for n, link in enumerate(links)
+        if JUDGING.fullmatch(link.kind) or (link.kind in EVALUATIONS and n not in uppermost)
+    ]
+    hidden: set[int] = set()
+    while waiting:
+        n = waiting.pop()
+        if n not in hidden:
+            hidden.add(n)
+            waiting.extend(children.get(n, ()))
+    return hidden
+
+
+def shown_spans(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Leave out the spans of evaluators, scorers and annotations, and all below them, as a tree does.
+
+    Args:
+        spans: Spans in one of the forms above.
+
+    Returns:
+        The others as they were given, in the same order.
+    """
+    links = [
+        Span(id=_id(span), parent=_parent(span), name="", kind=_kind(span, _attributes(span.get("attributes"))))
+        for span in spans
+    ]
+    hidden = _judging(links, _children(links, range(len(links))))
+    return [span for n, span in enumerate(spans) if n not in hidden]

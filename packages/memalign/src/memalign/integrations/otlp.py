@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from memalign.content import exported_spans, span_tree, trace_of
+from memalign.content import exported_spans, shown_spans, span_tree, trace_of
 from memalign.errors import RowError
 from memalign.io.files import path_of
 from memalign.io.rows import Row, file_lines, json_rows
@@ -51,7 +51,8 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
 
     Returns:
         First a RowError for every line that cannot be read; then rows with `id` (the trace's), `inputs` and `outputs`
-        (those of the uppermost span that has them), and `trace` (the spans).
+        (those of the uppermost span that has them), and `trace` (the spans, without those of
+        evaluators and annotations).
 
     Raises:
         InputError: When the file as a whole cannot be read.
@@ -90,7 +91,7 @@ def _fields(trace: str, spans: Sequence[dict[str, Any]]) -> dict[str, Any]:
     inputs = [step.inputs for step in steps if step.inputs is not None] or [None]
     outputs = [step.outputs for step in steps if step.outputs is not None] or [None]
     answer = outputs[0] if steps and steps[0].outputs is not None else outputs[-1]
-    fields = {"id": trace, "inputs": _plain(inputs[0]), "outputs": _plain(answer), "trace": list(spans)}
+    fields = {"id": trace, "inputs": _plain(inputs[0]), "outputs": _plain(answer), "trace": shown_spans(spans)}
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 

@@ -16,7 +16,7 @@ from memalign.errors import InputError
 from memalign.integrations.mlflow import MemAlignOptimizer
 from memalign.integrations.mlflow.assessments import read_feedback
 from memalign.integrations.mlflow.experiments import cases_of_experiment
-from memalign.integrations.mlflow.traces import content_of
+from memalign.integrations.mlflow.traces import content_of, without_verdicts
 from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
 
 JUDGE = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
@@ -88,6 +88,26 @@ def test_feedback_on_a_trace_is_not_judged():
     after = content_of(fetched(trace_id), ("trace",))
     assert after == before
     assert "secret" not in str(after)
+
+
+def test_what_evaluators_and_people_said_is_not_shown_to_a_judge_of_traces(endpoint):
+    with mlflow.start_span("reply") as span:
+        span.set_inputs({"question": "question 1"})
+        with mlflow.start_span("LEAK", span_type="EVALUATOR") as inner:
+            inner.set_outputs({"LEAK": 0.2})
+            with mlflow.start_span("LEAK", span_type="LLM"):
+                pass
+        span.set_outputs("answer 1")
+    says(span.trace_id, False, "LEAK", name="LEAK")
+    says(span.trace_id, True, "LEAK", by="gpt", kind="LLM_JUDGE")
+    (trace,) = fetched(span.trace_id)
+    assert "LEAK" not in str(content_of([trace], ("trace",)))
+    shown = without_verdicts(trace)
+    assert [each.name for each in shown.data.spans] == ["reply"]
+    assert (shown.info.assessments, len(trace.info.assessments), len(trace.data.spans)) == ([], 2, 3)
+    judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
+    judge.align(fetched(lesson(1)), MemAlignOptimizer())(trace=trace)
+    assert "LEAK" not in str(endpoint.requests)
 
 
 @pytest.mark.slow

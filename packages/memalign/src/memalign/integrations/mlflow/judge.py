@@ -15,7 +15,7 @@ import memalign
 from memalign.integrations.mlflow.base_judges import core_name, mlflow_label
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.record import record_of, registration
-from memalign.integrations.mlflow.traces import content_of, plain
+from memalign.integrations.mlflow.traces import content_of, plain, without_verdicts
 from memalign.integrations.mlflow.verdicts import (
     LearnedGuideline,
     ask_mlflow,
@@ -88,7 +88,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             MlflowException: A field is missing (INVALID_PARAMETER_VALUE), or the model failed.
         """
         core, fields = self._core, self._core.fields
-        arguments = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
+        arguments: dict[str, Any] = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
         content = {name: plain(value) for name, value in arguments.items() if value is not None and name in fields}
         if trace is not None:
             content = content_of([trace], set(fields) - {"conversation"}) | content
@@ -99,7 +99,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         embedded = str(self._base_judge.model).startswith("local:")  # which MLflow cannot ask, and calls no tools
         if trace is not None and "trace" in fields and standing is None and not embedded:
             with mlflow.tracing.context(enabled=False):  # the tools that look into the trace are MLflow's
-                return ask_mlflow(core, self._base_judge, content, {**arguments, "trace": trace})
+                arguments["trace"] = without_verdicts(trace)
+                return ask_mlflow(core, self._base_judge, content, arguments)
         if missing:
             names = ", ".join("session" if name == "conversation" else name for name in missing)
             raise invalid(f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}")

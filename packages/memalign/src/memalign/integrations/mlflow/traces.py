@@ -6,11 +6,13 @@ A session goes by its first trace: MLflow keeps there what people say of a sessi
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from memalign.content import shown_spans
 from memalign.memory import Memory
 from memalign.types import Example
 
@@ -95,8 +97,17 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
     content["expectations"] = {assessment.name: assessment.expectation.value for assessment in expected} or None
     if "trace" in wanted and traces[0].data.spans:
         # Without its assessments: they would give the verdict away, and change what is the same case.
-        content["trace"] = {"data": {"spans": traces[0].to_dict()["data"]["spans"]}}
+        content["trace"] = {"data": {"spans": shown_spans(traces[0].to_dict()["data"]["spans"])}}
     return {name: plain(value) for name, value in content.items() if name in wanted and value is not None}
+
+
+def without_verdicts(trace: Any) -> Any:
+    """Return a copy of a trace without feedback and the spans of evaluators, which MLflow's tools would show."""
+    info = copy.copy(trace.info)
+    info.assessments = [assessment for assessment in info.assessments or () if assessment.expectation is not None]
+    shown = {span["span_id"] for span in shown_spans([span.to_dict() for span in trace.data.spans])}
+    spans = [span for span in trace.data.spans if span.to_dict()["span_id"] in shown]
+    return type(trace)(info=info, data=type(trace.data)(spans=spans))
 
 
 def plain(value: Any) -> Any:
