@@ -19,6 +19,7 @@ from memalign.align.forget import WHY, exposed_wordings, forget
 from memalign.align.impact import impact
 from memalign.align.learned_tests import with_mined
 from memalign.align.locks import keep_locks
+from memalign.align.pasted import check_instructions
 from memalign.align.result import AlignResult, Run
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
@@ -107,6 +108,7 @@ class MemAlign:
         judge = self._configured(judge)
 
         # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
+        check_instructions(judge.name, judge.instructions)
         source = RowSource.of(feedback, columns=self.columns, remembered=judge.columns)
         run.file = checked_rows(judge, source, skip_invalid=skip_invalid, refuse=refuse)
         run.notes += run.file.notes

@@ -12,6 +12,7 @@ from mlflow.genai.judges.base import Judge
 from mlflow.genai.scorers.base import ScorerKind
 
 import memalign
+from memalign.align.pasted import check_instructions
 from memalign.integrations.mlflow.base_judges import core_name, mlflow_label
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.record import record_of, registration
@@ -57,6 +58,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     def __init__(
         self, *, base: Any, core: memalign.Judge, optimizer: MemAlignOptimizer, alignment: AlignResult | None = None
     ) -> None:
+        with translated():
+            check_instructions(base.name, base.instructions)
         # Name, description, aggregations; in newer versions of MLflow also a time limit and the level of sessions.
         super().__init__(**{field: getattr(base, field) for field in type(base).model_fields})
         self._base_judge, self._core, self._optimizer, self._alignment = base, core, optimizer, alignment

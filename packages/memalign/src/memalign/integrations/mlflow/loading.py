@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memalign.integrations.mlflow.base_judges import base_of
 from memalign.integrations.mlflow.errors import invalid
 from memalign.integrations.mlflow.judge import MemAlignJudge
 from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
-from memalign.integrations.mlflow.record import DATA, OURS, core_in_artifact
-
-AGAIN = "align it again to give it a memory, or load an earlier version"
+from memalign.integrations.mlflow.registered import AGAIN, damaged, registered
 
 
 def load(
@@ -37,34 +34,13 @@ def load(
         MlflowException: It was never aligned, or its instructions were edited since (INVALID_PARAMETER_VALUE); it is
             not there, or its artifact is gone.
     """
-    from mlflow.genai.scorers.base import Scorer
-    from mlflow.tracking._tracking_service.utils import _get_store
-    from mlflow.tracking.fluent import _get_experiment_id
-
     if not isinstance(name, str):
         raise invalid(f"load takes the name of a registered judge, got {type(name).__name__}")
-    stored = _get_store().get_scorer(experiment_id or _get_experiment_id(), name, version)
-    record = dict(vars(stored.serialized_scorer))
-    data = dict(record.get(DATA) or {})
-    if (own := data.pop(OURS, None)) is None:
-        raise invalid(
-            f"scorer {name!r} was never aligned by memalign; mlflow.genai.scorers.get_scorer loads it. "
-            f"If its instructions were edited in MLflow since, {AGAIN}"
-        )
-    try:
-        dumped = {**record, DATA: {**data, "instructions": own["instructions"]}}
-        base = base_of(Scorer.model_validate(dumped))
-        base.aggregations = record.get("aggregations")  # MLflow's reader took them only later
-        for field, value in own["omitted"].items():
-            if hasattr(base, field):  # a time limit is of newer versions of MLflow
-                setattr(base, field, value)
-        if extra_headers:
-            base._extra_headers = dict(extra_headers)  # read a moment ago, nobody else has it
-        optimizer = MemAlignOptimizer(**own["settings"])
-        core = core_in_artifact(own, base, optimizer.routed_embedding())
-    except (KeyError, TypeError, AttributeError) as error:
-        raise invalid(f"scorer {name!r}: its part of memalign is damaged: {error!r}") from error
-    judge = MemAlignJudge(base=base, core=core, optimizer=optimizer)
-    if judge.instructions != data["instructions"]:
+    found = registered(name, experiment_id=experiment_id, version=version, headers=extra_headers)
+    with damaged(name):
+        optimizer = MemAlignOptimizer(**found.own["settings"])
+    core = found.core(optimizer.routed_embedding())
+    judge = MemAlignJudge(base=found.base, core=core, optimizer=optimizer)
+    if judge.instructions != found.shown:
         raise invalid(f"scorer {name!r}: its instructions were edited after it was aligned; {AGAIN}")
     return judge

@@ -22,6 +22,7 @@ from memalign.integrations.mlflow.assessments import TraceFeedback, read_feedbac
 from memalign.integrations.mlflow.base_judges import base_of, core_of, value_type_of
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.judge import MemAlignJudge
+from memalign.integrations.mlflow.registered import registered_as
 from memalign.integrations.mlflow.routes import chat_model, embedding_model
 from memalign.integrations.mlflow.traces import cases_of
 from memalign.judge import Progress
@@ -113,18 +114,19 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         result = dataclasses.replace(result, notes=(*feedback.notes, *result.notes))
         return start if start is judge and not result.changed else self._reported(start, result)
 
-    def unalign(self, judge: MemAlignJudge, traces: Iterable[Any]) -> MemAlignJudge:
+    def unalign(self, judge: Any, traces: Iterable[Any]) -> MemAlignJudge:
         """Forget the feedback on traces, or ids of traces; see `MemAlignJudge.unalign`."""
-        core = judge.memalign_judge
+        start = self._start(judge)
+        core = start.memalign_judge
         learned, unknown = cases_of(_traces(traces, or_ids=True), core.memory)
         if unknown:
             _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
         if not learned:
-            return judge
+            return start
         optimizer = self._optimizer_for(core)
         with translated(), mlflow.tracing.context(enabled=False):
             result = aio.run(optimizer.unalign(core, *learned, progress=self.progress))
-        return self._reported(judge, result)
+        return self._reported(start, result)
 
     def _reported(self, before: MemAlignJudge, result: AlignResult) -> MemAlignJudge:
         """The judge that an alignment made of this one; what people should know of it is logged."""
@@ -142,10 +144,20 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         return MemAlignJudge(base=before.base_judge, core=result.judge, optimizer=self, alignment=result)
 
     def _start(self, judge: Any) -> MemAlignJudge:
-        """`judge` as one of ours, itself or with an empty memory. Raises MlflowException if it cannot be aligned."""
+        """Return `judge` as one of ours: itself, with the memory that it was registered with, or with an empty one.
+
+        Raises MlflowException if it cannot be aligned.
+        """
         if isinstance(judge, MemAlignJudge):
             return judge
         base = base_of(judge)
+        known = registered_as(base)
+        if known is not None:
+            core = known.core(self.routed_embedding())
+            _logger.info(
+                "judge %s: %d cases of the registered version are its memory", base.name, len(core.memory.cases)
+            )
+            return MemAlignJudge(base=known.base, core=core, optimizer=self)
         core = core_of(base, value_type_of(base.feedback_value_type, self.value_type))
         return MemAlignJudge(base=base, core=core, optimizer=self)
 
