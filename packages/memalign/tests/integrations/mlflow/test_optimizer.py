@@ -103,9 +103,18 @@ def test_anything_but_a_list_of_traces_is_refused(aligned):
     for traces in ([], "tr-1", ["tr-1"], None, trace):
         with refused("traces"):
             aligned.align(traces)
-    for traces in ("tr-1", None, [3], trace, mlflow.search_traces()):
+    for traces in ("tr-1", None, [3], trace, mlflow.search_traces()[["trace_id"]]):
         with refused("ids of traces"):
             aligned.unalign(traces)
+
+
+def test_a_frame_of_traces_is_read_as_a_list_of_them(endpoint):
+    ids = [lesson(1), lesson(2)]
+    aligned = tone_judge().align(mlflow.search_traces(), MemAlignOptimizer())
+    assert sorted(aligned._episodic_trace_ids) == sorted(ids)
+    assert aligned.align(mlflow.search_traces()) is aligned
+    assert aligned.unalign(mlflow.search_traces())._episodic_trace_ids == []
+    assert len(endpoint.requests) == 1
 
 
 def test_a_missing_field_is_the_callers_error(aligned, endpoint):

@@ -13,7 +13,7 @@ from mlflow.entities import AssessmentSource
 import memalign
 from memalign.integrations.mlflow.base_judges import core_label
 from memalign.integrations.mlflow.errors import invalid
-from memalign.integrations.mlflow.traces import content_of, holding, items_of
+from memalign.integrations.mlflow.traces import content_of, holding, items_of, plain
 from memalign.memory import Annotation
 from memalign.types import UNKNOWN_SOURCE, Feedback
 
@@ -62,9 +62,9 @@ def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: 
         for source, assessment in sorted(latest.items()):
             row = Feedback(
                 id=case_id,
-                value=core_label(core.value_type, assessment.feedback.value),
-                rationale=assessment.rationale or None,
-                source=source,
+                value=core_label(core.value_type, plain(assessment.feedback.value)),
+                rationale=plain(assessment.rationale) or None,
+                source=plain(source),
                 created_at=_moment(assessment),
                 meta=item.meta,
                 **content,

@@ -196,13 +196,15 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
 
 
 def _traces(traces: Any, *, or_ids: bool = False) -> list[Any]:
-    """The traces. Raises MlflowException for anything but a list of them, such as one trace or a frame."""
+    """Return the traces, which may be a frame of `mlflow.search_traces()`. Raises MlflowException for anything else."""
     kinds, ids = ((Trace, str), ", or of the ids of traces") if or_ids else ((Trace,), "")
+    if hasattr(traces, "columns") and "trace" in traces.columns:
+        traces = [Trace.from_json(trace) if isinstance(trace, str) else trace for trace in traces["trace"]]
     listed = isinstance(traces, Iterable) and not isinstance(traces, str | Trace) and not hasattr(traces, "columns")
     every = list(traces) if listed else [traces]
     if not listed or any(not isinstance(trace, kinds) for trace in every):
         raise invalid(
-            f"traces must be a list of Trace objects{ids}, such as mlflow.search_traces(return_type='list') gives; got "
+            f"traces must be a list of Trace objects{ids}, or what mlflow.search_traces() gives; got "
             f"{type(every[0]).__name__}"
         )
     return every

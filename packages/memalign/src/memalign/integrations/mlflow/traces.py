@@ -88,8 +88,8 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
         options = {name: True for name in flags if getattr(base, f"_{name}_in_conversation", False)}
         content["conversation"] = resolve_conversation_from_session(list(traces), **options) or None
     elif (root := next((span for span in traces[0].data.spans if span.parent_id is None), None)) is not None:
-        content = {"inputs": root.inputs, "outputs": root.outputs}
-        if root.inputs is not None and root.outputs is None:
+        content = {"inputs": plain(root.inputs), "outputs": plain(root.outputs)}
+        if content["inputs"] is not None and content["outputs"] is None:
             content["outputs"] = "(the application gave no outputs)"  # it crashed, and people say so
     # A program's expectation is its guess, not a reference.
     every = (assessment for trace in traces for assessment in trace.info.assessments or ())
@@ -98,7 +98,8 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
     if "trace" in wanted and traces[0].data.spans:
         # Without its assessments: they would give the verdict away, and change what is the same case.
         content["trace"] = {"data": {"spans": shown_spans(traces[0].to_dict()["data"]["spans"])}}
-    return {name: plain(value) for name, value in content.items() if name in wanted and value is not None}
+    read = {name: plain(value) for name, value in content.items() if name in wanted}
+    return {name: value for name, value in read.items() if value is not None}
 
 
 def without_verdicts(trace: Any) -> Any:
@@ -111,8 +112,13 @@ def without_verdicts(trace: Any) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON values; what JSON does not know becomes text, as in MLflow's own prompts."""
-    return json.loads(json.dumps(value, default=str))
+    """Return `value` as JSON values; what JSON does not know becomes text, as in MLflow's own prompts.
+
+    NaN and infinity are absent, and half a surrogate pair, which UTF-8 cannot hold, becomes a replacement character.
+    """
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return json.loads(whole, parse_constant=lambda _: None)
 
 
 def holding(assessments: Iterable[Any]) -> list[Any]:

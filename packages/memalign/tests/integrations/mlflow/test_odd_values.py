@@ -1,0 +1,60 @@
+"""A value that JSON or UTF-8 cannot hold costs itself, and neither its trace nor the others."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from mlflow.entities import Trace
+
+from memalign.integrations.mlflow import MemAlignOptimizer
+from tests.support.endpoint import Endpoint
+from tests.support.mlflow_world import fetched, lesson, tone_judge, traced
+
+HALF = "a half \ud83d"
+TRACE_JUDGE = "Was a tool used? {{ trace }}"
+FIELDS = "{{ inputs }} {{ outputs }}"
+
+
+def odd_trace(trace_id: str, old: str, new: Any) -> Trace:
+    """A trace with another value in place of `old`, as a tracking server may send it."""
+    text = fetched(trace_id)[0].to_json()
+    inner = json.dumps(json.dumps(new, ensure_ascii=True))[1:-1]
+    assert old in text
+    return Trace.from_json(text.replace(json.dumps(json.dumps(old))[1:-1], inner))
+
+
+ODD: dict[str, Any] = {
+    "half an emoji": HALF,
+    "half an emoji in JSON inside a text": '{"a": "x\ud83d"}',
+    "half an emoji as a key": {HALF: 1},
+    "NaN": math.nan,
+    "infinity": {"latency": [math.inf, -math.inf]},
+    "both": {"score": math.nan, HALF: [HALF]},
+}
+
+
+@pytest.mark.parametrize("instructions", [TRACE_JUDGE, FIELDS, "{{ outputs }}", "{{ inputs }} {{ trace }}"])
+@pytest.mark.parametrize("odd", ODD)
+def test_a_trace_with_an_odd_value_teaches_and_is_judged_beside_others(
+    endpoint: Endpoint, odd: str, instructions: str
+) -> None:
+    taught, good = lesson(1), lesson(2)
+    judge = tone_judge(instructions=instructions, base_url=endpoint.base_url)
+    traces = [odd_trace(taught, "answer 1", ODD[odd]), *fetched(good)]
+    aligned = judge.align(traces, MemAlignOptimizer())
+    assert sorted(aligned._episodic_trace_ids) == sorted([taught, good])
+    assert aligned.align(traces) is aligned
+    assert aligned(trace=odd_trace(traced(3), "answer 3", ODD[odd])).error is None
+    assert aligned(trace=fetched(good)[0]).metadata["memalign.decided_by"] == "expert"
+
+
+def test_half_an_emoji_in_what_people_said_is_learned(endpoint: Endpoint) -> None:
+    text = fetched(lesson(1))[0].to_json()
+    trace = Trace.from_json(text.replace("case 1 is unkind", "case 1 is unkind\\ud83d"))
+    aligned = tone_judge().align([trace], MemAlignOptimizer())
+    (episode,) = aligned._episodic_memory
+    assert episode.rationale == "say: case 1 is unkind\ufffd"
+    aligned.register()
