@@ -21,7 +21,7 @@ from memalign_server.store import Store
 from memalign_server.store.tables import jobs, metadata, queue
 from memalign_server.work.jobs import Jobs
 from server_support import world
-from server_support.reviewing import answer, expect, job_ended, post, put_in, shows, wait
+from server_support.reviewing import answer, expect, job_ended, post, put_in, shows, wait, words_of
 from tests.cli.conftest import invoke
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def ticks(page: str) -> list[str]:
 def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
     spread(site)
     page = site.found("okafor")
-    shows(page, "Found: 12 cases, 6 comments", MATTERS[0], "Erase 12 cases for good")
+    shows(page, "Found: 12 cases, 6 comments", MATTERS[0], "Erase for good: 12 cases, 6 comments, 4 learned sentences")
     assert (page.count("case, taught"), page.count("case, not taught")) == (3, 9)
     page = site.erased(matching="okafor", tick=ticks(page))
     shows(page, "We searched again afterwards: 0 left.", "12 cases, 6 comments")
@@ -239,12 +239,12 @@ def test_what_has_no_tick_stays(site: Site) -> None:
     page = site.found("okafor")
     expect(post(site.client, "/judges/tone/erase", matching="okafor"), 422, "nothing is ticked")
     chosen = [tick for tick in ticks(page) if tick.endswith(("okafor-1", "okafor-7@local"))]
-    assert "Erase 1 case for good" in post(site.client, "/judges/tone/erase/ticks", tick=chosen).text
     page = site.erased(matching="okafor", tick=chosen)
-    shows(page, "2 cases, 1 comment", "15 that mention it and had no tick")  # a case goes with its only comment
+    shows(page, "1 case, 1 comment", "16 that mention it and had no tick")
     assert "Erase the" not in page  # it would take what has lost its tick
     assert not site.tables_with("parcel is three weeks late", "okafor-7@", "is owed more on okafor-7")
     assert site.tables_with("card was charged twice")
+    assert site.tables_with("password mail is missing"), "a case stays without its only comment"
 
 
 def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) -> None:
@@ -263,10 +263,105 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     assert not site.tables_with("gets a call")
     assert site.tables_with("Ask Ms Lindqvist")
     page = site.found("philippa")
-    shows(page, "comment, Philippa", "Too short.", "A case of which nothing else was said goes too.")
-    shows(site.erased(matching="philippa", tick=ticks(page)), "1 case, 2 comments", "0 left")
+    shows(page, "comment, Philippa", "Too short.", "Cases of which nothing else was said", "Glad to hear it")
+    shows(site.erased(matching="philippa", tick=[*ticks(page), "case:thanks"]), "1 case, 2 comments", "0 left")
     assert site.nowhere("philippa", "Too short", "Glad to hear it")
     assert site.tables_with("My order is three weeks late", "Say sorry first")
+
+
+def planned_and_erased(site: Site, matching: str, tick: list[str]) -> tuple[str, str]:
+    """What the button says would go, and what the receipt says has gone."""
+    button = words_of(
+        f"<main>{post(site.client, '/judges/tone/erase/ticks', matching=matching, tick=tick).text}</main>"
+    )
+    receipt = words_of(site.erased(matching=matching, tick=tick))
+    planned = button.partition("Erase for good: ")[2].partition(" Keep all")[0]
+    return planned, receipt.partition("Erased ")[2].partition("Erased ")[2].partition(" In force now")[0]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "goes"),
+    [
+        (("comment",), "2 comments, 3 learned sentences"),
+        (("comment", "case"), "1 case, 2 comments, 3 learned sentences"),
+        (("case",), "1 case, 1 comment, 3 learned sentences"),
+    ],
+)
+def test_the_same_counts_stand_before_and_after(site: Site, kinds: tuple[str, ...], goes: str) -> None:
+    rows = [
+        {**OTHERS[0], "value": False, "rationale": "Zoltan waits too long.", "source": "ben"},
+        {**OTHERS[1], "value": True, "rationale": "Zoltan would be glad.", "source": "ana"},
+        {**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "eva"},
+    ]
+    site.registry().align("tone", rows)
+    assert "case:thanks" not in ticks(site.found("zoltan")), "it does not hold the name"
+    every = [*ticks(site.found("zoltan")), "case:thanks"]
+    planned, erased = planned_and_erased(site, "zoltan", [tick for tick in every if tick.startswith(kinds)])
+    assert (planned, erased) == (goes, goes)
+
+
+@pytest.mark.parametrize("taught", [True, False])
+def test_a_case_without_a_tick_stays_though_nobody_speaks_of_it_any_more(site: Site, taught: bool) -> None:
+    rows = [{**OTHERS[1], "value": True, "rationale": "Zoltan would be glad.", "source": "ana"}]
+    if taught:
+        site.registry().align("tone", rows)
+    else:
+        put_in(site.client, OTHERS)
+        answer(site.client, "thanks", value="true", rationale="Zoltan would be glad.")
+    page = site.erased(matching="zoltan", tick=ticks(site.found("zoltan")))
+    shows(page, "1 comment", "0 left")
+    assert site.nowhere("zoltan")
+    assert world.case_row(site.client, "thanks").example.outputs == "Glad to hear it! Any time."
+
+
+def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> None:
+    owner, ana = shared.signed_in("owner"), shared.signed_in("Ana")
+    for judge in ("tone", "other"):
+        put_in(owner, OTHERS, judge=judge)
+        answer(ana, "late", judge=judge, value="false", rationale="It is cold to her.")
+        if judge == "tone":
+            answer(owner, "thanks", value="true", rationale="It is warm.")
+        post(owner, f"/judges/{judge}/teach")
+        wait(owner, judge)
+    page = post(owner, "/judges/tone/find", matching=" ana").text
+    shows(page, "in the team")
+    begun = post(owner, "/judges/tone/erase", matching=" ana", tick=ticks(page))
+    wait(owner)
+    receipt = owner.get(begun.headers["location"]).text
+    shows(receipt, "Erased for good", "0 left", "1 member of the team", "In force now", "version 4", "2 comments")
+    assert world.tables_with(shared.server.registry.url, "ana", "cold to her") == set()
+    assert world.tables_with(shared.server.registry.url, "three weeks late"), "her cases are nobody's words"
+    expect(ana.get("/account", follow_redirects=False), 303)
+    (job,) = shared.server.jobs.receipts("tone")
+    assert (job.result["complete"], job.result["members"], job.result["version"]) == (True, 1, 4)
+
+
+def test_a_member_who_said_nothing_leaves_with_a_receipt(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    page = post(owner, "/judges/tone/find", matching="reviewer").text
+    begun = post(owner, "/judges/tone/erase", matching="reviewer", tick=ticks(page))
+    wait(owner)
+    shows(owner.get(begun.headers["location"]).text, "Erased for good", "0 left", "1 member of the team")
+    assert world.tables_with(shared.server.registry.url, "reviewer") == set()
+
+
+def test_the_last_owner_does_not_leave_and_nothing_is_erased(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, OTHERS)
+    answer(owner, "thanks", value="true", rationale="It is warm.")
+    page = post(owner, "/judges/tone/find", matching="owner").text
+    expect(post(owner, "/judges/tone/erase", matching="owner", tick=ticks(page)), 422, "the team needs an owner")
+    assert world.answer_row(owner, "thanks", "owner").rationale == "It is warm."
+
+
+def test_receipts_are_listed_the_newest_first(site: Site) -> None:
+    put_in(site.client, OTHERS)
+    for word in ("thanks", "late"):
+        site.erased(matching=word, whole="true")
+    site.jobs().start("erase", "tone", {}, asked_by="local")
+    listed = world.server_of(site.client).jobs.receipts("tone")
+    assert [job.result["cases"] for job in listed] == [1, 1]
+    assert listed[0].created_at > listed[1].created_at
 
 
 def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import hmac
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -29,11 +29,13 @@ from memalign.types import FeedbackKey, canonical_json
 from memalign_server.pages.rendering import link, render
 from memalign_server.pages.setup import Screen, Setup
 from memalign_server.people.access import OWNER
-from memalign_server.people.people import name_key
+from memalign_server.people.people import list_people, name_key
 from memalign_server.problems import Refused
 from memalign_server.review.cases import cases_of
 from memalign_server.server import JUDGE, Here, Server
+from memalign_server.store.erasing import check_team_keeps_owner
 from memalign_server.store.tables import jobs, reviews
+from memalign_server.work.erasing import planned
 from memalign_server.work.jobs import Job
 
 __all__ = ["Mention", "router"]
@@ -42,7 +44,7 @@ router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE, OWNER])
 
 _MOST = 100  # mentions with a tick of their own; the others have one together
 _LINE = 72  # characters of each
-_REST = "rest"
+_MORE = {False: "rest", True: "rest-apart"}
 _COUNT = re.compile(r" \((\d+) rows?\)$")
 _PLACES = {
     "memalign_server_queue.": "cases",
@@ -60,21 +62,23 @@ Ticks = Annotated[list[str], Form(default_factory=list)]
 
 @dataclass(frozen=True, kw_only=True)
 class Mention:
-    """A case, a comment or a learned sentence that holds a text.
+    """A case, a comment or a learned sentence that holds a text, or a member of the team who has it for a name.
 
     Attributes:
         kind: What it is; `note` where only notes of work mention the text.
-        name: The id of the case or sentence, or the key of the comment.
+        name: The id of the case, sentence or member, or the key of the comment.
         taught: Whether the judge has learned the case.
         whose: The person who wrote it; empty for the one who asks.
         line: What is shown of its words; empty where only an earlier state has them.
+        apart: Whether it is a case that does not hold the text: nobody says anything else of it.
     """
 
-    kind: Literal["case", "comment", "sentence", "note"]
+    kind: Literal["case", "comment", "sentence", "member", "note"]
     name: str = ""
     taught: bool = False
     whose: str = ""
     line: str = ""
+    apart: bool = False
 
     @property
     def tick(self) -> str:
@@ -87,43 +91,83 @@ class Mention:
 
 @router.post("/find")
 def find_mentions(setup: Screen, matching: Text = "") -> Response:
-    """Everything that holds a text, taught or not, with a tick for each."""
+    """Everything that holds a text, taught or not, with a tick for each; what does not hold it has none yet."""
     mentions = _mentions(setup, matching)
-    counts, rest = _counts(mention.tick for mention in mentions), max(0, len(mentions) - _MOST)
-    news = {"mentions": mentions[:_MOST], "ticked": len(mentions), "rest": rest, "counts": counts}
-    return setup.render("erase", matching=matching, **news)
+    groups: dict[str, Any] = {"found": Counter(mention.kind for mention in mentions if not mention.apart)}
+    for name, apart in (("mentions", False), ("others", True)):
+        group = [mention for mention in mentions if mention.apart is apart]
+        groups |= {name: group[:_MOST], f"more_{name}": max(0, len(group) - _MOST)}
+    counts = _planned_counts(setup, _arguments(setup, matching, mentions, whole=True)) if mentions else Counter[str]()
+    return setup.render("erase", matching=matching, counts=counts, **groups)
 
 
 @router.post("/erase/ticks")
-def count_ticks(request: Request, judge: str, tick: Ticks) -> Response:
-    """The button that erases, with the number of what is ticked."""
-    return render(request, "ticks.html", judge=judge, ticked=len(tick), counts=_counts(tick))
+def count_ticks(setup: Screen, tick: Ticks, matching: Text = "") -> Response:
+    """The button that erases, with the number of all that would go."""
+    arguments = _arguments(setup, matching, _mentions(setup, matching), tick)
+    counts = _planned_counts(setup, arguments) if tick else Counter[str]()
+    return render(setup.request, "ticks.html", judge=setup.judge, counts=counts)
 
 
 @router.post("/erase")
 def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annotated[bool, Form()] = False) -> Response:
-    """Erase what is ticked, for good; the `whole` of it for what an erasure has left."""
+    """Erase what is ticked, for good; the `whole` of what holds the text for what an erasure has left."""
     mentions = _mentions(setup, matching)
-    chosen = [m for n, m in enumerate(mentions) if whole or m.tick in tick or (n >= _MOST and _REST in tick)]
-    if not chosen:
+    if not mentions or not (whole or tick):
         raise Refused("nothing is ticked, so nothing was erased")
-    if len(chosen) == len(mentions):
-        job = setup.start("erase", matching=matching, sources=_sources(setup, matching))
-    else:
-        keys = [mention.name for mention in chosen if mention.kind != "sentence"]
-        rules = {mention.name for mention in chosen if mention.kind == "sentence"}
-        sentences = [rule.text for rule in setup.latest.memory.guidelines if rule.id in rules]
-        unticked = {mention.name for mention in mentions} - {mention.name for mention in chosen}
-        with suppress(UnknownKey):  # what goes along with what is ticked
-            along = setup.server.registry.erase(setup.judge, keys, dry_run=True)
-            unticked -= {*along.cases, *map(str, along.keys), *along.guidelines}
-        job = setup.start("erase", keys=keys, sentences=sentences, kept=len(unticked))
+    arguments = _arguments(setup, matching, mentions, tick, whole=whole)
+    with setup.server.store.read() as connection:
+        check_team_keeps_owner(connection, arguments["leaves"])
+    job = setup.start("erase", **arguments)
     address = link(setup.judge, f"receipts/{job.id}")
     if "hx-request" not in setup.request.headers:
         return RedirectResponse(address, 303)
     answer = _receipt_page(setup.request, job, matching=matching)
     answer.headers["hx-push-url"] = address  # which loads without the text
     return answer
+
+
+def _arguments(
+    setup: Setup, matching: str, mentions: Sequence[Mention], ticks: Sequence[str] = (), *, whole: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of the job that erases what is ticked: what has no tick stays.
+
+    If all that holds the text is ticked, the text is looked for again everywhere, in whatever was written meanwhile.
+    """
+    ticked, unticked = list[Mention](), list[Mention]()
+    places = {True: 0, False: 0}
+    for mention in mentions:
+        is_more = places[mention.apart] >= _MOST and _MORE[mention.apart] in ticks
+        is_ticked = mention.tick in ticks or is_more or (whole and not mention.apart)
+        places[mention.apart] += 1
+        (ticked if is_ticked else unticked).append(mention)
+    arguments: dict[str, Any] = {
+        "leaves": [mention.name for mention in ticked if mention.kind == "member"],
+        "cases_kept": [mention.name for mention in unticked if mention.kind == "case"],
+    }
+    if all(mention.apart or mention.kind == "member" for mention in unticked):
+        return arguments | {"matching": matching, "sources": _sources(setup, matching)}
+    named = [mention for mention in ticked if mention.kind in ("case", "comment")]
+    rules = {mention.name for mention in ticked if mention.kind == "sentence"}
+    arguments["keys"] = [str(FeedbackKey(m.name, "")) if m.kind == "case" else m.name for m in named]
+    arguments["sentences"] = [rule.text for rule in setup.latest.memory.guidelines if rule.id in rules]
+    gone = _gone(setup, arguments)
+    return arguments | {"kept": sum(mention.name not in gone for mention in unticked if not mention.apart)}
+
+
+def _gone(setup: Setup, arguments: dict[str, Any]) -> set[str]:
+    """The names of all that an erasure would take, with what goes along."""
+    receipt = planned(setup.server.registry, setup.server.store, setup.judge, arguments)
+    return set() if receipt is None else {*receipt.cases, *map(str, receipt.keys), *receipt.guidelines}
+
+
+def _planned_counts(setup: Setup, arguments: dict[str, Any]) -> Counter[str]:
+    """How many cases, comments and sentences a job would erase, and how many people it would take out of the team."""
+    receipt = planned(setup.server.registry, setup.server.store, setup.judge, arguments)
+    counts = Counter({"member": len(arguments["leaves"])})
+    if receipt is not None:
+        counts.update(case=len(receipt.cases), comment=len(receipt.keys), sentence=len(receipt.guidelines))
+    return counts
 
 
 def _mentions(setup: Setup, text: str) -> list[Mention]:
@@ -139,18 +183,21 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
     words = {note.key: [note.rationale or ""] for note in memory.annotations()}
     with setup.server.store.read() as connection:
         examples = {case.case_id: case.example for case in cases_of(connection, setup.judge, cases)}
+        members = [row for row in list_people(connection) if row.name_key == name_key(text)]
         written = select(reviews.c.case_id, reviews.c.person, reviews.c.rationale, reviews.c.draft)
         for case_id, source, *comments in connection.execute(written.where(reviews.c.judge == setup.judge)):
             words.setdefault(FeedbackKey(case_id, source), []).extend(filter(None, comments))
-    mentions = list[Mention]()
+    mentions = [Mention(kind="member", name=row.id, line=row.name) for row in members]
+    holding = _holding(setup, text, cases)
     for case_id in cases:
         learned = memory.case(case_id)
         example = examples.get(case_id) or (learned and learned.example)
         texts = [*strings(example.outputs), *strings(example.content), case_id] if example else []
-        mentions.append(Mention(kind="case", name=case_id, taught=bool(learned), line=_line(texts, finder)))
+        about: dict[str, Any] = {"taught": bool(learned), "apart": case_id not in holding}
+        mentions.append(Mention(kind="case", name=case_id, line=_line(texts, finder), **about))
     for key in keys:
         comments = words.get(key, [])
-        if key.id not in cases or key.source in sources or any(map(finder.holds, comments)):
+        if key.id not in holding or key.source in sources or any(map(finder.holds, comments)):
             whose = "" if key.source == setup.person.name else key.source
             mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=_line(comments, finder)))
     for rule in memory.guidelines:
@@ -158,6 +205,13 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
             whose = ", ".join(sorted(rule.people - {setup.person.name}))
             mentions.append(Mention(kind="sentence", name=rule.id, whose=whose, line=_line([rule.text], finder)))
     return mentions or [Mention(kind="note")] * bool(receipts)
+
+
+def _holding(setup: Setup, text: str, cases: Sequence[str]) -> set[str]:
+    """Those of the cases that go with a text which hold it themselves: they go although others may be kept."""
+    with suppress(UnknownKey):
+        return set(setup.server.registry.erase(setup.judge, matching=text, keep=cases, dry_run=True).cases)
+    return set()
 
 
 def _sources(setup: Setup, text: str) -> list[str]:
@@ -174,10 +228,6 @@ def _line(texts: Sequence[str], finder: Finder) -> str:
     at = text.lower().find(" ".join(finder.text.lower().split()))
     start = text.rfind(" ", 0, at - _LINE // 3) + 1 if at > _LINE // 2 else 0
     return f"{'…' if start else ''}{text[start : start + _LINE]}{'…' if start + _LINE < len(text) else ''}"
-
-
-def _counts(ticks: Iterable[str]) -> Counter[str]:
-    return Counter(tick.partition(":")[0] for tick in ticks)
 
 
 # -- the receipt -------------------------------------------------------------------------------------------------------

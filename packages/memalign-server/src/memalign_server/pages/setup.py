@@ -37,7 +37,7 @@ Block = Literal["question", "cases", "experts", "erase", ""]
 
 MOST = 10_000
 """Traces that one pull may read."""
-_NEWS = ("job", "added", "repeated", "guest", "personal_link", "matching", "mentions", "genuine")
+_NEWS = ("job", "added", "repeated", "guest", "personal_link", "matching", "mentions", "others", "genuine")
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
 from memalign_server.problems import Refused
+from memalign_server.store.erasing import check_team_keeps_owner
 from memalign_server.store.tables import later, new_id, now, people, reviews, sessions
 
 SESSION_SECONDS = 90 * 86400
@@ -109,9 +110,8 @@ def remove_person(connection: Connection, person: str) -> None:
     row = connection.execute(select(people.c.role).where(people.c.id == person)).first()
     if row is None:
         raise Refused("this person is not in the team any more")
-    owners = select(people.c.id).where(people.c.role == Role.OWNER.value, people.c.id != person)
-    if row.role == Role.OWNER.value and connection.execute(owners).first() is None:
-        raise Refused("the team needs an owner: add another one first")
+    if row.role == Role.OWNER.value:
+        check_team_keeps_owner(connection, [person])
     connection.execute(delete(people).where(people.c.id == person))  # their sessions go with them
 
 

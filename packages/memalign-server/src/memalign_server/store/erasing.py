@@ -15,9 +15,10 @@ from memalign.registry import Receipt
 from memalign.registry.other_tables import Passage, TextKind, Words
 from memalign.registry.residue import Residue, strings
 from memalign.types import Example, FeedbackKey, Judgment
+from memalign_server.problems import Refused
 from memalign_server.store.tables import jobs, people, queue, reviews
 
-__all__ = ["ERASED", "TABLES", "forget_judgments"]
+__all__ = ["ERASED", "TABLES", "check_team_keeps_owner", "forget_judgments"]
 
 ERASED: Final = "an erasure took what this was to work on; ask again, with what is left"
 """Why work failed that an erasure took its arguments from."""
@@ -71,6 +72,7 @@ class ServerTables:
                 else:
                     continue
                 touched += 1
+        _leave_team(connection, receipt.judge)
         self._forget_work(connection, receipt, residue)
         return touched
 
@@ -110,6 +112,22 @@ class ServerTables:
 
 TABLES = ServerTables()
 """What the entry point names."""
+
+
+def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> None:
+    """Raise InputError if the team has an owner, and none would be left without these people, by id."""
+    owners = set(connection.execute(select(people.c.id).where(people.c.role == "owner")).scalars())
+    if owners and owners.issubset(leaving):
+        raise Refused("the team needs an owner: add another one first")
+
+
+def _leave_team(connection: Connection, judge: str) -> None:
+    """Take those out of the team who leave it with what the running job erases; their sessions go with them."""
+    erasing = select(jobs.c.arguments).where(jobs.c.judge == judge, jobs.c.kind == "erase", jobs.c.state == "running")
+    for arguments in connection.execute(erasing).scalars():
+        leaving = (arguments or {}).get("leaves") or ()
+        check_team_keeps_owner(connection, leaving)
+        connection.execute(delete(people).where(people.c.id.in_(leaving)))
 
 
 def forget_judgments(

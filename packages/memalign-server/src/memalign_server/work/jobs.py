@@ -114,6 +114,15 @@ class Jobs:
             rows = connection.execute(query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(50)).all()
         return [self._job(row) for row in rows]
 
+    def receipts(self, judge: str) -> list[Job]:
+        """List the erasures of a judge that have a receipt, the newest first; `result` is the receipt."""
+        erased = (table.c.judge == judge, table.c.kind == "erase", table.c.result.is_not(None))
+        columns: list[Any] = [*_COLUMNS, table.c.result]
+        query = select(*columns).where(*erased)
+        with self.store.read() as connection:
+            rows = connection.execute(query.order_by(table.c.created_at.desc(), table.c.id.desc())).all()
+        return [self._job(row) for row in rows]
+
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None) -> None:
         """Write how a job ended; without what it gave if an erasure emptied it meanwhile: that may repeat what went."""
         same = table.c.id == job

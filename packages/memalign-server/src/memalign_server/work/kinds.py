@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from sqlalchemy import func, select
 
 from memalign import Judge
 from memalign.align import AlignResult
-from memalign.errors import MemalignError, UnknownKey
-from memalign.registry import Receipt
+from memalign.errors import MemalignError
 from memalign.types import Example
 from memalign_server.review.answers import withdraw
 from memalign_server.review.cases import add_cases, cases_ahead, is_behind
@@ -21,6 +19,7 @@ from memalign_server.review.learned import cases_for_trial, rephrased
 from memalign_server.review.teaching import lessons_of, mark_taught, overruled
 from memalign_server.store.erasing import forget_judgments
 from memalign_server.store.tables import queue as queued
+from memalign_server.work.erasing import erase
 from memalign_server.work.judging import AHEAD, Work, judge_hidden
 
 __all__ = ["KINDS", "Kind"]
@@ -63,53 +62,6 @@ async def unalign(work: Work) -> dict[str, Any]:
         forget_judgments(connection, work.judge, guidelines=rules, cases=cases, versions=versions)
     failed = await work.judge_again(result.judge, result.version or 0, blank=work.unjudged())
     return {**result.to_dict(), "summary": str(result), "failed": failed}
-
-
-async def erase(work: Work) -> dict[str, Any]:
-    """Erase what `keys`, `source` and `matching` name, these `sentences`, and all of these `sources`, from everywhere.
-
-    It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the moment at which the
-    text is gone. Verdicts in which a guideline that went had a part are asked again.
-    """
-    erasing = asyncio.ensure_future(asyncio.to_thread(_erase, work))
-    result: dict[str, Any] = {"kept": work.arguments.get("kept", 0)}
-    try:
-        result |= (await asyncio.shield(erasing)).without_names()
-        judgments = await work.judge_cases(*await work.latest(), work.unjudged())
-        result["asked_again"] = sum(judgment.error is None for judgment in judgments)
-    except asyncio.CancelledError:
-        await asyncio.wait((erasing,))
-        result |= erasing.result().without_names()
-    except MemalignError as error:
-        if not erasing.done() or erasing.exception() is not None:
-            raise
-        result["problem"] = result.get("problem") or str(error)  # of asking again: what was to go went
-    return result
-
-
-def _erase(work: Work) -> Receipt:
-    """Erase one selection after the other; the last one searches again for what the others have left in our tables."""
-    arguments, receipts, problem = work.arguments, list[Receipt](), None
-    selections: list[dict[str, Any]] = [{"source": source} for source in arguments.get("sources") or ()]
-    selections += [{"matching": sentence} for sentence in arguments.get("sentences") or ()]
-    named = {name: arguments[name] for name in ("source", "matching") if arguments.get(name)}
-    if arguments.get("keys") or named or not selections:
-        selections.append({"selectors": tuple(arguments.get("keys") or ()), **named})
-    for selection in selections:
-        try:
-            receipts.append(work.registry.erase(work.judge, **selection, **work.options()))
-        except UnknownKey as error:  # what it names went with what was erased before, if anything was
-            problem = error
-    if problem is not None and not receipts:
-        raise problem
-
-    def all_of(name: str, of: Sequence[Receipt] = receipts) -> tuple[Any, ...]:
-        return tuple(dict.fromkeys(part for receipt in of for part in getattr(receipt, name)))
-
-    foreign = [place for place in all_of("left", receipts[:-1]) if not place.startswith("memalign_")]
-    remaining = tuple(dict.fromkeys((*receipts[-1].left, *foreign)))
-    joined: dict[str, Any] = {name: all_of(name) for name in ("keys", "cases", "guidelines", "elsewhere")}
-    return replace(receipts[-1], **joined, left=remaining)
 
 
 async def teach(work: Work) -> dict[str, Any]:

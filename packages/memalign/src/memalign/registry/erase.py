@@ -50,6 +50,7 @@ class Selectors(NamedTuple):
     keys: tuple[str | FeedbackKey, ...]
     source: str | None
     text: Finder | None
+    keep: Collection[str] = ()
 
     def __str__(self) -> str:
         source = f" of source {self.source!r}" if self.source is not None else ""
@@ -94,7 +95,8 @@ class _Plan:
         spoken = {passage.key for passage in self.passages if passage.source and passage.content is not None}
         # Cases go with the last word on them, in every version and table.
         alone = {key for kind, key, _ in self.gone if kind == "case"} - {key.id for key in spoken - self.keys}
-        self.cases = frozenset(cases | {case for case in alone if ("case", case) not in self.rest})
+        alone = {case for case in alone if ("case", case) not in self.rest and case not in selectors.keep}
+        self.cases = frozenset(cases | alone)
         self.residue = self._residue(named)
         # Only now it is known which words go. A guideline that was not learned from them may repeat them, and so may
         # what memalign says of other feedback.
@@ -169,7 +171,8 @@ class _Plan:
     def _is_mentioned(self) -> bool:
         """Whether a note of a version, or a text of another table, repeats what is to go."""
         others = in_other_tables(self.connection, self.residue, self.name)
-        return any(map(self.residue.in_sentence, self.notes.values())) or any(judge == self.name for _, judge in others)
+        noted = any(map(self.residue.in_sentence, self.notes.values()))
+        return noted or any(judge in (None, self.name) for _, judge in others)
 
     def _rows(self) -> Iterator[tuple[str, str, range, bytes]]:
         for (kind, key), spans in self.timeline.items():

@@ -283,6 +283,7 @@ class Registry:
         *,
         source: str | None = None,
         matching: str | None = None,
+        keep: Collection[str] = (),
         dry_run: bool = False,
         rederive: bool = True,
         optimizer: MemAlign | None = None,
@@ -299,6 +300,7 @@ class Registry:
             source: All that one person said. Without selectors and `matching`, the name goes everywhere too.
             matching: All that holds a text, in whatever case and spelling. Without selectors and `source`, no guideline
                 and no note may hold it afterwards either. Of several arguments, all must hold.
+            keep: Ids of cases that stay in a server's queue, although nobody says anything of them any more.
             dry_run: Whether to say only what would go.
             rederive: Whether what survives is distilled again at once; else it is pending.
             optimizer: Distils; its knobs.
@@ -309,7 +311,7 @@ class Registry:
             RegistryError: What was erased could not be wiped from the disk.
         """
         chosen = (selectors,) if isinstance(selectors, str | FeedbackKey) else tuple(selectors)
-        named = Selectors(chosen, source, None if matching is None else Finder(matching))
+        named = Selectors(chosen, source, None if matching is None else Finder(matching), keep)
         receipt, residue = erase_feedback(self._database, name, named, dry_run=dry_run)
         if dry_run:
             return receipt

@@ -1,0 +1,182 @@
+"""Erase through the server: one plan that says what goes, and the work that carries it out.
+
+A page shows the plan and a job follows it, so that an owner reads the same numbers before and after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import select
+
+from memalign.errors import MemalignError, UnknownKey
+from memalign.registry import Receipt, Registry
+from memalign.types import Example, FeedbackKey
+from memalign_server.people.people import name_key
+from memalign_server.review.cases import add_cases, cases_of
+from memalign_server.store import Store
+from memalign_server.store.erasing import check_team_keeps_owner
+from memalign_server.store.tables import people
+from memalign_server.work.judging import Work
+
+__all__ = ["erase", "planned"]
+
+Selection = tuple[str, dict[str, Any]]
+"""A judge, and the arguments of `Registry.erase` for it."""
+
+
+async def erase(work: Work) -> dict[str, Any]:
+    """Erase what the arguments name, and ask again where an erased guideline had a part in a verdict.
+
+    It cannot be stopped half way. The receipt, which names nobody, is in the job's row from the moment at which the
+    text is gone.
+
+    Args:
+        work: Its arguments are `keys`, `source` and `matching` as of `Registry.erase`; `sentences` and `sources` to
+            erase too; `cases_kept`, which stay in the queue although nobody says anything of them any more; and
+            `leaves`, ids of members who leave the team, and the memory of every judge with it.
+
+    Returns:
+        The receipt with `version`, the number of the version in force; `kept`, the number of mentions without a tick;
+        and `members`, the number of people who left the team.
+    """
+    erasing = asyncio.ensure_future(asyncio.to_thread(_erase, work))
+    result: dict[str, Any] = {"kept": work.arguments.get("kept", 0)}
+    try:
+        result |= await asyncio.shield(erasing)
+        judge, version = await work.latest()
+        result["version"] = version
+        judgments = await work.judge_cases(judge, version, work.unjudged())
+        result["asked_again"] = sum(judgment.error is None for judgment in judgments)
+    except asyncio.CancelledError:
+        await asyncio.wait((erasing,))
+        result |= erasing.result()
+    except MemalignError as error:
+        if not erasing.done() or erasing.exception() is not None:
+            raise
+        result["problem"] = result.get("problem") or str(error)  # of asking again: what was to go went
+    return result
+
+
+def planned(registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]) -> Receipt | None:
+    """Return what a job with these arguments would erase, or None if that is nothing.
+
+    Args:
+        registry: The registry of judges.
+        store: The server's tables.
+        judge: The judge whose page asks.
+        arguments: The arguments of the job.
+    """
+    receipts = list[Receipt]()
+    for name, selection in _selections(registry, store, judge, arguments):
+        with suppress(UnknownKey):
+            receipts.append(registry.erase(name, **selection, dry_run=True))
+    # The last words on a case may go by two selections: then the case goes too, and neither of them says so alone.
+    own = [receipt for receipt in receipts if receipt.judge == judge]
+    keys = [key for receipt in own for key in receipt.keys]
+    cases = [str(FeedbackKey(case, "")) for receipt in own for case in receipt.cases]
+    if len(own) > 1 and (keys or cases):
+        kept = tuple(arguments.get("cases_kept") or ())
+        receipts.append(registry.erase(judge, [*keys, *cases], keep=kept, dry_run=True))
+    return _joined(receipts, judge) if receipts else None
+
+
+def _erase(work: Work) -> dict[str, Any]:
+    """Erase one selection after the other, and search again for what was left by all but the last."""
+    leaves = tuple(work.arguments.get("leaves") or ())
+    with work.store.read() as connection:
+        check_team_keeps_owner(connection, leaves)
+    receipts = list[tuple[Selection, Receipt]]()
+    problem: UnknownKey | None = None
+    for selection in list(_selections(work.registry, work.store, work.judge, work.arguments)):
+        judge, arguments = selection
+        _keep_cases(work.registry, work.store, judge, arguments["keep"])
+        try:
+            receipts.append((selection, work.registry.erase(judge, **arguments, **work.options())))
+        except UnknownKey as error:  # what it names went with what was erased before, if anything was
+            problem = error
+    if not receipts:
+        raise problem or UnknownKey("nothing was named, so nothing was erased")
+    final = [_without_what_went_since(work, selection, receipt) for selection, receipt in receipts[:-1]]
+    receipt = _joined([*final, receipts[-1][1]], work.judge)
+    return {**receipt.without_names(), "members": len(leaves)}
+
+
+def _selections(registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]) -> Iterator[Selection]:
+    """Yield what is erased one after the other: other judges first, so that the last search covers them."""
+    kept = tuple(arguments.get("cases_kept") or ())
+    query = select(people.c.name).where(people.c.id.in_(arguments.get("leaves") or ()))
+    with store.read() as connection:
+        leaving = list(connection.execute(query).scalars())
+    for other in registry.list():
+        for source in leaving if other.name != judge else ():
+            with suppress(UnknownKey):
+                receipt = registry.erase(other.name, source=source, dry_run=True)
+                if receipt.keys or receipt.versions:
+                    yield other.name, {"source": source, "keep": receipt.cases}
+    sources = {name_key(source): source for source in (*leaving, *(arguments.get("sources") or ()))}
+    for source in sources.values():
+        yield judge, {"source": source, "keep": kept}
+    for sentence in arguments.get("sentences") or ():
+        yield judge, {"matching": sentence, "keep": kept}
+    named = {name: arguments[name] for name in ("source", "matching") if arguments.get(name)}
+    keys = tuple(arguments.get("keys") or ())
+    if keys or named:
+        yield judge, {"selectors": keys, **named, "keep": kept}
+
+
+def _without_what_went_since(work: Work, selection: Selection, receipt: Receipt) -> Receipt:
+    """Return the receipt without places in our tables that a later erasure has emptied."""
+    if not receipt.left:
+        return receipt
+    judge, arguments = selection
+    try:
+        left = work.registry.erase(judge, **arguments, **work.options()).left
+    except UnknownKey:  # nothing holds it any more
+        left = ()
+    foreign = [place for place in receipt.left if not place.startswith("memalign_")]
+    return replace(receipt, left=tuple(dict.fromkeys((*foreign, *left))))
+
+
+def _joined(receipts: Sequence[Receipt], judge: str) -> Receipt:
+    """Return one receipt for several: what went from any judge, and where anything is left."""
+    own = [receipt for receipt in receipts if receipt.judge == judge]
+    others = [receipt for receipt in receipts if receipt.judge != judge]
+    last = (own or others)[-1]
+    keys = dict.fromkeys(key for receipt in own for key in receipt.keys)
+    cases = dict.fromkeys(case for receipt in own for case in receipt.cases)
+    guidelines = dict.fromkeys(rule for receipt in own for rule in receipt.guidelines)
+    left = dict.fromkeys(place for receipt in receipts for place in receipt.left)
+    elsewhere = {name for receipt in own for name in receipt.elsewhere}
+    erased = {receipt.judge for receipt in receipts}
+    elsewhere |= {name for receipt in others for name in receipt.elsewhere if name not in erased}
+    return replace(
+        last,
+        judge=judge,
+        keys=(*keys, *(key for receipt in others for key in receipt.keys)),
+        cases=(*cases, *(case for receipt in others for case in receipt.cases)),
+        guidelines=(*guidelines, *(rule for receipt in others for rule in receipt.guidelines)),
+        left=tuple(left),
+        elsewhere=tuple(sorted(elsewhere)),
+    )
+
+
+def _keep_cases(registry: Registry, store: Store, judge: str, ids: Collection[str]) -> None:
+    """Put cases in the queue that only the memory holds: it forgets a case with the last word on it."""
+    with store.read() as connection:
+        missing = set(ids) - {row.case_id for row in cases_of(connection, judge, list(ids))}
+    found = list[Example]()
+    for version in reversed(registry.history(judge)) if missing else ():
+        cases = registry.load(judge, version.number).memory.cases
+        new = [case.example for case in cases if case.id in missing]
+        found += new
+        missing -= {example.id for example in new}
+        if not missing:
+            break
+    if found:
+        with store.write() as connection:
+            add_cases(connection, judge, found)
