@@ -104,3 +104,23 @@ def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatc
     before = len(pictures)
     one.judge_many(many, progress=lambda *_: None)
     assert len(pictures) == before
+
+
+# -- as a condition ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        lambda one: "sent" if one else "held back",
+        lambda one: not one,
+        lambda one: one and "sent",
+        lambda one: list(filter(None, [one])),
+        lambda one: all([one, one]),
+    ],
+)
+@pytest.mark.parametrize("judgment", [JUDGMENT, Judgment(value=False), Judgment(error="timed out")])
+def test_a_judgment_is_no_condition(judgment: Judgment, condition: Any) -> None:
+    """Else `assert judge(…)` passes whatever the judge says."""
+    with pytest.raises(TypeError, match=r"use \.value"):
+        condition(judgment)

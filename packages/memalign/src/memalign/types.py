@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime
 from functools import cached_property
-from typing import Any, Generic, Literal, Self
+from typing import Any, Generic, Literal, NoReturn, Self
 
 import msgspec
 
@@ -437,6 +437,10 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """The fields as `to_dict` has them, so that `dict(judgment)` works, and with it a web application's encoder."""
         return iter(self.to_dict().items())
+
+    def __bool__(self) -> NoReturn:
+        """Refuse: `if judge(…):` would pass for every verdict, also for False and for an error."""
+        raise TypeError("a judgment is neither true nor false; use .value, or `is None` to see whether there is one")
 
     def __repr__(self) -> str:
         values = {name: getattr(self, name) for name in ("id", "value", "error", "confidence", "rationale", "model")}

@@ -70,7 +70,8 @@ class Run:
         if out is None:
             judgments: dict[str, Judgment] = {}
             await self._judge_all(judgments, judgments.__setitem__)
-            return [judgments.get(name) or replace(self._not_judged(), id=name) for name in self.source.hashes]
+            found = [(name, judgments.get(name)) for name in self.source.hashes]
+            return [replace(self._not_judged(), id=name) if one is None else one for name, one in found]
         with JudgmentWriter(out, judge=signature_of(self.judge), examples=self.source.hashes) as writer:
             await self._judge_all(writer, writer.write)
         return writer.judgments(otherwise=self._not_judged())
