@@ -67,6 +67,7 @@ def test(arguments: list[str]) -> int:
         "ruff format": (*module, "ruff", "format", "--check", "."),
         "import rooms": (BIN / "lint-imports", "--no-logo"),
         "mypy, with typing_tests": (*module, "mypy"),
+        "pyright, typing_tests": (BIN / "basedpyright",),
         "locked packages fit together": (*module, "pip", "check"),
         "documentation": (PYTHON, "docs/site.py"),
         "the embedded model": (*module, "memalign", "models", "pull", "qwen2.5-coder-0.5b", "--yes"),

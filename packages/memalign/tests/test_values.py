@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum, IntEnum, StrEnum
 from typing import Annotated, Any, Literal
 
 import annotated_types
@@ -32,9 +33,10 @@ REFUSED: dict[str, list[object]] = {
     "two finite numbers": ["float:0..inf", "float:nan..1"],
     "both bounds": [Annotated[int, Ge(1)], Annotated[int, Gt(1), Le(5)]],
     "only int and float": [Annotated[str, Ge(1)]],
+    "its numbers have gaps": [IntEnum("Stars", {"ONE": 1, "FIVE": 5})],
     "contains": [Literal["A|B", "C"]],
     "white space": [Literal[" A", "B"]],
-    "two or more different texts": ["A|A", Literal["A"], "A|", Literal[1, 2]],
+    "two or more different texts": [Enum("One", {"A": "a"}), "A|A", Literal["A"], "A|", Literal[1, 2]],
 }
 
 
@@ -51,6 +53,21 @@ class TestReading:
     )  # fmt: skip
     def test_bounds_may_be_written_in_other_ways(self, spelling: object) -> None:
         assert ValueType.of(spelling).spec == "int:1..5"
+
+    @pytest.mark.parametrize(
+        ("members", "spec"),
+        [
+            (StrEnum("Grade", {"GOOD": "good", "BAD": "bad"}), "good|bad"),
+            (Enum("Grade", {"GOOD": "good", "BAD": "bad"}), "good|bad"),
+            (Enum("Grade", ["GOOD", "BAD"]), "GOOD|BAD"),  # whose numbers nobody chose
+            (IntEnum("Stars", {"ONE": 1, "TWO": 2, "THREE": 3}), "int:1..3"),
+        ],
+    )
+    def test_an_enum_is_its_texts_or_numbers_and_its_members_are_labels(self, members: type[Enum], spec: str) -> None:
+        kind = ValueType.of(members)
+        assert kind == ValueType.of(spec)
+        assert [kind.parse(member) for member in members] == list(kind.labels)
+        assert {type(kind.parse(member)) for member in members} <= {str, int}, "plain values, whatever was given"
 
     @pytest.mark.parametrize(("why", "bad"), [(why, bad) for why, types in REFUSED.items() for bad in types])
     def test_anything_else_is_refused_with_its_reason(self, bad: object, why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum, StrEnum
 from typing import Annotated, Any, Literal, assert_type
 
 from annotated_types import Ge, Le
@@ -15,9 +16,30 @@ from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import LedgerState
 from memalign.values import Value
 
+
+class Side(StrEnum):
+    """Choices as a StrEnum."""
+
+    A = "a"
+    B = "b"
+
+
+class Grade(Enum):
+    """Choices as an Enum."""
+
+    GOOD = "good"
+    BAD = "bad"
+
+
 # Every value type is accepted as it is written in Python and as files and flags write it.
-for value_type in (str, Literal["A", "B"], Annotated[int, Ge(1), Le(5)], "int:1..5", "A|B|tie"):
-    ma.Judge(name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=value_type)
+ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Literal["A", "B"])
+ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Annotated[int, Ge(1), Le(5)])
+ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Annotated[float, Ge(0), Le(1)])
+ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type="A|B|tie")
+ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=ma.ValueType.of("int:1..5"))
+ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Side)
+ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Grade)
+ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=7)  # type: ignore[arg-type]
 judge = ma.Judge(name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=bool)
 # A class gives the verdicts' type; of what is written in another way a verdict is any label.
 assert_type(judge, ma.Judge[bool])

@@ -1,12 +1,13 @@
 """Value types: what a judge may answer.
 
-`bool`, `Literal["A", "B"]`, bounded `int` and `float` (`Annotated[int, Ge(1), Le(5)]`) and `str`, in Python; in files
-and flags `bool`, `A|B|tie`, `int:1..5`, `float:-1..1`, `str`.
+`bool`, `Literal["A", "B"]`, an `Enum` of texts, bounded `int` and `float` (`Annotated[int, Ge(1), Le(5)]`) and `str`,
+in Python; in files and flags `bool`, `A|B|tie`, `int:1..5`, `float:-1..1`, `str`.
 """
 
 from __future__ import annotations
 
 import math
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
@@ -64,7 +65,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, value_type: object) -> ValueType:
-        """The value type of a Python annotation, of a flag such as `int:1..5`, or of another ValueType.
+        """The value type of a Python annotation or Enum, of a flag such as `int:1..5`, or of another ValueType.
 
         Raises InvalidValueType for anything else, unbounded numbers included: a judge that is asked for "a number"
         and an expert who gives "a number" rarely mean the same scale.
@@ -80,11 +81,27 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             )
         if isinstance(value_type, str):
             return cls._parse(value_type.strip())
+        if isinstance(value_type, type) and issubclass(value_type, Enum):
+            return cls._enumerated(value_type)
         if get_origin(value_type) is Literal:
             return cls._choice(get_args(value_type))
         if get_origin(value_type) is Annotated:
             return cls._bounded(value_type)
         raise InvalidValueType(f"there is no value type {value_type!r}; use one of {type_names}")
+
+    @classmethod
+    def _enumerated(cls, members: type[Enum]) -> ValueType:
+        """Read an Enum: choices of its texts, the scale of its numbers if they are one, else choices of its names."""
+        listed = list(members)
+        values = [member.value for member in listed]
+        if all(isinstance(value, str) for value in values):
+            return cls._choice(tuple(str(value) for value in values))
+        if all(isinstance(member, int) for member in listed):
+            low, high = min(values), max(values)
+            if sorted(values) != list(range(low, high + 1)):
+                raise InvalidValueType(f"{members.__name__}: its numbers have gaps; write int:{low}..{high} or texts")
+            return cls._number("int", low, high, written=members.__name__)
+        return cls._choice(tuple(member.name for member in listed))
 
     @classmethod
     def _choice(cls, choices: tuple[object, ...]) -> ValueType:
@@ -217,6 +234,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         and must match, unless only one choice differs by case. Raises InvalidValue with what is allowed.
         """
         value: Value | None
+        if isinstance(raw, Enum):  # the value of a text or a number, else the name, as `of` reads the type
+            raw = raw.value if isinstance(raw.value, str) or isinstance(raw, int) else raw.name
         match self.kind:
             case "bool":
                 value = self._parse_bool(raw)

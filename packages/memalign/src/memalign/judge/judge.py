@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, _SpecialForm  # what Literal[…] is to a type checker
+from typing import TYPE_CHECKING, Any, Generic
 
 import msgspec
+from typing_extensions import TypeForm
 
 from memalign import aio
 from memalign.content import Part
@@ -51,7 +53,8 @@ class Judge(Generic[ValueT_co]):
             `{{ trace }}` name fields of the item, `{{ inputs.question }}` and `{{ outputs[0].text }}` parts of them.
             Nothing is rendered: the text stays as it is.
         feedback_value_type: bool, a Literal of strings, a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str,
-            or the same as text (`int:1..5`).
+            or the same as text (`int:1..5`). An Enum stands for its texts, or the numbers of an IntEnum; verdicts are
+            these plain values.
         model: A name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from
             the environment at the first call. A decision model (`system-one:m@URL`, `typesafe:m`,
             `openai-decisions:m`) answers typed questions and writes nothing: `reflection_model` then writes guidelines.
@@ -80,7 +83,7 @@ class Judge(Generic[ValueT_co]):
 
     name: str
     instructions: str
-    feedback_value_type: type[ValueT_co] | ValueType | str | _SpecialForm
+    feedback_value_type: TypeForm[ValueT_co] | type[Enum] | ValueType | str
     model: str | ChatModel | DecisionModel | None = None
     check_model: str | DecisionModel | None = None
     embedding_model: str | EmbeddingModel | None = None
