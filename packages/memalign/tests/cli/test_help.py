@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from typing import Any
@@ -74,3 +76,47 @@ def test_a_missing_server_names_its_install_command(memalign: Run, monkeypatch: 
         assert not missing(refused.err, "needs the package memalign-server", "pip install")
     assert memalign("serve", "--port", "8080", "--json").json["error"]["type"] == "ConfigurationError"
     assert "serve Serve the experts' review pages and an HTTP API." in " ".join(memalign("--help").out.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--json", "list"),
+        ("--registry", "sqlite:///elsewhere.db", "--json", "list"),
+        ("--json", "--registry=sqlite:///elsewhere.db", "list"),
+        ("--json", "models", "list"),
+    ],
+)
+def test_options_of_every_command_may_come_before_its_name(memalign: Run, tone: str, words: tuple[str, ...]) -> None:
+    shutil.copy("memalign.db", "elsewhere.db")
+    usual = ("models", "list", "--json") if "models" in words else ("list", "--json")
+    assert memalign(*words, code=0).json == memalign(*usual, code=0).json
+
+
+def test_an_option_that_a_command_lacks_is_told_before_its_name_too(memalign: Run) -> None:
+    for words in (("--nonsense", "list"), ("--json", "nothing")):
+        assert memalign(*words).code == 2
+    assert "Start here" in memalign("--json", code=2).err
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_a_table_is_read_on_a_narrow_terminal(
+    memalign: Run, aligned: str, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    """Seven columns of six letters are no table."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    assert not missing(memalign("list", code=0).out, "value_type", aligned)
+    assert not missing(memalign("show", aligned, "--ledger", code=0).out, "learned", "t-1@ana")
+    shown = memalign("history", aligned, code=0).out
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown), "a time is not folded"
+    assert not missing(shown, "pending", "guidelines", "create")
+
+
+@pytest.mark.parametrize(("typed", "names"), [("", ["tone"]), ("to", ["tone"]), ("x", [])])
+def test_a_shell_completes_the_names_of_judges(memalign: Run, tone: str, typed: str, names: list[str]) -> None:
+    context = ROOT.commands["show"].make_context("show", ["--registry", "memalign.db"], resilient_parsing=True)
+    argument = next(each for each in ROOT.commands["show"].params if each.name == "name")
+    assert [item.value for item in argument.shell_complete(context, typed)] == names
+    context.params["registry"] = "nowhere.db"
+    assert not argument.shell_complete(context, typed)

@@ -27,8 +27,10 @@ def test_it_says_what_to_label_next_and_why(memalign: Run, aligned: str, new: Pa
     asked = len(endpoint.requests)
     judged = memalign("next", aligned, new, "--judged", "out.jsonl", "--json", code=0).json
     assert len(endpoint.requests) == asked, "judgments that exist are used"
-    assert judged == memalign("next", aligned, new, "--json").json
-    assert [*judged[0]] == ["id", "reason", "score"]
+    again = memalign("next", aligned, new, "--json").json
+    assert judged | {"usage": None} == again | {"usage": None}
+    assert [*judged] == ["judge", "version", "cases", "ranked", "left_out", "failed", "usage"]
+    assert [*judged["cases"][0]] == ["id", "reason", "score"]
 
 
 def test_a_case_that_fails_is_named(memalign: Run, aligned: str, new: Path, endpoint: Endpoint) -> None:

@@ -16,9 +16,9 @@ from memalign.cli.options import (
     Concurrency,
     DryRun,
     FeedbackSource,
-    JudgedBefore,
     MaxCost,
     Name,
+    OwnVerdicts,
     columns_of,
     give_estimate,
     rows_of,
@@ -44,7 +44,7 @@ def align(
     *,
     columns: ColumnMap = None,
     source: FeedbackSource = None,
-    judged: JudgedBefore = None,
+    judged: OwnVerdicts = None,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out invalid rows and learn from the others.")
     ] = False,

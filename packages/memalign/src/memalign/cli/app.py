@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -73,11 +73,29 @@ _EXIT_CODES = [
     ("3", "A gate: there are too few cases to tell."),
     ("130", "The command was interrupted with Ctrl-C."),
 ]
+_SHARED = ("--json", "--registry")
 _SERVE = "Serve the experts' review pages and an HTTP API."  # `serve` is in a package that takes long to load
 
 
 class Commands(TyperGroup):
     """All commands: their return value is the exit code, and an error of theirs is one message."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the options of every command before its name too, as in `memalign --json list`."""
+        rest: list[str] = super().parse_args(ctx, self._shared_last(args))
+        return rest
+
+    def _shared_last(self, args: Sequence[str]) -> list[str]:
+        """Move `--json` and `--registry URL` from the front to behind the command's name."""
+        rest = list(args)
+        shared: list[str] = []
+        while rest and rest[0].partition("=")[0] in _SHARED:
+            count = 2 if rest[0] == "--registry" else 1
+            shared += rest[:count]
+            del rest[:count]
+        command = self.commands.get(rest[0]) if rest else None
+        words = 2 if isinstance(command, TyperGroup) and rest[1:] else 1
+        return [*rest[:words], *shared, *rest[words:]] if rest else []
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was named."""

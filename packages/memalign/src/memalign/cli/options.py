@@ -20,7 +20,20 @@ if TYPE_CHECKING:
 
 _spending = partial(typer.Option, rich_help_panel="Cost and speed")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the judge.")]
+
+def _names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete a judge's name in a shell; without a registry there is nothing to complete."""
+    from memalign.errors import MemalignError
+    from memalign.registry import Registry
+
+    try:
+        names = [entry.name for entry in Registry(ctx.params.get("registry", ""), create=False).list()]
+    except (MemalignError, OSError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the judge.", autocompletion=_names)]
 Version = Annotated[
     int | None, typer.Option("--version", metavar="N", min=1, help="Use version N instead of the latest.")
 ]
@@ -41,6 +54,15 @@ AllowErased = Annotated[
 ]
 JUDGED_HELP = "Use the judgments that `memalign judge -o` wrote instead of asking the model."
 JudgedBefore = Annotated[Path | None, typer.Option("--judged", metavar="OUT.jsonl", help=JUDGED_HELP)]
+OwnVerdicts = Annotated[
+    Path | None,
+    typer.Option(
+        "--judged",
+        metavar="OUT.jsonl",
+        help="Show the model that writes guidelines where the judge was wrong: its verdicts, as `memalign judge -o` "
+        "wrote them.",
+    ),
+]
 VALUE_TYPES = "bool, A|B|tie, int:1..5, float:0..1 or str."
 OUT_HELP = "Write the judgments here, one per line. Run the same command again to resume."
 Concurrency = Annotated[

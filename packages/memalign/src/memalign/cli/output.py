@@ -17,8 +17,12 @@ if TYPE_CHECKING:
     from memalign.values import Value
 
 
+_READABLE = 14  # letters of a cell in which words stay whole
+
+
 def show(*parts: RenderableType, stderr: bool = False) -> None:
-    """Print lines and tables, with an empty line around each table."""
+    """Print lines and tables, with an empty line around each table; one that is too wide is a list of its rows."""
+    from rich.table import Table
     from rich.text import Text
 
     console = open_console(stderr=stderr)
@@ -26,7 +30,29 @@ def show(*parts: RenderableType, stderr: bool = False) -> None:
         drawn = not isinstance(part, str)
         if place and (drawn or not isinstance(parts[place - 1], str)):
             console.print()
+        if isinstance(part, Table) and part.show_header and _needed_width(part) > console.width:
+            part = _stacked(part)  # noqa: PLW2901
         console.print(Text(plain(part)) if isinstance(part, str) else part, soft_wrap=not drawn)
+
+
+def _needed_width(table: Table) -> int:
+    """Return the columns of a terminal in which no cell of the table is folded to a few letters a line."""
+    width = 0
+    for column in table.columns:
+        cells = [str(column.header), *(str(cell) for cell in column.cells)]
+        width += min(max(map(len, cells)), _READABLE) + 2
+    return width
+
+
+def _stacked(table: Table) -> str:
+    """Write each row of a table as lines, one a cell that is not empty, for a narrow terminal."""
+    names = [str(column.header) for column in table.columns]
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    blocks = [str(table.title)] if table.title else []
+    for row in rows:
+        lines = [f"{name}: {cell}" for name, cell in zip(names, row, strict=True) if str(cell)]
+        blocks.append("\n  ".join(lines))
+    return "\n".join(blocks)
 
 
 def say(line: str) -> None:

@@ -51,7 +51,7 @@ def next_(
     from memalign.evaluation import next_cases
     from memalign.io import Examples
 
-    _, judge = judge_with_columns(session, name, None, columns)
+    number, judge = judge_with_columns(session, name, None, columns)
     source = Examples.of(rows_of(cases, columns, remembered=judge.columns), fields=judge.fields)
     started = time.perf_counter()
     with show_progress() as progress:
@@ -63,7 +63,9 @@ def next_(
     counts += [f"{len(ranking.failed)} not judged"] if ranking.failed else []
     chosen = table(("id", "score", "why"), [(case.id, case.score, case.reason) for case in ranking.cases])
     usage = usage_text(ranking.usage, time.perf_counter() - started)
-    session.give(ranking.cases, chosen, ", ".join([*counts, usage]))
+    data = {"judge": name, "version": number, **vars(ranking)}
+    data["failed"] = [{"id": key, "error": error} for key, error in ranking.failed]
+    session.give(data, chosen, ", ".join([*counts, usage]))
     say_by_reason("failed", ranking.failed)
     return FAILURES if ranking.failed else DONE
 
