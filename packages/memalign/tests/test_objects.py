@@ -83,7 +83,33 @@ def test_a_repr_is_a_few_lines() -> None:
     assert "40 cases" in repr(aligned)
     assert repr(memory).startswith("<Memory: ")
     assert "new G1" in repr(result)
+    assert "G1: Say sorry before facts. (t-0@ana" in repr(result), "what it learned, not only that it did"
     assert repr(JUDGMENT).startswith("Judgment(id='t-1', value=True, confidence=0.93, rationale='Warm.")
+
+
+def test_what_a_run_gave_is_readable_in_a_terminal_and_in_a_notebook() -> None:
+    one = judge()
+    result = one.align(rows(3))
+    unseen = [row | {"id": f"h-{n}", "outputs": f"New {n} {SPITE}"} for n, row in enumerate(rows(30))]
+    judgments = one.judge_many([{"id": f"{SPITE}{n}", "outputs": f"reply {n}"} for n in range(40)])
+    both = evaluate(result.judge, unseen, against=one)
+    shown: list[tuple[Any, str]] = [
+        (judgments, "40 judgments: 40 true, 40 calls"),
+        (result, "G1: Say sorry before facts."),
+        (both, "the other judge:"),
+        (both.comparison, "no clear difference, n = 30 cases scored by both"),
+    ]
+    for value, words in shown:
+        assert words in repr(value)
+        assert repr(value) == str(value) or value is result
+        page = value._repr_html_()
+        assert words.split(":")[0] in page
+        assert "<script>" not in page
+    assert str(both).count("accuracy") == 3, "of both judges, and of their difference"
+    assert judgments.usage == sum((one.usage for one in judgments), Usage())
+    assert judgments.usage.calls == 40
+    assert repr(judgments).endswith("… and 30 more")
+    assert repr(one.judge_many([])) == "0 judgments: 0 calls, $0"
 
 
 def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,14 @@
-"""What a notebook shows: how far a run has come."""
+"""What a notebook shows: how far a run has come, and values as HTML."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
 from typing import Any
 
-__all__ = ["notebook_progress"]
+__all__ = ["html_view", "notebook_progress"]
 
 _FRAME = 0.2  # seconds from one picture of the progress to the next
 
@@ -36,3 +37,24 @@ def notebook_progress() -> Callable[[str, int, int], None] | None:
             picture.update({"text/plain": "\n".join(lines.values())}, raw=True)
 
     return draw
+
+
+def html_view(lines: Iterable[str], head: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()) -> str:
+    """Write lines of text and a table as HTML, in which nothing that comes from data is markup.
+
+    Args:
+        lines: Text above the table, one block a line.
+        head: The names of the columns.
+        rows: The cells of each row; None is an empty cell.
+    """
+    parts = [f"<div>{escape(line)}</div>" for line in lines]
+    body = [_html_row("td", row) for row in rows]
+    if body:
+        parts.append(f"<table><thead>{_html_row('th', head)}</thead><tbody>{''.join(body)}</tbody></table>")
+    return "\n".join(parts)
+
+
+def _html_row(tag: str, cells: Sequence[object]) -> str:
+    texts = ["" if cell is None else escape(str(cell)) for cell in cells]
+    style = ' style="text-align: left"'
+    return f"<tr>{''.join(f'<{tag}{style}>{text}</{tag}>' for text in texts)}</tr>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from memalign.align.annotations import sort_rows
 from memalign.io import FeedbackFile
 from memalign.memory import Memory
 from memalign.models.calls import Calls
+from memalign.notebook import html_view
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
 from memalign.values import Value, ValueT_co, dollars
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
 
 __all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "Run", "VerdictChange"]
+
+_SHOWN = 8  # guidelines and conflicts in a terminal
+_WIDTH = 120  # characters of each
 
 
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +187,20 @@ class AlignResult(Generic[ValueT_co]):
         return ", ".join(parts)
 
     def __repr__(self) -> str:
-        return f"<AlignResult of {self.judge.name}: {self}>"
+        """The summary, and below it the new guidelines and the conflicts, as many as a screen holds."""
+        news = [str(guideline) for guideline in self.guidelines]
+        news += [f"conflict: {', '.join(conflict.ids)}: {conflict.reason}" for conflict in self.conflicts]
+        lines = [textwrap.shorten(line, _WIDTH, placeholder="…") for line in news[:_SHOWN]]
+        more = len(news) - _SHOWN
+        if more > 0:
+            lines.append(f"… and {more:,} more")
+        return "\n".join([f"<AlignResult of {self.judge.name}: {self}>", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [(rule.id, rule.text, ", ".join(map(str, rule.supported_by))) for rule in self.guidelines]
+        conflicts = [f"conflict: {', '.join(conflict.ids)}: {conflict.reason}" for conflict in self.conflicts]
+        title = f"{self.judge.name}: {self}"
+        return html_view([title, *conflicts], ("guideline", "text", "taught by"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""

@@ -6,6 +6,7 @@ work may be lost and done again, and what is done is never paid for twice.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -19,8 +20,9 @@ from memalign.io.frames import is_frame, shown_id
 from memalign.io.rows import Row
 from memalign.judge.many import signature_of
 from memalign.models.calls import Calls
+from memalign.notebook import html_view
 from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
-from memalign.values import Value
+from memalign.values import Value, dollars, value_text
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -38,6 +40,9 @@ _NUMBERS = ("input_tokens", "cached_tokens", "output_tokens")
 COLUMNS = ("id", "value", "confidence", "rationale", "error")
 """What a frame of judgments shows unless more is asked for."""
 
+_SHOWN = 10  # judgments in a terminal or a notebook
+_KINDS_NAMED = 6  # different verdicts
+
 
 class JudgmentList(list[Judgment[ValueT]]):
     """The judgments of a run, in the order of its items.
@@ -51,6 +56,32 @@ class JudgmentList(list[Judgment[ValueT]]):
         super().__init__(judgments)
         self._frame = source if is_frame(source) else None
         self._index = getattr(self._frame, "index", None)  # as it was judged: a frame may be sorted in place
+
+    @property
+    def usage(self) -> Usage:
+        """The calls, tokens and cost of all judgments together."""
+        return sum((judgment.usage for judgment in self), Usage())
+
+    def __repr__(self) -> str:
+        """The verdicts counted, and the first judgments one below the other."""
+        return "\n".join([self._summary(), *map(repr, self[:_SHOWN]), *self._rest()])
+
+    def _repr_html_(self) -> str:
+        rows = [(one.id, one.error or one.value, one.rationale) for one in self[:_SHOWN]]
+        return html_view([self._summary(), *self._rest()], ("id", "value", "rationale"), rows)
+
+    def _summary(self) -> str:
+        counts = Counter("without a verdict" if one.value is None else value_text(one.value) for one in self)
+        named = [f"{count:,} {value}" for value, count in counts.most_common()]
+        if len(named) > _KINDS_NAMED:
+            named = [f"{len(named):,} different verdicts"]
+        usage = self.usage
+        cost = "cost unknown" if usage.cost is None else dollars(usage.cost)
+        return f"{len(self):,} judgments: {', '.join([*named, f'{usage.calls:,} calls', cost])}"
+
+    def _rest(self) -> list[str]:
+        more = len(self) - _SHOWN
+        return [f"… and {more:,} more"] if more > 0 else []
 
     def to_frame(self, columns: Sequence[str] | Literal["all"] = COLUMNS) -> Any:
         """Return the judgments as a DataFrame of pandas, or of the library of the frame that was judged.
