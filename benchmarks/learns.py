@@ -30,7 +30,7 @@ from shared import aligned, judge_of, markdown, share
 
 import memalign as ma
 from memalign import aio
-from memalign.evaluation.agreement import LabelledCases
+from memalign.evaluation import LabelledCases
 from memalign.evaluation.cases import ScoredCase
 from memalign.io import read_feedback, read_judgments
 from memalign.io.judgments import JudgmentWriter

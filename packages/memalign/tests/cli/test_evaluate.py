@@ -15,11 +15,13 @@ def test_a_version_is_compared_with_another_and_with_another_model(
     memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
 ) -> None:
     alone = memalign("evaluate", aligned, held_out, "--against", "1", code=0)
-    assert not missing(alone.out, "accuracy", "Disagreements", "1 of 3 cases are in the judge's memory, and 2 are new")
+    assert not missing(alone.out, "accuracy", "Disagreements", "1 of 3 cases were taught and are left out")
     assert "tone version 2 (the second judge) against version 1 (the first)" in alone.out
     for name, begins in (("r.html", "<!doctype html>"), ("r.md", "# tone: agreement"), ("r.json", "{")):
         page = memalign("evaluate", aligned, held_out, "--report", name, code=0)
-        assert not missing(page.out + page.err, f"wrote the report to {name}", "1 more in the judge's memory, which do")
+        assert not missing(
+            page.out + page.err, f"wrote the report to {name}", "1 of 3 cases were taught and are left out"
+        )
         assert Path(name).read_text("utf-8").startswith(begins)
     asked = len(endpoint.requests)
     ran = memalign("evaluate", aligned, held_out, "--model", "openai:other", "--against", "2", "--json", code=0)

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from memalign.errors import InputError, ModelUnavailable
-from memalign.evaluation import ScoredCase, aevaluate, compare, evaluate, review_feedback
+from memalign.evaluation import ScoredCase, aevaluate, compare, evaluate, next_cases, review_feedback
 from memalign.io import read_judgments
 from memalign.memory import Case, Memory
 from memalign.metrics import Estimate, ccc
@@ -77,13 +77,65 @@ def test_a_case_without_labels_is_not_judged():
             evaluate(judge, rows)
 
 
-def test_remembered_cases_are_seen_by_id_or_content():
-    texts = {"t-1": "changed since", "old": "reply t-2"}
-    remembered = tuple(Case(example=Example(id=name, outputs=text), annotations=()) for name, text in texts.items())
-    judge = judge_of("bool", {"t-1": True, "t-2": True, "t-3": True}, memory=Memory(cases=remembered))
-    result = evaluate(judge, [said(f"t-{i}", True) for i in (1, 2, 3)])
-    assert (result.n, result.seen) == (3, 2)
-    assert "2 of the 3 are in the judge's memory" in str(result)
+def remembering(**texts):
+    """A memory of cases with these replies."""
+    return Memory(
+        cases=tuple(
+            Case(example=Example(id=name.replace("_", "-"), outputs=text, inputs="by the way"), annotations=())
+            for name, text in texts.items()
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "taught"),
+    [
+        (remembering(t_1="changed since"), ["t-1"]),
+        (remembering(t_1="reply t-1"), ["t-1"]),
+        (remembering(old="reply t-2"), ["t-2"]),  # other inputs, which these instructions do not name
+        (remembering(t_1="changed since", old="reply t-2"), ["t-1", "t-2"]),
+    ],
+)
+def test_a_taught_case_counts_in_no_figure(memory, taught):
+    """The memory gives its label, so that every figure would be right by construction."""
+    judge = judge_of("bool", {"t-1": True, "t-2": True, "t-3": True, "t-4": False}, memory=memory)
+    rows = [said(f"t-{i}", True) for i in (1, 2, 3, 4)]
+    result = evaluate(judge, rows)
+    left = 4 - len(taught)
+    assert (result.n, result.taught, list(result.taught_ids)) == (left, len(taught), taught)
+    assert result.metrics["accuracy"].value == pytest.approx((left - 1) / left)
+    assert not {case.id for case in result.cases} & {*taught}
+    assert not {*asked(judge)} & {*taught}, "nor is it paid for"
+    named = f"{len(taught)} of 4 cases were taught and are left out of every figure: {', '.join(taught)}"
+    assert named in str(result).splitlines()
+    assert json.loads(json.dumps(result.to_dict()))["taught_ids"] == taught
+    other = judge.replace(memory=Memory())
+    assert evaluate(other, rows, against=judge).n == left, "nor one that only the other judge was taught"
+
+
+def test_taught_cases_are_a_figure_of_their_own_when_asked_for():
+    judge = judge_of("bool", {"t-1": False, "t-2": True, "t-3": True}, memory=remembering(t_1="reply t-1"))
+    rows = [said(f"t-{i}", True) for i in (1, 2, 3)]
+    assert evaluate(judge, rows).taught_accuracy is None
+    result = evaluate(judge, rows, include_taught=True)
+    seen = result.taught_accuracy
+    assert seen is not None
+    assert (result.metrics["accuracy"].value, seen.value, result.n) == (1.0, 0.0, 2)
+    assert "taught cases alone: accuracy 0.00 [0.00, 0.95], n = 1" in str(result)
+    with pytest.raises(InputError, match="every labelled case \\(1\\) is in the judge's memory"):
+        evaluate(judge, rows[:1])
+    alone = evaluate(judge, rows[:1], include_taught=True)
+    assert (alone.n, alone.taught, alone.taught_accuracy) == (0, 1, seen)
+
+
+@pytest.mark.parametrize("swapped", [[{"id": "t-1", "outputs": "x", "value": True}], "held_out.jsonl", None])
+def test_swapped_arguments_are_told(swapped):
+    judge = judge_of("bool", {})
+    for call in (evaluate, next_cases):
+        with pytest.raises(TypeError, match=r"the judge comes first, and this is a (list|str|NoneType)"):
+            call(swapped, judge)
+    with pytest.raises(TypeError, match="against=judge"):
+        evaluate(judge, [said("t-1", True)], against="1")  # type: ignore[arg-type]
 
 
 async def test_concurrency_out_and_progress_reach_the_judge(tmp_path):

@@ -46,7 +46,7 @@ def never(_: int) -> bool:
 def decide(judge: Judge, rows: list[Feedback], against: Judge | None = None, **more: Any) -> GateResult:
     """The gate on the cases that neither judge has met."""
     demands = {name: more.pop(name) for name in ("minimum", "not_worse_than") if name in more}
-    return gate(evaluate(judge, rows, against=against, unseen=True, **more), **demands)
+    return gate(evaluate(judge, rows, against=against, **more), **demands)
 
 
 def tenth(number: int) -> bool:
@@ -113,12 +113,8 @@ def test_only_a_worse_judge_is_stopped() -> None:
 def test_taught_cases_do_not_count() -> None:
     (judge, _), rows = judge_that(never), labelled(60)
     taught = judge.align([Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]).judge
-    unseen = evaluate(taught, rows, unseen=True)
-    assert (unseen.taught, unseen.n, unseen.seen) == (10, 50, 0)
-    assert gate(unseen, minimum={"kappa": 0.3}).n == 50
-    with pytest.raises(InputError, match="10 cases are in the judge's memory; use unseen=True"):
-        gate(evaluate(taught, rows), minimum={"kappa": 0.3})
-    with pytest.raises(InputError, match="all 10 cases are in the judge's memory"):
+    assert decide(taught, rows, minimum={"kappa": 0.3}).n == 50
+    with pytest.raises(InputError, match="every labelled case \\(10\\) is in the judge's memory"):
         decide(taught, rows[:10], minimum={"kappa": 0.3})
 
 
@@ -181,7 +177,7 @@ def test_a_result_is_junit_markdown_and_json() -> None:
     base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
     judge, _ = judge_that(lambda number: number % 3 == 0)
     rows = [Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(60)]
-    evaluation = evaluate(judge, rows, against=base, unseen=True)
+    evaluation = evaluate(judge, rows, against=base)
     result = gate(evaluation, minimum={"kappa": 0.3}, not_worse_than=5)
     suite = ET.fromstring(junit_xml(result))[0]
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")

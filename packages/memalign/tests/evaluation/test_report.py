@@ -53,7 +53,7 @@ def rows(first: int, last: int, **more: Any) -> list[Feedback]:
 
 def page_of(one: Judge, labelled: list[Feedback], against: Judge | None = None) -> Report:
     """The report on the cases that neither judge has met."""
-    return report(one, evaluate(one, labelled, against=against, unseen=True), against="zero-shot")
+    return report(one, evaluate(one, labelled, against=against), against="zero-shot")
 
 
 def rows_of(page: Report, title: str) -> dict[str, list[Any]]:
@@ -82,7 +82,7 @@ def page(aligned: Judge) -> Report:
 class TestWhatItSays:
     def test_only_unseen_cases_count(self, page: Report) -> None:
         assert page.headline.startswith("It gives the people's label in 90 of 100 cases: 90% [")
-        assert "10 more in its memory, which do not count" in as_markdown(page)
+        assert "10 that were taught and are left out of every figure" in as_markdown(page)
 
     def test_the_judge_stands_beside_others_and_people(self, page: Report) -> None:
         sides = rows_of(page, AGREEMENT)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +33,7 @@ from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.evaluation import Evaluation, GateResult
+    from memalign.judge import Judge
 
 _criterion = partial(typer.Option, rich_help_panel="Gate options")
 _DISAGREEMENTS = 10  # rows of the table
@@ -78,6 +81,10 @@ def evaluate(
         list[Path] | None, typer.Option(metavar="OUT.jsonl", help=f"{JUDGED_HELP} May be repeated.")
     ] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)] = None,
+    include_taught: Annotated[
+        bool,
+        typer.Option("--include-taught", help="Judge taught cases too, for a figure of their own beside the others."),
+    ] = False,
     columns: ColumnMap = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
@@ -85,86 +92,182 @@ def evaluate(
 ) -> int:
     """Measure how often a judge agrees with people.
 
-    All figures have 95 % intervals. With a criterion, such as --min-accuracy 0.8, the command is a gate and leaves out
-    cases that are in the judge's memory. It exits with 0 if the whole interval meets the criterion, with 1 if none of
-    it does, and with 3 if there are too few cases to tell. A gate exits with 2 if a case has no verdict.
+    All figures have 95 % intervals. Cases in the judge's memory count in none of them. With a criterion, such as
+    --min-accuracy 0.8, the command is a gate. It exits with 0 if the whole interval meets the criterion, with 1 if none
+    of it does, and with 3 if there are too few cases to tell. A gate exits with 2 if a case has no verdict.
     """
-    from memalign.evaluation import as_html, as_markdown, check_criteria, gate, junit_xml
     from memalign.evaluation import evaluate as measure
-    from memalign.evaluation import report as gather
-    from memalign.memory import Memory
-    from memalign.models.calls import Calls
-    from memalign.models.dry_run import DryRun
-    from memalign.types import as_json
 
     number, judge = judge_with_columns(session, name, version, columns)
-    minimum = {key: least for key, least in (("accuracy", min_accuracy), ("kappa", min_kappa)) if least is not None}
-    criteria = bool(minimum) or not_worse_than is not None
-    if against is None or against == _ZERO_SHOT:
-        other = None if against is None else judge.replace(memory=Memory())
-    elif against.isdecimal():
-        other = session.judge(name, int(against))[1]
-    else:
-        raise InputError(f"--against {against}: use a version's number, or zero-shot for the judge without memory")
-    judge = judge if model is None else judge.replace(model=model)
-    if criteria:
-        check_criteria(judge, minimum=minimum, not_worse_than=not_worse_than, against=other is not None)
-    elif junit is not None:
-        raise InputError("--junit writes the result of a gate, so it needs a criterion, for example --min-accuracy 0.8")
+    other = _other_judge(session, name, judge, against)
+    if model is not None:
+        judge = judge.replace(model=model)
+    demands = _Demands(min_accuracy=min_accuracy, min_kappa=min_kappa, not_worse_than=not_worse_than, junit=junit)
+    demands.check(judge, against=other is not None)
+    _check_files(report, junit)
+    rows = rows_of(labelled, columns, remembered=judge.columns)
+    run = partial(measure, judge, rows, against=other, include_taught=include_taught, judged=judged or ())
+    if dry_run:
+        return _estimate(session, name, number, judge, run)
+    session.after_interrupt = after_interrupt(out)
+    with show_progress() as progress:
+        evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
+    result = demands.decide(evaluation)
+    label = _label(against)
+    _give(session, name, number, evaluation, against, result)
+    if junit is not None and result is not None:
+        demands.write_junit(result)
+    if report is not None:
+        _write_report(report, judge, number, evaluation, label, result)
+    return _exit_code(evaluation, demands, result)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Demands:
+    """What the options ask of the judge: with one of them the command is a gate."""
+
+    min_accuracy: float | None
+    min_kappa: float | None
+    not_worse_than: float | None
+    junit: Path | None
+
+    @property
+    def minimum(self) -> dict[str, float]:
+        wanted = {"accuracy": self.min_accuracy, "kappa": self.min_kappa}
+        return {metric: least for metric, least in wanted.items() if least is not None}
+
+    @property
+    def is_gate(self) -> bool:
+        return bool(self.minimum) or self.not_worse_than is not None
+
+    def check(self, judge: Judge, *, against: bool) -> None:
+        from memalign.evaluation import check_criteria
+
+        if self.is_gate:
+            check_criteria(judge, minimum=self.minimum, not_worse_than=self.not_worse_than, against=against)
+        elif self.junit is not None:
+            raise InputError(
+                "--junit writes the result of a gate, so it needs a criterion, for example --min-accuracy 0.8"
+            )
+
+    def decide(self, evaluation: Evaluation) -> GateResult | None:
+        """Decide the gate; None without one, and where a case has no verdict, which `_exit_code` refuses."""
+        if not self.is_gate or any(side.unscored for side in _sides(evaluation)):
+            return None
+        return self.gate(evaluation)
+
+    def gate(self, evaluation: Evaluation) -> GateResult:
+        from memalign.evaluation import gate
+
+        return gate(evaluation, minimum=self.minimum, not_worse_than=self.not_worse_than)
+
+    def write_junit(self, result: GateResult) -> None:
+        from memalign.evaluation import junit_xml
+
+        if self.junit is not None:
+            self.junit.write_bytes(junit_xml(result))
+
+
+def _other_judge(session: Session, name: str, judge: Judge, against: str | None) -> Judge | None:
+    """Load the judge that `--against` names; None where it names none."""
+    from memalign.memory import Memory
+
+    if against is None:
+        return None
+    if against == _ZERO_SHOT:
+        return judge.replace(memory=Memory())
+    if against.isdecimal():
+        return session.judge(name, int(against))[1]
+    raise InputError(f"--against {against}: use a version's number, or zero-shot for the judge without memory")
+
+
+def _label(against: str | None) -> str:
+    """Name the other judge in words."""
+    if against is None:
+        return "the other judge"
+    return _ZERO_SHOT if against == _ZERO_SHOT else f"version {against}"
+
+
+def _check_files(report: Path | None, junit: Path | None) -> None:
+    """Refuse files that cannot be written, before anything is paid for."""
     if report is not None and report.suffix.lower() not in _FORMATS:
         raise InputError(f"{report}: the name of a report ends in {', '.join(_FORMATS)}")
     for file in (junit, report):
         if file is not None and not file.resolve().parent.is_dir():
             raise InputError(f"cannot write {file}: name a file in a folder that exists")
-    rows = rows_of(labelled, columns, remembered=judge.columns)
-    run = partial(measure, judge, rows, against=other, unseen=criteria or report is not None, judged=judged or ())
-    if dry_run:
-        estimate = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
-        run(max_cost=Calls(dry_run=estimate))
-        return give_estimate(session, name, number, estimate.usage)
-    session.after_interrupt = after_interrupt(out)
-    with show_progress() as progress:
-        evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
-    sides = [evaluation, *([evaluation.base] if evaluation.base is not None else [])]
-    failures = [(case.id, case.error) for side in sides for case in side.cases if case.error is not None]
-    decide = partial(gate, evaluation, minimum=minimum, not_worse_than=not_worse_than)
-    result = decide() if criteria and not any(side.unscored for side in sides) else None
-    label = "zero-shot" if against == _ZERO_SHOT else f"version {against}"
+
+
+def _estimate(session: Session, name: str, number: int, judge: Judge, run: Callable[..., Evaluation]) -> int:
+    from memalign.models.calls import Calls
+    from memalign.models.dry_run import DryRun
+
+    estimate = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
+    run(max_cost=Calls(dry_run=estimate))
+    return give_estimate(session, name, number, estimate.usage)
+
+
+def _sides(evaluation: Evaluation) -> list[Evaluation]:
+    return [evaluation] if evaluation.base is None else [evaluation, evaluation.base]
+
+
+def _give(
+    session: Session, name: str, number: int, evaluation: Evaluation, against: str | None, result: GateResult | None
+) -> None:
+    """Print the result: for programs the figures, for people sentences and tables."""
     figures = evaluation.to_dict()
-    data = {"judge": name, "version": number, "seen": evaluation.seen, "against": against}
+    data = {"judge": name, "version": number, "against": against}
     data |= {key: figures.pop(key) for key in ("base", "comparison")}
     data |= {"evaluation": figures, "gate": result}
-    session.give(data, *_parts(f"{name} version {number} (the second judge) against {label}", evaluation, result))
-    if junit is not None and result is not None:
-        junit.write_bytes(junit_xml(result))
-    if report is not None:
-        page = gather(judge, evaluation, against="the other judge" if against is None else label, gate=result)
-        if report.suffix.lower() == ".json":
-            text = json.dumps(as_json({"version": number, **page.to_dict()}), ensure_ascii=False)
-        else:
-            text = (as_html if report.suffix.lower() == ".html" else as_markdown)(page)
-        report.write_text(text, "utf-8")
-        say(f"wrote the report to {report}")
-    say_by_reason("failed", failures)
-    if criteria:
-        return _EXIT[(result or decide()).outcome]  # which says that cases have no verdict
-    return FAILURES if failures else DONE
+    compared = f"{name} version {number} (the second judge) against {_label(against)}"
+    session.give(data, *_parts(compared, evaluation, result))
 
 
 def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> list[Any]:
-    parts: list[Any] = [str(evaluation)]
+    parts: list[Any] = ["\n".join(evaluation.lines())]
     if evaluation.disagreements:
-        rows = [
-            (case.id, label_text(case.value), label_text(case.label), shorten(case.rationale))
-            for case in evaluation.disagreements
-        ]
-        columns = ("id", "judge", "people", "the judge's reason")
-        parts.append(table(columns, rows, title="Disagreements", limit=_DISAGREEMENTS))
+        parts.append(_disagreements(evaluation))
     if evaluation.comparison is not None:
         parts.append(f"{compared} (the first)\n{evaluation.comparison}")
-    parts += [] if result is None else [f"Gate: {result}"]
-    if not evaluation.taught:
-        new = evaluation.n - evaluation.seen
-        parts.append(f"{evaluation.seen} of {evaluation.n} cases are in the judge's memory, and {new} are new to it")
-    usage = evaluation.usage if evaluation.base is None else evaluation.usage + evaluation.base.usage
-    return [*parts, usage_text(usage) if usage.calls else "no model was called"]
+    if result is not None:
+        parts.append(f"Gate: {result}")
+    usage = evaluation.usage
+    if evaluation.base is not None:
+        usage += evaluation.base.usage
+    parts.append(usage_text(usage) if usage.calls else "no model was called")
+    return parts
+
+
+def _disagreements(evaluation: Evaluation) -> Any:
+    rows = [
+        (case.id, label_text(case.value), label_text(case.label), shorten(case.rationale))
+        for case in evaluation.disagreements
+    ]
+    columns = ("id", "judge", "people", "the judge's reason")
+    return table(columns, rows, title="Disagreements", limit=_DISAGREEMENTS)
+
+
+def _write_report(
+    file: Path, judge: Judge, number: int, evaluation: Evaluation, label: str, result: GateResult | None
+) -> None:
+    from memalign.evaluation import as_html, as_markdown
+    from memalign.evaluation import report as gather
+    from memalign.types import as_json
+
+    page = gather(judge, evaluation, against=label, gate=result)
+    suffix = file.suffix.lower()
+    if suffix == ".json":
+        text = json.dumps(as_json({"version": number, **page.to_dict()}), ensure_ascii=False)
+    else:
+        text = as_html(page) if suffix == ".html" else as_markdown(page)
+    file.write_text(text, "utf-8")
+    say(f"wrote the report to {file}")
+
+
+def _exit_code(evaluation: Evaluation, demands: _Demands, result: GateResult | None) -> int:
+    """Name what failed, and give the gate's exit code, or that of a run without a gate."""
+    failures = [(case.id, case.error) for side in _sides(evaluation) for case in side.cases if case.error is not None]
+    say_by_reason("failed", failures)
+    if demands.is_gate:
+        decided = result or demands.gate(evaluation)  # which says that cases have no verdict
+        return _EXIT[decided.outcome]
+    return FAILURES if failures else DONE

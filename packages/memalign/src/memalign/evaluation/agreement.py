@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -13,23 +13,23 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.cases import ScoredCase, annotations_by_case, clusters, estimate
+from memalign.evaluation.cases import ScoredCase, clusters, estimate
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
-from memalign.io import FeedbackSource, read_feedback, read_judgments
+from memalign.evaluation.labelled import LabelledCases, need_judge
+from memalign.io import FeedbackSource, read_judgments
 from memalign.judge.many import signature_of
-from memalign.memory.label_policy import policy_label
 from memalign.metrics import Estimate, Statistic, ccc, cohen_kappa
 from memalign.models.calls import Calls
+from memalign.notebook import html_view
 from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
-    from memalign.memory import Case
 
-__all__ = ["METRICS", "Evaluation", "LabelledCases", "aevaluate", "evaluate", "judgments_from", "measure"]
+__all__ = ["METRICS", "Evaluation", "aevaluate", "evaluate", "judgments_from", "measure"]
 
 METRICS: dict[str, tuple[str, Statistic]] = {
     "bool": ("kappa", cohen_kappa),
@@ -40,6 +40,7 @@ METRICS: dict[str, tuple[str, Statistic]] = {
 """What is measured of a judge beside its accuracy, by the kind of its values."""
 
 _LISTED_LABELS = 12  # an int:0..100 would make a confusion matrix of mostly empty rows
+_LISTED_IDS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,9 @@ class Evaluation:
         n: Cases with a label and a verdict; every figure is over these.
         unscored: Cases with a label and no verdict, because the call failed.
         unlabelled: Cases that have only comments, and were not judged.
-        seen: Of the n, those in the judge's memory, by id or content: they say nothing about learning.
-        taught: Cases that were left out because they are in the memory of a judge here; see `unseen` of `evaluate`.
+        taught: Labelled cases that a judge here was taught, by id or content. They count in no other figure.
+        taught_ids: Their ids.
+        taught_accuracy: How often the judge gives their labels; None unless they were judged too.
         metrics: accuracy (of float: the share within a tenth of the scale); besides kappa of bool and choices,
             weighted_kappa (quadratic) of int, ccc of float. Where cases have a group, intervals come from whole groups;
             fewer than ten groups give none.
@@ -62,7 +64,7 @@ class Evaluation:
         usage: What the calls of this evaluation came to.
         model: The model that answered.
         memory_hash: Of the judge's memory.
-        cases: Every case with a label.
+        cases: Every case with a label that counts.
         base: The evaluation of the judge it is compared with, on the same cases.
         comparison: This judge against that one, paired by case.
         judgments: The judge's, by id; they and people's `rows` are no part of `to_dict`.
@@ -73,8 +75,9 @@ class Evaluation:
     n: int
     unscored: int
     unlabelled: int
-    seen: int
     taught: int = 0
+    taught_ids: tuple[str, ...] = ()
+    taught_accuracy: Estimate | None = None
     metrics: dict[str, Estimate]
     labels: tuple[Value, ...]
     confusion: tuple[tuple[int, ...], ...]
@@ -103,69 +106,50 @@ class Evaluation:
         return plain | {"base": None if self.base is None else self.base.to_dict()}
 
     def __str__(self) -> str:
+        """This judge's figures, and below them its comparison with the other judge."""
+        if self.base is None:
+            return "\n".join(self.lines())
+        lines = [*self.lines(), "", "the other judge:", *self.base.lines()]
+        if self.comparison is not None:
+            lines += ["", "the other judge (the first) against this one (the second):", str(self.comparison)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return html_view(str(self).splitlines())
+
+    def lines(self) -> list[str]:
+        """Write this judge's figures, without those of the judge it is compared with."""
         total = self.n + self.unscored + self.unlabelled
         model = self.model or "a model that gave no verdict"
         lines = [
             f"{self.judge} ({self.value_type}) on {model}, memory {self.memory_hash[:12] or 'empty'}",
             f"n = {self.n} of {total} cases; {self.unscored} unscored (no verdict), {self.unlabelled} without a label",
+            *self._taught_lines(),
         ]
-        if self.taught:
-            lines.append(f"{self.taught} more in the judge's memory, which do not count")
-        if self.seen:
-            lines.append(f"{self.seen} of the {self.n} are in the judge's memory and say nothing about unseen cases")
         if few := self.metrics["accuracy"].no_interval:
             lines.append(few)
-        lines += [f"{name.replace('_', ' ')} {figure:.2f}" for name, figure in self.metrics.items()]
+        for name, figure in self.metrics.items():
+            lines.append(f"{name.replace('_', ' ')} {figure:.2f}")
         for label, row in zip(self.labels, self.confusion, strict=True):
-            counts = (f"{count} {value_text(value)}" for value, count in zip(self.labels, row, strict=True) if count)
-            lines += [f"people say {value_text(label)}, the judge says: {', '.join(counts)}"] if any(row) else []
-        return "\n".join(lines)
+            counts = [f"{count} {value_text(value)}" for value, count in zip(self.labels, row, strict=True) if count]
+            if counts:
+                lines.append(f"people say {value_text(label)}, the judge says: {', '.join(counts)}")
+        return lines
 
-    __repr__ = __str__
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledCases:
-    """People's rows, an example for each case that has a label that counts, and these labels by the example's id.
-
-    `unlabelled` cases have comments only; `taught` ones were left out because they are in memory.
-    """
-
-    rows: tuple[Feedback, ...]
-    examples: tuple[Example, ...]
-    labels: Mapping[str, Value]
-    unlabelled: int
-    taught: int
-
-    @classmethod
-    def of(cls, judge: Judge, labelled: FeedbackSource, *, outside: Sequence[Judge] = ()) -> LabelledCases:
-        """The labelled cases, without those in the memory of a judge of `outside`.
-
-        Raises:
-            InvalidRows: A row is not valid.
-            InputError: No case has a label, or all cases are in memory.
-        """
-        file = read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields)
-        memory, taught = judge.memory, _keys(case for other in outside for case in other.memory.cases)
-        annotations = annotations_by_case(file.rows)
-        fresh = {name: notes for name, notes in annotations.items() if not taught & _keys(notes)}
-        if annotations and not fresh:
-            raise InputError(
-                f"all {len(annotations)} cases are in the judge's memory, so they say nothing about "
-                "unseen cases; use cases that it has not learned from"
-            )
-        labels = {
-            name: label for name, notes in fresh.items() if (label := policy_label(notes, memory.authority)) is not None
-        }
-        if not labels:
-            raise InputError("there are no labelled cases; a row needs what the judge reads, and a value (the label)")
-        return cls(
-            rows=tuple(row for notes in fresh.values() for row in notes),
-            examples=tuple(Example(id=name, **fresh[name][0].content, meta=fresh[name][0].meta) for name in labels),
-            labels=labels,
-            unlabelled=len(fresh) - len(labels),
-            taught=len(annotations) - len(fresh),
-        )
+    def _taught_lines(self) -> list[str]:
+        """Name the taught cases on a line of their own, and their figure on another."""
+        if not self.taught:
+            return []
+        total = self.taught + self.n + self.unscored + self.unlabelled
+        named = ", ".join(self.taught_ids[:_LISTED_IDS])
+        if self.taught > _LISTED_IDS:
+            named += f" and {self.taught - _LISTED_IDS} more"
+        lines = [f"{self.taught} of {total} cases were taught and are left out of every figure: {named}"]
+        if self.taught_accuracy is not None:
+            lines.append(f"taught cases alone: accuracy {self.taught_accuracy:.2f}, n = {self.taught}")
+        return lines
 
 
 async def aevaluate(
@@ -173,7 +157,7 @@ async def aevaluate(
     labelled: FeedbackSource,
     *,
     against: Judge | None = None,
-    unseen: bool = False,
+    include_taught: bool = False,
     judged: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     concurrency: int | None = None,
@@ -182,11 +166,13 @@ async def aevaluate(
 ) -> Evaluation:
     """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on it.
 
+    A case in the memory of either judge, under any id, counts in no figure: it would be right by construction.
+
     Args:
         judge: The judge that is measured.
         labelled: A feedback file, or Feedback objects or mappings. A column `group` names what several cases share.
         against: A judge to compare with on the same cases.
-        unseen: Leave out cases in the memory of either judge, by id or content.
+        include_taught: Judge taught cases too, for `taught_accuracy`, a figure of its own.
         judged: Files that `judge_many(out=…)` wrote. A judge whose file is here is not asked.
         out: A file that keeps the judge's judgments, and from which the same call resumes.
         concurrency: Model calls at a time.
@@ -199,30 +185,37 @@ async def aevaluate(
     Raises:
         InvalidRows: A row is not valid.
         InputError: No case has a label, all are in memory, or a file of judgments does not fit.
+        TypeError: The judge is not the first argument.
     """
-    outside = [other for other in (judge, against) if unseen and other is not None]
-    cases = LabelledCases.of(judge, labelled, outside=outside)
+    need_judge(judge, "evaluate(judge, labelled)")
+    if against is not None:
+        need_judge(against, "evaluate(judge, labelled, against=judge)")
+    labelled_cases = LabelledCases.of(judge, labelled, others=() if against is None else (against,))
+    if not include_taught:
+        labelled_cases.need_unseen()
+    examples = labelled_cases.examples
+    if include_taught:
+        examples += labelled_cases.taught
     files = [judged] if isinstance(judged, str | Path) else list(judged)
     calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
 
-    async def judgments_of(one: Judge, *, first: bool) -> tuple[Sequence[Judgment], Usage]:
-        if (file := next((path for path in files if _made_by(one, path)), None)) is not None:
-            return judgments_from(file, cases.examples), Usage()
-        if first and files:
+    async def side(one: Judge, out: str | Path | None) -> Evaluation:
+        file = next((path for path in files if _made_by(one, path)), None)
+        if file is not None:
+            known = judgments_from(file, examples)
+            return _evaluation(one, labelled_cases, _by_id(examples, known), Usage())
+        if files and one is judge:
             raise InputError(
                 f"{files[0]} was judged by another judge, or by {one.name} with another model, instructions, "
                 "setting or memory; judge the cases again"
             )
-        own = out if first else None
-        made = await one.ajudge_many(
-            cases.examples, concurrency=concurrency, out=own, progress=progress, max_cost=calls
-        )
-        return made, sum((judgment.usage for judgment in made), Usage())
+        made = await one.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress, max_cost=calls)
+        return _evaluation(one, labelled_cases, _by_id(examples, made), made.usage)
 
-    evaluation = _evaluation(judge, cases, *await judgments_of(judge, first=True))
+    evaluation = await side(judge, out)
     if against is None:
         return evaluation
-    base = _evaluation(against, cases, *await judgments_of(against, first=False))
+    base = await side(against, None)
     comparable = base.n > 0 and evaluation.n > 0
     return replace(evaluation, base=base, comparison=compare(base, evaluation) if comparable else None)
 
@@ -235,13 +228,13 @@ evaluate = aio.blocking(aevaluate)
 
 
 def _made_by(judge: Judge, path: str | Path) -> bool:
-    """Whether the judge as it is today wrote the file; its name does not count, and no key is needed."""
+    """Return whether the judge as it is today wrote the file; its name does not count, and no key is needed."""
     signature = f"@{judge.fingerprint}-{prompts_hash()[:6]}" if judge.model_name else signature_of(judge)
     return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
 
 
 def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgment]:
-    """The judgments of the examples, in their order, from a file that `judge -o` wrote. No model is asked.
+    """Take the judgments of the examples, in their order, from a file that `judge -o` wrote. No model is asked.
 
     Args:
         path: A file of judgments.
@@ -261,33 +254,45 @@ def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgme
     return [file.judgments[example.id] for example in examples]
 
 
-def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Sequence[Judgment], usage: Usage) -> Evaluation:
-    by_id = {example.id: judgment for example, judgment in zip(labelled.examples, judgments, strict=True)}
-    cases = tuple(
-        _scored(example, labelled.labels[example.id], by_id[example.id], judge.value_type)
-        for example in labelled.examples
-    )
+def _by_id(examples: Sequence[Example], judgments: Sequence[Judgment]) -> dict[str, Judgment]:
+    return {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
+
+
+def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Mapping[str, Judgment], usage: Usage) -> Evaluation:
+    cases = _scored_cases(judge, labelled, labelled.examples, judgments)
+    taught = _scored_cases(judge, labelled, labelled.taught, judgments)
     scored = [case for case in cases if case.value is not None]
     labels = judge.value_type.labels if len(judge.value_type.labels) <= _LISTED_LABELS else ()
     counts = Counter((case.label, case.value) for case in scored)
-    memory, ids = _keys(judge.memory.cases), {case.id for case in scored}
     return Evaluation(
         judge=judge.name,
         value_type=judge.value_type.spec,
         n=len(scored),
         unscored=len(cases) - len(scored),
         unlabelled=labelled.unlabelled,
-        seen=sum(example.id in ids and not memory.isdisjoint(_keys([example])) for example in labelled.examples),
-        taught=labelled.taught,
+        taught=len(labelled.taught),
+        taught_ids=tuple(example.id for example in labelled.taught),
+        taught_accuracy=measure(judge.value_type, taught)["accuracy"] if taught else None,
         metrics=measure(judge.value_type, scored),
         labels=labels,
         confusion=tuple(tuple(counts[row, column] for column in labels) for row in labels),
         usage=usage,
-        model=", ".join(dict.fromkeys(judgment.model for judgment in judgments if judgment.model)),
-        memory_hash=next((judgment.memory_hash for judgment in judgments if judgment.memory_hash), ""),
+        model=", ".join(dict.fromkeys(judgment.model for judgment in judgments.values() if judgment.model)),
+        memory_hash=next((judgment.memory_hash for judgment in judgments.values() if judgment.memory_hash), ""),
         cases=cases,
-        judgments=by_id,
+        judgments=judgments,
         rows=labelled.rows,
+    )
+
+
+def _scored_cases(
+    judge: Judge, labelled: LabelledCases, examples: Sequence[Example], judgments: Mapping[str, Judgment]
+) -> tuple[ScoredCase, ...]:
+    """Put labels and verdicts together, for the examples that have been judged."""
+    return tuple(
+        _scored(example, labelled.labels[example.id], judgments[example.id], judge.value_type)
+        for example in examples
+        if example.id in judgments
     )
 
 
@@ -303,15 +308,6 @@ def _scored(example: Example, label: Value, judgment: Judgment, value_type: Valu
         rationale=judgment.rationale,
         tolerance=value_type.tolerance,
     )
-
-
-def _keys(cases: Iterable[Case | Example | Feedback]) -> set[str]:
-    """Ids and contents: a case that shares one of them with a memory is in it."""
-    keys = set[str]()
-    for case in cases:
-        example = case if isinstance(case, Example) else case.example
-        keys |= {f"id {case.id}"} if example is None else {f"id {case.id}", f"content {example.content_hash}"}
-    return keys
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from memalign.errors import InputError
 from memalign.evaluation.cases import ScoredCase, clusters, estimate, same_value
 from memalign.evaluation.intervals import paired_interval
 from memalign.metrics import Estimate, mcnemar_exact
+from memalign.notebook import html_view
 from memalign.values import value_text
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ class Comparison:
     fixed: tuple[str, ...]
     broken: tuple[str, ...]
     mcnemar_p: float
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return html_view(str(self).splitlines())
 
     def __str__(self) -> str:
         words = {"ahead": "the second judge is better", "behind": "the second judge is worse"}

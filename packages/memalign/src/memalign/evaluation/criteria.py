@@ -85,7 +85,7 @@ def gate(
     """Decide whether a judge passes. Nothing is asked: the evaluation has all that is needed.
 
     Args:
-        evaluation: What `evaluate(judge, labelled, unseen=True)` gave; with `against` for `not_worse_than`.
+        evaluation: The result of `evaluate(judge, labelled)`; with `against` for `not_worse_than`.
         minimum: What the interval of a metric must reach, such as `{"kappa": 0.6}` (of `int` the weighted kappa).
         not_worse_than: Points of accuracy that the judge may lose against the other one.
 
@@ -93,16 +93,14 @@ def gate(
         The outcome, and each criterion with its figure.
 
     Raises:
-        InputError: A case has no verdict (a server that is down neither passes a judge nor stops it) or is in memory,
-            or there is no criterion.
+        InputError: A case has no verdict (a server that is down neither passes a judge nor stops it), or there
+            is no criterion.
     """
     for name, side in (("", evaluation), ("of the other judge: ", evaluation.base)):
         if side is not None and side.unscored:
             first = next(case for case in side.cases if case.error)
             missing = f"{side.unscored} of {side.unscored + side.n} cases have no verdict"
             raise InputError(f"{name}{missing}, such as {first.id}: {(first.error or '').rstrip('. ')}. Run it again")
-    if evaluation.seen:
-        raise InputError(f"{evaluation.seen} cases are in the judge's memory; use unseen=True to leave them out")
     criteria = []
     for name, least in (minimum or {}).items():
         metric = _metric(name, ValueType.of(evaluation.value_type))

@@ -12,6 +12,7 @@ import msgspec
 from memalign import aio
 from memalign.errors import InputError
 from memalign.evaluation.agreement import judgments_from
+from memalign.evaluation.labelled import need_judge
 from memalign.io import Examples, ExampleSource
 from memalign.memory.retrieval import RELEVANT, embedding_text
 from memalign.models import resolve_embedding
@@ -87,6 +88,7 @@ async def anext_cases(
         InputError: `n` is below 1; or `judged` lacks a case, or was made with another memory or of a changed case.
         InvalidRows: A case cannot be read.
     """
+    need_judge(judge, "next_cases(judge, cases)")
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InputError(f"n must be a whole number of 1 or more, not {n!r}")
     source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns, fields=judge.fields)

@@ -97,7 +97,7 @@ def report(
 
     Args:
         judge: The judge that was measured.
-        evaluation: What `evaluate(judge, labelled, unseen=True)` returned, with `against` for a second row.
+        evaluation: The result of `evaluate(judge, labelled)`, with `against` for a second row.
         against: What the other judge is called.
         gate: What a gate decided on the same evaluation.
 
@@ -132,7 +132,7 @@ def _task(judge: Judge, evaluation: Evaluation) -> Section:
     memory = evaluation.memory_hash[:12] or "empty"
     lines = [f"It answers with {judge.value_type.allowed}. Model {evaluation.model}, memory {memory}."]
     counts = (
-        (evaluation.taught, "more in its memory, which do not count"),
+        (evaluation.taught, "that were taught and are left out of every figure"),
         (evaluation.unscored, "without a verdict"),
         (evaluation.unlabelled, "without a label that counts"),
     )
