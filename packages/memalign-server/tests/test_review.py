@@ -122,7 +122,8 @@ def test_keys_are_the_letters_of_the_buttons(
 
 def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(local: TestClient) -> None:
     def judgments() -> list[Any]:
-        return [row.judgment and row.judgment.guideline_ids for row in world.stored(local, select(queue))]
+        rows = world.stored(local, select(queue))
+        return [None if row.judgment is None else row.judgment.guideline_ids for row in rows]
 
     registry = world.registry_of(local)
     registry.align("tone", world.ROWS)

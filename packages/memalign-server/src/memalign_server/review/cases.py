@@ -30,6 +30,7 @@ from sqlalchemy import (
     update,
 )
 
+from memalign.evaluation import knows
 from memalign.evaluation.label_next import silence
 from memalign.judge import Judge
 from memalign.registry.residue import strings
@@ -151,7 +152,7 @@ def store_judgments(
                 judgment=judgment,
                 problem=None,
                 version=version,
-                seen=int(memory.case(example.id) is not None or bool(memory.duplicates(example))),
+                seen=int(knows(judge, example)),
                 verdict=value_text(judgment.value)[:VERDICT_LENGTH],
                 rank=case((stays, queue.c.rank), else_=_usefulness(judgment)),
                 **untaught,

@@ -6,7 +6,7 @@ from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.criteria import Criterion, GateResult, check_criteria, gate, junit_xml
 from memalign.evaluation.feedback_review import FeedbackReview, agreement_of_people, review_feedback
 from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
-from memalign.evaluation.labelled import LabelledCases
+from memalign.evaluation.labelled import LabelledCases, knows
 from memalign.evaluation.report_page import Report, as_html, as_markdown, report
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "evaluate",
     "gate",
     "junit_xml",
+    "knows",
     "next_cases",
     "report",
     "review_feedback",

@@ -86,7 +86,8 @@ def write_review(
     for (example, judgment), parts in zip(cases, hidden, strict=True):
         row: dict[str, Any] = {"id": example.id, "source": source, **dict(zip(names, parts, strict=False))}
         row |= {name: as_read(name, value) for name, value in example.content.items()}
-        row |= {VERDICT: judgment.value, REASON: judgment.rationale} if judgment else {}
+        if judgment is not None:
+            row |= {VERDICT: judgment.value, REASON: judgment.rationale}
         rows.append([row.get(name) for name in columns])
     guide = (
         "Read each case. Write your verdict in the column value and your reason in rationale. Either may be empty.",

@@ -118,7 +118,7 @@ def test_columns_of_other_names_are_told_once() -> None:
     (case,) = result.judge.memory.cases
     assert (case.example.inputs, case.example.outputs) == ("Late?", "No.")
     assert result.judge.judge_many(frame)[0].value is False
-    assert ma.evaluate(result.judge, frame).n == 1
+    assert ma.evaluate(result.judge, frame.assign(answer="Not yet.")).n == 1
     with pytest.raises(InputError, match="no column 'reply' for outputs"):
         judge().align(frame, optimizer=ma.MemAlign(columns={"outputs": "reply"}))
     assert judge().replace(columns=columns).fingerprint == judge().fingerprint
