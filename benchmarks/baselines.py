@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from memalign import Example, Feedback, Judge, Memory, aio
-from memalign.align.learned_tests import mined
+from memalign.align.mining import mined
 from memalign.content import each_side, words_of
 from memalign.judge.code_tests import Reading, holds
 from memalign.memory import Annotation, Case
@@ -32,22 +32,15 @@ Labelled = list[tuple[Example, Value]]
 
 
 def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Callable[[Example], Value | None] | None:
-    """The rules that code mines from taught rows' words: from a case to its verdict, of a pair the side that fits."""
-    fields = [name for name in ("inputs", "outputs", "expectations") if any(row.content.get(name) for row in taught)]
-    rules, labels = mined(episodic(taught), value_type, fields), list[Any](value_type.labels)
+    """Mined tests as a way of their own: the first that means a label; None where nothing is mined."""
+    fields = tuple(dict.fromkeys(name for row in taught for name in row.content))
+    tests = mined(episodic(taught), value_type, fields)
 
-    def verdict(case: Example) -> Value | None:
-        sides = each_side(case.content, labels)
-        for rule in rules:
-            fits = [
-                all(check.test and holds(check.test, Reading(side)) == (check.answer == "yes") for check in rule.checks)
-                for side in sides
-            ]
-            if sum(fits) == 1:
-                return rule.checks[0].value if len(sides) == 1 else labels[fits.index(True)]
-        return None
+    def verdict(example: Example) -> Value | None:
+        reading = Reading(example.content)
+        return next((test.value for test in tests if holds(test, reading) == test.holds), None)
 
-    return verdict if rules else None
+    return verdict if tests else None
 
 
 def episodic(rows: Iterable[Feedback], embedding: WordLlamaEmbedding | None = None) -> Memory:

@@ -1,10 +1,10 @@
-"""How well does a judge learn from models of set competence? Delivered accuracy beside own and calibrated verdict.
+"""How well does a judge learn from models of set competence? Accuracy by policy and number of comments.
 
     python benchmarks/competence.py competence.jsonl --figure docs/images/competence.svg
     python benchmarks/competence.py beside.jsonl --competitors .competitors/bin/python
 
-Models are simulated (simulated.py). One line of the file is one judged case, with both verdicts; a cell is one policy,
-one competence and one number of comments, on 100 unseen cases. The same command asks for the cells that the file lacks,
+Models are simulated (simulated.py). One line of the file is one judged case; a cell is one policy, one competence and
+one number of comments, on 100 unseen cases. The same command asks for the cells that the file lacks,
 the corners first. With `--competitors` (competitors.py) all methods learn the six policies from 50 comments.
 """
 
@@ -30,8 +30,8 @@ SIZES = (2, 5, 10, 20, 50)
 UNSEEN = 100
 SEED = 1
 SHARES = (0.5, 0.7, 0.85, 0.97)
-ARMS = {"chat": "a chat model alone", "checks": "a chat model with checks", "decision": "a decision model judges"}
-"""With checks, a decision model answers them beside it; where one judges, the chat model only writes guidelines."""
+ARMS = {"chat": "a chat model judges", "decision": "a decision model judges"}
+"""Where a decision model judges, the chat model only writes guidelines."""
 
 
 class Cell(NamedTuple):
@@ -50,16 +50,13 @@ class Cell(NamedTuple):
 
 
 def competences(arm: str) -> list[Competence]:
-    """Following against checking in full, and every other competence for itself; only those that the arm uses."""
-    ends = (min(SHARES), max(SHARES))
-    pairs = list(itertools.product(SHARES, SHARES if arm != "chat" else (0.85,)))
-    pairs.sort(key=lambda pair: not (pair[0] in ends and (arm == "chat" or pair[1] in ends)))  # the corners first
-    grid = [Competence(following=following, checking=checking, seed=SEED) for following, checking in pairs]
+    """Every competence for itself, the extremes of following first; only those that the arm uses."""
+    ordered = sorted(SHARES, key=lambda share: share not in (min(SHARES), max(SHARES)))
+    grid = [Competence(following=following, seed=SEED) for following in ordered]
     alone: Any = {"zero": (0.5, 0.9, 0.75), "distilling": (0.5, 0.97, 0.7), "citing": (0.5,) if arm == "chat" else ()}
     usual = Competence(following=0.85, seed=SEED)
     single = [replace(usual, **{name: value}) for name, values in alone.items() for value in values]
-    corners = 2 if arm == "chat" else 4
-    return [*grid[:corners], *single, *grid[corners:]]
+    return [*grid[:2], *single, *grid[2:]]
 
 
 def cells(arms: Iterable[str]) -> list[Cell]:
@@ -75,8 +72,7 @@ def measured(cell: Cell, address: str) -> list[Line]:
     policy = POLICIES[cell.policy]
     MODELS["simulated"] = policy, cell.competence
     writer, decider = f"openai:simulated@{address}", f"system-one:simulated@{address}"
-    checks = decider if cell.arm == "checks" else None
-    judge = judge_of("house", INSTRUCTIONS, decider if cell.arm == "decision" else writer, writer, check_model=checks)
+    judge = judge_of("house", INSTRUCTIONS, decider if cell.arm == "decision" else writer, writer)
     aligned = judge.align(rows(policy, cell.size, SEED)).judge
     cases = policy.cases(UNSEEN, SEED, first=100_000)
     items = [{"id": f"c-{case.number}", **case.fields} for case in cases]
@@ -84,11 +80,7 @@ def measured(cell: Cell, address: str) -> list[Line]:
     for case, judgment in zip(cases, aligned.judge_many(items), strict=True):
         if judgment.error is not None:
             raise RuntimeError(f"{cell.key}: {judgment.error}")
-        sure, value = judgment.confidence, judgment.value
-        line = {"cell": cell.key, "id": judgment.id, "label": policy.label(case), "value": value}
-        line["own"] = value if judgment.own_value is None else judgment.own_value
-        line["calibrated"] = None if cell.arm == "chat" or sure is None else value == (sure >= 0.5)
-        lines.append(line)
+        lines.append({"cell": cell.key, "id": judgment.id, "label": policy.label(case), "value": judgment.value})
     return lines
 
 
@@ -102,78 +94,45 @@ def run(file: Path, arms: Sequence[str], *, most: int | None = None) -> None:
             print(f"\r{number} of {len(missing)} cells", end="", file=sys.stderr, flush=True)
 
 
-class Score(NamedTuple):
-    """Accuracies of a cell: of what is delivered, the model's own verdict, and the calibrator's."""
-
-    delivered: float
-    own: float
-    calibrated: float
-
-
-def scores(lines: Iterable[Line]) -> dict[Cell, Score]:
-    """By cell; where nothing was calibrated, that is the own verdict."""
-    groups: dict[str, list[Line]] = defaultdict(list)
+def scores(lines: Iterable[Line]) -> dict[Cell, float]:
+    """The accuracy of each cell."""
+    groups: dict[str, list[bool]] = defaultdict(list)
     for line in lines:
-        groups[line["cell"]].append(line)
-    by_cell = {}
-    for cell in cells(ARMS):
-        if group := groups.get(cell.key):
-            weighed = "own" if any(line["calibrated"] is None for line in group) else "calibrated"
-            columns = ("value", "own", weighed)
-            shares = (statistics.mean(line[name] == line["label"] for line in group) for name in columns)
-            by_cell[cell] = Score(*shares)
-    return by_cell
+        groups[line["cell"]].append(line["value"] == line["label"])
+    return {cell: statistics.mean(groups[cell.key]) for cell in cells(ARMS) if cell.key in groups}
 
 
-def tables(by_cell: dict[Cell, Score]) -> Iterator[str]:
-    """The accuracy of each arm, and what it gains and misses."""
+def tables(by_cell: dict[Cell, float]) -> Iterator[str]:
+    """The mean accuracy of each arm over competences, and what it gains."""
     for arm, words in ARMS.items():
-        chosen = {cell: score for cell, score in by_cell.items() if cell.arm == arm}
+        chosen = {cell: right for cell, right in by_cell.items() if cell.arm == arm}
         rows = []
         for policy in POLICIES:
             groups = [[chosen[c] for c in chosen if (c.policy, c.size) == (policy, size)] for size in SIZES]
-            rows.append([policy, *(means(group, arm) for group in groups)])
-        both = "" if arm == "chat" else " (own, calibrated)"
-        yield f"\n{words[0].upper()}{words[1:]}, {len(chosen)} cells: delivered{both}\n"
+            rows.append([policy, *(f"{statistics.mean(group):.2f}" if group else "" for group in groups)])
+        yield f"\n{words[0].upper()}{words[1:]}, {len(chosen)} cells\n"
         yield markdown(["policy", *SIZES], rows)
-        yield from gain(chosen) if arm == "chat" else regret(chosen)
+        yield from gain(chosen)
 
 
-def means(group: Sequence[Score], arm: str) -> str:
-    """Delivered accuracy, and in brackets own and calibrated verdict, as the mean over competences."""
-    if not group:
-        return ""
-    delivered, own, calibrated = (f"{statistics.mean(column):.2f}" for column in zip(*group, strict=True))
-    return delivered if arm == "chat" else f"{delivered} ({own}, {calibrated})"
-
-
-def gain(chosen: dict[Cell, Score]) -> Iterator[str]:
+def gain(chosen: dict[Cell, float]) -> Iterator[str]:
     """What two comments give to models that follow rules."""
     able = [
         cell for cell in chosen if cell.competence.following >= 0.85 and cell.policy != scale.POLICY and cell.size == 2
     ]
     if able:
-        points = 100 * statistics.mean(chosen[cell].delivered - cell.competence.zero for cell in able)
+        points = 100 * statistics.mean(chosen[cell] - cell.competence.zero for cell in able)
         line = f"{points:+.0f} points from two comments, {len(able)} cells of five policies"
         yield f"\nFollows rules in .85 of the cases or more: {line}"
 
 
-def regret(chosen: dict[Cell, Score]) -> Iterator[str]:
-    """How far the delivered verdict is behind the better of the two."""
-    late = {cell: max(s.own, s.calibrated) - s.delivered for cell, s in chosen.items() if cell.size >= 10}
-    if late:
-        over, worst = sum(value > 0.05 + 1e-9 for value in late.values()), max(late, key=late.__getitem__)
-        mean = f"\nRegret from 10 comments on: {statistics.mean(late.values()):.3f} on average"
-        yield f"{mean}, over .05 in {over} of {len(late)}, at worst {late[worst]:.2f} ({worst.key})"
-
-
-def figure(by_cell: dict[Cell, Score]) -> str:
+def figure(by_cell: dict[Cell, float]) -> str:
     """A plot for each policy: the mean over competences by the number of comments, and where nine of ten are."""
     panels = []
     for policy in POLICIES:
         lines: dict[str, list[Point]] = defaultdict(list)
         for arm, size in itertools.product(ARMS, SIZES):
-            group = [s.delivered for c, s in by_cell.items() if (c.arm, c.policy, c.size) == (arm, policy, size)]
+            group = [right for c, right in by_cell.items() if (c.arm, c.policy, c.size) == (arm, policy, size)]
             if len(group) > 1:
                 cuts = statistics.quantiles(group, n=20, method="inclusive")
                 lines[ARMS[arm]].append(Point(size, statistics.mean(group), cuts[0], cuts[-1]))

@@ -5,7 +5,7 @@
 A page of `house_rules/` has pools of sentences, of which an item is put together, and cells: the combinations of what
 the rule looks at, with their label and comments. Nothing but the rule tells the labels apart: both are dealt the same
 topics, openings and numbers, in an order of its own. Teaching and unseen items have pools of their own. `OUT` keeps the
-judges (`registry.db`) and their judgments with both verdicts (`POLICY.jsonl`); the same command completes a run that
+judges (`registry.db`) and their judgments (`POLICY.jsonl`); the same command completes a run that
 was stopped. Beside the judge are rules that code mines from the same comments, and a naive Bayes of words. Intervals
 are by topic.
 """
@@ -27,7 +27,7 @@ import memalign as ma
 from memalign.io import read_judgments
 from memalign.values import ValueType
 
-COLUMNS = ("own verdict", "delivered", "by the calibrator", "mined alone", "words alone")
+COLUMNS = ("delivered", "mined alone", "words alone")
 PAGES = Path(__file__).with_name("house_rules")
 POLICIES = tuple(sorted(page.stem for page in PAGES.glob("*.toml")))
 
@@ -154,9 +154,7 @@ def verdicts(name: str, settings: argparse.Namespace) -> Line:
         "policy": name,
         "kind": policy(name)["kind"] + ("" if policy(name).get("literal", True) else ", no literal"),
         "groups": [f"{name} {case.meta['group']}" for case in cases],
-        "own verdict": [(one.value if one.own_value is None else one.own_value) == label for one, label in judged],
         "delivered": [judgment.value == label for judgment, label in judged],
-        "by the calibrator": [judgment.decided_by == "calibrator" for judgment, _ in judged],
         "mined alone": [rules(item) == case.value for item, case in zip(items, cases, strict=True)] if rules else [],
         "words alone": [verdict == case.value for verdict, case in zip(words, cases, strict=True)],
     }

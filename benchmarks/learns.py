@@ -221,7 +221,6 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=1)
     options.add_argument("--k", type=int, help="similar cases that a judgment sees")
     options.add_argument("--model")
-    options.add_argument("--check-model")
     options.add_argument("--reflection-model")
     options.add_argument("--competitors", default=".competitors/bin/python", help="competitors.py says how to make it")
     options.add_argument("--max-cost", type=float, help="dollars for each method in each run of a task")
@@ -245,11 +244,7 @@ def main() -> None:
         rows = read_feedback(settings.data / f"{name}.jsonl", value_type=values).rows
         fields = [field for field in FIELDS if any(row.content.get(field) is not None for row in rows)]
         instructions = "\n".join([f"{facts[name]['criterion']}\n", *(f"{{{{ {field} }}}}" for field in fields)])
-        more = {
-            "feedback_value_type": values.annotation,
-            "retrieval_k": settings.k,
-            "check_model": settings.check_model,
-        }
+        more = {"feedback_value_type": values.annotation, "retrieval_k": settings.k}
         judge = judge_of(name, instructions, settings.model, settings.reflection_model, **more)
         groups[name] = [Draw.of(judge, rows, run, settings) for run in range(settings.runs)]
     draws = [draw for runs in zip(*groups.values(), strict=True) for draw in runs]

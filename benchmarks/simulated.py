@@ -33,10 +33,7 @@ WORDINGS: list[str] = HOUSE["wordings"]
 REPLIES = HOUSE["replies"] | {f"step of {topic}": f"A colleague has taken up the {topic} today." for topic in TOPICS}
 LETTERS = HOUSE["letters"] | {f"about {topic}": f"I am writing about my {topic}." for topic in TOPICS}
 TEXTS = REPLIES | LETTERS
-ASKED = {key: f"Does the {'reply' if key in REPLIES else 'letter'} hold this: {key}?" for key in TEXTS}
-ASKED["order"] = "Does the answer come before the thanks?"
 QUOTATIONS = TEXTS | {"order": REPLIES["answer"]}
-FACTS = {question: key for key, question in ASKED.items()}
 
 
 @dataclass(frozen=True)
@@ -271,13 +268,10 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
 
 
 def _change(text: str, members: Sequence[tuple[str, Case]], name: str) -> Body:
-    change: Body = {"feedback": [label for label, _ in members], "guideline": name, "tests": [], "checks": []}
+    change: Body = {"feedback": [label for label, _ in members], "guideline": name, "tests": []}
     if not text or name:
         return change | {"action": "SUPPORT" if name else "NOOP", "text": "" if name else "a label alone"}
-    rule, case = RULES[text], members[0][1]
-    facts = filter(None, dict.fromkeys((rule.needs, rule.lacks, rule.fact)))
-    checks = [{"question": ASKED[fact], "answer": "yes" if fact in case.facts else "no"} for fact in facts]
-    return change | {"action": "ADD", "text": text, "checks": checks, "value": json.dumps(rule.value(case))}
+    return change | {"action": "ADD", "text": text}
 
 
 def _merged(user: str) -> list[Body]:
@@ -312,7 +306,7 @@ def _written(competence: Competence, user: str) -> Body:
 
 
 def decide(body: Body) -> Body:
-    """What the decision model answers: of a fact whether it is there, and for the verdict what it thinks itself."""
+    """What the decision model answers: of a rule whether the case goes against it, and for the verdict its own."""
     policy, competence = MODELS[body["model"]]
     case = _case_of(body["state"])
     return {name: _decided(policy, competence, case, question) for name, question in body["questions"].items()}
@@ -320,9 +314,9 @@ def decide(body: Body) -> Body:
 
 def _decided(policy: Policy, competence: Competence, case: Case, question: Body) -> Body:
     text = question["instructions"]
-    if text in FACTS:
-        right = competence.does("checking", case.number, text)
-        likely = "yes" if (FACTS[text] in case.facts) == right else "no"
+    if question["type"] == "noul":
+        broken = any(rule.decides(case) and not rule.value(case) for rule in RULES.values() if rule.text[:-1] in text)
+        likely = "yes" if broken == competence.does("checking", case.number, text) else "no"
     else:
         voted = _voted([rule for rule in RULES.values() if rule.text in text], case)
         unaided = policy.label(case) == competence.does("zero", case.number, "decision")

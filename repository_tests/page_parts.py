@@ -150,34 +150,27 @@ INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}
 CASE = {"inputs": "My glass arrived in pieces!", "outputs": "Please fill in the form."}
 
 
-def rule(value: str, feedback: Sequence[str], text: str, checks: Mapping[str, str]) -> dict[str, Any]:
-    """A change that adds a guideline, with the answers that are expected by question."""
-    pairs = [{"question": question, "answer": answer} for question, answer in checks.items()]
-    return {"action": "ADD", "feedback": feedback, "text": text, "guideline": "", "checks": pairs, "value": value}
+def rule(feedback: Sequence[str], text: str) -> dict[str, Any]:
+    """A change that adds a guideline."""
+    return {"action": "ADD", "feedback": feedback, "text": text, "guideline": ""}
 
 
 LEARNED = {
     "changes": [
         rule(
-            "false",
             ["F2", "F3", "F5"],
             "When a customer reports that something went wrong, the reply expresses regret before it explains "
             "rules or next steps: true if it does, false if it goes straight to the procedure.",
-            {"Does the customer report that something went wrong?": "yes", "Does the reply express regret?": "no"},
         ),
         rule(
-            "true",
             ["F1"],
             "When a customer asks where or when something is, a reply that gives a time is helpful, even if it "
             "is short: true.",
-            {"Does the customer ask where or when something is?": "yes", "Does the reply give a time?": "yes"},
         ),
         rule(
-            "true",
             ["F4"],
             "When the question is a plain how-to without a complaint, a short answer that names the right place "
             "is enough: true.",
-            {"Is the question a plain how-to without a complaint?": "yes"},
         ),
     ],
     "conflicts": [],
@@ -190,7 +183,7 @@ VERDICT = {
     "value": False,
 }
 """What it answered to the other one."""
-CHANCES = {"regret": 0.04, "wrong": 0.97, "something is?": 0.02, "a time": 0.03, "how-to": 0.05}
+CHANCES = {"G1": 0.94, "G2": 0.03, "G3": 0.05}
 
 
 WIDTH = 170
@@ -210,14 +203,10 @@ def prompts() -> dict[str, str]:
     plain = ma.Judge(name="helpfulness", feedback_value_type=bool, model=model, instructions=INSTRUCTIONS)
     result = plain.align(str(SUPPORT / "feedback.jsonl"))
     judgment = result.judge(**CASE)
-    learned = [
-        {name: part for name, part in change.items() if name not in ("checks", "value")}
-        for change in LEARNED["changes"]
-    ]
     return {
         "distil-system": asked["changes"].system,
         "distil-user": asked["changes"].user,
-        "distil-answer": _json(LEARNED | {"changes": learned}),
+        "distil-answer": _json(LEARNED),
         "guidelines": "\n".join(map(str, result.judge.memory.semantic)),
         "judge-system": asked["judgment"].system,
         "judge-user": asked["judgment"].user,
@@ -235,12 +224,11 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
         bodies.append(body)
         answers = {}
         for name, question in body["questions"].items():
-            shares = {"false": 0.81, "true": 0.19}
-            if name != "value":
-                yes = next(share for words, share in CHANCES.items() if words in question["instructions"])
-                shares = {"yes": yes, "no": round(0.99 - yes, 2), "n/a": 0.01}
-            choice = max(shares, key=lambda label: shares[label])
-            answers[name] = {"type": "choice", "choice": choice, "confidence": shares[choice], "probabilities": shares}
+            if question["type"] == "noul":
+                answers[name] = {"type": "noul", "noul": CHANCES[name]}
+            else:
+                shares = {"false": 0.81, "true": 0.19}
+                answers[name] = {"type": "choice", "choice": "false", "confidence": 0.81, "probabilities": shares}
         return answers
 
     with Loopback(lambda _: {}, decide) as server:
@@ -249,7 +237,7 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
         optimizer = ma.MemAlign(reflection_model=model)
         judgment = judge.align(str(SUPPORT / "feedback.jsonl"), optimizer=optimizer).judge(**CASE)
     (body,) = bodies
-    answers = {name: answer["probabilities"] for name, answer in decide(body).items()}
+    answers = {name: answer.get("probabilities", answer.get("noul")) for name, answer in decide(body).items()}
     return {
         "decision-request": _json({name: body[name] for name in ("state", "questions")}),
         "decision-answer": _json(answers),
@@ -263,8 +251,7 @@ def _told(judgment: ma.Judgment) -> dict[str, Any]:
     names = ("value", "confidence", "rationale", "decided_by", "guideline_ids", "example_ids", "findings")
     findings = []
     for finding in fields["findings"]:
-        hidden = {"taught_by"} if finding["contribution"] is not None else set()
-        shown = {name: part for name, part in finding.items() if part not in (None, "", []) and name not in hidden}
+        shown = {name: part for name, part in finding.items() if part not in (None, "", [])}
         findings.append({name: round(part, 2) if isinstance(part, float) else part for name, part in shown.items()})
     return {**{name: fields[name] for name in names}, "findings": findings}
 
@@ -286,13 +273,9 @@ def _json(value: object, indent: str = "") -> str:
 MONTH = {
     "4 aligns of 50 comments, a chat model judges": (4, 24_155, 0, 2_665),
     "100,400 judgments of the chat model": (100_400, 249_713_519, 193_639_268, 7_329_200),
-    "4 aligns of 50 comments, a decision model judges: what the chat model is asked": (6, 32_412, 0, 6_176),
-    "the same: what the decision model is asked": (200, 405_141, 0, 0),
-    "100,400 judgments of the decision model": (100_400, 402_564_861, 0, 0),
 }
 """Calls and tokens of a month (in, of these cached, out), counted once by a server that bills its cache as OpenAI does."""
 CHAT = ("openai:gpt-4.1-mini", "google:gemini-3.1-flash-lite", "anthropic:claude-haiku-4-5", "openai:gpt-4.1")
-DECIDER = "typesafe:jev-latest"
 
 
 def month_work() -> str:
@@ -301,10 +284,8 @@ def month_work() -> str:
 
 
 def month_cost() -> str:
-    learns, judges, decider_writes, decider_learns, decider_judges = (counts[1:] for counts in MONTH.values())
+    learns, judges = (counts[1:] for counts in MONTH.values())
     bills = [(f"`{name}`", _dollars(name, learns), _dollars(name, judges)) for name in CHAT]
-    learning = _dollars(CHAT[0], decider_writes) + _dollars(DECIDER, decider_learns)
-    bills.append((f"`{DECIDER}`, guidelines by `{CHAT[0]}`", learning, _dollars(DECIDER, decider_judges)))
     rows = [(name, f"{learn:.2f}", f"{judge:,.2f}", f"{learn + judge:,.2f}") for name, learn, judge in bills]
     return table(("model", "learning, dollars", "judging, dollars", "the month, dollars"), rows)
 

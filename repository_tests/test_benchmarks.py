@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import os
-import random
 import re
 import signal
 import subprocess
@@ -302,11 +301,11 @@ def test_attacks_counts_the_verdicts_that_each_kind_turned(tmp_path: Path) -> No
 def test_house_rules_prints_what_is_there_beside_what_needs_no_model(tmp_path: Path) -> None:
     policies = ("--policies", "reference_format", "answer_first")
     table = benchmark("house_rules.py", tmp_path, "--table", *policies).stdout
-    assert "| reference_format | plain | 60 | - | - | - | 1.00" in table
-    assert "| answer_first | order | 60 | - | - | - | - |" in table
+    assert "| reference_format | plain | 60 | - | 1.00" in table
+    assert "| answer_first | order | 60 | - | - |" in table
 
 
-# -- competence.py, scale.py and recorded.py ---------------------------------------------------------------------------
+# -- competence.py and scale.py ---------------------------------------------------------------------------
 
 
 def rows_of(table: str) -> list[list[str]]:
@@ -331,7 +330,7 @@ def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
     table = benchmark("scale.py", file, "--sizes", "10", "--latency", "0", "--figure", figure).stdout
     aligns = {row[2]: row for row in rows_of(table) if row[0] == "align"}
     assert aligns["memalign"][4] == "1", "an align of ten comments is one call"
-    assert aligns["memalign, decision model"][4].endswith("10 d.")
+    assert aligns["memalign, decision model"][4] == "1", "with a decision model, too"
     assert {row[0] for row in rows_of(table)} >= {"a judgment", "one more", "one withdrawn", "one erased"}
     text = file.read_text("utf-8")
     assert all(float(row[7]) > 0 for row in aligns.values())
@@ -361,16 +360,3 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(monkeypatch: p
     assert "A good reply says by when." in asked(str(shown), "proposed_instruction")
     assert "by when" not in asked(str(shown | {"rationale": ""}), "proposed_instruction")
     assert [right(""), right("A good reply says by when."), right(f"Example: {shown['rationale']}")] == [0, 20, 20]
-
-
-def test_recorded_answers_like_those_of_people_correlate_with_them(tmp_path: Path) -> None:
-    file, dice = tmp_path / "recorded.jsonl", random.Random(0)
-    with file.open("w", encoding="utf-8") as out:
-        for number in range(80):
-            label = dice.randint(1, 4)
-            sure = [0.91 if level == label else 0.03 for level in (1, 2, 3, 4)]
-            answers = {f"Q{question}": sure if question else [0.25] * 4 for question in range(9)}
-            line = {"part": "synthetic" if number < 40 else "real", "answers": answers, "human": {"Q0": label}}
-            out.write(json.dumps(line) + "\n")
-    (calibrator,) = [row for row in rows_of(benchmark("recorded.py", file).stdout) if row[0] == "the calibrator"]
-    assert float(calibrator[1]) > 0.9

@@ -364,8 +364,7 @@ def test_a_line_that_installs_memalign_would_install_it(page: Path) -> None:
 
 
 def test_numbers_in_sentences_are_those_of_the_code() -> None:
-    from memalign.align import ask, distil
-    from memalign.judge import observations
+    from memalign.align import distil
     from memalign.memory import guard, retrieval
     from memalign.models import local
     from memalign.models.base import Limits
@@ -380,9 +379,7 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
             f"a budget of {distil.GUIDELINE_TOKENS:,} tokens, and up to {words[usual.examples]} similar",
             f"From {words[retrieval.CHOICE]} cases on, a case is",
             f"1 for up to {usual.shard_size} comments",
-            f"{words[ask.FOLDS]} distillations for held-out cases",
             f"at most {guard.MAX_WORDS} words, no copied case",
-            f"From {words[observations.FEWEST]} labelled cases on",
         ],
         "how-to/feedback.md": [
             f"a single line of at most {guard.MAX_WORDS} words",
@@ -398,7 +395,6 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
             f"the context of an embedded model | {local._DEFAULT_CONTEXT:,}",
             f"looked up, else {usual.context_tokens:,}",
         ],
-        "reference/words.md": [f"of a question at most {guard.CHECK_WORDS} words"],
     }
     for page, sentences in pages.items():
         text = " ".join((DOCS / page).read_text("utf-8").split())

@@ -10,8 +10,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from memalign import Check, Example, Feedback, Finding, Guideline, Judge, Judgment, Usage, evaluate
-from memalign.types import FeedbackKey
+from memalign import Example, Feedback, Finding, Guideline, Judge, Judgment, Usage, evaluate
+from memalign.types import CodeTest, FeedbackKey
 from tests.support.scripted import Teacher, change, scripted
 
 SPITE = '<script>alert("x")</script>'
@@ -21,8 +21,8 @@ JUDGMENT = Judgment(
     rationale=f"Warm. {SPITE}",
     confidence=0.93,
     findings=(
-        Finding(guideline="G1", check="Is it kind?", answer="yes", taught_by=(FeedbackKey("t-1", "ana"),)),
-        Finding(guideline=None, check="length", contribution=-0.25),
+        Finding(guideline="G1", test="The reply has 5 words", holds=True, taught_by=(FeedbackKey("t-1", "ana"),)),
+        Finding(guideline="G2", probability=0.25),
     ),
     guideline_ids=("G1",),
     model="openai:m",
@@ -51,7 +51,12 @@ def rows(count: int = 3) -> list[dict[str, Any]]:
         JUDGMENT,
         Example(id="t", inputs={"a": [1, None]}, meta={"group": "g"}),
         Feedback(id="t", outputs="x", value=0.5, source="ana"),
-        Guideline(id="G1", text="Be kind.", supported_by=(FeedbackKey("t", "ana"),), checks=(Check(question="Kind?"),)),
+        Guideline(
+            id="G1",
+            text="Be kind.",
+            supported_by=(FeedbackKey("t", "ana"),),
+            tests=(CodeTest(kind="word", text="kind"),),
+        ),
     ],
 )
 def test_a_value_becomes_json_and_comes_back(value: Any) -> None:

@@ -39,7 +39,7 @@ class TestScriptedDecisionModel:
         answers: dict[str, float | dict[str, float] | str] = {"q1": 0.75, "value": chances, "q2": "it declines"}
         model = ScriptedDecisionModel(lambda state, question: answers[question.key])
         decision = await model.decide("so it is", [polite, tone, rude])
-        assert decision.probabilities == {"q1": {"yes": 0.75, "no": 0.25, "n/a": 0.0}, "value": chances}
+        assert decision.probabilities == {"q1": {"yes": 0.75, "no": 0.25}, "value": chances}
         assert decision.refused == {"q2": "it declines"}
         assert (decision.usage.calls, decision.usage.input_tokens) == (1, 11)
         assert (model.calls, model.asked[1]) == ([3], ("so it is", tone))

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
     from memalign.registry import Receipt, Registry
-    from memalign.types import Check, Example, Feedback, FeedbackKey, Finding, Guideline, Judgment, Usage
+    from memalign.types import CodeTest, Example, Feedback, FeedbackKey, Finding, Guideline, Judgment, Usage
     from memalign.values import ValueType
 
 __all__ = [
     "AlignResult",
     "ChatModel",
-    "Check",
+    "CodeTest",
     "Comparison",
     "EmbeddingModel",
     "Evaluation",
@@ -78,7 +78,7 @@ _ROOMS = {
     "memory": "Memory",
     "models": "ChatModel EmbeddingModel",
     "registry": "Receipt Registry",
-    "types": "Check Example Feedback FeedbackKey Finding Guideline Judgment Usage",
+    "types": "CodeTest Example Feedback FeedbackKey Finding Guideline Judgment Usage",
     "values": "ValueType",
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split()}

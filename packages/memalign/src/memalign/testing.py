@@ -87,9 +87,9 @@ class ScriptedChatModel:
 class ScriptedDecisionModel:
     """A DecisionModel that answers from a function of the state and the question.
 
-    `decide` gives the probability of yes of a yes/no question, which is then never n/a, or the probabilities of labels;
-    a text refuses the question, and an exception is raised. `asked` records the states and questions, `calls` how many
-    questions each request had. A token is a word.
+    `decide` gives the probability of yes of a yes/no question, or the probabilities of labels; a text refuses the
+    question, and an exception is raised. `asked` records the states and questions, `calls` how many questions each
+    request had. A token is a word.
     """
 
     def __init__(self, decide: Decide, *, name: str = "scripted-decision", limits: Limits | None = None) -> None:
@@ -119,7 +119,7 @@ class ScriptedDecisionModel:
             elif isinstance(answer, Mapping):
                 answers[question.key] = {label: float(answer.get(label, 0.0)) for label in question.labels}
             else:
-                answers[question.key] = {"yes": answer, "no": 1 - answer, "n/a": 0.0}
+                answers[question.key] = {"yes": answer, "no": 1 - answer}
         words = " ".join([state, *(question.text for question in questions)]).split()
         usage = Usage(calls=1, input_tokens=len(words))
         if questions and not answers:

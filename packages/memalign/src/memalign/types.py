@@ -21,7 +21,6 @@ from memalign.values import Value, ValueT_co
 
 __all__ = [
     "CONTENT_FIELDS",
-    "Check",
     "CodeTest",
     "Example",
     "Feedback",
@@ -234,7 +233,7 @@ def guideline_number(guideline_id: str) -> int:
     return int(guideline_id[1:])
 
 
-TestKind = Literal["contains", "word", "starts", "ends", "shape", "length", "count", "number", "before", "json_path"]
+TestKind = Literal["contains", "word", "starts", "ends", "shape", "length", "number"]
 
 
 class CodeTest(PlainStruct, frozen=True, kw_only=True):
@@ -242,40 +241,27 @@ class CodeTest(PlainStruct, frozen=True, kw_only=True):
 
     Attributes:
         kind: `contains`, `word`, `starts`, `ends`: the field has `text` somewhere, as whole words, at its beginning, at
-            its end. `shape`: a piece of the form of `text`, such as `KD/4821`. `length`: its number of words. `count`:
-            how often it has `text`. `number`: a number with `text` beside it as its unit. `before`: `text` comes before
-            `then`. `json_path`: what is at the path `text` is `then`.
+            its end. `shape`: a piece of the form of `text`, such as `KD/4821`. `length`: its number of words. `number`:
+            a number with `text` beside it as its unit.
         field: The field, or the part of it, as the instructions of a judge name it.
         text: The literal.
-        then: The second literal of `before` and `json_path`.
-        low: The least of `length`, `count` and `number`; None without a bound.
+        low: The least of `length` and `number`; None without a bound.
         high: The most of them; None without a bound.
+        holds: Whether it holds for the items that the guideline's feedback is about.
+        value: The label that experts gave to those items.
     """
 
     kind: TestKind
     field: str = "outputs"
     text: str = ""
-    then: str = ""
     low: float | None = None
     high: float | None = None
-
-
-class Check(PlainStruct, frozen=True, kw_only=True):
-    """One thing that a guideline rests on: a yes/no question about an item alone, or a test that code decides.
-
-    `answer` is what an expert's remark says of the remark's own case, and supports `value`, the label that they gave.
-    `value` is None where `answer` only says which of two sides is better, and where the expert gave no label. With a
-    `test` the `question` is the sentence in which people read it.
-    """
-
-    question: str
-    answer: Literal["yes", "no"] = "yes"
+    holds: bool = True
     value: Value | None = None
-    test: CodeTest | None = None
 
 
 class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
-    """One rule that the judge follows, its checks, and where it comes from. Whether it is in force its memory says.
+    """One rule that the judge follows, its tests, and where it comes from. Whether it is in force its memory says.
 
     Attributes:
         id: G1, G2, … and never reused.
@@ -287,8 +273,7 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
         replaced_by: The guideline that took its place: a revision, or other words of a person.
         retired_by: The person who took it out of force.
         barred_for: The locked case that it broke, and for which it is out of force.
-        checks: What it rests on.
-        checked_by: The person who set the checks; None where a model did.
+        tests: What code can decide of it, as far as labels bear it out.
     """
 
     id: str
@@ -300,8 +285,7 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
     replaced_by: str | None = None
     retired_by: str | None = None
     barred_for: str | None = None
-    checks: tuple[Check, ...] = ()
-    checked_by: str | None = None
+    tests: tuple[CodeTest, ...] = ()
 
     @property
     def number(self) -> int:
@@ -360,40 +344,34 @@ class Usage(PlainStruct, frozen=True, kw_only=True):
 
 
 class Finding(PlainStruct, frozen=True, kw_only=True):
-    """One guideline's bearing on one item, or that of what nobody taught.
-
-    Of a chat model's answer: a guideline that applies, with words of the item. Of a check, which is a question to a
-    decision model or a test that code decides: its answer.
+    """One guideline's bearing on one item.
 
     Attributes:
-        guideline: Its id; None for what no expert taught, which `check` names in words, such as the length.
-        check: The question or the test's sentence; empty of a chat model's finding.
-        answer: The check's answer; None where two sides were asked apart, and for what is no check.
-        probability: That of yes, in [0, 1]; None of a pair's sides, and without probabilities.
-        evidence: What a chat model quotes; the item has these words. None where it quotes nothing.
-        value: The value that the guideline means for the item, as a chat model says.
-        contribution: In the calibrator's units: of labels the log-odds for the verdict against the strongest other
-            label, of numbers points; None where no calibrator weighed it.
+        guideline: Its id.
+        value: The value that the guideline means for the item; None where nobody says.
+        evidence: Words of the item that a chat model quotes; None where it quotes nothing.
+        probability: That the item goes against the guideline, in [0, 1], as a decision model says.
+        test: The sentence of a test that code decided, such as `The reply has the word "usually"`.
+        holds: Whether the test holds; None without one.
         taught_by: The feedback behind the guideline.
     """
 
-    guideline: str | None
-    check: str = ""
-    answer: Literal["yes", "no", "n/a"] | None = None
-    probability: float | None = None
-    evidence: str | None = None
+    guideline: str
     value: Value | None = None
-    contribution: float | None = None
+    evidence: str | None = None
+    probability: float | None = None
+    test: str | None = None
+    holds: bool | None = None
     taught_by: tuple[FeedbackKey, ...] = ()
 
     def __str__(self) -> str:
-        """`G3 (t-3@ana): Is money promised? yes: +1.8`, `the length: +0.4`, or `G3 (t-3@ana) applies, here: "$20"`."""
-        who = f"{self.guideline} ({', '.join(map(str, self.taught_by)) or 'a person'})" if self.guideline else ""
-        if who and not self.check:
-            return f"{who} applies" + (f', here: "{self.evidence}"' if self.evidence else "")
-        answer = f" {self.answer}" if self.answer is not None else ""
-        counts = "" if self.contribution is None else f": {self.contribution:+.1f}"
-        return f"{who}{': ' if who else ''}{self.check}{answer}{counts}"
+        """`G3 (t-3@ana) applies, here: "$20"`, `G3 (t-3@ana) goes against it: 80%`, or a test and its answer."""
+        who = f"{self.guideline} ({', '.join(map(str, self.taught_by)) or 'a person'})"
+        if self.test is not None:
+            return f"{who}: {self.test}: {'yes' if self.holds else 'no'}"
+        if self.probability is not None:
+            return f"{who}: the item goes against it: {self.probability:.0%}"
+        return f"{who} applies" + (f', here: "{self.evidence}"' if self.evidence else "")
 
 
 class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
@@ -403,12 +381,11 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         id: The item's.
         value: The verdict; None exactly when `error` says why there is none.
         rationale: The reason; the experts' words where they judged this very item.
-        confidence: The probability of the value, in [0, 1]: a fitted calibrator's, else the model's own; None where
-            none is known.
-        own_value: The model's own verdict, also where a calibrator decided; None where experts judged the item.
-        decided_by: Whose the value is: the experts' label on this very item, the model's, or the calibrator's.
-        findings: Which guidelines apply, and what checks found.
-        guideline_ids: The guidelines that apply; of a weak model, which names none, all that it read.
+        confidence: The model's own probability of the value, in [0, 1], uncalibrated: `evaluate` says what it is worth
+            on your labels. None where the model gives none.
+        decided_by: Whose the value is: the experts' label on this very item, or the model's.
+        findings: Which guidelines apply, and what tests found.
+        guideline_ids: The guidelines that apply; of a model that names none, all that it read.
         example_ids: The cases in the prompt, or those whose label was taken.
         memory_hash: The memory that was used.
         model: Who was asked; empty where nobody was.
@@ -422,8 +399,7 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     value: ValueT_co | None = None
     rationale: str | None = None
     confidence: float | None = None
-    own_value: ValueT_co | None = None
-    decided_by: Literal["expert", "model", "calibrator"] = "model"
+    decided_by: Literal["expert", "model"] = "model"
     findings: tuple[Finding, ...] = ()
     guideline_ids: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()

@@ -30,13 +30,12 @@ _RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\"", re.DOTALL | re.MULTILINE)
 
 
 def distilled(request: ChatRequest) -> dict[str, Any]:
-    """One rule of words of its own, with a check, for each record."""
+    """One rule of words of its own for each record."""
     return {"changes": [_rule(*record) for record in _RECORD.findall(request.user.rpartition("New feedback:")[2])]}
 
 
 def _rule(label: str, item: str) -> dict[str, Any]:
-    question = {"question": f"Does it name matter {item}?", "answer": "yes"}
-    return change("ADD", label, text=f"When matter {item} comes up, name it.", checks=[question])
+    return change("ADD", label, text=f"When matter {item} comes up, name it.")
 
 
 def provider(**answers: Any) -> Callable[[ChatRequest], Answer]:

@@ -9,22 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example, MemAlign
+from memalign import Example
 from memalign.align import lock
 from memalign.errors import ModelRejected
 from memalign.judge import signature_of
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer
-from tests.support.invariants import check_whole, no_answer_outlives_its_source, what_was_taken_back_is_nowhere
+from tests.support.invariants import check_whole, no_verdict_outlives_its_source, what_was_taken_back_is_nowhere
 from tests.support.learning import (
     FAULTS,
     SETTINGS,
     TAKEN,
-    Checker,
     Imp,
     bare,
     batches,
-    checking,
     key_of,
     learn,
     own_words,
@@ -36,14 +34,12 @@ from tests.support.learning import (
     words_in,
 )
 
-MODELS = [("chat", 20, bool), ("chat", 3, str), ("check", 1, bool), ("check", 3, bool), ("check", 50, bool)]
-MODELS += [("alone", 3, bool), ("embedded", 1, bool)]
-"""Who judges, how many records a call of distillation holds, and what the verdict is."""
-KINDS = ("judgment", "changes", "rule", "decision")
+MODELS = [(20, False, bool), (3, False, str), (1, False, bool), (50, False, bool), (1, True, bool)]
+"""How many records a call of distillation holds, whether the model is a weak one, and what the verdict is."""
+KINDS = ("judgment", "changes", "rule")
 WAYS: list[dict[str, Any]] = [{"shard_size": size, "brief": brief} for size, brief in SETTINGS]
 ways = st.sampled_from(WAYS)
 some = settings(max_examples=20)
-pytestmark = pytest.mark.usefixtures("few_are_enough")
 
 
 def divide(rows: list[dict[str, Any]], chosen: Iterable[bool]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -99,18 +95,17 @@ class TestForgetting:
     def test_withdrawn_or_changed_feedback_leaves_no_word_and_no_key(
         self, rows, early, chosen, way, fault, revised: bool
     ) -> None:
-        imp, (kind, size, value_type) = Checker(), way
-        judge, chat, decisions = checking(kind, shard_size=size, imp=imp, feedback_value_type=value_type)
+        imp, (size, brief, value_type) = Imp(), way
+        judge, chat = bare(imp, shard_size=size, brief=brief, feedback_value_type=value_type)
         if value_type is str:  # a judge of free text answers in words, and words can leak
             rows = [one | {"value": f"label{n}"} if "value" in one else one for n, one in enumerate(rows)]
-        optimizer = MemAlign(reflection_model=chat)
         first, later = divide(rows, early)
-        aligned = judge.align(first, optimizer=optimizer).judge
+        aligned = judge.align(first).judge
         items = {one["id"]: Example(id=one["id"], inputs=one["inputs"], outputs=one["outputs"]) for one in later}
         verdicts = {judgment.id: judgment for judgment in aligned.judge_many(list(items.values()))}
         # Some of the earlier rows say something else now, in the same batch as new ones.
         changed = [one | {"rationale": f"word9999{n} do:add"} for n, one in enumerate(first[:revised])]
-        taught = aligned.align([*changed, *later], own_verdicts=verdicts, optimizer=optimizer).judge
+        taught = aligned.align([*changed, *later], own_verdicts=verdicts).judge
         standing = [*changed, *first[revised:], *later]
         assert not own_words(first, standing) & words(text_of(taught.memory))
 
@@ -119,21 +114,20 @@ class TestForgetting:
             return
         keys = {key_of(one) for one in gone}
         imp.storm = {} if fault is None else dict.fromkeys(KINDS, FAULTS[fault])
-        requests, questions = len(chat.requests), len(decisions.asked)
-        result = taught.unalign(*keys, optimizer=optimizer)
+        requests = len(chat.requests)
+        result = taught.unalign(*keys)
         memory = result.judge.memory
         check_whole(memory)
-        no_answer_outlives_its_source(memory)
+        no_verdict_outlives_its_source(memory)
         assert {str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"} == keys
         assert {*map(str, result.removed)} == keys
         imp.healed, imp.storm = True, {}
-        final = result.judge.align([], optimizer=optimizer).judge
+        final = result.judge.align([]).judge
         final(inputs="question about it", outputs="another answer, to judge")
         for remembered in (memory, final.memory):
             what_was_taken_back_is_nowhere(remembered)
             assert not own_words(gone, others) & words(text_of(remembered, tombstones=False))
-        prompts = [f"{state} {question.text}" for state, question in decisions.asked[questions:]]
-        assert not own_words(gone, others) & words(" ".join([prompts_of(chat, requests), *prompts]))
+        assert not own_words(gone, others) & words(prompts_of(chat, requests))
 
     @some
     @given(batches(), ways)

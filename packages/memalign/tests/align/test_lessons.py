@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from memalign import Check, Judge, MemAlign, aio
+from memalign import CodeTest, Judge, MemAlign, aio
 from memalign.align import edit_guideline, set_policy, write_guideline
 from memalign.errors import InputError, InvalidRows, ModelUnavailable, UnknownKey
 from memalign.models.base import ChatRequest, Limits
@@ -208,20 +208,13 @@ class TestByHand:
             assert states(later)["t-2@ben"] == "pending"
         assert judge.memory.guideline("G1").text == RULE
 
-    def test_a_confirmed_wording_stays_without_the_models_checks(self) -> None:
+    def test_a_confirmed_wording_stays_without_the_models_tests(self) -> None:
         judge = self.aligned("add")
-        questioned = (
-            edit_guideline(judge, "G1", checks=[Check(question="Is it kind?")], by="dora").memory.guideline("G1").checks
-        )
-        memory = judge.memory.with_guidelines(
-            [msgspec.structs.replace(judge.memory.guideline("G1"), checks=questioned, pinned_by="dora")]
-        )
+        rule = judge.memory.guideline("G1")
+        tested = msgspec.structs.replace(rule, tests=(CodeTest(kind="word", text="kind"),), pinned_by="dora")
+        memory = judge.memory.with_guidelines([tested])
         (guideline,) = judge.replace(memory=memory).unalign("t-1").judge.memory.guidelines
-        assert (guideline.pinned_by, guideline.checks) == ("dora", ())
-
-    def test_a_check_that_a_person_gives_twice_is_one(self) -> None:
-        judge = edit_guideline(self.aligned("add"), "G1", checks=["Is it kind?", "Is it kind?"], by="dora")
-        assert len(judge.memory.guideline("G1").checks) == 1, "the second would count as a question without an answer"
+        assert (guideline.pinned_by, guideline.tests) == ("dora", ())
 
     def test_a_person_may_keep_their_wording_without_the_words_behind_it(self) -> None:
         judge = edit_guideline(self.aligned("add", "add"), "G1", text="Ana's words.", by="ana")

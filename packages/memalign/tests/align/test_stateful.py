@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -40,8 +39,6 @@ from tests.support.learning import (
     words_in,
 )
 from tests.support.places import place_of
-
-pytestmark = pytest.mark.usefixtures("few_are_enough")
 
 SOURCES = ("ana@example.org", "two words", "a:b/c%20", "مراجِعة")
 KINDS = ("judgment", "changes", "rule")
@@ -340,7 +337,7 @@ TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
 
 def what_was_learned(memory: Memory) -> Any:
     """All but numbers of guidelines, which forgetting leaves gaps in, reasons, and what was asked in folds."""
-    rules = [(g.text, g.supported_by, g.exposed_to, g.checks, memory.status(g)) for g in memory.guidelines]
+    rules = [(g.text, g.supported_by, g.exposed_to, g.tests, memory.status(g)) for g in memory.guidelines]
     states = {entry.key: entry.state for entry in memory.ledger()}
     said = [(a.key, a.value, a.rationale, states[a.key]) for a in memory.annotations()]
     return rules, said, memory.conflicts, [(case.example, case.pre_alignment, case.vector) for case in memory.cases]

@@ -27,7 +27,6 @@ def test_a_missing_model_and_key_names_both_remedies(memalign: Run, tmp_path: Pa
         (("--value-type", "bool", "--instructions", "@nowhere.txt"), "--instructions @nowhere.txt: No such file"),
         (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
         (("--value-type", "bool", "--param", "colour=3"), "parameters: Object contains unknown field `colour`"),
-        (("--value-type", "bool", "--check-model", "openai:gpt-4.1-mini"), "not a decision model"),
     ],
 )
 def test_a_judge_that_cannot_be_is_not_created(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -92,7 +91,6 @@ def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp
         (("--price", "input=cheap,output=1"), "dollars per million tokens"),
         (("--model", "openai:m@http://me:abc123secret@h/v1"), "holds no user, password or query"),
         (("--param", "models=x"), "parameter models"),
-        (("--for", "check", "--price", "input=1,output=1"), "to set one: --check-model"),
     ],
 )
 def test_wrong_flags_are_refused_and_change_nothing(
@@ -121,53 +119,14 @@ def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
     assert CANARY not in str(own.headers) + str(own.requests)
 
 
-# -- a model that decides and writes nothing, as a judge's own or beside it; checks as people see them ------------------
+# -- a model that decides and writes nothing ---------------------------------------------------------------------------
 
 
-SORRY = "Does the reply show sympathy?"
-
-
-@pytest.fixture
-def deciding() -> Iterator[Endpoint]:
-    with system_one(lambda *_: 0.8) as server:
-        yield server
-
-
-def with_checks(body: dict[str, Any]) -> dict[str, Any]:
-    said: Any = answer(body)
-    for change in said.get("changes", ()):
-        change["checks"] = [{"question": SORRY, "answer": "no"}, {"question": "Cold.", "answer": "yes"}]
-    return {**said}
-
-
-def test_a_check_model_is_stored_with_its_price(memalign: Run, deciding: Endpoint) -> None:
-    name = f"system-one:m@{deciding.base_url}"
-    chat = ("--model", "openai:m@http://127.0.0.1:1/v1")
-    memalign(*NEW, *chat, "--check-model", name, "--for", "check", "--price", "input=0.042,output=0", code=0)
-    shown = memalign("show", "tone", "--json").json
-    assert shown["check_model"] == name
-    assert shown["parameters"] == {"models": {name: {"prices": {"input": 0.042, "output": 0.0}}}}
-    assert f"check model {name}" in " ".join(memalign("show", "tone").out.split())
-    memalign("edit", "tone", "--check-model", "", code=0)
-    assert memalign("show", "tone", "--json").json["check_model"] is None
-    memalign("edit", "tone", "--model", name, "--price", "input=0.042,output=0", code=0)
-    assert memalign("show", "tone", "--json").json["model"] == name, "a judge's own model may be one that decides"
-    assert deciding.requests == []
-
-
-def test_checks_are_learned_shown_and_dropped(
-    memalign: Run, deciding: Endpoint, endpoint: Endpoint, feedback: Path
-) -> None:
-    endpoint.answer = with_checks
-    memalign(*NEW, "--model", "openai:test", code=0)
-    assert SORRY not in memalign("align", "tone", feedback).out, "a chat model alone is asked no questions"
-    memalign("delete", "tone", "--yes", code=0)
-    memalign(*NEW, "--model", "openai:test", "--check-model", f"system-one:m@{deciding.base_url}", code=0)
-    learned = memalign("align", "tone", feedback, code=0)
-    # ana said of t-1 (false) and of t-2 (true) that the answer is no.
-    for name, label in (("G1", "false"), ("G2", "true")):
-        for shown in (learned, memalign("guideline", "tone", name), memalign("show", "tone")):
-            assert f"{SORRY}  [no for {label}]" in shown.out
-    checks = memalign("show", "tone", "--json").json["guidelines"][0]["checks"]
-    assert checks == [{"question": SORRY, "answer": "no", "value": False, "test": None}]
-    memalign("guideline", "tone", "G1", "--text", "Be kind.", says=f"    - {SORRY}  [no for false]")  # the old checks
+def test_a_judges_own_model_may_be_one_that_decides(memalign: Run) -> None:
+    with system_one(lambda *_: 0.8) as deciding:
+        name = f"system-one:m@{deciding.base_url}"
+        memalign(*NEW, "--model", name, "--price", "input=0.042,output=0", code=0)
+        shown = memalign("show", "tone", "--json").json
+        assert shown["model"] == name
+        assert shown["parameters"] == {"models": {name: {"prices": {"input": 0.042, "output": 0.0}}}}
+        assert deciding.requests == []

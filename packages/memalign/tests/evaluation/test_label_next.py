@@ -15,7 +15,7 @@ from memalign.evaluation import NextCases, next_cases
 from memalign.io import JudgmentWriter
 from memalign.memory import Memory
 from memalign.testing import ScriptedChatModel
-from memalign.types import Check, Example, Finding, Guideline, Judgment
+from memalign.types import Example, Finding, Guideline, Judgment
 from tests.support.scripted import case, scripted
 
 replace = msgspec.structs.replace
@@ -30,11 +30,10 @@ def judge(memory: Memory | None = None, **changes: Any) -> ma.Judge:
     return scripted(name="kind", embedding_model=None, memory=memory or Memory(), **changes)[0]
 
 
-def taught(*, asks: bool = True) -> Memory:
-    checks = (Check(question="Is it warm?"),) if asks else ()
+def taught() -> Memory:
     return Memory(
         cases=(case("t-1", outputs=TAUGHT),),
-        guidelines=(Guideline(id="G1", text="Be warm.", checks=checks),),
+        guidelines=(Guideline(id="G1", text="Be warm."),),
         next_guideline=2,
     )
 
@@ -43,10 +42,10 @@ def items(**outputs: str) -> list[dict[str, Any]]:
     return [{"id": name, "outputs": text} for name, text in outputs.items()]
 
 
-def said(value: bool = True, *, p: float | None = 0.99, answer: Any = "yes", **fields: Any) -> Judgment:
-    """A judgment with nothing unusual about it: a check speaks, and the model is sure."""
-    finding = Finding(guideline="G1", check="Is it warm?", answer=answer, probability=p)
-    settled: dict[str, Any] = {"value": value, "own_value": value, "confidence": 0.99, "findings": (finding,)}
+def said(value: bool = True, *, p: float | None = 0.99, **fields: Any) -> Judgment:
+    """A judgment with nothing unusual about it: a decision model is sure of the verdict, and of the guideline."""
+    finding = Finding(guideline="G1", probability=p)
+    settled: dict[str, Any] = {"value": value, "confidence": 0.99, "findings": (finding,)}
     return Judgment(**settled | fields)
 
 
@@ -66,17 +65,12 @@ def ranked(
     return next_cases(one, rows, n=n, judged=out)
 
 
-LENGTH = Finding(guideline=None, check="the length", contribution=2.0)
-
-
 @pytest.mark.parametrize(
     ("text", "judgment", "reason"),
     [
         (NEAR, said(), "nothing unusual about it"),
         (NEAR, said(p=0.55), "no guideline applies"),
-        (NEAR, said(p=0.1, answer="n/a"), "no guideline applies"),
         (NEAR, said(findings=()), "no guideline applies"),
-        (NEAR, said(findings=(LENGTH,)), "no guideline applies"),
         (NEAR, said(findings=(applies("G1", True),)), "nothing unusual about it"),
         (NEAR, said(findings=(applies("G1", True), applies("G2", False))), "guidelines contradict each other"),
         (NEAR, said(confidence=0.55), "unsure (55%)"),
@@ -124,7 +118,7 @@ class TestRanking:
     def test_n_and_judgments_must_fit_these_cases_and_memory(self, tmp_path: Path) -> None:
         one, out = judge(taught()), tmp_path / "out.jsonl"
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
-        forgetful = judge(taught(asks=False))
+        forgetful = judge()
         wrong: list[tuple[ma.Judge, list[dict[str, Any]], dict[str, Any], str]] = [
             (forgetful, items(a=FAR), {"judged": out}, "with another memory than this version of 'kind' has"),
             (one, items(a=FAR), {"judged": tmp_path / "none.jsonl"}, "no such file"),

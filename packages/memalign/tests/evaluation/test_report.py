@@ -14,8 +14,8 @@ from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import Report, as_html, as_markdown, evaluate, report
 from memalign.evaluation.intervals import share_interval
 from memalign.memory import Memory
-from memalign.models.base import ChatRequest, Question
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
+from memalign.models.base import ChatRequest
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from memalign.types import Feedback
 from tests.support.scripted import change, records_in, scripted
 
@@ -26,22 +26,15 @@ NASTY = "<script>alert(1)</script> | **bold** 'quote' \"double\" </dd>"
 def answer(request: ChatRequest) -> Answer:
     """Right about even numbers, and once it has guidelines about all but every tenth."""
     if request.schema_name == "changes":
-        check = {"question": "Is the number even?", "answer": "yes"}
-        rule = change("ADD", *records_in(request), text="When the number is even, it passes.", checks=[check])
+        rule = change("ADD", *records_in(request), text="When the number is even, it passes.")
         return {"changes": [rule]}
     number = int(ITEM.findall(request.user)[-1])
     right = number % 10 != 3 if "# Guidelines" in request.system else number % 2 == 0
     return {"findings": [], "rationale": NASTY, "value": (number % 2 == 0) == right}
 
 
-def even(state: str, _: Question) -> float:
-    """Whether the number is even, to a model that answers checks."""
-    return 0.95 if int(ITEM.findall(state)[-1]) % 2 == 0 else 0.05
-
-
 def judge() -> Judge:
-    models: dict[str, Any] = {"check_model": ScriptedDecisionModel(even), "embedding_model": HashEmbedding()}
-    return scripted(answer, name="even", instructions="Even? {{ outputs }}", **models)[0]
+    return scripted(answer, name="even", instructions="Even? {{ outputs }}", embedding_model=HashEmbedding())[0]
 
 
 def rows(first: int, last: int, **more: Any) -> list[Feedback]:

@@ -36,20 +36,12 @@ DECIDED: list[tuple[CodeTest, Any, bool | None]] = [
     (code("length", high=3), "one two three", True),
     (code("length", high=3), "one two three four", False),
     (code("length", low=4, high=4), "ありがと", True),
-    (code("count", "very", high=1), "very very good", False),
-    (code("count", "!", low=2, high=2), "Oh! Yes!", True),
     (code("number", "euros"), "leek soup, 6 euros, mild", True),
     (code("number", "euros", low=1234.5, high=1234.5), "it is 1.234,50 euros", True),
     (code("number", "€", low=1234.5, high=1234.5), "€1,234.50 in all", True),
     (code("number", "km", low=1200), "1,200km", True),
     (code("number", "km", low=1200), "1.200 km", False),
     (code("number", low=40), "about 41 or so", True),
-    (code("before", "sorry", then="Monday"), "Monday it comes. Sorry!", False),
-    (code("before", "sorry", then="Monday"), "Sorry! Monday it comes.", True),
-    (code("json_path", "order.lines[0]", then="7"), {"order": {"lines": [7]}}, True),
-    (code("json_path", "order.paid", then="true"), '{"order": {"paid": true}}', True),
-    (code("json_path", "[1].name", then="Ana"), [{}, {"name": "ana"}], True),
-    (code("json_path", "order.paid", then="true"), {"order": {}}, False),
     (code("word", "Norway", field="inputs.customer"), "any reply", None),
 ]
 
@@ -68,7 +60,6 @@ def test_parts_and_conversations_are_read_too() -> None:
     reading = Reading(item)
     assert holds(code("word", "Norway", field="inputs.customer"), reading)
     assert not holds(code("word", "heavy", field="inputs.customer"), reading)
-    assert holds(code("before", "hello", then="good day", field="conversation"), reading)
     assert not holds(code("word", "assistant", field="conversation"), reading)
 
 
@@ -81,11 +72,8 @@ def test_parts_and_conversations_are_read_too() -> None:
         (code("starts", "Hi"), 'The reply begins with "Hi"'),
         (code("ends", "A.B."), 'The reply ends with "A.B."'),
         (code("length", low=5, high=20), "The reply has 5 to 20 words"),
-        (code("count", "very", high=2), 'The reply has "very" at most 2 times'),
         (code("number", "euros", low=5), 'The reply has a number of at least 5 with "euros"'),
         (code("number", high=12.5), "The reply has a number of at most 12.5"),
-        (code("before", "sorry", then="but", field="inputs"), 'In the request "sorry" comes before "but"'),
-        (code("json_path", "order.paid", then="true"), 'In the reply order.paid is "true"'),
     ],
 )
 def test_people_read_a_sentence(case: CodeTest, text: str) -> None:
@@ -94,7 +82,6 @@ def test_people_read_a_sentence(case: CodeTest, text: str) -> None:
 
 def test_people_read_what_is_so_where_a_test_fails() -> None:
     assert sentence(code("shape", "KD/4821"), positive=False) == "The reply does not have a piece like KD/4821"
-    assert sentence(code("json_path", "a", then="b"), positive=False) == 'In the reply a is not "b"'
 
 
 @pytest.mark.parametrize(
@@ -109,7 +96,6 @@ def test_people_read_what_is_so_where_a_test_fails() -> None:
         (code("length", low=math.nan), "no number lies between its bounds"),
         (code("contains", "a", field="meta"), "an example has no field 'meta'"),
         (code("contains", "a", field="outputs | upper"), "'outputs | upper' is not a part of a field"),
-        (code("json_path", "a.b()", then="x"), "is not a part of a field"),
         *((code("contains", text), "a control token of chat models or a fence") for text in ("<|im_start|>", "```")),
         (code("contains", '{"value": true'), "it contains a verdict in the form of a model's answer"),
     ],
@@ -132,9 +118,7 @@ def test_the_time_is_linear_in_a_hostile_item(text: str) -> None:
         code("contains", "a" * 199 + "b"),
         code("shape", "a" * 40),
         code("shape", "1" * 39 + "-"),
-        code("count", "a" * 200, low=1),
         code("number", "euros"),
-        code("before", "a" * 199 + "b", then="1"),
         code("length", low=1),
     ]
     assert takes_linear_time(lambda part: [holds(case, Reading({"outputs": part})) for case in cases], text)

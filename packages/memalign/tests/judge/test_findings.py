@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign import Check, Finding, Guideline, Judge
+from memalign import Finding, Guideline, Judge
 from memalign.cli.output import facts, show
 from memalign.content.encoding import encode
 from memalign.judge.answer import quotation
@@ -102,9 +102,7 @@ NUMBER, SORRY = CodeTest(kind="shape", text="KD/4821"), CodeTest(kind="word", te
 
 
 def rule(number: int, *tests: CodeTest) -> Guideline:
-    """One with a question beside its tests."""
-    checks = (Check(question="Is it kind?"), *(Check(question=sentence(test), test=test) for test in tests))
-    return Guideline(id=f"G{number}", text=f"Rule {number}.", supported_by=keys(f"t-{number}@ana"), checks=checks)
+    return Guideline(id=f"G{number}", text=f"Rule {number}.", supported_by=keys(f"t-{number}@ana"), tests=tests)
 
 
 TESTED = Memory(guidelines=(rule(1, NUMBER), rule(2, NUMBER, SORRY)))
@@ -113,9 +111,9 @@ TESTED = Memory(guidelines=(rule(1, NUMBER), rule(2, NUMBER, SORRY)))
 def test_facts_stand_before_the_item_and_are_findings() -> None:
     one = judge(answer(), memory=TESTED)
     made = one(outputs="It is HN/1234.")
-    found = [(each.guideline, each.check, each.answer, each.probability) for each in made.findings]
-    assert found == [("G1", sentence(NUMBER), "yes", 1.0), ("G2", sentence(SORRY), "no", 0.0)]
-    assert made.findings[0].taught_by == keys("t-1@ana", "t-2@ana")
+    found = [(each.guideline, each.test, each.holds) for each in made.findings]
+    assert found == [("G1", sentence(NUMBER), True), ("G2", sentence(SORRY), False)]
+    assert made.findings[0].taught_by == keys("t-1@ana")
     user = sent(one).user
     assert f"- G1: {sentence(NUMBER)}: yes\n" in user
     assert user.index(sentence(NUMBER)) < user.index("Now judge this item:") < user.index("HN/1234")
@@ -126,23 +124,12 @@ def test_facts_stand_before_the_item_and_are_findings() -> None:
     assert f"- {sentence(NUMBER)}: yes\n" in sent(weak).user, "a weak model is told no names of guidelines"
 
 
-def test_each_side_of_a_pair_has_its_own_facts() -> None:
-    one = judge(answer(value="A"), memory=TESTED, feedback_value_type="A|B")
-    made = one(outputs={"A": "It is HN/1234.", "B": "It is on its way."})
-    sides = [(each.check[:2], each.answer) for each in made.findings]
-    assert sides == [("A:", "yes"), ("B:", "no"), ("A:", "no"), ("B:", "no")]
-    assert f"- G1: B: {sentence(NUMBER)}: no" in sent(one).user
-
-
 def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
-    turned = answer(named("G2", "HN/1234", "A"), value="A")  # two of four, and decide
-    replies = iter([answer(value="tie"), answer(value="A"), turned, turned])
-    swap = {"swap": True, "samples": 2}
-    one = judge(lambda _: next(replies), memory=TESTED, feedback_value_type="A|B|tie", parameters=swap)
+    replies = iter([answer(named("G2", "HN/1234", "B"), value="B"), answer(value="A")])
+    one = judge(lambda _: next(replies), memory=TESTED, feedback_value_type="A|B|tie", parameters={"swap": True})
     made = one(outputs={"A": "It is on its way.", "B": "HN/1234"})
-    assert (made.value, made.rationale) == ("B", "With A and B swapped: r")
+    assert (made.value, made.confidence, made.rationale) == ("B", 1.0, "r"), "A of the swapped item is B"
     assert (made.findings[0].guideline, made.findings[0].value) == ("G2", "B")
-    assert (f"B: {sentence(NUMBER)}", "yes") in {(finding.check, finding.answer) for finding in made.findings}
 
 
 @pytest.mark.parametrize(

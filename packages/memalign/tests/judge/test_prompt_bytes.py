@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memalign import Check, Example, Guideline
+from memalign import Example, Guideline
 from memalign.memory import Memory
 from memalign.models.base import Limits
 from memalign.testing import HashEmbedding
@@ -22,20 +22,19 @@ EMBEDDING = HashEmbedding()
 STRONG, BRIEF = Limits(context_tokens=128_000), Limits(context_tokens=8_192, brief=True, examples=3)
 
 
-def rule(number: int, text: str, question: str, **changes: Any) -> Guideline:
+def rule(number: int, text: str, **changes: Any) -> Guideline:
     return Guideline(
         id=f"G{number}",
         text=text,
         supported_by=keys(f"t-{number}@ana"),
         exposed_to=keys(f"t-{number}@ana"),
-        checks=(Check(question=question),),
         **changes,
     )
 
 
 RULES = (
-    rule(1, "An answer that promises money is bad.", "Does the answer promise money?"),
-    rule(2, "An answer that says sorry is good.", "Does the answer apologise?", pinned_by="dora"),
+    rule(1, "An answer that promises money is bad."),
+    rule(2, "An answer that says sorry is good.", pinned_by="dora"),
 )
 SINGLE = {"inputs": "My cup came broken.", "outputs": "We are sorry, use the return form."}
 SIDES = {"inputs": "My cup came broken.", "outputs": {"A": "We are sorry.", "B": "Read the terms."}}

@@ -1,4 +1,4 @@
-"""How answers become a verdict: samples, swapped sides, confidence."""
+"""How answers become a verdict: swapped sides, confidence."""
 
 from __future__ import annotations
 
@@ -32,15 +32,9 @@ def told(value: Any) -> ChatReply:
     ("value_type", "answers", "parameters", "verdict", "confidence"),
     [
         (bool, [True], {}, True, None),
-        (bool, [False, True, True], {"samples": 3}, True, 2 / 3),
-        ("int:1..5", [1, 5, 5], {"samples": 3}, 4, 0.0),
-        ("int:0..1000", [10, 10, 901], {"samples": 3}, 307, 0.0),
-        ("float:0..1", [0.0, 1.0], {"samples": 2}, 0.5, 0.0),
         # Who prefers first sides is undecided: the item as it stands decides.
         ("A|B", ["A", "A"], {"swap": True}, "A", 0.5),
         ("A|B|tie", ["B", "A"], {"swap": True}, "B", 1.0),
-        ("A|B", ["A", "A", "B", "A"], {"swap": True, "samples": 2}, "A", 0.75),
-        ("A|B|tie", ["tie", "B", "A", "A"], {"swap": True, "samples": 2}, "B", 0.75),
     ],
 )
 def test_several_answers_are_one_verdict(
@@ -53,19 +47,10 @@ def test_several_answers_are_one_verdict(
     assert made.usage.calls == len(answers)
 
 
-def test_samples_are_drawn_warm_with_different_seeds() -> None:
-    one = judge(lambda _: told(True), samples=3, seed=7)
-    one(outputs="x")
-    requests = one.model.requests  # type: ignore[union-attr]
-    assert {request.temperature for request in requests} == {0.7}
-    assert sorted(request.seed for request in requests) == [7, 8, 9]
-    assert len({(request.system, request.user) for request in requests}) == 1
-
-
-def test_one_failed_sample_fails_the_whole_paid_judgment() -> None:
-    answers: Iterator[Any] = iter([told(True), ModelUnavailable("down", usage=Usage(calls=2, input_tokens=3))])
+def test_one_failed_side_fails_the_whole_paid_judgment() -> None:
+    answers: Iterator[Any] = iter([told("A"), ModelUnavailable("down", usage=Usage(calls=2, input_tokens=3))])
     with pytest.raises(ModelUnavailable) as caught:
-        judge(lambda _: next(answers), samples=2)(outputs="x")
+        judge(lambda _: next(answers), "A|B", swap=True)(outputs=PAIR)
     assert caught.value.usage is not None
     assert (caught.value.usage.calls, caught.value.usage.input_tokens) == (3, 8)
 
@@ -73,8 +58,7 @@ def test_one_failed_sample_fails_the_whole_paid_judgment() -> None:
 @pytest.mark.parametrize(
     ("parameters", "value_type", "message"),
     [
-        ({"samples": 0}, bool, r"parameters: .* at `\$.samples`"),
-        ({"samples": 3, "temperature": 0}, bool, "all samples are the same"),
+        ({"samples": 3}, bool, "unknown field `samples`"),
         ({"swap": True}, bool, "chooses between two sides"),
         ({"swap": 1}, "A|B", "parameters: .*swap"),
         ({"mood": 1}, bool, "unknown field `mood`; they are temperature, max_tokens"),
@@ -88,11 +72,12 @@ def test_what_makes_no_sense_is_refused(parameters: Any, value_type: Any, messag
         judge(lambda _: {}, value_type).replace(parameters=parameters)
 
 
-async def test_samples_are_drawn_side_by_side() -> None:
-    together = asyncio.Barrier(3)
+async def test_both_orders_are_asked_side_by_side() -> None:
+    together = asyncio.Barrier(2)
 
     async def answer(_: ChatRequest) -> dict[str, Any]:
         await asyncio.wait_for(together.wait(), PATIENCE)
-        return {"rationale": "r", "value": True}
+        return {"rationale": "r", "value": "A"}
 
-    assert (await judge(answer, samples=3).ajudge(outputs="x")).value is True
+    made = await judge(answer, "A|B", swap=True).ajudge(outputs=PAIR)
+    assert (made.value, made.confidence) == ("A", 0.5)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from memalign import Example, Feedback
 from memalign.content.encoding import estimate_tokens
-from memalign.memory import Annotation, Answers, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
+from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
 from memalign.memory.label_policy import policy_label
 from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
 from memalign.prompts.fitting import fit_guidelines
@@ -113,31 +113,26 @@ class TestRetrieval:
 
 
 @pytest.mark.parametrize(
-    ("spec", "label", "before", "since", "judge", "wrong"),
+    ("spec", "label", "before", "judge", "wrong"),
     [
-        ("bool", True, False, None, "x", True),
-        ("bool", True, True, None, "x", False),
-        ("A|B", "A", "B", None, "x", True),
-        ("int:1..5", 4, 5, None, "x", True),
-        ("float:0..10", 4.0, 4.9, None, "x", False),
-        ("float:0..10", 4.0, 5.1, None, "x", True),
-        ("str", "a", "b", None, "x", False),
-        ("float:0..1", "good", "bad", None, "x", True),  # labels of an old type are compared unchanged
-        ("float:0..1", "good", "good", None, "x", False),
-        ("bool", True, False, True, "x", True),
-        ("bool", True, True, False, "x", False),  # what it said before it learned counts first
-        ("bool", True, None, False, "x", True),
-        ("bool", True, None, True, "x", False),
-        ("bool", True, False, False, "y", False),  # of another judge nothing is known
-        ("bool", True, None, None, "x", False),
+        ("bool", True, False, "x", True),
+        ("bool", True, True, "x", False),
+        ("A|B", "A", "B", "x", True),
+        ("int:1..5", 4, 5, "x", True),
+        ("float:0..10", 4.0, 4.9, "x", False),
+        ("float:0..10", 4.0, 5.1, "x", True),
+        ("str", "a", "b", "x", False),
+        ("float:0..1", "good", "bad", "x", True),  # labels of an old type are compared unchanged
+        ("float:0..1", "good", "good", "x", False),
+        ("bool", True, False, "y", False),  # of another judge nothing is known
+        ("bool", True, None, "x", False),
     ],
 )
 def test_a_case_is_hard_that_this_judge_had_wrong(
-    spec: str, label: Value, before: Any, since: Any, judge: str, wrong: bool
+    spec: str, label: Value, before: Any, judge: str, wrong: bool
 ) -> None:
     verdict = None if before is None else PreAlignmentVerdict(value=before, judge="x")
-    answers = None if since is None else Answers(judge="x", verdict=since)
-    one = msgspec.structs.replace(case("a", label=label), pre_alignment=verdict, answers=answers)
+    one = msgspec.structs.replace(case("a", label=label), pre_alignment=verdict)
     assert was_misjudged(memory(one), one, ValueType.of(spec), judge) is wrong
 
 

@@ -35,7 +35,7 @@ def questions(count: int) -> list[Question]:
 
 CHANCES: dict[str, float | dict[str, float]] = {
     POLITE.text: 0.9,
-    REFUND.text: {"yes": 0.1, "no": 0.2, "n/a": 0.7},
+    REFUND.text: 0.1,
     TONE.text: {"warm": 0.75, "cold": 0.25},
     STARS.text: {"4": 0.6, "5": 0.4},
 }
@@ -75,8 +75,8 @@ class TestAnswers:
         with SERVERS[provider](answering) as endpoint:
             decision = decide(model_at(endpoint, provider), POLITE, REFUND, TONE)
             stars = decide(model_at(endpoint, provider), STARS)
-        assert decision.probabilities["q1"] == pytest.approx({"yes": 0.9, "no": 0.1, "n/a": 0.0})
-        assert decision.probabilities["q2"] == pytest.approx({"yes": 0.1, "no": 0.2, "n/a": 0.7})
+        assert decision.probabilities["q1"] == pytest.approx({"yes": 0.9, "no": 0.1})
+        assert decision.probabilities["q2"] == pytest.approx({"yes": 0.1, "no": 0.9})
         assert decision.probabilities["value"] == pytest.approx({"warm": 0.75, "cold": 0.25})
         assert stars.probabilities["value"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.6, "5": 0.4})
         assert decision.refused == {}
@@ -133,8 +133,7 @@ def answered(**answers: object) -> Fault:
 
 
 WRONG_NAMES = answered(other={"type": "noul", "noul": 0.5})
-PROBABILITIES = {"yes": 3, "no": -1, "n/a": 0}
-IMPOSSIBLE = answered(q1={"type": "choice", "choice": "yes", "confidence": 3, "probabilities": PROBABILITIES})
+IMPOSSIBLE = answered(q1={"type": "noul", "noul": 3})
 CUT = Fault(body='{"model": "m", "answers": {"q1": {"type": "cho')
 
 

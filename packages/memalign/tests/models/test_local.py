@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ import pytest
 
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from memalign.models import local, resolve, resolve_decision
-from memalign.models.base import ChatModel, ChatRequest, DecisionModel, Question
+from memalign.models.base import ChatModel, ChatRequest, DecisionModel
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import Answer, LocalChatModel
 
@@ -160,40 +158,6 @@ class TestAnswering:
         assert all(call.cancelled() for call in calls)
 
 
-ITEM = (
-    '<<<\ninputs: "{}"\noutputs: "We are sorry. A new lamp leaves the warehouse on Monday, and you pay nothing."\n>>>'
-)
-LAMP = ITEM.format("I waited three weeks for this lamp, and it came broken. My mother has her birthday tomorrow! " * 3)
-QUESTIONS = ["Does the reply apologise?", "Does the reply talk about a lamp?", "Is the reply about a train?"]
-
-
-@pytest.mark.embedded
-class TestDecisions:
-    ASKED = tuple(Question(key=f"q{n}", text=text) for n, text in enumerate(QUESTIONS))
-    RED = '<<<\noutputs: "The lamp is red. It is a red lamp."\n>>>'
-
-    async def test_an_obvious_answer_is_likely_and_never_not_applicable(self, model: LocalChatModel) -> None:
-        asked = [Question(key="red", text="Is the lamp red?"), Question(key="train", text="Is the text about a train?")]
-        found = (await model.decide(self.RED, asked)).probabilities
-        assert found["red"]["yes"] > 0.5 > found["train"]["yes"]
-        for answers in found.values():
-            assert sum(answers.values()) == pytest.approx(1)
-            assert answers["n/a"] == 0.0
-
-    async def test_an_answer_depends_on_no_other_question(self, model: LocalChatModel) -> None:
-        first = (await model.decide(LAMP, self.ASKED[:3])).probabilities
-        assert (await model.decide(LAMP, self.ASKED[2::-1])).probabilities == first
-        await model.decide(ITEM.format("Where is my train?"), self.ASKED[:1])
-        again = (await LocalChatModel(SMALL).decide(LAMP, self.ASKED[1:2])).probabilities
-        assert again == {key: first[key] for key in again}
-
-    async def test_no_answer_in_time_tells_what_was_spent(self, model: LocalChatModel) -> None:
-        with pytest.raises(ModelUnavailable, match=r"no answer after 0\.001 s") as failed:
-            await model.decide(LAMP, self.ASKED[:2], timeout=0.001)
-        assert failed.value.usage is not None
-        assert len((await model.decide(LAMP, self.ASKED[:2])).probabilities) == 2
-
-
 # -- the prefix that a judge's requests share is read by itself: no answer hangs on what was asked before -------------
 
 
@@ -210,9 +174,7 @@ class Engine:
     def handle_chat_completions(self, body: dict[str, Any], receive: Callable[[dict[str, Any]], bool]) -> None:
         prefix = body["max_tokens"] == 0
         self.read.append(("prefix" if prefix else "request") + ("" if body["cache_prompt"] else " anew"))
-        token = {"token": "yes", "logprob": -0.1, "top_logprobs": [{"token": "no", "logprob": -2.1}]}
-        logprobs = {"content": [token]} if "logprobs" in body else None
-        receive({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop", "logprobs": logprobs}]})
+        receive({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop"}]})
         details = {"cached_tokens": self.cached}
         receive({"usage": {"prompt_tokens": 90, "completion_tokens": 1, "prompt_tokens_details": details}})
 
@@ -249,28 +211,3 @@ async def test_a_prefix_is_read_apart_until_all_of_it_is_cached(
     engine.cached = cached_then
     await model.complete(then)
     assert engine.read == read
-
-
-async def test_every_question_is_read_from_the_end_of_the_item(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine()
-    questions = [Question(key="q1", text="Does it say sorry?"), Question(key="q2", text="Is there a date?")]
-    decision = await model_on(engine, monkeypatch).decide("A reply.", questions)
-    assert engine.read == ["prefix anew", "request", "prefix", "request"]
-    assert [round(shares["yes"], 2) for shares in decision.probabilities.values()] == [0.88, 0.88]
-
-
-@pytest.mark.parametrize(
-    ("weights", "expected"),
-    [
-        ({"Yes": 0.2, "yes": 0.2, " YES": 0.2, "No": 0.1, " no": 0.1, "The": 0.1}, math.log(3)),  # all spellings
-        ({"Yes": 0.2, "No": 0.2, "Not": 0.3, "Yesterday": 0.1}, 0.0),  # these only begin alike
-        ({"Yes": 0.9, "The": 0.03, "Maybe": 0.01}, math.log(90)),  # an untold side equals the least told token
-        ({"The": 0.9, "A": 0.1}, 0.0),  # neither is no evidence
-        ({"Yes": 1.0, "No": 1e-30}, 15.0),
-    ],
-)
-def test_yes_is_weighed_against_no(weights: dict[str, float], expected: float) -> None:
-    rows = [{"token": text, "logprob": math.log(p)} for text, p in weights.items()]
-    answer = Answer(deadline=math.inf, given_up=threading.Event())
-    answer.receive({"choices": [{"logprobs": {"content": [{**rows[0], "top_logprobs": rows}]}}]})
-    assert answer.margin() == pytest.approx(expected)

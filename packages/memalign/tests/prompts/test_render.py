@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.content.encoding import encode
-from memalign.memory.guard import check_fault, guideline_fault, normalised, tidy
+from memalign.memory.guard import guideline_fault, normalised, tidy
 from memalign.prompts import rendering
 from memalign.prompts.rendering import DistilRecord, prompts_hash, render_distil, render_distil_one, render_judge_system
 from memalign.types import Guideline
@@ -107,9 +107,6 @@ class TestGuard:
         assert guideline_fault(longer, [("outputs", output)], [comment]), (
             "and what stands beside the quotation is a copy"
         )
-        question = "Does it say 'Past results do not tell future results of any fund'?"
-        assert check_fault(question, [("outputs", output)])
-        assert check_fault(question, [("outputs", output)], [comment]) is None
 
     def test_tidying_removes_list_marks_and_line_breaks(self) -> None:
         for raw in ("- Be kind.", "* Be\nkind.", "1. Be\u2028kind.", "  Be \t kind.  ", "• Be kind."):

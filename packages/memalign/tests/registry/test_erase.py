@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import MemAlign, Memory, Registry
-from memalign.align import edit_guideline, write_guideline
+from memalign.align import write_guideline
 from memalign.align.forget import forget
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, ModelUnavailable, UnknownKey
 from memalign.memory import Annotation, Case, FeedbackConflict, Outcome
@@ -169,20 +169,6 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
     assert {"Every reply names a day.", "Every reply is short."}.isdisjoint(
         each.text for each in registry.load("helpfulness").memory.guidelines
     )
-
-
-def test_whoever_sets_checks_does_not_become_the_author_of_the_words(registry: Registry, place: Place):
-    registry.create(judge(memory_of(case("t-1", "ana", says="well"), size=1)))
-    (rule,) = (guideline.id for guideline in registry.load("helpfulness").memory.guidelines)
-    registry.update("helpfulness", lambda old: edit_guideline(old, rule, by="philippa", text="Say xylophone."))
-    registry.update("helpfulness", lambda old: edit_guideline(old, rule, by="root", checks=["Is zither named?"]))
-    assert registry.load("helpfulness").memory.guideline(rule).people == {"philippa"}
-    assert registry.erase("helpfulness", source="root", rederive=False).complete
-    assert registry.load("helpfulness").memory.guideline(rule).text == "Say xylophone."
-    assert nowhere(place, "zither")
-    receipt = registry.erase("helpfulness", source="philippa", rederive=False)
-    assert receipt.complete, receipt.left
-    assert nowhere(place, "xylophone")
 
 
 @pytest.mark.parametrize("action", ["after the call of Maria Oliveira", "", "Save"])

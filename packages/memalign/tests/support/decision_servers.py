@@ -61,11 +61,14 @@ def openai_decisions(decide: Decide, **settings: Any) -> Endpoint:
 
 def _spread(told: float | Mapping[str, float], labels: list[str]) -> dict[str, float]:
     """A probability for each label, in hundredths; a number is that of the first of yes and no."""
-    of = {"yes": told, "no": 1 - told} if isinstance(told, float | int) else dict(told)
+    assert not isinstance(told, float | int), "one number answers a yes/no question"
+    of = dict(told)
     return {label: round(of.get(label, 0.0), 2) for label in labels}
 
 
 def _system_one(question: dict[str, Any], told: float | Mapping[str, float]) -> dict[str, Any]:
+    if question["type"] == "noul":
+        return {"type": "noul", "noul": told}
     spread = _spread(told, list(question["criteria"]))
     if question["type"] == "choice":
         return _answer(spread, scored=False) | {"probabilities": spread}
@@ -78,6 +81,8 @@ def _openai(question: dict[str, Any], told: Told) -> dict[str, Any]:
     named = {"name": question["name"]}
     if told is None:
         return {"type": "refusal"} | named
+    if question["type"] == "predicate":
+        return {"type": "predicate", "probability": told} | named
     if question["type"] == "choice":
         spread = _spread(told, [choice["value"] for choice in question["choices"]])
         shown = [{"value": label, "probability": probability} for label, probability in spread.items()]

@@ -11,7 +11,6 @@ from memalign import Judge
 from memalign.align.forget import forget
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault, normalised
-from memalign.memory.model import questions_of
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.registry.judge_rows import memory_contents, memory_of
 from memalign.types import Guideline
@@ -26,7 +25,7 @@ def check_memory(judge: Judge) -> None:
     check_whole(memory)
     what_was_taken_back_is_nowhere(memory)
     no_word_is_where_it_was_not_seen(memory)
-    no_answer_outlives_its_source(memory)
+    no_verdict_outlives_its_source(memory)
     it_can_be_kept(judge)
     for case in memory.cases:
         hidden = {annotation.key for annotation in memory.annotations_on(case)}
@@ -36,7 +35,7 @@ def check_memory(judge: Judge) -> None:
             assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
             assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(left, left.guidelines)
             each_guideline_has_the_status_that_it_should(left)
-            no_answer_outlives_its_source(left)
+            no_verdict_outlives_its_source(left)
             gone = {g.id for g in memory.guidelines} - {g.id for g in left.guidelines}
             sources = {key.source for key in hidden}
             for guideline in memory.guidelines:
@@ -176,18 +175,10 @@ def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
     assert not any(words_in(f"{g.pinned_by} {g.retired_by}") for g in memory.guidelines)
 
 
-def no_answer_outlives_its_source(memory: Memory) -> None:
-    questions, live = questions_of(memory.guidelines), {annotation.key for annotation in memory.annotations()}
+def no_verdict_outlives_its_source(memory: Memory) -> None:
+    live = {annotation.key for annotation in memory.annotations()}
     for case in memory.cases:
-        if case.answers is None:
-            continue
-        written = {name for expected in case.answers.expected for name, _ in expected.checks}
-        asked = case.answers.margins.keys() - written
-        assert asked <= questions.keys(), "nobody asks it any more"
-        assert live.issuperset(case.answers.exposed_to), "it was made with feedback that is gone"
-        keys = {annotation.key for annotation in memory.annotations_on(case)}
-        for question in asked:
-            assert any(keys.isdisjoint(g.exposed_to) for g in questions[question]), "it stems from the case itself"
+        assert case.pre_alignment is None or live.issuperset(case.pre_alignment.exposed_to)
 
 
 def it_can_be_kept(judge: Judge) -> None:

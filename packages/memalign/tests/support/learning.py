@@ -22,8 +22,8 @@ from memalign.align import AlignResult
 from memalign.align.forget import forget
 from memalign.errors import InvalidOutput, ModelRefused, ModelUnavailable, RateLimited
 from memalign.memory import Memory
-from memalign.models.base import ChatRequest, Limits, Question
-from memalign.testing import Answer, Decide, HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
+from memalign.models.base import ChatRequest, Limits
+from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.scripted import scripted
 
 INSTRUCTIONS = "Is the reply good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
@@ -127,8 +127,7 @@ class Imp:
             if order == "unknown":
                 action = "DELETE " + " ".join(words_in(request.user))
             text = _text(order, f"{content} {request.user}")
-            checks = _checks(f"{content} {request.user}")
-            changes.append({"action": action, "feedback": named, "text": text, "guideline": target, "checks": checks})
+            changes.append({"action": action, "feedback": named, "text": text, "guideline": target})
             if order == "twice":
                 changes.append({"action": "ADD", "feedback": named * 2, "text": text + " Again.", "guideline": ""})
             if order == "contradict":
@@ -154,15 +153,6 @@ def _merged(user: str) -> list[Any]:
 def _order(text: str) -> str:
     found = re.search(r"do:(\w+)", text)
     return found[1] if found else "add"
-
-
-def _checks(seen: str) -> list[dict[str, str]]:
-    """One with the words that were seen, one that every rule has."""
-    words = " ".join(words_in(seen)[:20])
-    return [
-        {"question": f"Does it mind {words}?", "answer": "yes"},
-        {"question": "Does it make them wait?", "answer": "no"},
-    ]
 
 
 _ACTIONS = {"foreign": ("REVISE", "G999"), "noop": ("NOOP", "")}
@@ -283,56 +273,3 @@ def text_of(memory: Memory, *, tombstones: bool = True) -> str:
 
 def prompts_of(model: ScriptedChatModel, start: int = 0) -> str:
     return "\n".join(asked.system + "\n" + asked.user for asked in model.requests[start:])
-
-
-# -- judges with a decision model ---------------------------------------------------------------------------------------
-
-
-class ScriptedEmbeddedModel(ScriptedChatModel):
-    """A ScriptedChatModel that decides, too, as the embedded model does: see ScriptedDecisionModel for `decide`."""
-
-    def __init__(self, answers: Any, *, decide: Decide, limits: Limits | None = None) -> None:
-        super().__init__(answers, limits=limits)
-        self.decisions = ScriptedDecisionModel(decide, limits=limits)
-        self.decide = self.decisions.decide
-
-
-class Checker(Imp):
-    """An Imp that decides: its verdict depends on every unique word in the prompt, so what it was made with shows."""
-
-    def decide(self, state: str, question: Question) -> Any:
-        """The answer to a question, or the verdict: of all that is in view."""
-        if error := self.storm.get("decision"):
-            return error
-        seen = " ".join(words_in(f"{question.text} {state}"))
-        drawn = zlib.crc32(f"{question.text} {seen}".encode()) % 1000 / 1000
-        if question.key == "value":
-            return {label: drawn if number == 0 else (1 - drawn) for number, label in enumerate(question.labels[:2])}
-        return {"n/a": 1.0} if drawn > 0.9 else drawn
-
-
-def checking(
-    kind: str = "check", *, shard_size: int = 3, imp: Checker | None = None, **changes: Any
-) -> tuple[Judge, ScriptedChatModel, ScriptedDecisionModel]:
-    """An unaligned judge, the chat model that distils, and the decision model that answers.
-
-    Of kind `check` the chat model judges, of kind `alone` the decision model does, and of kind `embedded` both are one.
-    """
-    imp = imp or Checker()
-    limits = Limits(shard_size=shard_size, brief=kind == "embedded")
-    chat = (
-        ScriptedEmbeddedModel(imp, decide=imp.decide, limits=limits)
-        if kind == "embedded"
-        else ScriptedChatModel(imp, limits=limits)
-    )
-    decisions = chat.decisions if isinstance(chat, ScriptedEmbeddedModel) else ScriptedDecisionModel(imp.decide)
-    settings: dict[str, Any] = {
-        "model": decisions if kind == "alone" else chat,
-        "check_model": decisions if kind == "check" else None,
-    }
-    return bare(**settings | changes)[0], chat, decisions
-
-
-def answered(memory: Memory) -> dict[str, Mapping[str, float | None]]:
-    """The margins of every case that has answers, by its id."""
-    return {case.id: case.answers.margins for case in memory.cases if case.answers is not None}

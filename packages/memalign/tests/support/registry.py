@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from memalign import Judge, MemAlign, Registry
-from memalign.memory import Annotation, Answers, Case, FeedbackConflict, Memory, Outcome, PreAlignmentVerdict, Tombstone
+from memalign.memory import Annotation, Case, FeedbackConflict, Memory, Outcome, PreAlignmentVerdict, Tombstone
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
-from memalign.types import Check, Example, FeedbackKey, Guideline
+from memalign.types import CodeTest, Example, FeedbackKey, Guideline
 from tests.support.learning import changes_of
 
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
@@ -94,14 +94,13 @@ outcomes: st.SearchStrategy[Outcome | None] = st.none() | st.builds(
     reason=st.sampled_from(["", "timed out", "G1 already says it"]),
 )
 
-questions = st.sampled_from(["Does the reply say sorry?", "¿Pide perdón?"])
-checks = st.builds(
-    Check,
-    question=questions,
-    answer=st.sampled_from(["yes", "no"]),
+tests = st.builds(
+    CodeTest,
+    kind=st.sampled_from(["word", "contains"]),
+    text=st.sampled_from(["sorry", "perdón"]),
+    holds=st.booleans(),
     value=st.none() | st.booleans(),
 )
-margins = st.dictionaries(questions, st.floats(-15, 15), min_size=1, max_size=2)
 
 
 @st.composite
@@ -131,9 +130,6 @@ def memories(draw: st.DrawFn) -> Memory:
                 annotations=annotations,
                 pre_alignment=draw(st.none() | pre_alignment),
                 vector=draw(st.none() | st.binary(min_size=8, max_size=8)),
-                answers=draw(
-                    st.none() | st.builds(Answers, judge=st.just("0123"), margins=margins, verdict=st.booleans())
-                ),
             )
         )
     keys = [annotation.key for one in cases for annotation in one.annotations]
@@ -143,7 +139,7 @@ def memories(draw: st.DrawFn) -> Memory:
         Guideline(
             id=f"G{number}",
             text=f"rule number {number}",
-            checks=tuple(draw(st.lists(checks, max_size=2))),
+            tests=tuple(draw(st.lists(tests, max_size=2))),
             supported_by=some[:1],
             exposed_to=some,
             pinned_by=draw(st.sampled_from([None, "dora"])),

@@ -35,7 +35,7 @@ def case(
     name: str, value: Any = True, *, rationale: str | None = None, vector: Sequence[float] = (), **fields: Any
 ) -> Case:
     """A case that Ana labelled; what is no field of a case is content."""
-    own = {field: fields.pop(field) for field in ("pre_alignment", "answers") if field in fields}
+    own = {"pre_alignment": fields.pop("pre_alignment")} if "pre_alignment" in fields else {}
     return Case(
         example=Example(id=name, **fields),
         annotations=(Annotation(id=name, source="ana", value=value, rationale=rationale),),

@@ -161,10 +161,9 @@ def store_judgments(
 
 
 def _usefulness(judgment: Judgment) -> float:
-    """A rank from 0 to 1, the most useful first: no check speaks; the calibrator decides otherwise; it is unsure."""
-    two_verdicts = judgment.decided_by == "calibrator" and judgment.own_value != judgment.value
+    """Return a rank from 0 to 1, the most useful first: no guideline applies, or the model is unsure."""
     unsure = 0.0 if judgment.confidence is None else min(1.0, 2 * (1 - judgment.confidence))
-    return (silence(judgment) + two_verdicts + unsure) / 3
+    return (silence(judgment) + unsure) / 2
 
 
 # -- what comes next ---------------------------------------------------------------------------------------------------

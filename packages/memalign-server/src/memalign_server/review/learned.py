@@ -59,7 +59,7 @@ def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
         judgment, before, own = case.judgment, case.judge_value, case.value
         if judgment is None or judgment.value is None or before is None or own is None:
             continue
-        named = (finding.guideline for finding in judgment.findings if finding.guideline and finding.answer != "n/a")
+        named = (finding.guideline for finding in judgment.findings)
         turns.append(
             Turn(
                 case=case,
@@ -101,8 +101,8 @@ def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
 
 
 def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:
-    """A judge with a guideline in a person's words, which asks of each case what it asked before."""
-    return edit_guideline(judge, guideline, text=text, checks=judge.memory.guideline(guideline).checks, by=by)
+    """Return a judge with a guideline in a person's words."""
+    return edit_guideline(judge, guideline, text=text, by=by)
 
 
 def cases_for_trial(connection: Connection, judge: Judge, person: str, guideline: str) -> list[tuple[Row[Any], Value]]:

@@ -108,14 +108,16 @@ def with_own_verdicts(
         first = case.pre_alignment is None or case.pre_alignment.judge != made_by
         if changed or not first or judgment.memory_hash not in memories:
             return case
-        value = judgment.value if judgment.own_value is None else judgment.own_value
         exposed = memories[judgment.memory_hash].exposure(judgment.example_ids)
         own = {a.key for duplicate in judge.memory.duplicates(case.example) for a in duplicate.annotations}
-        if value is None or own & exposed or beside & {key.id for key in exposed}:
+        if judgment.value is None or own & exposed or beside & {key.id for key in exposed}:
             return case
-        # What a calibrator decided is reasoned for its value, which may be another one than the model's own.
-        reason = judgment.rationale if judgment.decided_by == "model" else None
-        verdict = PreAlignmentVerdict(value=value, judge=made_by, rationale=reason, exposed_to=tuple(sorted(exposed)))
+        verdict = PreAlignmentVerdict(
+            value=judgment.value,
+            judge=made_by,
+            rationale=judgment.rationale,
+            exposed_to=tuple(sorted(exposed)),
+        )
         return replace(case, pre_alignment=verdict)
 
     return replace(memory, cases=tuple(map(with_verdict, memory.cases))), ""

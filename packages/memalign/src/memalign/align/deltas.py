@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memalign.memory import FeedbackConflict, Memory, Outcome
-from memalign.types import Check, FeedbackKey, Guideline
+from memalign.types import CodeTest, FeedbackKey, Guideline
 
 __all__ = ["CallAnswer", "Delta", "apply_answer"]
 
@@ -26,7 +26,7 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
     feedback: tuple[FeedbackKey, ...] = ()
     guideline: str | None = None
-    checks: tuple[Check, ...] = ()
+    tests: tuple[CodeTest, ...] = ()
 
 
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,5 +106,5 @@ def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta, keys: set[Fee
     if delta.action == "SUPPORT":
         return memory.with_guidelines([replace(old[0], supported_by=supported)])
     name, seen = f"G{memory.next_guideline}", answer.exposed_to
-    new = Guideline(id=name, text=delta.text, supported_by=supported, exposed_to=seen, checks=delta.checks)
+    new = Guideline(id=name, text=delta.text, supported_by=supported, exposed_to=seen, tests=delta.tests)
     return memory.with_guidelines([*(replace(revised, replaced_by=name) for revised in old), new])

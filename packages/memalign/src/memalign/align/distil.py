@@ -24,11 +24,9 @@ from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.judge import Judge, named_parts
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.models.base import ChatModel, ChatRequest
-from memalign.models.judge_models import check_model_of
 from memalign.prompts.fitting import FeedbackRecord, fit_guidelines, fit_records, guideline_tokens
 from memalign.prompts.rendering import DistilRecord, render_distil, render_distil_one, render_merge
 from memalign.types import FeedbackKey, Guideline
-from memalign.values import value_text
 
 __all__ = ["by_likeness", "distil"]
 
@@ -43,7 +41,7 @@ CASE_TOKENS = {True: 400, False: 3000}
 USEFUL_TOKENS = 100
 """Of each text of a case. Where there is no room for so many, the call asks about fewer records."""
 RULE_TOKENS = 260
-"""Of the answer, for each record: a rule and its checks."""
+"""Of the answer, for each record: a rule and its tests."""
 ANSWER_TOKENS = 8_192
 """Of the answer at most: of fifty comments strong models wrote seventeen rules. A cut one is asked for with more."""
 ONE_RULE_TOKENS = 280
@@ -75,7 +73,6 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
                 outcomes |= ended
         learned = learned.with_outcomes(outcomes)
         if learned.next_guideline > before.next_guideline:
-            learned = learned.with_live_answers()  # what could not be asked about a case can be now
             first = len(calls) > 1 and not any(g.supported_by and not g.people for g in before.semantic)
             outgrown = sum(guideline_tokens(g) for g in learned.semantic) > GUIDELINE_TOKENS
             if size > 1 and (first or outgrown):
@@ -93,8 +90,7 @@ def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCa
     standing = () if alone else tuple(g for g in memory.semantic if g.supported_by or g.people)
     standing, _ = fit_guidelines(standing, model.limits.context_tokens // 4)
     shares = [tuple(keys[n * len(keys) // count : (n + 1) * len(keys) // count]) for n in range(count)]
-    questions = check_model_of(judge) is not None and not model.limits.brief
-    calls = (DistilCall(judge, model, run, keys=share, guidelines=standing, questions=questions) for share in shares)
+    calls = (DistilCall(judge, model, run, keys=share, guidelines=standing) for share in shares)
     return [part for call in calls for part in call.parts()]
 
 
@@ -121,14 +117,13 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
 
 @dataclass(frozen=True)
 class DistilCall:
-    """What the feedback of `keys` teaches beside `guidelines` that stand; with `questions` each guideline gets some."""
+    """What the feedback of `keys` teaches beside `guidelines` that stand."""
 
     judge: Judge
     model: ChatModel
     run: Run
     keys: tuple[FeedbackKey, ...]
     guidelines: tuple[Guideline, ...] = ()
-    questions: bool = False
 
     def parts(self) -> list[DistilCall]:
         """The call, or smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
@@ -182,7 +177,7 @@ class DistilCall:
         exposures += [verdict.exposed_to for verdict in verdicts if verdict is not None]
         exposed, ids = tuple(sorted({*self.keys}.union(*exposures))), tuple(rule.id for rule in self.guidelines)
         call = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=exposed)
-        return AnswerReader(judge=self.judge, call=call, questions=self.questions)
+        return AnswerReader(judge=self.judge, call=call)
 
     def _own_verdict(self, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
         """What the judge said of the case before its experts did, where that is known and can be compared."""
@@ -219,10 +214,9 @@ class DistilCall:
             system, user = render_distil_one(**task, record=records[0])
             name, schema, tokens = "rule", ONE_RULE, ONE_RULE_TOKENS
         else:
-            asked_for: dict[str, Any] = {"fields": self._tested, "questions": self.questions}
-            system, user = render_distil(**task, guidelines=self.guidelines, records=records, **asked_for)
-            name, call, values = "changes", self._reader.call, [value_text(v) for v in self.judge.value_type.labels]
-            schema = changes_schema([*self._reader.labels], call.guideline_ids, values=values, **asked_for)
+            system, user = render_distil(**task, guidelines=self.guidelines, records=records, fields=self._tested)
+            name = "changes"
+            schema = changes_schema([*self._reader.labels], self._reader.call.guideline_ids, self._tested)
             tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
             tokens = max(tokens, self.judge.parameters.get("max_tokens", 0))  # of a model that thinks first
         return ChatRequest(
@@ -275,8 +269,6 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> M
     for text, sources in merged_rules(reply.data, guidelines):
         name, supported = f"G{memory.next_guideline}", {key for rule in sources for key in rule.supported_by}
         new = Guideline(id=name, text=text, supported_by=tuple(sorted(supported)), exposed_to=exposed)
-        checked = [guideline.checks for guideline in sources if guideline.checks]
-        if len(checked) == 1:  # they fire together: those of several rules would have to hold all at once
-            new = structs.replace(new, checks=checked[0])
+        new = structs.replace(new, tests=tuple(test for rule in sources for test in rule.tests))
         memory = memory.with_guidelines([*(structs.replace(old, replaced_by=name) for old in sources), new])
     return memory

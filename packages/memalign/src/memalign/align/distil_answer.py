@@ -14,15 +14,11 @@ from memalign.align.learned_tests import LabelledCase, labelled_cases, proposed_
 from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, FeedbackConflict
-from memalign.memory.guard import check_fault, guideline_fault, tidy
-from memalign.types import Check, FeedbackKey, Guideline, TestKind
-from memalign.values import Value, ValueType, value_text
+from memalign.memory.guard import guideline_fault, tidy
+from memalign.types import FeedbackKey, Guideline, TestKind
+from memalign.values import ValueType, value_text
 
 __all__ = ["ONE_RULE", "AnswerReader", "changes_schema", "merge_schema", "merged_rules", "rule_of"]
-
-MOST_QUESTIONS = 3
-"""Of one guideline."""
-
 
 # -- the schemas -------------------------------------------------------------------------------------------------------
 
@@ -39,21 +35,14 @@ def _one_of(*words: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(words)}
 
 
-def changes_schema(
-    labels: Sequence[str],
-    guideline_ids: Sequence[str],
-    fields: Sequence[str],
-    *,
-    questions: bool,
-    values: Sequence[str] = (),
-) -> dict[str, Any]:
-    """The JSON schema of an answer; tests are asked for where they have `fields` to read.
+def changes_schema(labels: Sequence[str], guideline_ids: Sequence[str], fields: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON schema of an answer; tests are asked for where they have `fields` to read.
 
-    Only the call's own feedback and guidelines can be named; answers to a guideline's questions mean one of `values`.
+    Only the call's own feedback and guidelines can be named.
     """
     feedback, text = {"type": "array", "items": _one_of(*labels)}, {"type": "string"}
     bound, kinds = {"type": ["number", "null"]}, get_args(TestKind)
-    test = {"kind": _one_of(*kinds), "field": _one_of(*fields), "text": text, "then": text, "low": bound, "high": bound}
+    test = {"kind": _one_of(*kinds), "field": _one_of(*fields), "text": text, "low": bound, "high": bound}
     test["holds"] = {"type": "boolean"}
     change = {
         "action": _one_of("ADD", "SUPPORT", "REVISE", "NOOP") if guideline_ids else _one_of("ADD", "NOOP"),
@@ -61,12 +50,10 @@ def changes_schema(
         "text": text,
         "guideline": _one_of("", *guideline_ids),
         **({"tests": _array(test)} if fields else {}),
-        **({"checks": _array({"question": text, "answer": _one_of("yes", "no")})} if questions else {}),
-        **({"value": _one_of("", *values)} if questions and values else {}),
     }
     conflicts = _array({"feedback": feedback, "about": text})
-    # An answer without checks or conflicts is an answer; where a provider holds to a schema, all are required.
-    needed = [name for name in change if name not in ("tests", "checks", "value")]
+    # An answer without tests or conflicts is an answer; where a provider holds to a schema, all are required.
+    needed = [name for name in change if name != "tests"]
     changes = {"type": "array", "items": _object(change, needed)}
     return _object({"changes": changes, "conflicts": conflicts}, ["changes"])
 
@@ -91,7 +78,6 @@ class AnswerReader:
 
     judge: Judge
     call: CallAnswer
-    questions: bool = False
 
     @cached_property
     def labels(self) -> dict[str, FeedbackKey]:
@@ -99,7 +85,7 @@ class AnswerReader:
         return {f"F{n}": key for n, key in enumerate(self.call.keys, start=1)}
 
     def read(self, data: Mapping[str, Any]) -> CallAnswer:
-        """What the call gave: changes and conflicts, labels turned into keys and checks read."""
+        """What the call gave: changes and conflicts, labels turned into keys and tests read."""
         changes = [change for change in _entries(data.get("changes")) if isinstance(change, dict)]
         tried = sum(len(_entries(change.get("tests"))) for change in changes)
         deltas = tuple(self._delta(change, tried) for change in changes)
@@ -112,29 +98,7 @@ class AnswerReader:
         if delta.action not in ("ADD", "REVISE"):
             return delta
         tests = proposed_tests(self.judge, change.get("tests"), keys, self.cases, tried=tried, judged=self._judged)
-        questions = self._questions(change, keys) if self.questions else []
-        return replace(delta, text=text, fault=self._fault(text, keys), checks=(*tests, *questions))
-
-    def _questions(self, change: Mapping[str, Any], keys: Collection[FeedbackKey]) -> list[Check]:
-        """The questions of a change, but for those that cannot be asked of other items.
-
-        Their answer speaks for the label that the experts gave; where they gave several, for the one that the model
-        says it means. Where labels name sides of an item, it is that of the better side.
-        """
-        value_type, memory = self.judge.value_type, self.judge.memory
-        records = [memory.record(key) for key in keys if key in self.call.keys]
-        labels: set[Value] = {annotation.value for annotation, _ in records if annotation.value is not None}
-        meant = [value for value in value_type.labels if value_text(value) == str(change.get("value"))]
-        value = next(iter(labels if len(labels) == 1 else meant if labels else ()), None)
-        if not value_type.closed or any(sides_of(case.example.content, value_type.choices) for _, case in records):
-            value = None
-        checks = dict[str, Check]()
-        for entry in _entries(change.get("checks")):
-            question, yes = tidy(str(_field(entry, "question"))), _field(entry, "answer") == "yes"
-            fault = check_fault(question, self._judged, self._comments(keys))
-            if fault is None and (yes or _field(entry, "answer") == "no"):
-                checks.setdefault(question, Check(question=question, answer="yes" if yes else "no", value=value))
-        return list(checks.values())[:MOST_QUESTIONS]
+        return replace(delta, text=text, fault=self._fault(text, keys), tests=tests)
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
         """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""

@@ -10,12 +10,12 @@ from memalign.align.annotations import without_disputed
 from memalign.align.forget import with_locks
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
-from memalign.judge.code_tests import standing_fault
+from memalign.judge.code_tests import named_in
 from memalign.keys import same_person
 from memalign.memory import FeedbackConflict
 from memalign.memory.guard import guideline_fault, normalised, tidy
 from memalign.memory.label_policy import checked_authority
-from memalign.types import Check, FeedbackKey, Guideline
+from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["dismiss_conflict", "edit_guideline", "lock", "set_policy", "write_guideline"]
 
@@ -28,7 +28,6 @@ def edit_guideline(
     text: str | None = None,
     pinned: bool | None = None,
     retired: bool | None = None,
-    checks: Iterable[Check | str] | None = None,
 ) -> Judge:
     """A judge with a guideline changed by a person, whose words no later distillation overwrites.
 
@@ -38,29 +37,25 @@ def edit_guideline(
         judge: The judge.
         guideline_id: Which guideline.
         by: Who changes it.
-        text: Another text. It drops the checks, which ask about the old one, unless new ones are given.
+        text: Another text. Tests stay of which it still has the literal.
         pinned: Whether it stands before others, and outweighs a lock.
         retired: Whether it is out of force.
-        checks: Its checks; an empty list for none. A string is a question whose yes speaks for no label yet.
 
     Raises:
         UnknownKey: There is no such guideline.
-        InputError: A text or check may not enter a prompt, or nothing changes.
+        InputError: The text may not enter a prompt, or nothing changes.
     """
     old, by = judge.memory.guideline(guideline_id), _named(by)
     changes: dict[str, object] = {}
     if text is not None:
         changes |= {"text": _checked(text), "origin": by}
-        if changes["text"] != old.text:
-            changes |= {"checks": (), "checked_by": None}
-    if checks is not None:
-        changes |= {"checks": tuple(dict.fromkeys(map(_usable, checks))), "checked_by": by}
+        changes["tests"] = tuple(test for test in old.tests if named_in(test, text))
     if pinned is not None:
         changes["pinned_by"] = by if pinned else None
     if retired is not None:
         changes["retired_by"] = by if retired else None
     if not changes:
-        raise InputError("nothing to change: give a text or checks, or pin, or retire")
+        raise InputError("nothing to change: give a text, or pin, or retire")
     if pinned or retired is not None:
         changes["barred_for"] = None  # a person's word outweighs a lock
     if text is not None or pinned or retired is False:
@@ -76,7 +71,7 @@ def edit_guideline(
         words = normalised(changed.text)
         others = (g for g in judge.memory.guidelines if g.id != old.id and normalised(g.text) == words)
         edited += [replace(g, retired_by=None) for g in others]
-    return judge.replace(memory=judge.memory.with_guidelines(edited).with_live_answers())
+    return judge.replace(memory=judge.memory.with_guidelines(edited))
 
 
 def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -> Judge:
@@ -177,13 +172,6 @@ def _named(by: str) -> str:
     if not name or same_person(name, "distilled"):
         raise InputError("say who changes it: by='ana'; 'distilled' is what a model did")
     return name
-
-
-def _usable(check: Check | str) -> Check:
-    usable = Check(question=check) if isinstance(check, str) else check
-    if fault := standing_fault(usable):
-        raise InputError(f"{usable.question!r} cannot be a check: {fault}")
-    return usable
 
 
 def _checked(text: str) -> str:

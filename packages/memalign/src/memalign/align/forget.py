@@ -73,10 +73,10 @@ def forget_lessons(
     changed = (case for key in withdrawn if (case := memory.case(key.id)))
     in_view = {duplicate.id for case in changed for duplicate in memory.duplicates(case.example)}
     conflicts = tuple(conflict for conflict in memory.conflicts if withdrawn.isdisjoint(conflict.exposed_to))
-    memory = replace(memory, conflicts=conflicts).with_live_answers(in_view)
+    memory = replace(memory, conflicts=conflicts).without_verdicts_beside(in_view)
     memory = memory.without_guidelines({guideline.id for guideline in exposed})
     rest = (_unexposed(guideline, withdrawn) for guideline in memory.guidelines)
-    memory = memory.with_guidelines(rest).with_live_answers()
+    memory = memory.with_guidelines(rest)
     waiting = Outcome(kind="waiting", reason=why)
     return memory.with_outcomes(dict.fromkeys(withdrawn | carried | beside, waiting))
 
@@ -95,12 +95,11 @@ def exposed_wordings(memory: Memory, withdrawn: Collection[FeedbackKey], keep: C
 
 
 def _unexposed(guideline: Guideline, withdrawn: Collection[FeedbackKey]) -> Guideline:
-    """The guideline without keys that go. A model's checks may stem from that feedback alone: they go."""
+    """The guideline without keys that go. Its tests may stem from that feedback alone: they go."""
     exposed = tuple(key for key in guideline.exposed_to if key not in withdrawn)
     supported = tuple(key for key in guideline.supported_by if key not in withdrawn)
-    if len(exposed) < len(guideline.exposed_to) and guideline.origin == "distilled" and guideline.checked_by is None:
-        guideline = replace(guideline, checks=())
-    return replace(guideline, exposed_to=exposed, supported_by=supported)
+    tests = guideline.tests if len(exposed) == len(guideline.exposed_to) else ()
+    return replace(guideline, exposed_to=exposed, supported_by=supported, tests=tests)
 
 
 def with_locks(memory: Memory, ids: Collection[str]) -> Memory:

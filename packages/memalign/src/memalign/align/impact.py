@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from memalign.align.ask import agrees, judge_cases, labelled_cases
 from memalign.align.result import Impact, Run, VerdictChange
+from memalign.align.taught_cases import agrees, judge_cases, taught_cases
 from memalign.judge import Judge
 
 __all__ = ["impact"]
@@ -11,7 +11,7 @@ __all__ = ["impact"]
 
 async def impact(after: Judge, count: int, run: Run) -> Impact | None:
     """What the align changed on at most `count` taught cases; None where nothing changed or no case has a label."""
-    cases, before = labelled_cases(after)[:count], run.before
+    cases, before = taught_cases(after)[:count], run.before
     if not cases or before.memory.hash == after.memory.hash:
         return None
     with run.timed("impact"):

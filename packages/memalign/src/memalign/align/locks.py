@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from memalign.align.ask import agrees, judge_cases
 from memalign.align.result import LockCheck, Run
+from memalign.align.taught_cases import agrees, judge_cases
 from memalign.judge import Judge
 from memalign.memory import Case, Outcome
 from memalign.values import value_text

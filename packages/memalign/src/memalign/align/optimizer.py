@@ -13,12 +13,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from memalign.align.annotations import add_annotations, checked_rows, sort_rows, with_own_verdicts, without_disputed
-from memalign.align.ask import ask
 from memalign.align.distil import distil
 from memalign.align.forget import WHY, exposed_wordings, forget
 from memalign.align.impact import impact
-from memalign.align.learned_tests import with_mined
 from memalign.align.locks import keep_locks
+from memalign.align.mining import with_mined
 from memalign.align.pasted import check_instructions
 from memalign.align.result import AlignResult, Run
 from memalign.errors import ConfigurationError, InputError, ModelError
@@ -132,10 +131,7 @@ class MemAlign:
         # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
         learned = self._mined(learned) if memory.pending else learned
 
-        # 6. Ask and weigh, with a decision model; also what could not be asked before.
-        learned = await ask(learned, self._distilled, run)
-
-        # 7. Locked cases hold, by the verdict that is delivered. Then the impact of what holds, where it is asked for.
+        # 6. Locked cases hold, by the verdict that is delivered. Then the impact of what holds, where it is asked for.
         if learned.memory.hash != judge.memory.hash:
             learned = await keep_locks(embedded, learned, run)
         run.impact = await impact(learned, self.impact, run) if self.impact is not None else None
@@ -179,11 +175,10 @@ class MemAlign:
         memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree, keep=keep))
         judge = judge.replace(memory=memory)
 
-        # 2. Distil what survivors lost, ask again what was answered with what is forgotten in view, and hold the rest
-        #    against locked cases: a rule must not come back by another's end.
+        # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
         try:
             embedded = await self._embedded(judge, run)
-            learned = await ask(self._mined(await self._distilled(embedded, run)), self._distilled, run)
+            learned = self._mined(await self._distilled(embedded, run))
             if learned.memory.hash != judge.memory.hash:
                 learned = await keep_locks(embedded, learned, run)
         except (ConfigurationError, ModelError) as error:

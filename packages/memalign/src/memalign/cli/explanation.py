@@ -60,7 +60,6 @@ def explain(
 def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     decided_by = {
         "expert": "the label that experts gave this item; no model was called",
-        "calibrator": f"the calibrator; the model's own verdict is {label_text(judgment.own_value)}",
     }
     rows = (
         ("value", label_text(judgment.value)),
@@ -77,7 +76,6 @@ def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         parts.append(f"your rule {guideline['id']}: {guideline['text']}")
         findings = [finding for finding in judgment.findings if finding.guideline == guideline["id"]]
         parts += [f"  {finding}" for finding in findings]
-    parts += [str(finding) for finding in judgment.findings if finding.guideline is None]
     if data["examples"]:
         cases = [(case["id"], label_text(case["label"])) for case in data["examples"]]
         parts.append(table(("id", "experts' label"), cases, title="Cases"))

@@ -1,4 +1,4 @@
-"""Guidelines and locks, looked at and changed by hand; guidelines and their checks as people read them."""
+"""Guidelines and locks, looked at and changed by hand; guidelines and their tests as people read them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from memalign.cli.history import give_changes
 from memalign.cli.options import Name
-from memalign.cli.output import check_text, listed, table
+from memalign.cli.output import code_test_text, listed, table
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
 
@@ -29,7 +29,7 @@ def guideline(
         str | None, typer.Argument(metavar="GID", help="A guideline, for example G2. Without it, all are listed.")
     ] = None,
     *,
-    text: Annotated[str | None, typer.Option(metavar="T", help="Replace the text and drop the checks.")] = None,
+    text: Annotated[str | None, typer.Option(metavar="T", help="Replace the text.")] = None,
     add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
     pin: Annotated[
         bool | None, typer.Option("--pin/--unpin", help="Always keep the guideline in the prompt, or undo that.")
@@ -43,8 +43,8 @@ def guideline(
 ) -> int:
     """Show guidelines, or write and change them by hand.
 
-    A guideline is shown with the feedback that it comes from and with its checks: questions that a decision model
-    answers about each item, each with the answer that matters and the label which that answer supports.
+    A guideline is shown with the feedback that it comes from and with its tests: what code reads off each item, each
+    with the answer that matters and the label which that answer supports.
     """
     from memalign.align import edit_guideline, write_guideline
 
@@ -104,10 +104,10 @@ def user_name() -> str:
 
 
 def guideline_table(guidelines: Iterable[Guideline], memory: Memory | None = None, **options: Any) -> Table:
-    """Id, status, text with checks, and origin of guidelines; `options` as for `table`."""
+    """Id, status, text with tests, and origin of guidelines; `options` as for `table`."""
     rows = []
     for guideline in guidelines:
-        text = "\n".join([guideline.text, *(f"- {check_text(check)}" for check in guideline.checks)])
+        text = "\n".join([guideline.text, *(f"- {code_test_text(test)}" for test in guideline.tests)])
         origin = "" if guideline.origin == "distilled" else f"by {guideline.origin}"
         source = "; ".join(filter(None, (origin, listed(guideline.supported_by))))
         rows.append((guideline.id, status_text(guideline, memory), text, source))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.options import AllowErased, Name, Version
-from memalign.cli.output import check_text, counted, label_text, table, top
+from memalign.cli.output import code_test_text, counted, label_text, table, top
 from memalign.cli.session import DONE, Session, version_line
 from memalign.errors import InputError
 
@@ -71,10 +71,10 @@ def diff_lines(diff: MemoryDiff) -> list[str]:
     for rule in diff.guidelines:
         before, after = _rule_text(rule.before, rule.state_before), _rule_text(rule.after, rule.state_after)
         lines += _sides(f"{rule.name} ", before, after)
-        old, new = (entry.checks if entry else () for entry in (rule.before, rule.after))
-        if rule.after is not None:  # with a guideline its checks go
-            lines += [f"    - {check_text(check)}" for check in old if check not in new]
-            lines += [f"    + {check_text(check)}" for check in new if check not in old]
+        old, new = (entry.tests if entry else () for entry in (rule.before, rule.after))
+        if rule.after is not None:  # with a guideline its tests go
+            lines += [f"    - {code_test_text(test)}" for test in old if test not in new]
+            lines += [f"    + {code_test_text(test)}" for test in new if test not in old]
     for change in diff.feedback:
         before = _feedback_text(change.before, change.state_before)
         lines += _sides(f"{change.name}: ", before, _feedback_text(change.after, change.state_after))

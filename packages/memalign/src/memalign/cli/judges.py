@@ -165,7 +165,6 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "instructions": judge.instructions,
         "value_type": judge.value_type.spec,
         "model": judge.model_name,
-        "check_model": name_of(judge.check_model),
         "embedding_model": name_of(judge.embedding_model),
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),

@@ -30,14 +30,6 @@ class ModelOptions:
             help="The model that judges, for example openai:gpt-4.1-mini, or openai:NAME@URL on your server.",
         ),
     ] = None
-    check_model: Annotated[
-        str | None,
-        _option(
-            metavar="M",
-            help="A decision model that answers the guidelines' questions, for example typesafe:jev-latest or "
-            "system-one:NAME@URL. '' removes it.",
-        ),
-    ] = None
     reflection_model: Annotated[
         str | None, _option(metavar="M", help="The model that writes the guidelines. '' means the model that judges.")
     ] = None
@@ -51,7 +43,7 @@ class ModelOptions:
         list[str] | None,
         _option(
             metavar="KEY=VALUE",
-            help="Set temperature, max_tokens, reasoning_effort, seed, timeout, samples or swap. May be repeated.",
+            help="Set temperature, max_tokens, reasoning_effort, seed, timeout or swap. May be repeated.",
         ),
     ] = None
     price: Annotated[
@@ -66,11 +58,11 @@ class ModelOptions:
         int | None, _option(metavar="N", min=0, help="The model's context in tokens, if it is not known. 0 removes it.")
     ] = None
     role: Annotated[
-        Literal["judge", "check", "reflection"],
+        Literal["judge", "reflection"],
         _option(
             "--for",
             metavar="ROLE",
-            help="The model that --price and --context describe: judge (the default), check or reflection.",
+            help="The model that --price and --context describe: judge (the default) or reflection.",
         ),
     ] = "judge"
 
@@ -82,8 +74,6 @@ class ModelOptions:
         changes: dict[str, Any] = {}
         if self.model is not None:
             changes["model"] = (resolve_decision if names_decision_model(self.model) else resolve)(self.model).name
-        if self.check_model is not None:
-            changes["check_model"] = resolve_decision(self.check_model).name if self.check_model else None
         if self.embedding_model is not None:
             changes["embedding_model"] = resolve_embedding(self.embedding_model).name
         if self.retrieval_k is not None:
@@ -100,12 +90,10 @@ class ModelOptions:
 
     def _models_of(self, judge: Judge) -> dict[str, dict[str, Any]]:
         """What is to be known of each of the judge's models, by its name: prices, context."""
-        from memalign.judge.spec import name_of
         from memalign.models.resolve import canonical_name
 
         models = {
             "judge": judge.model_name,
-            "check": name_of(judge.check_model),
             "reflection": judge.parameters.get("reflection_model"),
         }
         names = {role: canonical_name(name) for role, name in models.items() if name is not None}

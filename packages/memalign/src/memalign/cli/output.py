@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
 
-    from memalign.types import Check, Usage
+    from memalign.types import CodeTest, Usage
     from memalign.values import Value
 
 
@@ -140,9 +140,11 @@ def label_text(value: Value | None) -> str:
     return value_text(value)
 
 
-def check_text(check: Check) -> str:
-    """Write a check with the answer that matters: `Is it cold?  [yes for false]`."""
-    return f"{check.question}  [{check.answer}{'' if check.value is None else f' for {label_text(check.value)}'}]"
+def code_test_text(test: CodeTest) -> str:
+    """Write a test with the answer that matters: `The reply has "sorry"  [yes for true]`."""
+    from memalign.judge.code_tests import sentence
+
+    return f"{sentence(test)}  [{'yes' if test.holds else 'no'} for {label_text(test.value)}]"
 
 
 def counted(count: int, noun: str) -> str:

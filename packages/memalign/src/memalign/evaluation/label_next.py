@@ -66,8 +66,8 @@ async def anext_cases(
 
     A case's score is the mean of four degrees in [0, 1]. Those from 0.5 on are named as reasons:
 
-    - No guideline applies: 0 where the model names one. Of checks it is 1 - |2p - 1|, with the probability p of yes
-      that is furthest from 0.5.
+    - No guideline applies: 0 where the model names one. Of a decision model it is 1 - |2p - 1|, with the probability
+      p that is furthest from 0.5.
     - Guidelines contradict each other: 1 where findings of the model mean different values.
     - Unsure: 2 (1 - confidence), at most 1.
     - Unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder), 1 from 0.2 down.
@@ -142,19 +142,17 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
 
 def silence(judgment: Judgment) -> float:
     """How little the guidelines say of an item, in [0, 1]; see `anext_cases`."""
-    return 1 - max((_loudness(finding) for finding in judgment.findings if finding.guideline), default=0.0)
+    return 1 - max(map(_loudness, judgment.findings), default=0.0)
 
 
 def _loudness(finding: Finding) -> float:
-    if finding.probability is not None and finding.answer != "n/a":
-        return abs(2 * finding.probability - 1)
-    return float(finding.answer in ("yes", "no") or not finding.check or finding.contribution is not None)
+    return 1.0 if finding.probability is None else abs(2 * finding.probability - 1)
 
 
 def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
     """The four reasons to label a case in words, and their degrees in [0, 1]."""
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
-    meant = {finding.value for finding in judgment.findings if finding.guideline and finding.value is not None}
+    meant = {finding.value for finding in judgment.findings if finding.value is not None}
     unlike, likeness = 1.0, "memory has no cases yet"
     if nearest is not None:
         unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))

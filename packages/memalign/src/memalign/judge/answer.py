@@ -61,7 +61,6 @@ def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel
     return Judgment(
         id=prompt.request.about,
         value=value,
-        own_value=value,
         rationale=str(reply.data.get("rationale") or "").strip() or None,
         findings=(*findings, *prompt.facts),
         # A weak model names no findings: all that it read may have counted.

@@ -6,35 +6,28 @@ without case), and a shape is a literal too, of classes of characters: so the ti
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-import msgspec
-from msgspec.structs import replace
-
-from memalign.content import Part, each_side, part_in, sides_of, words_of
+from memalign.content import Part, part_in, words_of
 from memalign.errors import InputError
 from memalign.memory import Memory
-from memalign.memory.guard import UNSPACED, check_fault, guideline_fault
-from memalign.types import CONTENT_FIELDS, Check, CodeTest, Finding, Guideline
+from memalign.memory.guard import UNSPACED, guideline_fault
+from memalign.types import CONTENT_FIELDS, CodeTest, Finding
 
 __all__ = [
     "Reading",
-    "answers",
-    "asked_by",
     "checked",
     "facts",
     "holds",
-    "is_mined",
+    "named_in",
     "normal",
     "places",
     "sentence",
     "shape",
-    "standing_fault",
 ]
 
 LONGEST, LONGEST_SHAPE = 200, 40
@@ -48,12 +41,9 @@ _SENTENCES = {
     "ends": '{it} {ends} with "{text}"',
     "shape": "{it} {has} a piece like {text}",
     "length": "{it} {has}{bounds} words",
-    "count": '{it} {has} "{text}"{bounds} times',
     "number": '{it} {has} a number{of}{bounds} with "{text}"',
-    "before": 'in {it} "{text}" {comes} before "{then}"',
-    "json_path": 'in {it} {text} {is_} "{then}"',
 }
-_VERBS = {"has": "have", "begins": "begin", "ends": "end", "comes": "come"}
+_VERBS = {"has": "have", "begins": "begin", "ends": "end"}
 _QUOTES = str.maketrans(dict.fromkeys("´‘’‚‛ʼ′‹›", "'") | dict.fromkeys("“”„‟″«»", '"'))  # noqa: RUF001
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?[0-9]+(?:[.,][0-9]+)*")
 
@@ -81,7 +71,8 @@ def holds(test: CodeTest, reading: Reading) -> bool | None:
     if reading.value(test.field) is None:
         return None
     form = shape if test.kind == "shape" else str.casefold
-    text, literal, then = reading.text(test.field, form), form(normal(test.text)), form(normal(test.then))
+    text = reading.text(test.field, form)
+    literal = form(normal(test.text))
     at = places(text, literal)
     match test.kind:
         case "contains":
@@ -94,14 +85,8 @@ def holds(test: CodeTest, reading: Reading) -> bool | None:
             return text.endswith(literal) and _edge(text, len(text) - len(literal))
         case "length":  # a character is a word where a language writes no spaces
             return _within(test, sum(map(len, UNSPACED.findall(text))) + len(UNSPACED.sub(" ", text).split()))
-        case "count":
-            return _within(test, sum(1 for _ in at))
         case "number":
             return any(_within(test, number) for number in _numbers(text, literal))
-        case "before":
-            return 0 <= next(at, -1) < next(places(text, then), -1)
-        case "json_path":
-            return _leads(test, reading.value(test.field))
 
 
 def normal(text: str) -> str:
@@ -155,20 +140,6 @@ def _within(test: CodeTest, number: float) -> bool:
     return (test.low is None or number >= test.low) and (test.high is None or number <= test.high)
 
 
-def _leads(test: CodeTest, value: Any) -> bool:
-    """Whether the path leads to what is wanted, in the JSON of a field or in its text, which may be JSON."""
-    try:
-        target = _path(test).of({"it": msgspec.json.decode(value) if isinstance(value, str) else value})
-    except (InputError, msgspec.DecodeError, RecursionError):
-        return False
-    text = target if isinstance(target, str) else json.dumps(target, ensure_ascii=False)
-    return normal(text).casefold() == normal(test.then).casefold()
-
-
-def _path(test: CodeTest) -> Part:
-    return Part.parse(f"it{test.text}" if test.text.startswith("[") else f"it.{test.text}")
-
-
 def sentence(test: CodeTest, *, positive: bool = True) -> str:
     """The test as people read it, `The reply has a piece like KD/4821`, or what is so where it fails."""
     named = _SUBJECTS.get(test.field)
@@ -179,15 +150,13 @@ def sentence(test: CodeTest, *, positive: bool = True) -> str:
     text = _SENTENCES[test.kind].format(
         it=f"the {named}" if named else test.field,
         text=normal(test.text),
-        then=normal(test.then),
         bounds=bounds,
         of=" of" * bool(bounds),
         s="s" * (" " in normal(test.text)),
-        is_="is" if positive else "is not",
         **{verb: verb if positive else f"does not {plain}" for verb, plain in _VERBS.items()},
     )
     text = text.removesuffix(' with ""')
-    return text[0].upper() + text[1:] if named or text.startswith("in ") else text
+    return text[0].upper() + text[1:] if named else text
 
 
 def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
@@ -195,62 +164,41 @@ def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Co
     try:
         if Part.parse(test.field).field not in CONTENT_FIELDS:
             return f"an example has no field {test.field!r}"
-        if test.kind == "json_path":
-            _path(test)
     except InputError as error:
         return str(error)
-    needed = {"length": (), "number": (), "before": (test.text, test.then)}.get(test.kind, (test.text,))
-    if not all(map(normal, needed)):
+    if test.kind not in ("length", "number") and not normal(test.text):
         return "it has no literal"
-    if max(len(test.text), len(test.then)) > (most := LONGEST_SHAPE if test.kind == "shape" else LONGEST):
+    if len(test.text) > (most := LONGEST_SHAPE if test.kind == "shape" else LONGEST):
         return f"its literal has more than {most} characters"
     if test.kind == "shape" and (len(test.text) < 2 or not any(map(str.isalnum, test.text))):
         return "its example has no shape"
     bounds = [bound for bound in (test.low, test.high) if bound is not None]
     if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
         return "no number lies between its bounds"
-    if test.kind in ("length", "count") and not bounds:
+    if test.kind == "length" and not bounds:
         return "it has no bound"
     return guideline_fault(sentence(test), judged, comments)
 
 
-def standing_fault(check: Check) -> str | None:
-    """Why a check that stands may not be asked or shown, or None: of a test also another sentence than its own."""
-    if check.test is None:
-        return check_fault(check.question)
-    return checked(check.test) or (None if check.question == sentence(check.test) else "it is not the test's sentence")
+def named_in(test: CodeTest, text: str) -> bool:
+    """Return whether a text has the literal of a test, and where that has bounds, their numbers."""
+    form = shape if test.kind == "shape" else str.casefold
+    said = form(normal(text))
+    literal = form(normal(test.text))
+    numbers = {_number(number) for number in _NUMBER.findall(normal(text))}
+    bounds = {bound for bound in (test.low, test.high) if bound is not None}
+    return (not literal or next(places(said, literal), -1) >= 0) and bounds <= numbers
 
 
-def is_mined(guideline: Guideline) -> bool:
-    """Whether code found the guideline in the labels: nobody said it or took it over, and all its checks are tests."""
-    untouched = not guideline.people and not guideline.supported_by
-    return untouched and bool(guideline.checks) and all(check.test for check in guideline.checks)
-
-
-def answers(memory: Memory, content: Mapping[str, Any], choices: Collection[str]) -> dict[str, tuple[bool | None, ...]]:
-    """By the sentence of each test in force whether it holds, of the item or of a pair's sides in `choices` order."""
-    readings = [Reading(side) for side in each_side(content, choices)]
-    tests = {check.question: check.test for guideline in memory.semantic for check in guideline.checks if check.test}
-    return {question: tuple(holds(test, reading) for reading in readings) for question, test in tests.items()}
-
-
-def facts(memory: Memory, content: Mapping[str, Any], choices: Collection[str]) -> tuple[Finding, ...]:
-    """What the tests of the guidelines in force find of an item; of a pair of each side, whose name goes first."""
-    sides = sides_of(content, choices)
-    names = [f"{name}: " for name in choices if name in sides] if len(sides) == 2 else [""]
-    findings = []
-    for question, by_side in answers(memory, content, choices).items():
-        asking = [rule for rule in memory.semantic if any(check.question == question for check in rule.checks)]
-        unanswered = asked_by(memory, question, asking)
-        findings += [
-            replace(unanswered, check=name + question, answer="yes" if answer else "no", probability=float(answer))
-            for name, answer in zip(names, by_side, strict=True)
-            if answer is not None
-        ]
-    return tuple(findings)
-
-
-def asked_by(memory: Memory, check: str, guidelines: Sequence[Guideline]) -> Finding:
-    """A finding of the check without its answer, taught by all whose guidelines these are."""
-    taught_by = dict.fromkeys(key for guideline in guidelines for key in memory.sources_of(guideline))
-    return Finding(guideline=guidelines[0].id, check=check, taught_by=tuple(taught_by))
+def facts(memory: Memory, content: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Return what the tests of the guidelines in force find of an item, each test once."""
+    reading = Reading(content)
+    findings = dict[str, Finding]()
+    for guideline in memory.semantic:
+        for test in guideline.tests:
+            said = sentence(test)
+            answer = holds(test, reading)
+            if answer is not None and said not in findings:
+                taught_by = memory.sources_of(guideline)
+                findings[said] = Finding(guideline=guideline.id, test=said, holds=answer, taught_by=taught_by)
+    return tuple(findings.values())

@@ -58,16 +58,13 @@ class Judge(Generic[ValueT_co]):
         model: A name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from
             the environment at the first call. A decision model (`system-one:m@URL`, `typesafe:m`,
             `openai-decisions:m`) answers typed questions and writes nothing: `reflection_model` then writes guidelines.
-        check_model: A decision model beside a chat model: it answers the questions of the guidelines, and tells how
-            sure a verdict is.
         embedding_model: Finds similar cases; None for the one in this process.
         retrieval_k: How many similar cases a judgment sees; None for as many as suit the model. An identical case is
             always shown.
         parameters: temperature, max_tokens, seed, timeout (seconds), and:
 
-            - `samples`: how many answers to draw (temperature 0.7 unless set): the commonest one counts, of numbers the
-              mean;
-            - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped, and average;
+            - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped: where both answers
+              differ, the confidence is one half;
             - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think before they answer;
             - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
             - `models`: by the name of a model its `context` in tokens and its `prices` in dollars per million tokens:
@@ -85,7 +82,6 @@ class Judge(Generic[ValueT_co]):
     instructions: str
     feedback_value_type: TypeForm[ValueT_co] | type[Enum] | ValueType | str
     model: str | ChatModel | DecisionModel | None = None
-    check_model: str | DecisionModel | None = None
     embedding_model: str | EmbeddingModel | None = None
     retrieval_k: int | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -96,9 +92,8 @@ class Judge(Generic[ValueT_co]):
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InputError("the name of a judge has 1 to 100 characters on one line, without slashes")
         named_parts(self.instructions)  # raises InvalidInstructions
-        for name in (self.model, self.check_model):
-            if isinstance(name, str) and "@http" in name:
-                canonical_name(name)  # an address is kept with the judge: it must hold no password
+        if isinstance(self.model, str) and "@http" in self.model:
+            canonical_name(self.model)  # an address is kept with the judge: it must hold no password
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise InputError("retrieval_k is the number of similar cases: 0 or more, or None for the model's default")

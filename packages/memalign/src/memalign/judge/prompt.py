@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from memalign.cache import cached
-from memalign.content import Part, check_fields, each_side, part_in, sides_of, span_tree
+from memalign.content import check_fields, part_in, span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError
 from memalign.judge.answer import answer_schema
@@ -28,7 +28,7 @@ from memalign.types import Example, Finding
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["Prompt", "budget_of", "check_item", "items_alone", "prompt_of", "retrieve", "shown_case", "whole_item"]
+__all__ = ["Prompt", "budget_of", "check_item", "prompt_of", "retrieve", "shown_case", "whole_item"]
 
 _ENOUGH = 8  # cases from which on a weak model learns more from guidelines: similar cases mislead it
 _TASK_TOKENS = 500  # what the system message has beside instructions and guidelines, the form of the answer above all
@@ -50,8 +50,8 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     limits = model.limits
     # What tests find is said before the item; it takes its tokens from what is left for cases and item. A weak model is
     # shown no names of guidelines.
-    findings = facts(judge.memory, example.content, judge.value_type.choices)
-    lines = [f"{finding.check}: {finding.answer}" for finding in findings]
+    findings = facts(judge.memory, example.content)
+    lines = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in findings]
     if not limits.brief:
         lines = [f"{finding.guideline}: {line}" for finding, line in zip(findings, lines, strict=True)]
     budget = budget_of(judge, limits, beside=sum(map(estimate_tokens, lines)))
@@ -64,13 +64,12 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
     seen = _seen(judge, example)
     item = fit_fields(seen, budget.item)
     tree = span_tree(seen["trace"]) if "trace" in seen else None
-    usual = 0.7 if judge.parameters.get("samples", 1) > 1 else 0.0  # at 0 all samples would be the same
     request = replace(
         stable.request,
         user=render_item(item.fields, [rendered for _, rendered in examples], lines),
         about=example.id,
         max_tokens=_answer_tokens(judge, limits),
-        temperature=judge.parameters.get("temperature", usual),
+        temperature=judge.parameters.get("temperature", 0.0),
         seed=judge.parameters.get("seed"),
         timeout=judge.parameters.get("timeout"),
     )
@@ -95,16 +94,6 @@ def check_item(judge: Judge, example: Example) -> None:
 def whole_item(judge: Judge, example: Example, limits: Limits) -> str:
     """The item as prompts show it."""
     return render_item(fit_fields(_seen(judge, example), budget_of(judge, limits).item).fields)
-
-
-def items_alone(judge: Judge, example: Example, limits: Limits) -> tuple[str, ...]:
-    """The texts that checks are asked about, as prompts show items: the item, or each of its two sides alone."""
-    tokens, choices = budget_of(judge, limits).item, judge.value_type.choices
-    names, sides = named_parts(judge.instructions), sides_of(example.content, choices)
-    if any(Part.parse(name).steps[:1] == (side,) for name in names for side in sides):
-        names = judge.fields  # of a part of a side the whole side, which nothing tells from the other one
-    seen = {name: part_in(example.content, name) for name in names}
-    return tuple(render_item(fit_fields(side, tokens).fields) for side in each_side(seen, choices))
 
 
 def _seen(judge: Judge, example: Example) -> dict[str, Any]:

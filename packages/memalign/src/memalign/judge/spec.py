@@ -79,7 +79,6 @@ _PARAMETERS = msgspec.defstruct(
         ("max_tokens", Annotated[int, Meta(ge=1, le=10**6)], None),
         ("seed", Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)], None),
         ("timeout", Annotated[float, Meta(ge=0, le=10**6)], None),
-        ("samples", Annotated[int, Meta(ge=1, le=100)], None),
         ("swap", bool, None),
         ("reasoning_effort", Literal["none", "minimal", "low", "medium", "high", "xhigh"], None),
         ("reflection_model", str, None),
@@ -105,8 +104,6 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
         parameters["reflection_model"] = canonical_name(parameters["reflection_model"])
     if parameters.get("swap") and value_type.kind != "choice":
         raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap")
-    if parameters.get("samples", 1) > 1 and parameters.get("temperature") == 0:
-        raise InputError("parameter samples: all samples are the same at temperature 0; leave out temperature")
     return parameters
 
 
@@ -126,8 +123,6 @@ def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
         "parameters": {key: value for key, value in judge.parameters.items() if key not in _OF_MODELS},
         "memory": memory.hash,
     }
-    if judge.check_model is not None:
-        parts["check_model"] = _canonical(judge.check_model)
     if memory and judge.embedding_model is not None:
         parts["embedding_model"] = _canonical(judge.embedding_model)
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]

@@ -2,9 +2,7 @@
 
 from memalign.memory.model import (
     Annotation,
-    Answers,
     Case,
-    Expectation,
     FeedbackConflict,
     Memory,
     Outcome,
@@ -15,9 +13,7 @@ from memalign.memory.status import LedgerEntry
 
 __all__ = [
     "Annotation",
-    "Answers",
     "Case",
-    "Expectation",
     "FeedbackConflict",
     "LedgerEntry",
     "Memory",

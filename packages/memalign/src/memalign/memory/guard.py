@@ -14,12 +14,11 @@ from collections.abc import Collection, Iterable
 
 from memalign.content.encoding import encode
 
-__all__ = ["MAX_WORDS", "check_fault", "guideline_fault", "normalised", "tidy"]
+__all__ = ["MAX_WORDS", "guideline_fault", "normalised", "tidy"]
 
 MAX_WORDS, MAX_CHARACTERS = 60, 800
 """Characters are the bound where a language writes no spaces; for sixty words of the longest kind they are enough."""
 
-CHECK_WORDS, CHECK_CHARACTERS = 30, 400
 COPIED_WORDS = 8
 
 # Beside all that `encode` would break in judged text. Searched in the text's NFKC form: a full-width bracket or colon
@@ -43,7 +42,6 @@ UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
 )
 _WORD = re.compile(r"\w+", re.UNICODE)
-_QUESTION_MARKS = ("?", "\u061f")  # in NFKC form, in which the full-width one is the plain one
 
 
 def tidy(text: str) -> str:
@@ -81,16 +79,6 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments:
         if _copies(text, output, comments):
             return f"it copies eight words of what was judged ({field})"  # which ones may have to be erased
     return None
-
-
-def check_fault(question: str, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
-    """Why `question` may not become a check, or None if it may; `judged` and `comments` as for a guideline."""
-    if len(question.split()) > CHECK_WORDS or len(question) > CHECK_CHARACTERS:
-        return f"it has more than {CHECK_WORDS} words or {CHECK_CHARACTERS} characters"
-    if fault := guideline_fault(question, judged, comments):
-        return fault
-    ends = unicodedata.normalize("NFKC", question).endswith(_QUESTION_MARKS)
-    return None if ends else "it does not end with a question mark"
 
 
 def _copies(text: str, source: str, comments: Collection[str]) -> bool:

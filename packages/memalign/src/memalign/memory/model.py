@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -28,16 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Annotation",
-    "Answers",
     "Case",
-    "Expectation",
     "FeedbackConflict",
     "Guidelines",
     "Memory",
     "Outcome",
     "PreAlignmentVerdict",
     "Tombstone",
-    "questions_of",
 ]
 
 replace = msgspec.structs.replace
@@ -104,42 +101,6 @@ class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
     exposed_to: tuple[FeedbackKey, ...] = ()
 
 
-class Expectation(msgspec.Struct, frozen=True, kw_only=True):
-    """What a guideline expects of the answers about an item, without its words.
-
-    Attributes:
-        checks: Each check's name, which is its question, with 1 where yes is expected and -1 where no is. The name of a
-            question that is not kept begins with `WORDLESS`.
-        label: The label that it speaks for; None where its answers only say which of two sides is better.
-        mined: Whether code found the guideline in the labels.
-    """
-
-    WORDLESS: ClassVar[str] = "#"
-
-    checks: tuple[tuple[str, int], ...]
-    label: Value | None = None
-    mined: bool = False
-
-
-class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What the models of a judge (its fingerprint) answered about a case that was hidden from them.
-
-    Attributes:
-        margins: By the name of every check that was asked log p(yes)/p(no), of two sides the first one's less the
-            second one's; None for "does not apply".
-        verdict: The judge's own; of a decision model with the `chances` of each label, by its text.
-        expected: What guidelines expect that were written for this, without the case; empty where it was the memory's.
-        exposed_to: The feedback whose words were in a prompt that `expected` or the verdict come from.
-    """
-
-    judge: str
-    margins: dict[str, float | None] = {}
-    verdict: Value | None = None
-    chances: dict[str, float] = {}
-    expected: tuple[Expectation, ...] = ()
-    exposed_to: tuple[FeedbackKey, ...] = ()
-
-
 class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One case of episodic memory: the example, all annotations on it, what judges said, and its float32 embedding."""
 
@@ -147,7 +108,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     annotations: tuple[Annotation, ...]
     pre_alignment: PreAlignmentVerdict | None = None
     vector: bytes | None = None
-    answers: Answers | None = None
 
     @property
     def id(self) -> str:
@@ -162,8 +122,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             (a.source, a.value, a.rationale, a.created_at, a.outcome is not None and a.outcome.kind in settled)
             for a in self.annotations
         ]
-        verdicts = msgspec.to_builtins((self.pre_alignment, self.answers))
-        return canonical_json([self.id, self.example.content_hash, annotations, verdicts])
+        verdict = msgspec.to_builtins(self.pre_alignment)
+        return canonical_json([self.id, self.example.content_hash, annotations, verdict])
 
 
 class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,16 +145,6 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     key: FeedbackKey
     state: Literal["withdrawn", "erased"] = "withdrawn"
     reason: str = ""
-
-
-def questions_of(guidelines: Iterable[Guideline]) -> dict[str, tuple[Guideline, ...]]:
-    """Every question that a check of the guidelines asks a model, once, and the guidelines that ask it."""
-    asking: dict[str, tuple[Guideline, ...]] = {}
-    for guideline in guidelines:
-        for check in guideline.checks:
-            if check.test is None:
-                asking[check.question] = (*asking.get(check.question, ()), guideline)
-    return asking
 
 
 class Guidelines(tuple[Guideline, ...]):
@@ -391,38 +341,20 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.with_annotations(replace(a, outcome=outcomes[a.key]) for a in annotations)
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
-        """This memory without the guidelines of these ids; what they had replaced steps in, and their answers go."""
+        """This memory without the guidelines of these ids; what they had replaced steps in."""
         rest = (guideline for guideline in self.guidelines if guideline.id not in ids)
         guidelines = tuple(replace(g, replaced_by=None) if g.replaced_by in ids else g for g in rest)
-        return replace(self, guidelines=guidelines).with_live_answers()
+        return replace(self, guidelines=guidelines)
 
-    def with_live_answers(self, changed: Collection[str] = ()) -> Memory:
-        """This memory with only those answers and verdicts that may stay beside its guidelines and cases.
+    def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
+        """This memory without the judge's own verdicts that were given with feedback on one of these cases in view."""
+        gone = frozenset(ids)
 
-        An answer stays as long as a guideline asks its question that never met the case: a check must not be weighed by
-        the case that it stems from. A verdict, and answers to questions of the case's own, go where they were given
-        with feedback on one of the cases `changed` (ids) in view.
-        """
-        questions, ids = questions_of(self.guidelines).items(), frozenset(changed)
-        exposed = {guideline.id: frozenset(guideline.exposed_to) for guideline in self.guidelines}
+        def beside(verdict: PreAlignmentVerdict | None) -> bool:
+            return verdict is not None and any(key.id in gone for key in verdict.exposed_to)
 
-        def live(case: Case) -> Case:
-            before, answers = case.pre_alignment, case.answers
-            if before is not None and any(key.id in ids for key in before.exposed_to):
-                case = replace(case, pre_alignment=None)
-            if answers is None:
-                return case
-            if any(key.id in ids for key in answers.exposed_to):
-                answers = Answers(judge=answers.judge, margins=answers.margins)
-            own = {annotation.key for annotation in self.annotations_on(case)}
-            names = {name for name, asking in questions if any(own.isdisjoint(exposed[rule.id]) for rule in asking)}
-            names |= {name for expected in answers.expected for name, _ in expected.checks}
-            margins = {name: margin for name, margin in answers.margins.items() if name in names}
-            empty = not margins and answers.verdict is None
-            return replace(case, answers=None if empty else replace(answers, margins=margins))
-
-        cases = tuple(map(live, self.cases))
-        return self if cases == self.cases else replace(self, cases=cases)
+        cases = (replace(c, pre_alignment=None) if beside(c.pre_alignment) else c for c in self.cases)
+        return replace(self, cases=tuple(cases)) if gone else self
 
     @cached_property
     def hash(self) -> str:

@@ -46,17 +46,14 @@ def embedding_text(example: Example) -> str:
 
 
 def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str) -> bool:
-    """Whether the judge of the fingerprint `judge` got the case wrong.
+    """Return whether the judge of the fingerprint `judge` got the case wrong before it learned.
 
-    Its verdict before it learned says so; where it gave none, the one that it gave since then with the case hidden.
     False without a label or a verdict, and for free text, where two right answers differ.
     """
-    before, since = case.pre_alignment, case.answers
-    verdict = before.value if before is not None and before.judge == judge else None
-    if verdict is None and since is not None and since.judge == judge:
-        verdict = since.verdict
-    label = memory.label(case) if value_type.closed and verdict is not None else None
-    return label is not None and verdict is not None and not value_type.agree(label, verdict)
+    before, label = case.pre_alignment, memory.label(case)
+    if before is None or before.judge != judge or label is None or not value_type.closed:
+        return False
+    return not value_type.agree(label, before.value)
 
 
 def similar_cases(

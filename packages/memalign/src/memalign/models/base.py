@@ -99,17 +99,17 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """One typed question to a decision model.
 
     Attributes:
-        key: What names its answer: q1, q2 and so on, or `value`.
+        key: What names its answer: the id of a guideline, or `value`.
         text: The question, or for a verdict what is to be decided.
-        kind: `yes_no` is answered by yes, no or n/a; `choice` by one of the labels; `score` by a level, of which the
-            labels are in rising order.
+        kind: `yes_no` is answered by yes or no; `choice` by one of the labels; `score` by a level, of which the labels
+            are in rising order.
         labels: The answers, as text; of `yes_no` they are fixed.
     """
 
     key: str
     text: str
     kind: Literal["yes_no", "choice", "score"] = "yes_no"
-    labels: tuple[str, ...] = ("yes", "no", "n/a")
+    labels: tuple[str, ...] = ("yes", "no")
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,9 +175,6 @@ class JudgeModels(Protocol):
 
     @property
     def model(self) -> str | ChatModel | DecisionModel | None: ...
-
-    @property
-    def check_model(self) -> str | DecisionModel | None: ...
 
     @property
     def model_name(self) -> str | None: ...

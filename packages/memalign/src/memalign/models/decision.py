@@ -1,11 +1,12 @@
 """Decision models through pydantic-ai: System One servers, TypeSafe's Jev, OpenAI's Decisions.
 
 Typed questions about a text go in one request, and a probability for every answer comes back. The same form is asked
-of all: a yes/no question is a choice between yes, no and n/a, so that a question that does not apply counts as no "no".
+of all.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -25,8 +26,6 @@ __all__ = ["ProviderDecisionModel"]
 
 _MOST_LEVELS = 10
 """Levels of one score that Jev and OpenAI's Decisions take; a score of more is asked as a choice between them."""
-
-_MEANINGS = {"yes": "Yes.", "no": "No.", "n/a": "The question does not apply to the text."}
 
 
 class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
@@ -94,12 +93,13 @@ def _as_score(question: Question) -> bool:
 
 
 def _typed(question: Question) -> DecisionQuestion:
-    from pydantic_ai.models.decision import ChoiceQuestion, ScoreQuestion
+    from pydantic_ai.models.decision import ChoiceQuestion, NoulQuestion, ScoreQuestion
 
     if _as_score(question):
         return ScoreQuestion(instructions=question.text, criteria=list(question.labels))
-    labels = _MEANINGS if question.kind == "yes_no" else {label: label for label in question.labels}
-    return ChoiceQuestion(instructions=question.text, criteria=dict(labels))
+    if question.kind == "yes_no":
+        return NoulQuestion(instructions=question.text)
+    return ChoiceQuestion(instructions=question.text, criteria={label: label for label in question.labels})
 
 
 def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[str, float]:
@@ -109,6 +109,11 @@ def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[st
     """
     from pydantic_ai.exceptions import UnexpectedModelBehavior
 
+    if question.kind == "yes_no":
+        yes = float(getattr(answer, "noul", math.nan))
+        if not 0 <= yes <= 1:
+            raise UnexpectedModelBehavior(f"no answer to the question {question.key}")
+        return {"yes": yes, "no": 1 - yes}
     spread: dict[Any, float] = getattr(answer, "probabilities", {})
     keys = range(len(question.labels)) if _as_score(question) else question.labels
     shares = {label: spread.get(key, -1.0) for label, key in zip(question.labels, keys, strict=True)}

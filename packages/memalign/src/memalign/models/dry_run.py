@@ -28,7 +28,6 @@ RATIONALE = (
     "what the reply says about it, measured by the guidelines, and what they ask for in a case such as this one, " * 2
 )
 RULE = "Matter {number}: next step, responsible person, exact date, plain words, apology, alternative offer, follow-up."
-CHECK = "Does matter {number} come with next step, person, date?"
 
 
 class DryRun:
@@ -76,9 +75,8 @@ class DryRun:
         labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
         changes = []
         for label, number in zip(labels, self._numbers, strict=False):
-            checks = [{"question": CHECK.format(number=number), "answer": "yes"}]
             rule = {"action": "ADD", "feedback": [label], "text": RULE.format(number=number), "guideline": ""}
-            changes.append(rule | {"checks": checks})
+            changes.append(rule)
         return {"changes": changes}
 
 

@@ -13,7 +13,6 @@ from memalign.models.providers import parse_name
 from memalign.models.resolve import canonical_name, default_model_name, names_decision_model, resolve, resolve_decision
 
 __all__ = [
-    "check_model_of",
     "checked_models",
     "decides_alone",
     "open_judging_model",
@@ -40,19 +39,6 @@ def decides_alone(judge: JudgeModels) -> bool:
 def open_judging_model(judge: JudgeModels) -> ChatModel | DecisionModel:
     """What gives the judge's verdicts. Raises ConfigurationError as `open_model` does."""
     return _decision_model(judge, judge.model) if decides_alone(judge) else open_model(judge)
-
-
-def check_model_of(judge: JudgeModels) -> DecisionModel | None:
-    """What answers the judge's questions: its check model, else its own model where that decides; None without one.
-
-    Raises ConfigurationError as `open_model` does.
-    """
-    model = judge.check_model or judge.model or default_model_name()
-    if isinstance(model, str):
-        decides = judge.check_model is not None or names_decision_model(model) or model.startswith("local:")
-    else:
-        decides = isinstance(model, DecisionModel)
-    return _decision_model(judge, model) if decides else None
 
 
 def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:

@@ -6,30 +6,29 @@ their prefix again when they take turns.
 
 No answer hangs on what was asked before. llama.cpp reads a prompt from where it parts from the last one, and where a
 prompt is cut changes how its numbers are rounded, which is enough for another verdict (decision 16). So the prefix that
-requests share, a judge's system message or the item of several questions, is read by itself, with a mark behind it.
+requests share, a judge's system message, is read by itself, with a mark behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
-from memalign.errors import ConfigurationError, InvalidOutput, ModelError, ModelRejected, ModelUnavailable
+from memalign.errors import ConfigurationError, InvalidOutput, ModelRejected, ModelUnavailable
 from memalign.models.answers import read_answer
-from memalign.models.base import ChatReply, ChatRequest, Decision, Limits, Question
+from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.catalogue import locate
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import whole_number
@@ -39,8 +38,6 @@ __all__ = ["Answer", "LocalChatModel"]
 
 _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
-_SPELLINGS = 100  # alternatives among which every spelling of yes and no is looked for
-_MOST_MARGIN = 15.0
 
 _STREAMED = {"cache_prompt": True, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
 
@@ -51,16 +48,14 @@ _AFTER_PREFIX = "\u241e"
 # wherever they stand, and a judged answer could end its own message and go on as the judge.
 _CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])")
 
-T = TypeVar("T")
 Ask = Callable[[dict[str, Any]], "Answer"]  # asks llama.cpp once
 
 _DEFAULT_CONTEXT = 8192
 _DEFAULT_TIMEOUT = 600.0
-_DECIDE = "Answer the question about the item with yes or no."
 
 
 class LocalChatModel:
-    """A ChatModel and DecisionModel over a GGUF file, which is read at the first call; `resolve` gives one a file.
+    """A ChatModel over a GGUF file, which is read at the first call; `resolve` gives one a file.
 
     Its name is `local:` and the catalogue's name, or the path of the file. It is weak and slow: one record a
     distillation, one call at a time, brief answers.
@@ -93,34 +88,15 @@ class LocalChatModel:
         tokens. Raises ModelRejected when the prompt is longer than the context, InvalidOutput when the answer was cut
         twice (the second time with twice the tokens) or does not fit, ModelUnavailable when time is up.
         """
-        return await self._in_turn(lambda ask: self._complete(request, ask), request.timeout)
-
-    async def decide(
-        self,
-        state: str,
-        questions: Sequence[Question],
-        *,
-        timeout: float | None = None,  # noqa: ASYNC109  # of each question, counted in the worker thread
-    ) -> Decision:
-        """The answers to `questions`, each of one token, yes or no; the state is read once for all of them.
-
-        Of a choice or a score every label is asked about, and the margins log p(yes)/p(no) give its share. A yes/no
-        question is never n/a. An answer depends on the state and the question alone. Errors are those of `complete`.
-        """
-        lines = list(dict.fromkeys(line for question in questions for line in _lines(question)))
-        margins, usage = await self._in_turn(lambda ask: self._margins(state, lines, ask), timeout)
-        return Decision(probabilities={q.key: _probabilities(q, margins) for q in questions}, usage=usage)
-
-    async def _in_turn(self, call: Callable[[Ask], T], timeout: float | None) -> T:  # noqa: ASYNC109
-        """What `call` gives in the worker thread; it asks llama.cpp with the time limit, and stops if nobody waits."""
         given_up = threading.Event()
+        timeout = request.timeout or _DEFAULT_TIMEOUT
 
-        def work() -> T:
+        def work() -> ChatReply:
             if given_up.is_set():
                 raise ModelUnavailable(f"{self.name}: the call was cancelled")
             if self._server is None:
                 self._server = load(self.path, context_tokens=self._context, threads=self._threads)
-            return call(lambda body: self._ask(body, timeout or _DEFAULT_TIMEOUT, given_up))
+            return self._complete(request, lambda body: self._ask(body, timeout, given_up))
 
         try:
             return await asyncio.wrap_future(self._worker.submit(work))
@@ -163,22 +139,6 @@ class LocalChatModel:
             ask({**body, "cache_prompt": False})  # all of it: the rest of a part would be cut somewhere else
         return 0
 
-    def _margins(self, state: str, lines: Sequence[str], ask: Ask) -> tuple[dict[str, float], Usage]:
-        """Log p(yes)/p(no) of each line about the state, and what they cost; each is read from the state's end."""
-        usage, margins = Usage(), dict[str, float]()
-        prefix = _prefix_body(_DECIDE, f"{state}\n")
-        try:
-            for line in lines:
-                ask(prefix if margins else {**prefix, "cache_prompt": False})
-                answer = ask(_question_body(state, line))
-                cached = answer.usage.cached_tokens if margins else 0  # for the first one the state was read
-                usage += replace(answer.usage, cached_tokens=cached)
-                margins[line] = answer.margin()
-        except ModelError as error:
-            error.usage = usage + (error.usage or Usage())
-            raise
-        return margins, usage
-
     def _ask(self, body: dict[str, Any], timeout: float, given_up: threading.Event) -> Answer:
         answer = Answer(deadline=time.monotonic() + timeout, given_up=given_up)
         self._server.handle_chat_completions(body, answer.receive)
@@ -193,21 +153,6 @@ class LocalChatModel:
             why = "the call was cancelled" if given_up.is_set() else f"no answer after {timeout:g} s"
             raise ModelUnavailable(f"{self.name}: {why}")
         return answer
-
-
-def _lines(question: Question) -> list[str]:
-    if question.kind == "yes_no":
-        return [question.text]
-    return [f'{question.text} Is the answer "{label}"?' for label in question.labels]
-
-
-def _probabilities(question: Question, by_line: Mapping[str, float]) -> dict[str, float]:
-    margins = [by_line[line] for line in _lines(question)]
-    if question.kind == "yes_no":
-        yes = 1 / (1 + math.exp(-margins[0]))
-        return {"yes": yes, "no": 1 - yes, "n/a": 0.0}
-    weights = [math.exp(margin - max(margins)) for margin in margins]
-    return {label: weight / sum(weights) for label, weight in zip(question.labels, weights, strict=True)}
 
 
 # -- what llama.cpp is asked and answers -------------------------------------------------------------------------------
@@ -249,25 +194,10 @@ class Answer:
     deadline: float
     given_up: threading.Event
     text: str = ""
-    tokens: list[dict[str, Any]] = field(default_factory=list)
     usage: Usage = Usage(calls=1)
     cut: bool = False
     stopped: bool = False
     error: dict[str, Any] = field(default_factory=dict)
-
-    def margin(self) -> float:
-        """Log p(yes)/p(no) of its first token, in nats, in [-15, 15]: all spellings of each added up.
-
-        A side without a spelling among the alternatives is as probable as the least of them, which bounds it from
-        above.
-        """
-        token: dict[str, Any] = self.tokens[0] if self.tokens else {"token": "", "logprob": 0.0}
-        alternatives = (*(token.get("top_logprobs") or ()), token)
-        logs = {str(entry["token"]): float(entry["logprob"]) for entry in alternatives}
-        spellings = [(text.strip(" \t\r\n\"'`*_.,:;!").lower(), math.exp(p)) for text, p in logs.items() if p > -100]
-        least = min((p for _, p in spellings), default=1.0)
-        yes, no = (sum(p for text, p in spellings if text == word) or least for word in ("yes", "no"))
-        return max(-_MOST_MARGIN, min(_MOST_MARGIN, math.log(yes / no)))
 
     def receive(self, chunk: dict[str, Any]) -> bool:
         """Take one piece; True stops the call. Called while the prompt is read, too, after each batch."""
@@ -276,7 +206,6 @@ class Answer:
             return False
         for choice in chunk.get("choices", ()):
             self.text += choice.get("delta", {}).get("content") or ""
-            self.tokens += (choice.get("logprobs") or {}).get("content") or ()
             self.cut = self.cut or choice.get("finish_reason") == "length"
         if counts := chunk.get("usage"):
             self.usage = Usage(
@@ -298,15 +227,9 @@ def _messages(system: str, user: str) -> list[dict[str, str]]:
     return [{"role": role, "content": _CONTROL.sub(r"\g<0> ", text)} for role, text in plain.items()]
 
 
-def _prefix_body(system: str, item: str = "") -> dict[str, Any]:
-    """Nothing but reading what requests share: the system message of a judge, or with it the item of all questions."""
-    return {"messages": _messages(system, f"{item}{_AFTER_PREFIX}"), "max_tokens": 0, **_STREAMED}
-
-
-def _question_body(item: str, question: str) -> dict[str, Any]:
-    messages = _messages(_DECIDE, f"{item}\n{question}")
-    one_token = {"max_tokens": 1, "temperature": 0.0, "logprobs": True, "top_logprobs": _SPELLINGS}
-    return {"messages": messages, **one_token, **_STREAMED}
+def _prefix_body(system: str) -> dict[str, Any]:
+    """Return the request that only reads what requests share, the system message of a judge."""
+    return {"messages": _messages(system, _AFTER_PREFIX), "max_tokens": 0, **_STREAMED}
 
 
 def _chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:

@@ -83,18 +83,16 @@ def resolve_decision(
 ) -> DecisionModel:
     """The decision model of that name, as `resolve` has it.
 
-    It is `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, `local:<name>`, or a Target; a DecisionModel is given
-    back as it is. Raises ConfigurationError as `resolve` does, and for the name of a chat model.
+    It is `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, or a Target; a DecisionModel is given back as it is.
+    Raises ConfigurationError as `resolve` does, and for the name of a chat model.
     """
     if not isinstance(name, str | Target):
         return name
     provider, model = _parts(name)
-    if provider == "local":
-        return _local(model, settings or prices or context_tokens)
     if not traits_of(provider).decides:
         raise ConfigurationError(
-            f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
-            "openai-decisions:MODEL, and the embedded local:qwen2.5-coder-1.5b"
+            f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL and "
+            "openai-decisions:MODEL"
         )
     return _opened(ProviderDecisionModel, name, settings, prices=prices, context_tokens=context_tokens)
 

@@ -30,6 +30,7 @@ __all__ = [
     "render_answer",
     "render_distil",
     "render_distil_one",
+    "render_guideline_question",
     "render_item",
     "render_judge_system",
     "render_merge",
@@ -106,6 +107,11 @@ def render_verdict_question(
     return render("decide_verdict", **task, guidelines=tuple(guidelines))
 
 
+def render_guideline_question(guideline: Guideline) -> str:
+    """Return the yes/no question that a decision model is asked about a guideline."""
+    return render("decide_guideline", text=guideline.text.rstrip(" ."))
+
+
 def render_item(fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()) -> str:
     """The user message of a judge: past cases, what tests found in the item, then the item.
 
@@ -136,7 +142,6 @@ def render_distil(
     fields: Sequence[str],
     guidelines: Sequence[Guideline],
     records: Sequence[DistilRecord],
-    questions: bool = False,
 ) -> tuple[str, str]:
     """System and user message that turn new feedback into deltas.
 
@@ -146,10 +151,9 @@ def render_distil(
         fields: What tests may read of an item; without any none are asked for.
         guidelines: Those that stand.
         records: The new feedback.
-        questions: Whether each guideline is to have questions for a decision model.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
-    system = render("distil_system", **task, records=records, questions=questions)
+    system = render("distil_system", **task, records=records)
     return system, render("distil_user", guidelines=guidelines, records=records)
 
 

@@ -17,7 +17,7 @@ import msgspec
 from memalign.errors import InputError
 from memalign.io.files import atomic_write
 from memalign.judge import Judge
-from memalign.judge.code_tests import standing_fault
+from memalign.judge.code_tests import checked
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
 from memalign.registry.judge_rows import judge_from, settings_of
@@ -77,7 +77,7 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
         raise InputError(f"{where} is damaged: {error}; export the judge again") from None
     for guideline in memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
-        if faults := [*filter(None, (guideline_fault(guideline.text), *map(standing_fault, guideline.checks)))]:
+        if faults := [*filter(None, (guideline_fault(guideline.text), *map(checked, guideline.tests)))]:
             raise InputError(
                 f"{where}: guideline {guideline.id} may not enter a prompt: {faults[0]}; change it where the judge was "
                 "exported, and export it again"

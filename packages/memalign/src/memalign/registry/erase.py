@@ -314,8 +314,6 @@ class _Plan:
 
 
 def _unnamed(entry: T, person: str) -> T:
-    """A guideline or conflict without the name of somebody, and without the checks that they set."""
-    if getattr(entry, "checked_by", None) == person:
-        entry = _change(entry, checks=(), checked_by=None)
+    """Return a guideline or conflict without the name of somebody."""
     names = [name for name in ("pinned_by", "retired_by", "dismissed_by") if getattr(entry, name, None) == person]
     return _change(entry, **dict.fromkeys(names, _ERASED))

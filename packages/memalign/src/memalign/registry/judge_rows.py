@@ -14,7 +14,7 @@ import msgspec
 from memalign.errors import InputError, RegistryError
 from memalign.judge import Judge
 from memalign.judge.spec import name_of
-from memalign.memory import Annotation, Answers, Case, FeedbackConflict, Memory, PreAlignmentVerdict, Tombstone
+from memalign.memory import Annotation, Case, FeedbackConflict, Memory, PreAlignmentVerdict, Tombstone
 from memalign.types import Example, Guideline, canonical_json
 from memalign.values import ValueType
 
@@ -26,7 +26,6 @@ _TYPES: dict[str, Any] = {
     "case": Example,
     "annotation": Annotation,
     "pre_alignment": PreAlignmentVerdict,
-    "answers": Answers,
     "guideline": Guideline,
     "tombstone": Tombstone,
     "conflict": FeedbackConflict,
@@ -87,9 +86,8 @@ def memory_contents(memory: Memory, encode: Callable[[Any], bytes] = encoded) ->
         contents["case", _key(case.id)] = encode(case.example)
         for annotation in case.annotations:
             contents["annotation", _key(str(annotation.key))] = encode(annotation)
-        for kind, part in (("pre_alignment", case.pre_alignment), ("answers", case.answers)):
-            if part is not None:
-                contents[kind, case.id] = encode(part)
+        if case.pre_alignment is not None:
+            contents["pre_alignment", case.id] = encode(case.pre_alignment)
         if case.vector is not None:
             contents["vector", case.id] = case.vector
     for guideline in memory.guidelines:
@@ -111,9 +109,7 @@ def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
     values = dict(settings)
     value_type = msgspec.convert(values.pop("value_type"), ValueType)
-    own = {
-        field: models[values[field]] for field in ("model", "check_model", "embedding_model") if values[field] in models
-    }
+    own = {field: models[values[field]] for field in ("model", "embedding_model") if values[field] in models}
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **values | own)
 
 
@@ -132,7 +128,6 @@ def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] = decoded)
             annotations=tuple(sorted(annotations.get(name, ()), key=lambda annotation: annotation.source)),
             pre_alignment=values["pre_alignment"].get(name),
             vector=values["vector"].get(name),
-            answers=values["answers"].get(name),
         )
         for name, example in sorted(values["case"].items())
     )
@@ -152,7 +147,6 @@ def settings_of(judge: Judge) -> dict[str, Any]:
         "instructions": judge.instructions,
         "value_type": {k: v for k, v in msgspec.to_builtins(judge.value_type).items() if v is not None},
         "model": judge.model_name,
-        "check_model": name_of(judge.check_model),
         "embedding_model": name_of(judge.embedding_model),
         "retrieval_k": judge.retrieval_k,
         "parameters": dict(judge.parameters),

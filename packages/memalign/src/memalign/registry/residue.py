@@ -18,7 +18,7 @@ from typing import Any
 from memalign.memory.guard import UNSPACED, normalised
 from memalign.memory.text_search import Finder
 from memalign.registry.judge_rows import Codec
-from memalign.types import Check, FeedbackKey
+from memalign.types import CodeTest, FeedbackKey
 from memalign.values import Value
 
 __all__ = ["RUN", "Residue", "reason_of", "row_names", "strings", "words_of"]
@@ -178,8 +178,7 @@ def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
 _WORDS: dict[str, Callable[[Any], list[Any]]] = {
     "case": lambda case: [case.id, *case.content.values(), case.meta],
     "annotation": lambda annotation: [annotation.id, annotation.rationale, _label(annotation.value), annotation.meta],
-    "guideline": lambda guideline: [guideline.text, *chain.from_iterable(map(_check_words, guideline.checks))],
-    "answers": lambda answers: [*answers.margins, _label(answers.verdict)],
+    "guideline": lambda guideline: [guideline.text, *chain.from_iterable(map(_words_of_test, guideline.tests))],
     "pre_alignment": lambda verdict: [verdict.rationale],
     "judge": lambda setting: [setting],
     "tombstone": lambda stone: [stone.key.id],
@@ -187,8 +186,8 @@ _WORDS: dict[str, Callable[[Any], list[Any]]] = {
 }
 
 
-def _check_words(check: Check) -> list[Any]:
-    return [check.question, _label(check.value), *([check.test.text, check.test.then] if check.test else [])]
+def _words_of_test(test: CodeTest) -> list[Any]:
+    return [test.text, _label(test.value)]
 
 
 def _label(value: Value | None) -> Value | None:
@@ -213,7 +212,7 @@ def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) 
             people = {FeedbackKey.parse(key).source}
         case "guideline":
             guideline = codec.decode(kind, body)
-            people = {*guideline.people, guideline.retired_by, guideline.checked_by}
+            people = {*guideline.people, guideline.retired_by}
             keys = (*guideline.exposed_to, *guideline.supported_by)
         case "conflict":
             conflict = codec.decode(kind, body)

@@ -125,8 +125,6 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         }
         if judgment.findings or judgment.decided_by != "model":
             metadata["memalign.decided_by"] = judgment.decided_by
-        if judgment.decided_by == "calibrator":
-            metadata["memalign.own_value"] = mlflow_label(self.feedback_value_type, judgment.own_value)
         metadata |= metadata_of(memory, judgment.guideline_ids, judgment.example_ids)
         return Feedback(
             name=self.name,
