@@ -77,7 +77,7 @@ def test_an_experts_first_day(chromium: Browser, url: str, address: str, scheme:
     page.wait_for_selector("text=/Tried on . cases you answered/")
     page.click("text=Keep my wording")
     page.wait_for_selector("text=The sentence is yours")
-    page.wait_for_selector("[hx-get*='/jobs/']", state="detached")  # loaded again once it is judged again
+    page.wait_for_selector("[data-poll*='/jobs/']", state="detached")  # loaded again once it is judged again
     rows.nth(2).get_by_role("link", name="Take back my words").click()
     page.wait_for_selector("text=This changes 1 of 3 things it learned; your wording stays.")
     page.get_by_role("button", name="Take back", exact=True).click()

@@ -132,8 +132,8 @@ def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
     assert "waiting for its turn" in idle.get(place, params={"phase": "judging", "done": 2}).text
     assert idle.get("/judges/tone/jobs/other").status_code == 422
     world.server_of(idle).jobs.end(job, "done", result={})
-    ended = idle.get(place)
-    assert (ended.text, ended.headers["hx-redirect"]) == ("", f"/judges/tone/setup?open=cases&job={job}")
+    ended = idle.get(place, headers={"x-part": "true"})
+    assert (ended.text, ended.headers["x-go-to"]) == ("", f"/judges/tone/setup?open=cases&job={job}")
 
 
 def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

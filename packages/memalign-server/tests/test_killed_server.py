@@ -86,7 +86,7 @@ def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_onc
 
 def say(client: httpx2.Client, case: str) -> httpx2.Response:
     form = {"case": case, "form": f"form of {case}", "revision": "0", "value": "false", "rationale": f"About {case}."}
-    return client.post("/judges/tone/review", data=form, headers={"hx-request": "true"})
+    return client.post("/judges/tone/review", data=form, headers={"x-part": "true"})
 
 
 def answers(place: str) -> dict[str, tuple[str, int]]:

@@ -92,7 +92,7 @@ def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
             add_cases(connection, "tone", [Example(id="late", inputs="It is late.", outputs="It is in transit.")])
         page = answer(client, "late", value="false").text
         assert "The judge is reading it…" in page
-        assert 'hx-get="/judges/tone/review/foot?case=late&amp;wait=true"' in page
+        assert 'data-poll="/judges/tone/review/foot?case=late&amp;wait=true"' in page
         assert client.get("/judges/tone/review/foot?case=late&wait=true").status_code == 204
         answering.set()
         wait(client)

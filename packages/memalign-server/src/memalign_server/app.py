@@ -18,7 +18,7 @@ from memalign.registry import Registry
 from memalign_server import api
 from memalign_server.pages import erasing, learned, people, question, review, setup, trust
 from memalign_server.pages.rendering import answer_error
-from memalign_server.people.access import ANYBODY, TEAM, Identity, SafeHeaders
+from memalign_server.people.access import ANYBODY, TEAM, Identity, Json, SafeHeaders
 from memalign_server.problems import PROBLEMS, RAISED, unreachable
 from memalign_server.server import Judges, Server
 from memalign_server.settings import Settings
@@ -56,6 +56,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         docs_url=None,  # these pages load scripts from another host; the description is at /api/v1/openapi.json
         redoc_url=None,
         openapi_url=None,
+        default_response_class=Json,
         lifespan=working,
         generate_unique_id_function=lambda route: route.name,
     )

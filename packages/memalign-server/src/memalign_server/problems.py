@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +22,7 @@ from memalign.errors import (
     VersionConflict,
 )
 
-__all__ = ["PROBLEMS", "RAISED", "Problem", "Refused", "problem_of", "unreachable"]
+__all__ = ["PROBLEMS", "RAISED", "Problem", "Refused", "about", "problem_of", "unreachable"]
 
 RAISED: Final = (HTTPException, MemalignError, RequestValidationError)
 """The errors that are answers; any other one is a fault of ours."""
@@ -63,11 +64,25 @@ class Problem(HTTPException):
 
 
 class Refused(InputError):
-    """The input is wrong: a sentence that pages say in the reader's language; `parts` take the places of `{names}`."""
+    """The input is wrong: a sentence that pages say in the reader's language; `parts` take the places of `{names}`.
 
-    def __init__(self, english: str, **parts: object) -> None:
+    `field` names the field of a form that the sentence is about.
+    """
+
+    def __init__(self, english: str, *, field: str = "", **parts: object) -> None:
         super().__init__(english.format_map(parts) if parts else english)
-        self.english, self.parts = english, parts
+        self.english, self.parts, self.field = english, parts, field
+
+
+@contextmanager
+def about(field: str) -> Iterator[None]:
+    """Say of an error of the library which field of a form it is about."""
+    try:
+        yield
+    except MemalignError as error:
+        if not getattr(error, "field", ""):
+            error.__dict__["field"] = field
+        raise
 
 
 def unreachable() -> Problem:

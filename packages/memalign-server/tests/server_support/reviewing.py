@@ -100,8 +100,8 @@ def hold_out(client: TestClient, *cases: str) -> None:
 
 
 def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Any:
-    """Send a form of a page, `parts` as htmx does."""
-    headers = {"hx-request": "true"} if parts else {}
+    """Send a form of a page as a person does who presses its button; `parts` as the page's script does."""
+    headers = {"x-part": "true"} if parts else {}
     return client.post(path, data=fields, headers=headers, follow_redirects=False)
 
 
@@ -113,11 +113,11 @@ def card(page: Any) -> dict[str, Any]:
 
 
 def answer(client: TestClient, case_id: str, *, judge: str = "tone", **said: Any) -> Any:
-    """Open a case and send its form, as htmx does."""
+    """Open a case and send its form, as the page's script does."""
     shown = card(client.get(f"/judges/{judge}/review", params={"case": case_id, "front": "true"}))
     return send(client, shown, judge=judge, **said)
 
 
 def send(client: TestClient, shown: dict[str, str], *, judge: str = "tone", **said: Any) -> Any:
-    """Send the form of a card as htmx does."""
-    return client.post(f"/judges/{judge}/review", data={**shown, **said}, headers={"hx-request": "true"})
+    """Send the form of a card as the page's script does."""
+    return client.post(f"/judges/{judge}/review", data={**shown, **said}, headers={"x-part": "true"})

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 import uvicorn
@@ -18,6 +19,7 @@ from memalign import Judge, Registry
 from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign_server import Settings, create_app
+from memalign_server.people.access import BY_HAND, COOKIE, hand_of
 from memalign_server.people.people import Role, add_person, list_people, make_link
 from memalign_server.server import Server
 from memalign_server.store import Store
@@ -28,6 +30,18 @@ from tests.support.places import KINDS, place_of
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.applications import Starlette
+
+
+class Browser(TestClient):
+    """A client that sends with a form what the page's script sends: a person has pressed the button there."""
+
+    def request(self, method: str, url: Any, **options: Any) -> Any:
+        """Send a request, by hand unless the test says what its header is."""
+        path = unquote(urlsplit(str(url)).path)
+        own = hand_of(server_of(self).store.secret, self.cookies.get(COOKIE) or "", path)
+        headers = {BY_HAND: own} | dict(options.pop("headers", None) or {})
+        return super().request(method, url, headers=headers, **options)
+
 
 ADDRESS = "http://127.0.0.1:8321"
 TOKEN = "the token of programs in all tests"
@@ -95,7 +109,7 @@ def site(place: str | Path, *, script: Any = answer, **options: Any) -> Iterator
 
 def client(place: str | Path, *, headers: Any = None, **options: Any) -> TestClient:
     """A client of that application, which works as long as the client is open."""
-    return TestClient(server(place, **options), base_url=ADDRESS, headers=headers)
+    return Browser(server(place, **options), base_url=ADDRESS, headers=headers)
 
 
 def server_of(client: TestClient) -> Server:
@@ -162,7 +176,7 @@ class Shared:
 
     def browser(self, **settings: Any) -> TestClient:
         """A browser that nobody has signed in with."""
-        return TestClient(self.app, base_url=ADDRESS, headers={"accept": "text/html, */*"}, **settings)
+        return Browser(self.app, base_url=ADDRESS, headers={"accept": "text/html, */*"}, **settings)
 
     def signed_in(self, name: str) -> TestClient:
         """A browser of somebody, by a new link; who is not in the team yet becomes a reviewer."""

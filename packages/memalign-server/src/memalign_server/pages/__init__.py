@@ -1,1 +1,1 @@
-"""The experts' pages: HTML from the server, htmx for what must not wait, nothing from another host."""
+"""The experts' pages: HTML from the server, one script for what must not wait, nothing from another host."""

@@ -28,7 +28,7 @@ from memalign.registry.residue import strings
 from memalign.types import FeedbackKey, canonical_json
 from memalign_server.pages.rendering import link, render
 from memalign_server.pages.setup import Screen, Setup
-from memalign_server.people.access import OWNER
+from memalign_server.people.access import HAND, OWNER, inert, is_part
 from memalign_server.people.people import list_people, name_key
 from memalign_server.problems import Refused
 from memalign_server.review.cases import cases_of
@@ -109,7 +109,7 @@ def count_ticks(setup: Screen, tick: Ticks, matching: Text = "") -> Response:
     return render(setup.request, "ticks.html", judge=setup.judge, counts=counts)
 
 
-@router.post("/erase")
+@router.post("/erase", dependencies=[HAND])
 def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annotated[bool, Form()] = False) -> Response:
     """Erase what is ticked, for good; the `whole` of what holds the text for what an erasure has left."""
     mentions = _mentions(setup, matching)
@@ -120,10 +120,10 @@ def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annot
         check_team_keeps_owner(connection, arguments["leaves"])
     job = setup.start("erase", **arguments)
     address = link(setup.judge, f"receipts/{job.id}")
-    if "hx-request" not in setup.request.headers:
+    if not is_part(setup.request):
         return RedirectResponse(address, 303)
     answer = _receipt_page(setup.request, job, matching=matching)
-    answer.headers["hx-push-url"] = address  # which loads without the text
+    answer.headers["x-address"] = address  # which loads without the text
     return answer
 
 
@@ -264,7 +264,7 @@ def receipt_file(server: Here, erasure: Erasure) -> Response:
     facts = {"receipt": erasure.id, "by": erasure.asked_by, **_receipt(erasure), "checked_by": _CHECKED_BY}
     text = json.dumps({**facts, "signature": _signature(server, facts)}, ensure_ascii=False, indent=2) + "\n"
     headers = {"content-disposition": f'attachment; filename="receipt-{erasure.id}.json"'}
-    return Response(text, media_type="application/json", headers=headers)
+    return Response(inert(text), media_type="application/json", headers=headers)
 
 
 @router.post("/receipts")

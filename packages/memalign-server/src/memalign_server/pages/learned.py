@@ -117,10 +117,7 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
     """
     running = _job(server, judge, job)
     if running.ended:
-        page = _page_of(running)
-        # A page that shows the job already is loaded again as it is: its address may say more, as what a file brought.
-        here = page in request.headers.get("HX-Current-URL", "")
-        return Response(headers={"HX-Refresh": "true"} if here else {"HX-Redirect": page})
+        return RedirectResponse(_page_of(running), 303)
     if (running.phase, running.done) == (phase, done):
         return Response(status_code=204)
     return render(request, "working.html", judge=judge, job=running)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 from memalign_server.pages.rendering import LANGUAGE_COOKIE, LANGUAGES, link, render
 from memalign_server.pages.setup import Screen, Setup
 from memalign_server.pages.verdicts import question_of
-from memalign_server.people.access import COOKIE, OWNER, Asking
+from memalign_server.people.access import COOKIE, HAND, OWNER, Asking
 from memalign_server.people.openid import person_of, send_away, take_back
 from memalign_server.people.people import (
     OPENID_SECONDS,
@@ -187,7 +187,7 @@ def choose_language(language: Annotated[str, Form()], back: BackOfForm = "/") ->
 # -- the experts, in a block of Set up ---------------------------------------------------------------------------------
 
 
-@experts.post("")
+@experts.post("", dependencies=[HAND])
 def invite(
     setup: Screen,
     name: Annotated[str, Form(max_length=1000)],
@@ -203,7 +203,7 @@ def invite(
     return _show_link(setup, secret)
 
 
-@experts.post("/{member}/link")
+@experts.post("/{member}/link", dependencies=[HAND])
 def renew_link(setup: Screen, member: PersonId) -> Response:
     """A new link for somebody whose browser forgot them, or who has another one; the link before it is void."""
     with setup.server.store.write() as connection:
@@ -211,7 +211,7 @@ def renew_link(setup: Screen, member: PersonId) -> Response:
     return _show_link(setup, secret)
 
 
-@experts.post("/{member}/remove")
+@experts.post("/{member}/remove", dependencies=[HAND])
 def remove(setup: Screen, member: PersonId) -> Response:
     """Take somebody out of the team: their link and their sessions open nothing from now on."""
     with setup.server.store.write() as connection:

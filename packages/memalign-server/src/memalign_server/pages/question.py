@@ -30,7 +30,7 @@ from memalign_server.pages.setup import Screen, Setup
 from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import Person
-from memalign_server.problems import Refused
+from memalign_server.problems import Refused, about
 from memalign_server.review.answers import mark_seen
 from memalign_server.review.cases import first_case
 from memalign_server.server import JUDGE, Here
@@ -75,7 +75,8 @@ Drafted = Annotated[Draft, Form()]
 def create_judge(server: Here, person: Asking, draft: Drafted) -> Response:
     """A new judge with an empty memory; then its cases."""
     judge = _new(draft, person, {judge.name for judge in server.registry.list()})
-    server.registry.create(judge)
+    with about("name"):
+        server.registry.create(judge)
     return RedirectResponse(link(judge.name, "setup", open="cases"), 303)
 
 
@@ -126,17 +127,22 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
 def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:
     """The judge of a draft; without a name it gets one from its question."""
     if not (draft.question or draft.instructions):
-        raise Refused("write the question first")
+        raise Refused("write the question first", field="question")
     _check_address(draft.model, None, person)
     kind = ValueType.of(draft.kind or "bool")
     stem = "-".join(re.findall(r"\w+", draft.question.lower())[:_NAME_WORDS])[:60] or "judge"
     names = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 2)))
-    return Judge(
-        name=draft.name or next(name for name in names if name not in taken),
-        instructions=draft.instructions or f"{draft.question}\n\n{_PAIR_FIELDS if kind.choices else _FIELDS}",
-        feedback_value_type=kind,
-        model=draft.model or None,
-    )
+    fields = _PAIR_FIELDS if kind.choices else _FIELDS
+    with about("instructions" if draft.instructions else "question"):
+        judge = Judge(
+            name=next(name for name in names if name not in taken),
+            instructions=draft.instructions or f"{draft.question}\n\n{fields}",
+            feedback_value_type=kind,
+        )
+    with about("name"):
+        judge = judge.replace(name=draft.name or judge.name)
+    with about("model"):
+        return judge.replace(model=draft.model or None)
 
 
 def _changed(judge: Judge, draft: Draft, person: Person, *, fixed: bool) -> Judge:
@@ -147,17 +153,24 @@ def _changed(judge: Judge, draft: Draft, person: Person, *, fixed: bool) -> Judg
         text = text.replace(old, draft.question, 1) if old in text else f"{draft.question}\n\n{text}"
     kind = ValueType.of(draft.kind) if draft.kind else judge.value_type
     if fixed and kind != judge.value_type:
-        raise Refused("answers were given already, so the kind of answer stays: make a new judge for another one")
+        raise Refused(
+            "answers were given already, so the kind of answer stays: make a new judge for another one", field="kind"
+        )
     _check_address(draft.model, judge.model_name, person)
-    model = judge.model if draft.model == (judge.model_name or "") else draft.model or None
-    return judge.replace(instructions=text, feedback_value_type=kind, model=model)
+    with about("instructions" if draft.instructions else "question"):
+        judge = judge.replace(instructions=text, feedback_value_type=kind)
+    if draft.model == (judge.model_name or ""):
+        return judge
+    with about("model"):
+        return judge.replace(model=draft.model or None)
 
 
 def _check_address(model: str, present: str | None, person: Person) -> None:
     if person.by != "open" and "://" in model and model != present:
         raise Refused(
             "nothing made here can name a model's address: the server's keys would go there. "
-            "Whoever runs the server can, with `memalign create`"
+            "Whoever runs the server can, with `memalign create`",
+            field="model",
         )
 
 

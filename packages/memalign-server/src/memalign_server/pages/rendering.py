@@ -9,17 +9,18 @@ from functools import cache, lru_cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from memalign.errors import MemalignError
 from memalign.values import Value, value_text
 from memalign_server.pages.texts import visible
+from memalign_server.people.access import Json, hand, is_part
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused, problem_of
 
@@ -121,6 +122,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
         title="memalign",
         person=person,
         owner=person is not None and person.owner,
+        hand=lambda path: hand(request, path),
         path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         **{"judge": None, "page": "", **context},
     )
@@ -145,17 +147,34 @@ def answer_error(request: Request, error: Exception) -> Response:
     """An error that was raised on purpose, for people or for a program."""
     problem = problem_of(error)
     status, headers = problem.status_code, dict(problem.headers or {})
-    of_htmx = request.headers.get("hx-request") == "true"
-    for_people = of_htmx or "text/html" in request.headers.get("accept", "text/html")
+    for_people = is_part(request) or "text/html" in request.headers.get("accept", "text/html")
     if request.url.path.startswith(("/api/", "/health")) or not for_people:
         body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": problem.detail}
-        return JSONResponse({**body, **problem.more}, status, headers, media_type="application/problem+json")
-    if status == 401 and request.method == "GET" and not of_htmx:
+        return Json({**body, **problem.more}, status, headers, media_type="application/problem+json")
+    if status == 401 and request.method == "GET" and not is_part(request):
         back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/sign-in?{urlencode({'back': back})}", 303)
+    if status == 405 and request.method == "GET" and for_people:
+        return RedirectResponse(_page_of(request.url.path), 303)
     answer = _page(request, problem, error)
     answer.headers.update(headers)
     return answer
+
+
+_BLOCKS = {"find": "erase", "erase": "erase", "receipts": "erase", "pull": "cases", "experts": "experts"}
+_SCREENS = ("review", "learned", "teach", "setup")
+
+
+def _page_of(path: str) -> str:
+    """Return the page on which the form stands that sends something to a path which has no page of its own."""
+    parts = path.split("/")
+    if len(parts) < 4 or parts[1] != "judges":
+        return "/"
+    place, what = parts[3], parts[-1]
+    if place in _SCREENS:
+        block = what if what in ("question", "cases") else None
+        return link(unquote(parts[2]), place, open=block)
+    return link(unquote(parts[2]), "setup", open=_BLOCKS.get(place))
 
 
 def _page(request: Request, problem: Problem, error: Exception) -> Response:
@@ -179,4 +198,5 @@ def _page(request: Request, problem: Problem, error: Exception) -> Response:
         detail = ""  # Starlette says nothing beyond the heading
     heading = headings.get(problem.status_code, say("Something went wrong"))
     rows = problem.more.get("rows", [])[:20]
-    return render(request, "error.html", status=problem.status_code, heading=heading, detail=detail, rows=rows)
+    told = {"heading": heading, "detail": detail, "rows": rows, "field": getattr(error, "field", "")}
+    return render(request, "error.html", status=problem.status_code, **told)

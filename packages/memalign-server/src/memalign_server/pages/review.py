@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import Connection, Row
 
 from memalign.errors import InputError, InvalidValue
@@ -16,7 +16,7 @@ from memalign_server.pages.content import blocks_of
 from memalign_server.pages.learned import ask_to_teach
 from memalign_server.pages.rendering import MEASURING, error_text, link, render, speaking
 from memalign_server.pages.verdicts import choices_of, question_of, scale_ends, verdict_text
-from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.access import OWNER, Asking, Json, is_part
 from memalign_server.problems import Problem, Refused
 from memalign_server.review import answers, disputes
 from memalign_server.review.answers import Answer, mark_seen, review_of, same_value, save_draft
@@ -55,12 +55,11 @@ class Reviewing:
     @property
     def is_part(self) -> bool:
         """Whether a script asks, for a part of the page."""
-        return self.request.headers.get("hx-request") == "true"
+        return is_part(self.request)
 
     def go(self, **query: object) -> Response:
-        """Send a browser on to the review; a script learns where, so that it can keep what was typed meanwhile."""
-        to = link(self.judge, "review", **query)
-        return Response(headers={"HX-Redirect": to}) if self.is_part else RedirectResponse(to, 303)
+        """Send a browser on to the review."""
+        return RedirectResponse(link(self.judge, "review", **query), 303)
 
     def ask(self, case: str) -> None:
         """Have the judge asked about a case now, unless a job is under way that asks about all that wait."""
@@ -234,7 +233,7 @@ def save_words(
     if go == "next" or not screen.is_part:
         return screen.go()
     words = (own.rationale if own.draft is None else own.draft) or ""
-    return JSONResponse({"revision": own.draft_revision, "words": words})
+    return Json({"revision": own.draft_revision, "words": words})
 
 
 @router.post("/review/differ")

@@ -21,7 +21,7 @@ from memalign_server.pages.content import label_of
 from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.uploads import SUFFIXES, read_upload
 from memalign_server.pages.verdicts import question_of
-from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.access import LARGEST_BODY, OWNER, Asking
 from memalign_server.people.people import list_people
 from memalign_server.problems import Refused
 from memalign_server.review.cases import add_cases, new_cases
@@ -96,6 +96,7 @@ class Setup:
             "suffixes": ",".join(SUFFIXES),
             "members": members,
             "answers": answers,
+            "largest": LARGEST_BODY,
             "most": MOST,
             **dict.fromkeys(_NEWS),
         }

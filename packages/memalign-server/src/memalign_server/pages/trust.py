@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import MEASURING, link, render
-from memalign_server.people.access import Asking
+from memalign_server.people.access import Asking, inert
 from memalign_server.review.evidence import ENOUGH, figures_of, trust_of
 from memalign_server.server import JUDGE, Here
 
@@ -44,4 +44,4 @@ def download_figures(judge: str, server: Here) -> Response:
         figures = figures_of(connection, judge, kind)
     text = json.dumps(figures, ensure_ascii=False, indent=2) + "\n"
     headers = {"content-disposition": 'attachment; filename="figures.json"'}
-    return Response(text, media_type="application/json", headers=headers)
+    return Response(inert(text), media_type="application/json", headers=headers)

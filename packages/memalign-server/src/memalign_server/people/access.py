@@ -7,14 +7,15 @@ A route is for everybody in the team, unless its router says `ANYBODY` or the ro
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 from typing import TYPE_CHECKING, Annotated, Final, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memalign.errors import RegistryError
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
     from memalign_server.server import Server
 
 COOKIE = "memalign_session"
+PART: Final = "x-part"
+"""The header with which the page's script asks for a part of a page; a redirect then comes as `X-Go-To`."""
+BY_HAND: Final = "x-by-hand"
+"""The header that only the page's script can send: the value that the server has signed for one form of a person."""
 _OF_PROXIES = ("forwarded", "via", "x-real-ip")
 
 
@@ -138,16 +143,57 @@ def _owner(person: Asking) -> None:
         raise Problem(403, "this is for owners: ask one")
 
 
+def hand_of(secret: bytes, session: str, path: str) -> str:
+    """Return the value that a form of this session must send with what it posts to a path.
+
+    No markup can know it, and no form can send a header: whatever is pasted, imported or answered by a model does
+    nothing that asks for it.
+    """
+    return hmac.new(secret, f"{session}\0{path}".encode(), hashlib.sha256).hexdigest()
+
+
+def hand(request: Request, path: str) -> str:
+    """Return that value for whoever asks."""
+    server: Server = request.app.state.server
+    return hand_of(server.store.secret, request.cookies.get(COOKIE, ""), unquote(path))
+
+
+def _by_hand(request: Request, person: Asking) -> None:
+    given = request.headers.get(BY_HAND, "")
+    if not hmac.compare_digest(given.encode(), hand(request, quote(request.scope["path"])).encode()):
+        raise Problem(403, "this is done by the button on its page alone: load that page again, and press it there")
+
+
+def is_part(request: Request) -> bool:
+    """Return whether the page's script asks, for a part of a page."""
+    return PART in request.headers
+
+
 ANYBODY: Final = Depends(_anybody)
 TEAM: Final = Depends(_member)
 OWNER: Final = Depends(_owner)
+HAND: Final = Depends(_by_hand)
+"""A dependency of routes that cannot be undone, or let people in: a person has pressed the button on their own page."""
+
+
+class Json(JSONResponse):
+    """JSON in which no text begins a tag, wherever a program or a page may put it."""
+
+    def render(self, content: object) -> bytes:
+        """Return the bytes of a value."""
+        return inert(super().render(content).decode()).encode()
+
+
+def inert(text: str) -> str:
+    """Return JSON text with each `<`, which only its strings can hold, as an escape."""
+    return text.replace("<", "\\u003c")
 
 
 _POLICY: Final = (  # no script or style but files of ours, nothing from another host: judged text stays text
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-_LARGEST_BODY: Final = 64 << 20  # bytes: a sheet of some ten thousand cases
+LARGEST_BODY: Final = 64 << 20  # bytes: a sheet of some ten thousand cases
 _HEADERS = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
@@ -178,6 +224,10 @@ class SafeHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(self.headers)
+                if message["status"] == 303 and PART in Headers(scope=scope):
+                    message["status"] = 200  # a script cannot read where a redirect leads
+                    headers["x-go-to"] = headers["location"]
+                    del headers["location"]
                 static = scope["path"].startswith("/static/")
                 headers.setdefault("cache-control", "public, max-age=3600" if static else "no-store")
             await send(message)
@@ -196,8 +246,8 @@ class SafeHeaders:
         if self.hosts is not None and name not in self.hosts:
             return PlainTextResponse(f"this server is not {name[:200]}", 421)
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > _LARGEST_BODY:
-            return PlainTextResponse(f"a request may hold {_LARGEST_BODY} bytes at most", 413)
+        if not length.isdigit() or int(length) > LARGEST_BODY:
+            return PlainTextResponse(f"a request may hold {LARGEST_BODY} bytes at most", 413)
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return PlainTextResponse("an address holds no null character", 400)
         return None
@@ -211,6 +261,6 @@ def _limited(receive: Receive) -> Receive:
         nonlocal size
         message = await receive()
         size += len(message.get("body", b""))
-        return message if size <= _LARGEST_BODY else {"type": "http.disconnect"}
+        return message if size <= LARGEST_BODY else {"type": "http.disconnect"}
 
     return receive_some

@@ -90,9 +90,9 @@ def add_person(connection: Connection, name: str, role: Role) -> str:
     """
     name = name.strip()
     if not 0 < len(name) <= 200 or not name.isprintable():
-        raise Refused("a name is one line of 1 to 200 letters")
+        raise Refused("a name is one line of 1 to 200 letters", field="name")
     if name_taken(connection, name):
-        raise Refused("the name '{name}' is taken; choose another one", name=name)
+        raise Refused("the name '{name}' is taken; choose another one", field="name", name=name)
     # Somebody who was here before is the same source, as it was spelled then.
     spellings = connection.execute(select(reviews.c.person).distinct()).scalars()
     name = next((spelling for spelling in spellings if name_key(spelling) == name_key(name)), name)
