@@ -98,7 +98,7 @@ def run_of(
             if chance.random() < share or full or away[0] < clock.now < away[1]:
                 await asyncio.sleep(takes / 10)
                 run.refused += 1
-                limiter.overloaded(retry_after, again=again)
+                limiter.overloaded(again=again)
                 run.least = min(run.least, limiter.limit)
                 return False
             starts.append(clock.now)

@@ -77,8 +77,9 @@ async def test_an_answer_comes_in_the_strictest_mode_with_its_usage():
     [
         ("response_format", bad_request("json_schema is not supported")),
         ("response_format", PROSE),  # it ignores the form
-        ("temperature", bad_request("`temperature` is deprecated for this model.")),
-        ("seed", bad_request("seed: Extra inputs are not permitted", status=422)),
+        ("response_format", bad_request("No endpoints found that can handle the requested parameters.", status=404)),
+        ("response_format", bad_request("failed to parse grammar", status=500)),
+        ("response_format", bad_request("This model does not support structured output", status=403)),
         ("system", bad_request("System role not supported")),
     ],
 )
@@ -96,14 +97,21 @@ async def test_an_endpoint_that_refuses_a_form_is_asked_plainly_for_good(unknown
     assert REQUEST.system.strip() in user_of(last)
 
 
-@pytest.mark.parametrize("answer", ["It is polite.", bad_request("Your prompt was flagged: temperature, json_schema")])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "It is polite.",
+        bad_request("Your prompt was flagged: temperature, json_schema"),
+        bad_request("Unsupported parameter: 'temperature', max_tokens at most 20, enable_thinking must be false"),
+    ],
+)
 async def test_judged_text_moves_no_other_items_form(answer):
     odd = msgspec.structs.replace(REQUEST, user="odd")
     with Endpoint(lambda body: answer if user_of(body).startswith("odd") else ANSWER) as endpoint:
         model = model_at(endpoint)
         await model.complete(REQUEST)
         for _ in range(2):
-            with pytest.raises((InvalidOutput, ModelRejected)):
+            with pytest.raises((InvalidOutput, ModelRejected, ModelRefused)):
                 await model.complete(odd)
         await model.complete(REQUEST)
     first, last = endpoint.requests[0], endpoint.requests[-1]
@@ -141,11 +149,11 @@ def completion(**message: object) -> dict[str, object]:
 
 
 CALL = {"id": 1, "type": "function", "function": {"name": REQUEST.user, "arguments": [REQUEST.user]}}
-ODD = [
+ODD = [completion() | {"choices": REQUEST.user}, {"output": REQUEST.user}]
+EMPTY = [
     *(completion(tool_calls=calls) for calls in ([CALL], REQUEST.user)),
+    *(completion() | {"choices": choices} for choices in ([], [None], [{"message": None}])),
     completion() | {"created": REQUEST.user, "usage": {"prompt_tokens": REQUEST.user}},
-    completion() | {"choices": REQUEST.user},
-    {"output": REQUEST.user},
 ]
 
 
@@ -167,7 +175,8 @@ ODD = [
             for quoted in ("we set a content_filter", "the maximum context is too long", "your credit and quota")
         ),
         *((Fault(body=odd), ModelUnavailable, "^(?!.*no connection).*not what its API promises", 3) for odd in ODD),
-        (Fault(body={"error": "No models loaded."}), ModelUnavailable, "answer is not what its API promises", 3),
+        *((Fault(body=empty), InvalidOutput, "gave no answer that fits the schema", 2) for empty in EMPTY),
+        (Fault(body={"error": "No models loaded."}), ModelUnavailable, "200 with the error 502, No models load", 3),
         (PAGE, ModelUnavailable, r"answer is not what its API promises.*Check that a server listens", 3),
         (server_error(), ModelUnavailable, r"HTTP 500, The server had an error \(3 attempts\).*not your request", 3),
         (rate_limited(), RateLimited, r"openai:gpt-4.1-mini at http://127.* HTTP 429.*3 attempts.*MEMALIGN_CONC", 3),
@@ -288,10 +297,12 @@ async def test_what_an_endpoint_does_not_count_has_no_price():
 @pytest.mark.parametrize(("seconds", "said"), [(0.5, 1), (0.01, 0)])
 async def test_a_long_wait_alone_is_said_aloud_and_once(caplog, monkeypatch, seconds, said):
     monkeypatch.setattr("memalign.models.retry.LONG_WAIT", 0.3)
-    patient = Retry(attempts=3, base_seconds=0.001, max_wait=0.4)
-    with Endpoint(faults=[rate_limited(seconds)] * 4, latency=0.05) as endpoint, caplog.at_level(logging.WARNING):
+    patient = Retry(attempts=3, base_seconds=0.001, max_wait=0.6)
+    with Endpoint(faults=[rate_limited(seconds)] * 4, latency=0.05) as endpoint, caplog.at_level(logging.INFO):
         model = model_at(endpoint, name="small", retry=patient)
         await asyncio.gather(*(model.complete(REQUEST) for _ in range(4)))
-    records = [each.getMessage() for each in caplog.records if each.name == "memalign.models.retry"]
-    assert len(records) == said
-    assert all(f"small at {endpoint.base_url}: HTTP 429, Rate limit reached; waiting" in each for each in records)
+    records = [each for each in caplog.records if each.name == "memalign.models.retry"]
+    assert [each.levelno for each in records].count(logging.WARNING) == said
+    assert len(records) == 4, "every wait is logged"
+    words = f"small at {endpoint.base_url}: HTTP 429, Rate limit reached; waiting"
+    assert all(words in each.getMessage() for each in records)

@@ -144,7 +144,7 @@ def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(registry:
     assert (receipt.elsewhere, receipt.complete) == (("another",), False)
 
 
-def test_half_characters_are_kept_exactly(registry: Registry) -> None:
+def test_half_characters_are_cleaned_before_they_are_kept(registry: Registry) -> None:
     said = "a half \ud83d of a pair"
     chat = ScriptedChatModel(
         lambda _: ChatReply(data={"rationale": said, "value": True}, text=said, usage=Usage(calls=1))
@@ -155,6 +155,7 @@ def test_half_characters_are_kept_exactly(registry: Registry) -> None:
     second = PaidAnswers(registry._database, NAME)
     again = run(Calls(answers=second).complete(chat, request))
     assert (again.data, again.text, again.usage) == (paid.data, paid.text, Usage())
+    assert paid.data["rationale"] == paid.text == "a half \ufffd of a pair"
     assert (second.taken_up, len(chat.requests)) == (1, 1)
 
 

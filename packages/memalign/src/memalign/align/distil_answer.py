@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,15 +87,17 @@ class AnswerReader:
 
     def read(self, data: Mapping[str, Any]) -> CallAnswer:
         """What the call gave: changes and conflicts, labels turned into keys and tests read."""
-        changes = [change for change in _entries(data.get("changes")) if isinstance(change, dict)]
+        changes = [_whole(change) for change in _entries(data.get("changes")) if isinstance(change, dict)]
         tried = sum(len(_entries(change.get("tests"))) for change in changes)
         deltas = tuple(self._delta(change, tried) for change in changes)
         conflicts = filter(None, map(self._conflict, _entries(data.get("conflicts"))))
         return replace(self.call, deltas=deltas, conflicts=tuple(conflicts))
 
     def _delta(self, change: Mapping[str, Any], tried: int) -> Delta:
-        text, keys = tidy(str(change.get("text") or "")), self._keys(change.get("feedback"))
-        delta = Delta(action=str(change.get("action")), feedback=keys, guideline=str(change.get("guideline") or ""))
+        text, keys = tidy(change["text"]), self._keys(change.get("feedback"))
+        delta = Delta(action=change["action"], feedback=keys, guideline=change["guideline"])
+        if delta.action == "REVISE" and not self.call.guideline_ids:  # there was nothing to revise
+            delta = replace(delta, action="ADD")
         if delta.action not in ("ADD", "REVISE"):
             return delta
         tests = proposed_tests(self.judge, change.get("tests"), keys, self.cases, tried=tried, judged=self._judged)
@@ -103,7 +106,7 @@ class AnswerReader:
     def _conflict(self, entry: object) -> FeedbackConflict | None:
         """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""
         keys = tuple(sorted({key for key in self._keys(_field(entry, "feedback")) if key in self.call.keys}))
-        about = tidy(str(_field(entry, "about")))
+        about = tidy(_word(_field(entry, "about")))
         about = about if self._fault(about, keys) is None else ""
         return FeedbackConflict(feedback=keys, about=about, exposed_to=self.call.exposed_to) if len(keys) > 1 else None
 
@@ -116,8 +119,10 @@ class AnswerReader:
         return [annotation.rationale for annotation in annotations if annotation and annotation.rationale]
 
     def _keys(self, labels: object) -> tuple[FeedbackKey, ...]:
-        """The keys of labels; one that the model invented becomes the key of nothing."""
-        return tuple(self.labels.get(str(label), FeedbackKey(str(label), "")) for label in _entries(labels))
+        """Return the keys of labels. Invented ones are left out; a change that names only such is about nothing."""
+        named = [str(label).strip().upper() for label in _names(labels)]
+        spelled = [f"F{name}" if name.isdecimal() else name for name in named]
+        return tuple(self.labels[name] for name in dict.fromkeys(spelled) if name in self.labels)
 
     @cached_property
     def cases(self) -> list[LabelledCase]:
@@ -131,7 +136,32 @@ class AnswerReader:
 
 
 def _entries(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
+    return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
+
+
+def _names(value: object) -> list[Any]:
+    """Return the names in a list, or in a text that lists them."""
+    if isinstance(value, str):
+        return re.split(r"[\s,;]+", value.strip(" []"))
+    return value if isinstance(value, list) else [value] if isinstance(value, int) else []
+
+
+def _word(value: object) -> str:
+    """Return the text of a field; "" for what is none."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) else ""
+
+
+def _whole(change: dict[str, Any]) -> dict[str, Any]:
+    """Return a change with texts where texts belong, and with the action that its parts are if it names none."""
+    text, guideline = _word(change.get("text")), _word(change.get("guideline")).strip().upper()
+    action = _word(change.get("action")).strip().upper()
+    if not action and text:
+        action = "REVISE" if guideline else "ADD"
+    elif not action:
+        action = "SUPPORT" if guideline else "NOOP"
+    return change | {"action": action, "text": text, "guideline": guideline}
 
 
 def _field(entry: object, name: str) -> Any:
@@ -142,8 +172,9 @@ def merged_rules(data: Mapping[str, Any], guidelines: Sequence[Guideline]) -> It
     """The texts of a merge, each with the guidelines, two or more, that no text before it took."""
     free = {guideline.id: guideline for guideline in guidelines}
     for entry in _entries(data.get("guidelines")):
-        text = tidy(str(_field(entry, "text") or ""))
-        sources = [free[name] for name in dict.fromkeys(map(str, _entries(_field(entry, "from")))) if name in free]
+        text = tidy(_word(_field(entry, "text")))
+        named = dict.fromkeys(str(name).strip().upper() for name in _names(_field(entry, "from")))
+        sources = [free[name] for name in named if name in free]
         if len(sources) > 1 and guideline_fault(text) is None:  # one rule alone stays as it is
             free = {name: guideline for name, guideline in free.items() if guideline not in sources}
             yield text, sources

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,7 @@ def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel
     return Judgment(
         id=prompt.request.about,
         value=value,
-        rationale=str(reply.data.get("rationale") or "").strip() or None,
+        rationale=_words(reply.data.get("rationale")),
         findings=(*findings, *prompt.facts),
         # A weak model names no findings: all that it read may have counted.
         guideline_ids=prompt.guideline_ids if model.limits.brief else applied,
@@ -71,6 +72,16 @@ def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel
         usage=reply.usage,
         notes=(*prompt.notes, *notes),
     )
+
+
+def _words(reason: object) -> str | None:
+    """Return a reason as text, in whatever form a model gave it; None without one."""
+    if isinstance(reason, list) and all(isinstance(part, str) for part in reason):
+        reason = " ".join(reason)
+    if reason is None or isinstance(reason, bool):
+        return None
+    text = reason if isinstance(reason, str) else json.dumps(reason, ensure_ascii=False)
+    return text.strip() or None
 
 
 def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Finding, ...], tuple[str, ...]]:

@@ -116,7 +116,7 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> Prompt:
         )
         ids = tuple(guideline.id for guideline in guidelines)
         schema = answer_schema(value_type, ids, brief=limits.brief)
-        optional = ("findings",) if "findings" in schema["properties"] else ()
+        optional = tuple(name for name in schema["properties"] if name != "value")  # all that is not the verdict
         request = ChatRequest(system=system, user="", schema=schema, schema_name="judgment", optional=optional)
         notes = tuple(f"guideline {name} was left out because the prompt would be too long" for name in omitted)
         return Prompt(request=request, guideline_ids=ids, notes=notes)

@@ -1,4 +1,7 @@
-"""From what a model wrote to an object that fits the schema it was given.
+"""From what a model wrote to an object that answers the schema it was given: read as far as no guess is needed.
+
+What does not bear on the answer is never checked: text around the object, thinking before it, unknown keys, and what
+stands in properties that are optional. A value counts in every spelling in which files may have it.
 
 What a model wrote is never repeated in an error: errors are kept in ledgers and judgments, and an erased text must not
 live on in them.
@@ -6,63 +9,297 @@ live on in them.
 
 from __future__ import annotations
 
+import ast
 import json
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator
 from typing import Any
 
-__all__ = ["find_object", "misfit", "read_answer"]
+from memalign.errors import InvalidValue
+from memalign.values import UNBOUNDED, ValueType
+
+__all__ = ["find_object", "misfit", "read_answer", "without_halves"]
 
 
 def read_answer(
     text: str, schema: dict[str, Any], *, optional: Collection[str] = ()
 ) -> tuple[dict[str, Any] | None, str]:
-    """The JSON object in an answer, and why it does not do: "" where it does.
+    """Read the JSON object in an answer.
 
     Args:
         text: What the model wrote.
-        schema: Of an object.
+        schema: The schema of an object.
         optional: Properties that may be missing, or be anything.
+
+    Returns:
+        The object, with its values as the schema has them, and the reason why it does not do: "" where it does.
     """
-    if (data := find_object(text)) is None:
+    found = _found(text)
+    lists = [name for name in _needed(schema, optional) if _type(schema, name) == "array"]
+    if isinstance(found, list) and len(lists) == 1:
+        found = {lists[0]: found}
+    elif isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    if not isinstance(found, dict):
         return None, "it held no JSON object"
-    return data, misfit(data, schema, optional=optional) or ""
-
-
-def find_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` holds, from its first brace to its last, in a fence or among prose; None without one.
-
-    What is quoted inside an object that cannot be read is none: it may be what the judged item says.
-    """
-    start, end = text.find("{"), text.rfind("}") + 1
-    try:
-        value = _decoder.decode(text[start:end]) if 0 <= start < end else None
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
-
-
-# Not strict about control characters: small models write line breaks inside strings as they are.
-_decoder = json.JSONDecoder(strict=False, parse_constant=_no_constant)
+    data = _unwrapped(found, _needed(schema, optional))
+    if len(lists) == 1 and lists[0] not in data and schema["properties"][lists[0]]["items"].get("properties"):
+        entry = schema["properties"][lists[0]]["items"]["properties"]
+        if len(data.keys() & entry.keys()) > 1:  # the only entry, without its list
+            data = {lists[0]: [data]}
+    return _read(data, schema, optional)
 
 
 def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] = ()) -> str | None:
-    """Why `value` does not fit `schema`, by the rule that it breaks; None when it fits.
+    """Return why an object does not answer a schema, by the rule that it breaks, or None if it does."""
+    if not isinstance(value, dict):
+        return 'answer breaks the rule type: "object"'
+    return _read(value, schema, optional)[1] or None
 
-    The properties `optional` may be missing, or be anything.
+
+# -- finding the object ------------------------------------------------------------------------------------------------
+
+_THOUGHT = re.compile(
+    r"</[^<>]{0,20}(?:think|thought|reason|analysis|reflection|scratchpad)[^<>]{0,10}>"
+    r"|\[/THINK\]|\u25c1/think\u25b7|<\|message\|>|assistantfinal",
+    re.IGNORECASE,
+)
+"""Where thinking ends, with or without a tag at its beginning: in many chat templates that belongs to the prompt."""
+
+_PLACEHOLDER = re.compile(r"""\{[^{}"'\[\]]{0,80}\}|\{\{[^{}"']{0,80}\}\}""")
+"""Braces in prose, such as {inputs}: nothing that an answer could be."""
+
+_STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+_OUTER = re.compile(r"^\s*(?:```\w*\s*)?|\s*(?:```)?\s*$")
+
+
+def find_object(text: str) -> dict[str, Any] | None:
+    """Return the one JSON object that `text` holds, among prose, in a fence or after thinking; None without one.
+
+    What is quoted inside an object that cannot be read is none: it may be what the judged item says.
     """
-    from jsonschema import Draft202012Validator
+    found = _found(text)
+    if isinstance(found, list):
+        found = found[0] if len(found) == 1 else None
+    return found if isinstance(found, dict) else None
 
-    if optional and isinstance(value, dict):
-        value = {key: part for key, part in value.items() if key not in optional}
-        schema = schema | {"required": [key for key in schema.get("required", ()) if key not in optional]}
 
-    errors = Draft202012Validator(schema).iter_errors(value)
-    wrong = next((error for error in errors if error.validator != "additionalProperties"), None)  # which do no harm
-    if wrong is None:
+def _found(text: str) -> object:
+    """Return the one object or list that `text` holds, or None."""
+    found = _only_value(text)
+    if found is not None:
+        return found
+    ends = [match.end() for match in _THOUGHT.finditer(text)]
+    if not ends:
         return None
-    rule = json.dumps(wrong.validator_value, ensure_ascii=False)
-    return f"answer{wrong.json_path[1:]} breaks the rule {wrong.validator}: {rule}"
+    thought = _OUTER.sub("", text[: ends[-1]])
+    begun = thought.startswith(("{", "[", '"')) or thought.count("{") != thought.count("}")
+    # An answer that quotes such a tag has begun before it.
+    return None if begun else _only_value(text[ends[-1] :])
+
+
+def _only_value(text: str) -> object:
+    whole = _OUTER.sub("", text)
+    if whole.startswith('"'):  # encoded twice
+        inner = _decoded(whole)
+        return _only_value(inner) if isinstance(inner, str) and inner.lstrip().startswith("{") else None
+    if whole.startswith("["):
+        value = _decoded(whole)
+        return value if isinstance(value, list) else None
+    try:
+        values = list(_objects(text))
+    except (ValueError, RecursionError):
+        return _literal(whole)
+    if not values or any(value != values[0] for value in values):
+        return None
+    return values[0]
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a text. Raises ValueError for a brace that may belong to one that cannot be read."""
+    place, mended = 0, ""
+    while (start := _next_brace(text, place)) >= 0:
+        if text[start] == "}" and place and not text[place:].strip("}] \n\r\t`"):
+            return  # one brace too many, straight after an object that ends the answer
+        if text[start] == "}":
+            raise ValueError("a brace that nothing opens")
+        prose = _PLACEHOLDER.match(text, start)
+        if prose is not None and prose[0].strip("{} \n\t"):
+            place = prose.end()
+            continue
+        try:
+            value, place = _decoder.raw_decode(text, start)
+        except ValueError:
+            mended = mended or " " * start + _without_commas(text[start:])
+            value, place = _decoder.raw_decode(mended, start)
+        if not isinstance(value, dict):
+            raise ValueError("no object")
+        yield value
+
+
+def _next_brace(text: str, place: int) -> int:
+    places = [found for found in (text.find("{", place), text.find("}", place)) if found >= 0]
+    return min(places, default=-1)
+
+
+def _without_commas(text: str) -> str:
+    """Return a text as long as before, with blanks for commas before a closing bracket: they are none of JSON."""
+    return _STRING_OR_COMMA.sub(lambda match: match[1] or " ", text)
+
+
+def _decoded(text: str) -> object:
+    for attempt in (text, _without_commas(text)):
+        try:
+            return _decoder.decode(attempt)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _literal(whole: str) -> object:
+    """Return the dictionary that an answer is in Python's spelling ('…', True, None), if it is nothing else."""
+    if not whole.startswith("{") or not whole.endswith("}") or len(whole) > _LONGEST_LITERAL:
+        return None
+    try:
+        body = ast.parse(whole, mode="eval").body
+        value = ast.literal_eval(body)
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return None
+    if not isinstance(body, ast.Dict) or len(value) < len(body.keys):  # a key stands there twice
+        return None
+    return value if all(isinstance(key, str) for key in value) else None
+
+
+_LONGEST_LITERAL = 20_000  # characters that Python's own parser is given
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object. Raises ValueError for a key that stands there twice with two values: either may be meant."""
+    value: dict[str, Any] = {}
+    for key, part in pairs:
+        if key in value and value[key] != part:
+            raise ValueError("a key stands there twice")
+        value[key] = part
+    return value
+
+
+# Not strict about control characters: small models write line breaks inside strings as they are. NaN is absent.
+_decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None, object_pairs_hook=_pairs)
+
+
+# -- reading the object ------------------------------------------------------------------------------------------------
+
+_WRAPPERS = {"arguments", "parameters", "input", "properties"}
+"""Where an answer in the form of a tool call, or of the schema itself, has its values."""
+
+
+def _unwrapped(data: dict[str, Any], needed: Collection[str]) -> dict[str, Any]:
+    """Return the object inside an object that has only that, such as {"answer": {…}} or the form of a tool call."""
+    if any(_key(data, name) is not None for name in needed):
+        return data
+    inner = [data[key] for key in data if len(data) == 1 or key in _WRAPPERS]
+    if len(inner) != 1:
+        return data
+    value = _decoded(inner[0]) if isinstance(inner[0], str) else inner[0]
+    fits = isinstance(value, dict) and all(_key(value, name) is not None for name in needed)
+    return value if fits and isinstance(value, dict) else data
+
+
+def _read(data: dict[str, Any], schema: dict[str, Any], optional: Collection[str]) -> tuple[dict[str, Any], str]:
+    """Return the properties of the schema that `data` has, and the rule that it breaks, or ""."""
+    if "properties" not in schema:
+        return data, ""
+    read: dict[str, Any] = {}
+    for name, part in schema["properties"].items():
+        key = _key(data, name)
+        needed = name in _needed(schema, optional)
+        if key is None and needed:
+            return data, f"answer breaks the rule required: {json.dumps(schema['required'])}"
+        if key is None:
+            continue
+        try:
+            read[name] = _value(data[key], part)
+        except InvalidValue:
+            if needed:
+                rule = "enum" if "enum" in part else "minimum" if "minimum" in part else "type"
+                return data, f"answer.{name} breaks the rule {rule}: {_rule(part, rule)}"
+            read[name] = data[key]
+    return read, ""
+
+
+def _rule(part: dict[str, Any], rule: str) -> str:
+    said = json.dumps(part.get(rule), ensure_ascii=False)
+    return f"{said}, maximum: {json.dumps(part['maximum'])}" if rule == "minimum" else said
+
+
+def _needed(schema: dict[str, Any], optional: Collection[str]) -> list[str]:
+    return [name for name in schema.get("required", ()) if name not in optional]
+
+
+def _type(schema: dict[str, Any], name: str) -> object:
+    return schema.get("properties", {}).get(name, {}).get("type")
+
+
+def _key(data: dict[str, Any], name: str) -> str | None:
+    """Return the key under which an object has a property, in whatever case, if there is no doubt."""
+    if name in data:
+        return name
+    alike = [key for key in data if key.strip().casefold() == name.casefold()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _value(raw: object, schema: dict[str, Any]) -> object:
+    """Return the value that is meant. Raises InvalidValue.
+
+    What a list holds is left to whoever reads it: a bad entry costs itself.
+    """
+    kind = schema.get("type")
+    if kind == "array":
+        entries = [raw] if isinstance(raw, dict) else raw
+        if not isinstance(entries, list):
+            raise InvalidValue("no list")
+        return entries
+    if kind == "object":
+        if not isinstance(raw, dict):
+            raise InvalidValue("no object")
+        return raw
+    if kind == "string" and "enum" not in schema and isinstance(raw, str):
+        return raw
+    if kind == "string" and "enum" not in schema and isinstance(raw, int | float) and not isinstance(raw, bool):
+        return json.dumps(raw)
+    return _value_type(schema).parse(raw)
+
+
+def _value_type(schema: dict[str, Any]) -> ValueType:
+    """Return the value type whose schema this is."""
+    match schema:
+        case {"type": "boolean"}:
+            return ValueType(kind="bool")
+        case {"type": "integer", "enum": [*numbers]}:
+            return ValueType(kind="int", low=float(min(numbers)), high=float(max(numbers)))
+        case {"enum": [*words]}:
+            return ValueType(kind="choice", choices=tuple(words))
+        case {"type": "integer" | "number" as kind}:
+            low = schema.get("minimum", -UNBOUNDED)
+            high = schema.get("maximum", UNBOUNDED)
+            return ValueType(kind="int" if kind == "integer" else "float", low=low, high=high)
+    return ValueType(kind="str")
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def without_halves(value: Any) -> Any:
+    """Return a JSON value in which half of a surrogate pair is U+FFFD: UTF-8 cannot hold it.
+
+    Two halves that belong together become the character that they stand for.
+    """
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    if isinstance(value, list):
+        return [without_halves(part) for part in value]
+    if isinstance(value, dict):
+        return {without_halves(key): without_halves(part) for key, part in value.items()}
+    return value

@@ -71,11 +71,19 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer: `data` fits the request's schema; `text` is what the model wrote; `usage` covers all attempts."""
+    """The answer to a ChatRequest.
+
+    Attributes:
+        data: An object that answers the request's schema.
+        text: What the model wrote.
+        usage: What all attempts cost: a call of unknown cost where nothing else is said.
+        answered_by: The name that the answer gives, such as a dated version; empty where it gives none.
+    """
 
     data: dict[str, Any]
-    text: str
-    usage: Usage
+    text: str = ""
+    usage: Usage = Usage(calls=1, cost=None)
+    answered_by: str = ""
 
 
 @runtime_checkable

@@ -16,6 +16,7 @@ import msgspec
 
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import ConfigurationError, InputError, ModelError, SpendLimitReached
+from memalign.models.answers import without_halves
 from memalign.models.base import (
     ChatModel,
     ChatReply,
@@ -107,6 +108,9 @@ class Calls:
             return self.dry_run.reply(model, request)
         texts = (request.system, request.user)
         reply = await self._limit.pay(model, request.schema_name, texts, lambda: model.complete(request))
+        # Here, where every answer enters: what a model wrote may hold half of a character, which UTF-8 cannot.
+        clean = without_halves([reply.data, reply.text, reply.answered_by])
+        reply = msgspec.structs.replace(reply, data=clean[0], text=clean[1], answered_by=clean[2])
         await self._keep({key: reply})
         return reply
 
@@ -151,7 +155,6 @@ class Calls:
     async def _keep(self, answers: Mapping[str, object]) -> None:
         """Keep what was paid for, and go on only where its price is known."""
         if self._answers is not None:
-            # In ASCII: a model may end its words in half a surrogate pair, which UTF-8 cannot hold.
             lines = {key: json.dumps(msgspec.to_builtins(answer)).encode() for key, answer in answers.items()}
             await self._answers.keep(lines)
         self._limit.check_price()

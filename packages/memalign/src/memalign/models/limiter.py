@@ -16,7 +16,7 @@ _RETRIES, _FULL = 1 / 4, 1 / 2
 _PROBE = 40
 """Answers after which one more attempt is tried: at a strict limit one in forty is refused."""
 _PAUSE = 1.0
-"""Seconds between attempts to a server that takes none, and does not say when."""
+"""Seconds between attempts to a server that takes none."""
 
 
 class Limiter:
@@ -27,7 +27,8 @@ class Limiter:
     away, so that what is left is what was accepted. After forty answers it tries one more; a refusal takes it back to
     what was known to be accepted. Single refusals besides are forgiven.
 
-    A server that takes nothing at all gets one attempt at a time, after its Retry-After, or a second.
+    A server that takes nothing at all gets one attempt at a time, with a second between two. What a server tells one
+    call to wait is that call's own affair: no slot sleeps for others.
     """
 
     def __init__(self, count: int, *, most: int | None = None) -> None:
@@ -53,17 +54,16 @@ class Limiter:
         self.limit = min(self.limit, self._most)
         self._hand_over()
 
-    def overloaded(self, retry_after: float | None = None, *, again: bool = False) -> None:
-        """An attempt was refused, as one too many or at random; it still has its slot.
+    def overloaded(self, *, again: bool = False) -> None:
+        """Count an attempt that was refused, as one too many or at random; it still has its slot.
 
         Args:
-            retry_after: Seconds that the provider asked to wait. Nobody else waits for them while others are answered.
             again: Whether it was refused before: at random that is rare, and at a full server usual.
         """
         self._refused += 1
         self._again += again * (1 - self._again) * _RETRIES
         if self._used <= 1 and self._refused > _SCATTERED * max(self._begun, _WINDOW / 4):
-            self._not_before = asyncio.get_running_loop().time() + (_PAUSE if retry_after is None else retry_after)
+            self._not_before = asyncio.get_running_loop().time() + _PAUSE
             self.limit, self._doubling = 1, True
         elif self._refused > _SCATTERED * max(self._begun, _WINDOW) or (again and self._again > _FULL):
             # Those that are still in flight are accepted, or will be refused and take one away each.

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
@@ -15,9 +16,10 @@ from memalign.errors import AccessDenied, ConfigurationError, ModelError
 from memalign.models.base import Limits
 from memalign.models.limiter import Limiter
 from memalign.models.list_prices import Prices, context_window, list_price
-from memalign.models.provider_errors import OVERLOAD, failure_of, status_of
+from memalign.models.provider_errors import Failure, failure_of
 from memalign.models.providers import PROVIDERS, Target, traits_of
 from memalign.models.retry import Retry
+from memalign.models.wire import http_client
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ that may be asked for. As many are let through as the provider takes."""
 
 RECORD_TOKENS = 2_500
 """Of a context, for each piece of feedback in a distillation call: case, comment and the rule that may come of it."""
+
+_OPENAI_SDK = "_OpenAISDKProvider"
+"""pydantic-ai's base class of all providers that speak OpenAI's protocol by OpenAI's library."""
 
 _opened: list[object] = []  # were one dropped, asyncio would warn of each connection that is still open
 
@@ -136,10 +141,20 @@ class ProviderModel(Generic[ClientT]):
         provider = open_provider(self.target)
         return infer_model(f"{kind}:{self.target.model}", lambda _: provider)
 
-    async def _call(self, send: Callable[[], Awaitable[AnswerT]], *, seconds: float) -> AnswerT:
-        """What `send` gives, tried again where that may help; an attempt has its slot while it is under way.
+    async def _call(
+        self, send: Callable[[], Awaitable[AnswerT]], *, seconds: float, spent: list[Usage] | None = None
+    ) -> AnswerT:
+        """Return what `send` gives, tried again where that may help.
 
-        Raises ModelError for whatever the provider's library raises, which is its cause.
+        An attempt has its slot while it is under way. `seconds` bounds each attempt and each wait between two.
+
+        Args:
+            send: Makes one attempt.
+            seconds: The longest that an attempt or a wait may take.
+            spent: Takes what attempts cost that were answered and could not be read.
+
+        Raises:
+            ModelError: For whatever the provider's library raises, which is its cause.
         """
         number = 1
         while True:
@@ -152,27 +167,35 @@ class ProviderModel(Generic[ClientT]):
                     return answer
                 except Exception as error:
                     failure = failure_of(error, self.target, seconds)
-                    if failure.retry and (isinstance(error, TimeoutError) or status_of(error) in OVERLOAD):
-                        self._limiter.overloaded(failure.retry_after, again=number > 1)
-                    if not failure.retry or number >= self.retry.attempts:
+                    if failure.answered and spent is not None:
+                        spent.append(self._spent_on(*failure.tokens))
+                    if failure.retry and (isinstance(error, TimeoutError) or failure.overload):
+                        self._limiter.overloaded(again=number > 1)
+                    longest = min(self.retry.max_wait, seconds)
+                    if too_long := (failure.retry_after or 0.0) > longest:
+                        failure = replace(failure, reason=f"{failure.reason}; {_too_long(failure, longest)}")
+                    if too_long or not failure.retry or number >= self.retry.attempts:
                         # Not how long it took: a hundred items on a server that is down are one reason, told once.
                         tries = f" ({number} attempts)" if number > 1 else ""
-                        message = ". ".join(filter(None, [f"{self.target}: {failure.reason}{tries}", failure.advice]))
+                        said = f"{self.target}: {failure.reason.rstrip('.')}{tries}"
+                        message = ". ".join(filter(None, [said, failure.advice]))
                         raise failure.error(message, denied=failure.denied) from error
-            await self.retry.pause(number, failure.retry_after, subject=str(self.target), reason=failure.reason)
+            wait = min(self.retry.wait(number, failure.retry_after), seconds)
+            await self.retry.pause(wait, number, subject=str(self.target), reason=failure.reason)
             number += 1
 
     def _usage(self, used: RequestUsage, model: str | None) -> Usage:
-        """What one answered request cost: by our prices, else by genai-prices' bundled list, else None."""
-        usage = Usage(
-            calls=1,
-            input_tokens=used.input_tokens,
-            cached_tokens=used.cache_read_tokens,
-            output_tokens=used.output_tokens,
-            cost=None,
-        )
-        counted = used.input_tokens or used.output_tokens  # which some endpoints do not
+        """Return what one answered request cost: by our prices, else by genai-prices' bundled list, else None."""
+        return self._spent_on(used.input_tokens, used.output_tokens, used.cache_read_tokens, model=model)
+
+    def _spent_on(self, read: int, written: int, cached: int = 0, *, model: str | None = None) -> Usage:
+        usage = Usage(calls=1, input_tokens=read, cached_tokens=cached, output_tokens=written, cost=None)
+        counted = read or written  # which some endpoints do not
         return msgspec.structs.replace(usage, cost=self.price_of(usage, model)) if counted else usage
+
+
+def _too_long(failure: Failure, longest: float) -> str:
+    return f"the server asks to wait {failure.retry_after:.0f} s, and a call waits {longest:g} s at most"
 
 
 def open_provider(target: Target) -> Provider[Any]:
@@ -184,10 +207,14 @@ def open_provider(target: Target) -> Provider[Any]:
         kind: Any = infer_provider_class(target.provider.removesuffix("-decisions"))
         url = target.base_url or traits.home
         url = url.removesuffix("/v1") if target.provider == "typesafe" else url  # whose client adds that
+        client = {"http_client": http_client()} if target.provider == "openai" else {}
         # Without a key, they look for one, and would send it anywhere.
-        provider: Provider[Any] = kind(base_url=url, api_key=target.api_key or "no-key-needed")
+        provider: Provider[Any] = kind(base_url=url, api_key=target.api_key or "no-key-needed", **client)
     else:
-        provider = infer_provider(target.provider)
+        gateway = target.provider.startswith("gateway/")
+        kind = None if gateway else infer_provider_class(target.provider)
+        tolerant = kind is not None and any(base.__name__ == _OPENAI_SDK for base in kind.__mro__)
+        provider = kind(http_client=http_client()) if tolerant else infer_provider(target.provider)
     if not target.trusted and target.provider.startswith("openai"):  # whose client would send more than a key
         provider.client.organization = provider.client.project = None
         provider.client._custom_headers = {}

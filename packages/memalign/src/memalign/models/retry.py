@@ -14,7 +14,7 @@ __all__ = ["Retry"]
 logger = logging.getLogger(__name__)
 
 LONG_WAIT = 10.0
-"""Seconds from which on a wait is a warning, which Python shows on stderr where no log is set up."""
+"""Seconds from which on a wait is a warning, which Python shows on stderr where no log is set up. Others are "info"."""
 
 _said_until: dict[str, float] = {}  # by model and address: all calls that wait side by side say it once
 
@@ -23,7 +23,8 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """How often to try, and how long to wait between attempts.
 
     `attempts` counts the first one. The wait before attempt n + 1 is between half and all of
-    `base_seconds * 2 ** (n - 1)`, or what the provider asked for and a little more, never above `max_wait` seconds.
+    `base_seconds * 2 ** (n - 1)`, or what the provider asked for and a little more, never above `max_wait` seconds. A
+    provider that asks for more ends the call.
     """
 
     attempts: int = 5
@@ -37,11 +38,20 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             return min(requested + random.uniform(0, self.base_seconds), self.max_wait)
         return min(self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0), self.max_wait)
 
-    async def pause(self, attempt: int, requested: float | None, *, subject: str, reason: str) -> None:
-        """Wait as long as `wait` says, after `subject` (model and address) failed for this reason."""
-        seconds, now = self.wait(attempt, requested), time.monotonic()
+    async def pause(self, seconds: float, attempt: int, *, subject: str, reason: str) -> None:
+        """Wait so many seconds after attempt number `attempt`, and log it.
+
+        Args:
+            seconds: How long.
+            attempt: The attempt that failed, from 1.
+            subject: Model and address.
+            reason: Why it failed.
+        """
+        now = time.monotonic()
+        level = logging.INFO
         if seconds >= LONG_WAIT and _said_until.get(subject, 0.0) <= now:
             _said_until[subject] = now + seconds
-            what = "%s: %s; waiting %.0f s, then attempt %d of %d"
-            logger.warning(what, subject, reason, seconds, attempt + 1, self.attempts)
+            level = logging.WARNING
+        what = "%s: %s; waiting %.3g s, then attempt %d of %d"
+        logger.log(level, what, subject, reason, seconds, attempt + 1, self.attempts)
         await asyncio.sleep(seconds)

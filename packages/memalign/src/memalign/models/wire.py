@@ -1,0 +1,319 @@
+"""Answers of OpenAI-compatible servers, brought into the form that OpenAI's API promises before a library reads them.
+
+Such servers leave out, misspell or misplace what surrounds a verdict (`usage`, `id`, `object`, `created`,
+`finish_reason`), and report errors with the status 200. A library that checks the envelope would refuse the answer in
+it, which is paid for. So whatever does not bear on the answer is put right here, and an error is given its status.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import httpx2
+
+__all__ = ["INSIDE_200", "http_client", "is_answer", "readable"]
+
+INSIDE_200 = "inside_200"
+"""The key of an error's body that came with a status of success: what the server counted all the same."""
+
+
+def http_client() -> httpx2.AsyncClient:
+    """Return a client whose answers are `readable`, with the timeouts and limits of pydantic-ai's own."""
+    import httpx2
+    from pydantic_ai.models import get_user_agent
+
+    class Client(httpx2.AsyncClient):
+        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+            response = await super().send(request, **options)
+            if response.status_code != 200 or options.get("stream"):
+                return response
+            content = await response.aread()
+            status, body = readable(content)
+            if body is None:
+                return response
+            headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _OF_BYTES]
+            headers.append(("content-type", "application/json"))
+            # In ASCII: a text may hold half of a surrogate pair, which UTF-8 cannot hold.
+            data = json.dumps(body).encode()
+            return httpx2.Response(status, headers=headers, content=data, request=request)
+
+    return Client(
+        timeout=httpx2.Timeout(600, connect=5),
+        limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=100),
+        headers={"User-Agent": get_user_agent()},
+    )
+
+
+_OF_BYTES = {"content-length", "content-encoding", "transfer-encoding", "content-type"}
+
+
+def readable(content: bytes) -> tuple[int, dict[str, Any] | None]:
+    """Return the status and the body that an answer with the status 200 should have; None for what is no answer.
+
+    Args:
+        content: The body as it came: JSON, or the events of a server that always streams.
+    """
+    body = _events(content) if content.lstrip().startswith(b"data:") else _json(content)
+    if isinstance(body, list) and len(body) == 1:
+        body = body[0]
+    if not isinstance(body, dict):
+        return 200, None
+    for name in ("data", "result", "response"):  # a gateway's envelope around the envelope
+        inner = body.get(name)
+        if "choices" not in body and isinstance(inner, dict) and "choices" in inner:
+            body = inner
+    text = _text_in(body)
+    if not text and (error := _error_in(body)) is not None:
+        return _status_of(error), {"error": {**error, INSIDE_200: _usage(body) or {}}}
+    if is_answer(body):
+        return 200, _completion(body, text)
+    vectors = body.get("data")
+    if isinstance(vectors, list) and vectors and all(isinstance(row, dict) and "embedding" in row for row in vectors):
+        return 200, _embeddings(body, vectors)
+    return 200, None
+
+
+def is_answer(body: Mapping[str, Any]) -> bool:
+    """Return whether a body is a completion, however odd."""
+    return isinstance(body.get("choices"), list) or isinstance(body.get("message"), dict)
+
+
+def _json(content: bytes) -> object:
+    try:
+        return json.loads(content.decode("utf-8-sig", "replace").strip())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _events(content: bytes) -> object:
+    """Return the completion whose pieces a stream of events brings."""
+    whole: dict[str, Any] = {}
+    words: list[str] = []
+    reason = None
+    for line in content.decode("utf-8", "replace").splitlines():
+        event = _json(line.removeprefix("data:").encode()) if line.startswith("data:") else None
+        if not isinstance(event, dict):
+            continue
+        if event.get("error"):
+            return event
+        whole |= {key: part for key, part in event.items() if part}
+        choice = _choice(event)
+        piece = choice.get("delta")
+        words.append(_text(piece.get("content")) if isinstance(piece, dict) else _text_of(choice))
+        reason = choice.get("finish_reason") or reason
+    message = {"role": "assistant", "content": "".join(words)}
+    return whole | {"choices": [{"index": 0, "finish_reason": reason, "message": message}]} if words else None
+
+
+# -- the answer --------------------------------------------------------------------------------------------------------
+
+
+def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the first choice of a completion; one that has none may have a message of its own."""
+    choices = body.get("choices")
+    choices = choices if isinstance(choices, list) else [body] if isinstance(body.get("message"), dict) else []
+    return next((choice for choice in choices if isinstance(choice, dict)), {})
+
+
+def _text_in(body: Mapping[str, Any]) -> str:
+    return _text_of(_choice(body))
+
+
+def _text_of(choice: Mapping[str, Any]) -> str:
+    """Return what a choice says, wherever it stands: in the content, as a tool call, or taken for reasoning."""
+    found = choice.get("message")
+    message: dict[str, Any] = found if isinstance(found, dict) else {}
+    for said in (message.get("content"), message.get("parsed"), choice.get("text")):
+        if (text := _text(said)).strip():
+            return text
+    calls = message.get("tool_calls")
+    calls = calls if isinstance(calls, list) else [{"function": message.get("function_call")}]
+    functions = [call.get("function") for call in calls if isinstance(call, dict)]
+    arguments = [_text(each.get("arguments")) for each in functions if isinstance(each, dict)]
+    if len(arguments) == 1 and arguments[0].strip():
+        return arguments[0]
+    for name in ("reasoning_content", "reasoning"):  # servers whose parser takes a whole answer for a thought
+        thought = _text(message.get(name)).strip()
+        if thought.startswith("{") and thought.endswith("}"):
+            return thought
+    return ""
+
+
+def _text(content: object) -> str:
+    """Return a content as text: it may come in parts, or as the object that the text would spell."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        text = content.get("text")
+        return text if isinstance(text, str) and "type" in content else json.dumps(content)
+    if isinstance(content, list):
+        parts = [part if isinstance(part, dict) else {"text": part} for part in content]
+        texts = [part.get("text") for part in parts if part.get("type") not in ("reasoning", "thinking")]
+        return "".join(text for text in texts if isinstance(text, str))
+    return ""
+
+
+_REASONS = {"max_tokens": "length", "max_length": "length", "model_length": "length", "max_output_tokens": "length"}
+_REASONS |= dict.fromkeys(
+    (
+        "content_filter",
+        "content-filter",
+        "safety",
+        "prohibited_content",
+        "blocklist",
+        "sensitive",
+        "guardrail_intervened",
+    ),
+    "content_filter",
+)
+"""Finish reasons of other servers that mean what one of OpenAI's does."""
+
+
+def _completion(body: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return the completion with everything around its text put right. What it has besides stays."""
+    choice = _choice(body)
+    found = choice.get("message")
+    message: dict[str, Any] = dict(found) if isinstance(found, dict) else {}
+    refusal = message.get("refusal")
+    for name in ("tool_calls", "function_call", "annotations", "audio", "parsed", "reasoning_details"):
+        message.pop(name, None)
+    message |= {"role": "assistant", "content": text}
+    message["refusal"] = refusal if isinstance(refusal, str) and refusal.strip() and not text.strip() else None
+    for name in ("reasoning", "reasoning_content"):
+        if not isinstance(message.get(name), str):
+            message.pop(name, None)
+    given = choice.get("finish_reason") or choice.get("done_reason")
+    reason = given if isinstance(given, str) else "stop"
+    kept = {name: part for name, part in choice.items() if name not in ("logprobs", "error", "delta", "text")}
+    choice = kept | {"index": 0, "finish_reason": _REASONS.get(reason.lower(), reason), "message": message}
+    model = body.get("model")
+    identity = body.get("id")
+    body = {key: part for key, part in body.items() if key not in _UNREAD}
+    return body | {
+        "id": identity if isinstance(identity, str) else "",
+        "object": "chat.completion",
+        "created": 0,
+        "model": model if isinstance(model, str) else "",
+        "choices": [choice],
+        "usage": _usage(body),
+    }
+
+
+def _embeddings(body: dict[str, Any], vectors: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return vectors with everything around them put right."""
+    rows = [{"object": "embedding", "index": n, **row} for n, row in enumerate(vectors)]
+    rows = sorted(rows, key=lambda row: row["index"]) if all(type(row["index"]) is int for row in rows) else rows
+    usage = body.get("usage")
+    read = _first_count(usage, "prompt_tokens", "total_tokens", "input_tokens") if isinstance(usage, dict) else None
+    name = body.get("model")
+    return {
+        "object": "list",
+        "model": name if isinstance(name, str) else "",
+        "data": rows,
+        "usage": {"prompt_tokens": read or 0, "total_tokens": read or 0},
+    }
+
+
+_UNREAD = {"error", "message", "service_tier", "system_fingerprint", "moderation", "metadata", "prompt_filter_results"}
+
+
+def _usage(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the server counted; None if it did not count both what it read and what it wrote."""
+    found = body.get("usage")
+    used = found if isinstance(found, dict) else body
+    read = _first_count(used, "prompt_tokens", "input_tokens", "prompt_eval_count")
+    written = _first_count(used, "completion_tokens", "output_tokens", "eval_count")
+    total = _first_count(used, "total_tokens")
+    if read is not None and written is None and total is not None and total >= read:
+        written = total - read
+    if read is None or written is None:
+        return None
+    counts = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    if used is body:
+        return counts
+    kept = {name: _counted(part) for name, part in used.items() if name not in counts}
+    return {name: part for name, part in kept.items() if part is not None} | counts
+
+
+def _counted(part: object) -> object:
+    if isinstance(part, dict):
+        counts = {name: _count(number) for name, number in part.items()}
+        return {name: number for name, number in counts.items() if number is not None}
+    return part if isinstance(part, float) else _count(part)
+
+
+def _first_count(used: Mapping[str, Any], *names: str) -> int | None:
+    return next((count for name in names if (count := _count(used.get(name))) is not None), None)
+
+
+def _count(number: object) -> int | None:
+    """Return a number of tokens, in whatever form it came."""
+    if isinstance(number, str) and number.strip().isdecimal():
+        number = int(number)
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return None
+    return int(number) if 0 <= number < 1e15 else None
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+_STATUSES = (
+    (
+        429,
+        r"rate.?limit|too.?many.?requests|resource.?exhausted|throttl|(tokens|requests) per (minute|day)",
+    ),
+    (402, r"insufficient.{0,12}(quota|credit|balance|fund)|billing|payment|arrear|out of credit"),
+    (401, r"api.?key|unauthori[sz]ed|unauthenticated|authentication|invalid.?token"),
+    (403, r"permission|forbidden|access.?denied"),
+    (404, r"not.?found|does not exist|unknown.?model|invalid.?model"),
+    (503, r"overload|unavailable|busy|loading"),
+    (400, r"invalid|bad.?request|content.?filter|inspection|context|too long|unsupported|unknown"),
+)
+"""The status that a code in words stands for; the first that fits counts."""
+
+
+def _error_in(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the error that a body without an answer reports, as the `error` of an HTTP error has it."""
+    choice = _choice(body)
+    errors = body.get("errors")
+    first = errors[0] if isinstance(errors, list) and errors else None
+    for found in (body.get("error"), choice.get("error"), first):
+        if isinstance(found, dict) and found:
+            return {**found, "message": _sentence(found)}
+        if found and not isinstance(found, dict):
+            return {**_flat(body), "message": found if isinstance(found, str) else _sentence(body)}
+    if choice.get("finish_reason") == "error":
+        return {"message": "the server ended its answer with an error", "code": 502}
+    named = body.get("object") == "error" or body.get("success") is False or "detail" in body
+    coded = any(body.get(name) for name in ("code", "status_code", "error_code", "error_msg", "statusCode"))
+    if not is_answer(body) and (named or coded) and _sentence(body):
+        return {**_flat(body), "message": _sentence(body)}
+    return None
+
+
+def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: part for name, part in body.items() if isinstance(part, str | int) and name != "error"}
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    names = ("message", "error_msg", "error_message", "msg", "detail", "description", "error")
+    return next((part for name in names if isinstance(part := error.get(name), str) and part.strip()), "")
+
+
+def _status_of(error: Mapping[str, Any]) -> int:
+    """Return the HTTP status that an error stands for: by its code as a number, else by its words."""
+    names = ("code", "status", "status_code", "statusCode", "error_code", "http_status", "type")
+    codes = [error.get(name) for name in names]
+    for code in codes:
+        number = _count(code)
+        if number is not None and 400 <= number < 600:
+            return number
+    for words in (" ".join(code for code in codes if isinstance(code, str)), str(error.get("message"))):
+        for status, pattern in _STATUSES:
+            if re.search(pattern, words, re.IGNORECASE):
+                return status
+    return 502

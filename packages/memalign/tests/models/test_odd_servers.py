@@ -1,0 +1,292 @@
+"""OpenAI-compatible servers as they are: what surrounds an answer is put right, and what they say decides."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from memalign.errors import (
+    AccessDenied,
+    InvalidOutput,
+    ModelError,
+    ModelRefused,
+    ModelRejected,
+    ModelUnavailable,
+    RateLimited,
+)
+from memalign.models.list_prices import Prices
+from memalign.models.provider_errors import PromptTooLong
+from memalign.models.retry import Retry
+from tests.models.test_provider_chat import ANSWER, QUICK, REQUEST, bad_request, model_at
+from tests.support.endpoint import Endpoint, Fault, says, user_of
+
+TEXT = json.dumps(ANSWER)
+COUNTED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+REMOVED = object()
+
+
+def completion(message: object = None, *, choice: dict[str, Any] | None = None, **envelope: object) -> dict[str, Any]:
+    """A completion with one part of it as a server may have it."""
+    said = {"role": "assistant", "content": TEXT} if message is None else message
+    choices = [{"index": 0, "finish_reason": "stop", "message": said} | (choice or {})]
+    body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": COUNTED}
+    return {name: part for name, part in (body | envelope).items() if part is not REMOVED}
+
+
+def chunk(text: str, reason: str | None = None) -> str:
+    event = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": reason}], "model": "m"}
+    return f"data: {json.dumps(event)}\n\n"
+
+
+ENVELOPES: list[object] = [
+    *(completion(**{name: odd}) for name in ("id", "object", "model") for odd in (None, "", 7, REMOVED)),
+    *(completion(created=odd) for odd in (None, 1.5, "2026-11-28T00:00:00Z", "1", REMOVED)),
+    *(completion(usage=odd) for odd in (None, {}, [], "15", REMOVED, COUNTED | {"prompt_tokens": None})),
+    *(completion(usage=COUNTED | odd) for odd in ({"prompt_tokens_details": {}}, {"cost": 0.1, "queue": "x"})),
+    *(completion(choice={"finish_reason": odd}) for odd in (None, "", "eos", "end_turn", "tool_calls", 3, "error")),
+    *(completion(choice={name: odd}) for name in ("index", "logprobs") for odd in (None, "0", {}, [])),
+    *(completion({"content": TEXT, name: {}}) for name in ("annotations", "refusal", "audio", "reasoning", "role")),
+    *(completion({"role": "model", "content": TEXT, "tool_calls": odd}) for odd in ([], None, "", [{}], {})),
+    *(completion(service_tier={}, system_fingerprint=[], error=odd) for odd in (None, {}, "")),
+    *(completion({"content": odd}) for odd in (ANSWER, [TEXT], [{"type": "text", "text": TEXT}], [{"text": TEXT}])),
+    completion({"content": [{"type": "thinking", "thinking": "{"}, {"type": "output_text", "text": TEXT}]}),
+    completion({"content": None, "tool_calls": [{"function": {"name": "verdict", "arguments": TEXT}}]}),
+    completion({"content": "", "tool_calls": [{"id": None, "function": {"arguments": ANSWER}}]}),
+    completion({"content": None, "function_call": {"name": "verdict", "arguments": TEXT}}),
+    completion({"content": None, "parsed": ANSWER}),
+    completion({"content": "", "reasoning_content": f"\n{TEXT}"}),
+    completion({}, choice={"text": TEXT}),
+    {"model": "m", "message": {"role": "assistant", "content": TEXT}, "done": True, "eval_count": 5},
+    *({name: completion(), "code": 0, "status": "ok"} for name in ("data", "result", "response")),
+    [completion()],
+    "\n\n   " + json.dumps(completion()),
+    "\ufeff" + json.dumps(completion()),
+    f": comment\n\n{chunk(TEXT[:9])}{chunk(TEXT[9:])}{chunk('', 'stop')}data: [DONE]\n\n".removeprefix(": comment\n\n"),
+]
+
+
+@pytest.mark.parametrize("body", ENVELOPES, ids=lambda body: json.dumps(body, default=str)[:150])
+async def test_what_surrounds_an_answer_costs_nothing(body: object) -> None:
+    with Endpoint(Fault(body=body)) as endpoint:
+        reply = await model_at(endpoint, prices=Prices(input=1.0, output=1.0)).complete(REQUEST)
+    assert reply.data == ANSWER
+    assert (len(endpoint.requests), reply.usage.calls) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("usage", "cost"),
+    [
+        (COUNTED, 15.0),
+        ({"prompt_tokens": "10", "completion_tokens": 5.0}, 15.0),
+        ({"prompt_tokens": 10, "total_tokens": 15}, 15.0),
+        ({"input_tokens": 10, "output_tokens": 5}, 15.0),
+        *((odd, None) for odd in ({}, None, {"prompt_tokens": 10}, {"prompt_tokens": -1, "completion_tokens": 5})),
+    ],
+)
+async def test_what_was_counted_is_priced_and_nothing_else_is_guessed(usage: object, cost: float | None) -> None:
+    with Endpoint(Fault(body=completion(usage=usage))) as endpoint:
+        reply = await model_at(endpoint, prices=Prices(input=1e6, output=1e6)).complete(REQUEST)
+    assert reply.usage.cost == cost
+
+
+# -- what is said decides ----------------------------------------------------------------------------------------------
+
+
+def inside(**error: object) -> Fault:
+    return Fault(body={"error": error})
+
+
+def failing(status: int, message: str, code: object = None, **more: object) -> Fault:
+    return Fault(status=status, body={"error": {"message": message, "code": code, **more}})
+
+
+TPM = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 5900, please reduce"
+SAID: list[tuple[Fault, type[Exception], str, int]] = [
+    (inside(message="Rate limit exceeded: free-models-per-min.", code=429), RateLimited, "429, Rate limit", 3),
+    (inside(message="Slow down", code="rate_limit_exceeded"), RateLimited, "429, Slow down", 3),
+    (inside(message="Slow down", code="429"), RateLimited, "429, Slow down", 3),
+    (inside(message="Provider returned error", code=502), ModelUnavailable, "502, Provider", 3),
+    (inside(message="Overloaded", type="overloaded_error"), ModelUnavailable, "503, Overloaded", 3),
+    (Fault(body={"object": "error", "message": "Boom", "code": 500}), ModelUnavailable, "500, Boom", 3),
+    (Fault(body=completion({}, choice={"error": {"code": 502, "message": "Idle"}})), ModelUnavailable, "502, Idle", 3),
+    (inside(message="Insufficient credits.", code=402), AccessDenied, "402, Insufficient credits", 1),
+    (inside(message="Insufficient balance", code="1113"), AccessDenied, "402, Insufficient balance", 1),
+    (inside(message="Bad key", type="invalid_api_key"), AccessDenied, "401, Bad key", 1),
+    (inside(message="The model `x` does not exist"), AccessDenied, "404, The model", 1),
+    (inside(message="Blocked", code="content_filter"), ModelRefused, "filter", 1),
+    (Fault(body={"errors": [{"message": "Model not found", "code": 5007}], "success": False}), AccessDenied, "404", 1),
+    (Fault(body={"error_code": "PERMISSION_DENIED", "message": "No."}), AccessDenied, "403, No", 1),
+    (failing(413, TPM, "rate_limit_exceeded"), RateLimited, "413, Request too large", 3),
+    (failing(403, "Quota of requests per minute: rate limit exceeded", "rateLimitExceeded"), RateLimited, "403", 3),
+    (
+        failing(400, "Output data may contain inappropriate content.", "data_inspection_failed"),
+        ModelRefused,
+        "filter stopped",
+        1,
+    ),
+    (failing(403, "Input was flagged", 403, metadata={"reasons": ["violence"]}), ModelRefused, "filter stopped", 1),
+    (failing(400, "Violated guardrail policy: api key found in the text"), ModelRefused, "filter stopped", 1),
+    (failing(404, "The model `m` does not exist", "model_not_found"), AccessDenied, "model's name", 1),
+    (failing(400, "Invalid model name passed in model=m"), AccessDenied, "model's name", 1),
+    (failing(400, "m is not a valid model ID"), AccessDenied, "model's name", 1),
+    (failing(400, "API key not valid. Please pass a valid API key."), AccessDenied, "key", 1),
+    (failing(500, "Authentication failed: invalid api key"), AccessDenied, "key", 1),
+    (failing(500, "The input is too long: context length exceeded"), PromptTooLong, "too long", 1),
+    (failing(429, "You exceeded your quota", "insufficient_quota"), AccessDenied, "quota", 1),
+    (failing(400, "Your credit balance is too low"), AccessDenied, "credit", 1),
+    (
+        Fault(status=400, body=[{"error": {"message": "Invalid argument", "code": 400}}]),
+        ModelRejected,
+        "Invalid arg",
+        2,
+    ),
+    (Fault(status=400, body={"error_msg": "Nothing to say"}), ModelRejected, "Nothing to say", 2),
+]
+
+
+@pytest.mark.parametrize(("fault", "kind", "words", "requests"), SAID)
+async def test_what_a_server_says_decides_not_its_status(
+    fault: Fault, kind: type[Exception], words: str, requests: int
+) -> None:
+    with Endpoint(fault) as endpoint, pytest.raises((ModelError, AccessDenied), match=words) as caught:
+        await model_at(endpoint).complete(REQUEST)
+    assert type(caught.value) is kind
+    assert len(endpoint.requests) == requests
+
+
+async def test_the_calls_of_answers_that_nobody_could_read_are_counted() -> None:
+    unread = Fault(body=completion({"content": ""}))
+    half = Fault(body=completion({}, choice={"error": {"code": 502, "message": "Idle"}}))
+    with Endpoint(unread, faults=[half, half]) as endpoint, pytest.raises(InvalidOutput) as caught:
+        await model_at(endpoint, prices=Prices(input=1e6, output=1e6)).complete(REQUEST)
+    assert caught.value.usage is not None
+    assert (caught.value.usage.calls, caught.value.usage.cost) == (len(endpoint.requests), 15.0 * 4)
+
+
+# -- parameters that are refused by name -------------------------------------------------------------------------------
+
+
+def refuses(name: str, message: str, **more: object) -> dict[str, Any]:
+    return {"name": name, "message": message, **more}
+
+
+USE_OTHER = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
+ONLY_ONE = "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is supported."
+AT_MOST = "max_tokens is too large: {}. This model supports at most 512 completion tokens, whereas you provided more."
+REFUSALS: list[list[dict[str, Any]]] = [
+    [refuses("max_tokens", USE_OTHER, param="max_tokens")],
+    [refuses("max_tokens", USE_OTHER), refuses("temperature", ONLY_ONE, param="temperature")],
+    [refuses("temperature", "`temperature` is deprecated for this model."), refuses("seed", "seed: Extra inputs")],
+    [refuses("max_tokens", AT_MOST.format(1024), above=512)],
+    [refuses("max_tokens", "Range of max_tokens should be [1, 800]", above=800)],
+    [
+        refuses("max_tokens", "max_tokens: unknown field"),
+        refuses("max_completion_tokens", "unknown field of tokens: max_completion_tokens"),
+    ],
+    [refuses("reasoning_effort", "Unknown parameter: reasoning_effort")],
+    [refuses("top_p", "Unrecognized request argument supplied: top_p")],
+    [
+        refuses(
+            "enable_thinking", "parameter.enable_thinking must be set to false for non-streaming calls", unless=False
+        )
+    ],
+]
+
+
+def _refused_by(rules: list[dict[str, Any]], body: dict[str, Any]) -> dict[str, Any] | None:
+    for rule in rules:
+        value = body.get(rule["name"], REMOVED)
+        if "unless" in rule and value is not rule["unless"]:
+            return rule
+        if "above" in rule and value is not REMOVED and value > rule["above"]:
+            return rule
+        if not {"unless", "above"} & rule.keys() and value is not REMOVED:
+            return rule
+    return None
+
+
+@pytest.mark.parametrize("rules", REFUSALS)
+async def test_a_parameter_that_is_refused_by_name_is_changed_once_and_stays_so(rules: list[dict[str, Any]]) -> None:
+    def answer(body: dict[str, Any]) -> object:
+        rule = _refused_by(rules, body)
+        if rule is None:
+            return ANSWER
+        error = {"message": rule["message"], "type": "invalid_request_error", "param": rule.get("param")}
+        return Fault(status=400, body={"error": error})
+
+    asked = msgspec.structs.replace(REQUEST, seed=7)
+    extra = {"openai_reasoning_effort": "low", "top_p": 0.9}
+    with Endpoint(answer) as endpoint:  # type: ignore[arg-type]
+        model = model_at(endpoint, extra=extra)
+        for _ in range(3):
+            assert (await model.complete(asked)).data == ANSWER
+    assert len(endpoint.requests) == len(rules) + 3
+    assert all("response_format" in body for body in endpoint.requests), "nothing else is given up"
+    last = endpoint.requests[-1]
+    assert last.get("max_tokens", last.get("max_completion_tokens", 400)) >= 400
+
+
+async def test_one_item_that_is_refused_changes_no_other_item() -> None:
+    odd = msgspec.structs.replace(REQUEST, user="odd")
+    refused = bad_request("Unsupported parameter: 'temperature'")
+    with Endpoint(lambda body: refused if user_of(body) == "odd" and "temperature" in body else ANSWER) as endpoint:
+        model = model_at(endpoint)
+        for request in (REQUEST, odd, REQUEST):
+            await model.complete(request)
+    assert ["temperature" in body for body in endpoint.requests] == [True, True, False, True]
+
+
+# -- waits that a server dictates --------------------------------------------------------------------------------------
+
+LATER = Retry(attempts=5, base_seconds=0.001, max_wait=60)
+
+
+@pytest.mark.parametrize("status", [429, 503, 529])
+@pytest.mark.parametrize(
+    ("headers", "message", "seconds"),
+    [
+        ({"Retry-After": "3600"}, "Requests per day: limit 200", "3600"),
+        ({"Retry-After": "86400.5"}, "Daily", "8640[01]"),
+        ({"Retry-After-Ms": "7200000"}, "Daily", "7200"),
+        ({"Retry-After": "Tue, 28 Nov 2090 10:00:00 GMT"}, "Daily", r"\d{10}"),
+        ({}, "Limit 200, Used 200. Please try again in 1h2m3.5s.", "372[34]"),
+        ({}, "Please retry in 27 minutes", "1620"),
+    ],
+)
+async def test_a_wait_of_hours_ends_the_call_with_the_servers_sentence(
+    status: int, headers: dict[str, str], message: str, seconds: str
+) -> None:
+    fault = Fault(status=status, headers=headers, body={"error": {"message": message}})
+    words = rf"HTTP {status}, {message.rstrip('.')}.*asks to wait ({seconds}) s"
+    with Endpoint(ANSWER, faults=[fault]) as endpoint:
+        model = model_at(endpoint, retry=LATER)
+        with pytest.raises((RateLimited, ModelUnavailable), match=words):
+            await model.complete(REQUEST)
+        started = time.monotonic()
+        assert (await model.complete(REQUEST)).data == ANSWER, "nobody else waits for it"
+    assert time.monotonic() - started < 30
+    assert len(endpoint.requests) == 2
+
+
+async def test_a_wait_beyond_the_timeout_ends_the_call() -> None:
+    fault = Fault(status=429, headers={"Retry-After": "40"}, body={"error": {"message": "Later"}})
+    with Endpoint(fault) as endpoint, pytest.raises(RateLimited, match="asks to wait 40 s, and a call waits 3 s"):
+        await model_at(endpoint, retry=LATER).complete(msgspec.structs.replace(REQUEST, timeout=3))
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("headers", [{"Retry-After": "0"}, {"Retry-After-Ms": "5"}, {"Retry-After": "soon"}, {}])
+async def test_a_short_wait_is_waited(headers: dict[str, str]) -> None:
+    fault = Fault(status=429, headers=headers, body={"error": {"message": "Rate limit; try again in 5ms"}})
+    with Endpoint(ANSWER, faults=[fault]) as endpoint:
+        assert (await model_at(endpoint, retry=QUICK).complete(REQUEST)).data == ANSWER
+    assert len(endpoint.requests) == 2
+
+
+async def test_half_of_a_character_is_read() -> None:
+    with Endpoint(says('{"rationale": "Fine \\ud83d", "value": true}')) as endpoint:
+        assert (await model_at(endpoint).complete(REQUEST)).data["value"] is True
