@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Callable
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from memalign import Example
-from memalign_server.pages.content import Block, blocks_of
+from memalign_server.pages.content import Block, blocks_of, label_of
 from memalign_server.pages.texts import prose, visible
+from memalign_server.pages.verdicts import question_of
 from server_support import world
 from server_support.reviewing import answer, put_in
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
+
+    from memalign import Judge
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -151,3 +158,84 @@ def test_a_pair_stands_side_by_side() -> None:
     sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
     blocks = cut({"inputs": "When?", "outputs": sides}, "A|B|tie")
     assert [(block.kind, block.label) for block in blocks[1:]] == [("side", "A"), ("side", "B")]
+
+
+def seconds(shown: Callable[[], object]) -> float:
+    """How long this process computes, whatever else the machine does."""
+    before = time.process_time()
+    shown()
+    return time.process_time() - before
+
+
+def spans(number: int, *, nested: bool) -> dict[str, Any]:
+    """A trace of so many spans, each below the one before, or all of them below the first."""
+    parents = [None, *(str(n if nested else 0) for n in range(number - 1))]
+    return {"spans": [{"span_id": str(n), "parent_id": parent, "name": "step"} for n, parent in enumerate(parents)]}
+
+
+def calls(number: int) -> list[dict[str, Any]]:
+    """A conversation of so many calls of a tool, and then all their results, the last one first."""
+    called = [{"role": "assistant", "tool_calls": [{"id": n, "function": {"name": "f"}}]} for n in range(number)]
+    results = [{"role": "tool", "tool_call_id": n, "content": f"gave {n}"} for n in reversed(range(number))]
+    return [*called, *results]
+
+
+GROWING: dict[str, Callable[[int], dict[str, Any]]] = {
+    "brackets": lambda n: {"outputs": "[" * n},
+    "links": lambda n: {"outputs": "[a](b) " * (n // 7)},
+    "addresses": lambda n: {"outputs": "- <http://a> " * (n // 13)},
+    "backticks": lambda n: {"outputs": "`a" * (n // 2)},
+    "stars": lambda n: {"outputs": "*a **b " * (n // 7)},
+    "fences": lambda n: {"outputs": "```\n" * (n // 4)},
+    "a fence in a rare language": lambda n: {"outputs": f"```systemd\n{' ' * n}x\n```"},
+    "a fence of blank lines": lambda n: {"outputs": "```python\n" + " \n" * (n // 2) + "```"},
+    "a statement": lambda n: {"outputs": "select a, " * (n // 10)},
+    "a fence of types": lambda n: {"outputs": "```ts\n" + "a.b." * (n // 4) + "\n```"},
+    "parts": lambda n: {"outputs": {f"part {number}": "**x**" for number in range(n // 100)}},
+    "parts in parts": lambda n: {"outputs": json.loads("[" * (n // 2000) + "]" * (n // 2000))},
+    "flat spans": lambda n: {"trace": spans(n // 100, nested=False)},
+    "nested spans": lambda n: {"trace": spans(n // 100, nested=True)},
+    "calls and results": lambda n: {"conversation": calls(n // 200)},
+    "a failed tool": lambda n: {"conversation": [{"role": "tool", "content": "error" + ": " * (n // 2)}]},
+}
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_case_of_a_megabyte_is_shown_in_time_that_grows_with_it(name: str) -> None:
+    small, large = GROWING[name](500_000), GROWING[name](1_000_000)
+    cut(small)  # what is loaded once is loaded now
+    assert seconds(lambda: cut(large)) < 3 * seconds(lambda: cut(small)) + 2
+
+
+@pytest.mark.parametrize("name", GROWING)
+def test_a_case_just_below_the_limits_is_shown_in_seconds(name: str) -> None:
+    for size in (15_000, 99_000):
+        assert seconds(lambda size=size: cut(GROWING[name](size))) < 10  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("unit", ["{{ a ", "{% a ", "Reply" + " " * 50 + ":", "a: {{ ", "a " * 20])
+def test_the_question_of_long_instructions_is_found_in_time_that_grows_with_them(unit: str) -> None:
+    def found(size: int) -> None:
+        instructions = SimpleNamespace(name="tone", instructions=unit * (size // len(unit)))
+        question_of(cast("Judge", instructions))
+        label_of("outputs", cast("Judge", instructions))
+
+    assert seconds(lambda: found(100_000)) < 3 * seconds(lambda: found(50_000)) + 2
+
+
+def test_each_result_of_a_tool_is_shown_once_beside_its_call() -> None:
+    blocks = cut({"conversation": [*calls(3), {"role": "tool", "content": "of no call"}]})
+    shown = [(block.kind, str(block.html)) for block in blocks]
+    assert shown == [("tool", f"gave {n}") for n in (0, 1, 2)] + [("tool", "of no call")]
+
+
+def test_a_result_without_an_id_belongs_to_the_first_call_that_waits() -> None:
+    first, second = ({"role": "assistant", "tool_calls": [{"id": n, "function": {"name": n}}]} for n in ("a", "b"))
+    results = [{"role": "tool", "content": "plain"}, {"role": "tool", "tool_call_id": "b", "content": "named"}]
+    blocks = cut({"conversation": [first, second, *results]})
+    assert [(block.label, str(block.html)) for block in blocks] == [("a", "plain"), ("b", "named")]
+
+
+def test_what_there_is_no_room_for_is_an_ellipsis() -> None:
+    (block,) = cut({"trace": spans(10_000, nested=False)})
+    assert (len(block.nodes[0].parts), block.nodes[0].parts[-1].name) == (2_000, "…")

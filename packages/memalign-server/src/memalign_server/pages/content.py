@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from markupsafe import Markup, escape
 
-from memalign.content import Turn, sides_of, span_tree, turns_of
+from memalign.content import Span, Turn, sides_of, span_tree, turns_of
 from memalign.errors import InputError
 from memalign.judge import Judge
 from memalign.registry.residue import strings
@@ -26,8 +27,10 @@ _SPEAKERS: Mapping[str, Speaker] = {
     "inputs": "customer", "outputs": "reply", "expectations": "reference", "trace": "steps",
     "user": "customer", "human": "customer", "assistant": "company", "ai": "company", "model": "company",
 }  # fmt: skip
-_LABEL = r"([^\W\d_][\w' -]{{0,30}}?)\s*:\s*\{{\{{-?\s*{}\b"
+_LABEL = r"([^\W\d_][\w' -]{{0,30}}?)\s{{0,5}}:\s{{0,5}}\{{\{{-?\s{{0,5}}{}\b"
+_TOOLS = ("tool", "function")
 _MOST_NODES = 2_000
+_DEEPEST = 40  # parts in parts: a page nests no deeper
 _LINE = 140  # characters of a tool's line
 _FAILED = re.compile(r"\s*(error|failed|failure|exception|traceback)\b[\s:]*", re.IGNORECASE)
 
@@ -41,6 +44,10 @@ class Node:
     parts: tuple[Node, ...] = ()
     note: str = ""
     failed: bool = False
+
+
+_MORE = Node(name="…", text=Markup("…"))
+"""In the place of what there is no room for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,11 +140,11 @@ def _json_inside(text: str) -> dict[str, Any] | list[Any] | None:
 
 def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
     """Turns as bubbles, each tool call as one line with its result; the last turn of the company is what is judged."""
-    results = [turn for turn in turns if _role(turn) in ("tool", "function")]
+    results = _Results(turns)
     spoken = [turn for turn in turns if _SPEAKERS.get(_role(turn)) == "company" and turn.content]
     for turn in turns:
-        if _role(turn) in ("tool", "function"):
-            if turn in results:  # of no call that is shown
+        if _role(turn) in _TOOLS:
+            if results.take(turn):  # of no call that is shown
                 yield _tool({"name": turn.rest.get("name")}, turn)
             continue
         speaker = _SPEAKERS.get(_role(turn), "system")
@@ -148,12 +155,44 @@ def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
             html, nodes = _rendered(content)
             label = turn.role or "" if speaker == "system" else ""
             yield Block(kind="bubble", speaker=speaker, label=label, html=html, nodes=nodes)
-        for call in turn.calls:
-            call = call if isinstance(call, dict) else {"name": str(call)}  # noqa: PLW2901 - as providers write it
-            own = (result for result in results if result.rest.get("tool_call_id", call.get("id")) == call.get("id"))
-            if (result := next(own, None)) is not None:
-                results.remove(result)
-            yield _tool(call, result)
+        for written in turn.calls:
+            call = written if isinstance(written, dict) else {"name": str(written)}  # as providers write it
+            yield _tool(call, results.of_call(call))
+
+
+class _Results:
+    """The results of tools in a conversation, each of which is shown once: with its call, or by itself."""
+
+    def __init__(self, turns: Sequence[Turn]) -> None:
+        results = [turn for turn in turns if _role(turn) in _TOOLS]
+        self._waiting = {id(turn) for turn in results}
+        self._by_call = dict[str, deque[tuple[int, Turn]]]()
+        self._of_any_call = deque[tuple[int, Turn]]()
+        for number, turn in enumerate(results):
+            if "tool_call_id" in turn.rest:
+                named = self._by_call.setdefault(_json(turn.rest["tool_call_id"]), deque())
+                named.append((number, turn))
+            else:
+                self._of_any_call.append((number, turn))
+
+    def take(self, turn: Turn) -> bool:
+        """Return whether a result was not shown before; now it is."""
+        waits = id(turn) in self._waiting
+        self._waiting.discard(id(turn))
+        return waits
+
+    def of_call(self, call: Mapping[str, Any]) -> Turn | None:
+        """Take the earliest result that names this call, or names none."""
+        queues = (self._by_call.get(_json(call.get("id")), deque()), self._of_any_call)
+        for queue in queues:
+            while queue and id(queue[0][1]) not in self._waiting:
+                queue.popleft()
+        candidates = [queue for queue in queues if queue]
+        if not candidates:
+            return None
+        _, turn = min(candidates, key=lambda queue: queue[0][0]).popleft()
+        self.take(turn)
+        return turn
 
 
 def _role(turn: Turn) -> str:
@@ -193,7 +232,7 @@ def _json(value: Any) -> str:
     return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
 
 
-def _parts(value: Any, room: list[int]) -> tuple[Node, ...]:
+def _parts(value: Any, room: list[int], depth: int = 0) -> tuple[Node, ...]:
     """The parts of a JSON value, as many as there is room for; a plain value is one."""
     if not isinstance(value, dict | list):
         return (Node(name="", text=visible(_json(value))),)
@@ -202,27 +241,34 @@ def _parts(value: Any, room: list[int]) -> tuple[Node, ...]:
         name = visible(str(key))
         room[0] -= 1
         if room[0] < 0:
-            nodes.append(Node(name="…", text=Markup("…")))
+            nodes.append(_MORE)
             break
         if isinstance(part, dict | list) and part:
-            nodes.append(Node(name=name, parts=_parts(part, room), note=str(len(part))))
+            inner = _parts(part, room, depth + 1) if depth < _DEEPEST else (_MORE,)
+            nodes.append(Node(name=name, parts=inner, note=str(len(part))))
         else:
             nodes.append(Node(name=name, text=prose(part) if isinstance(part, str) else escape(_json(part))))
     return tuple(nodes)
 
 
-def _spans(spans: Any) -> tuple[Node, ...]:
-    """A trace's spans, each with what it was given and gave, and the spans below it."""
+def _spans(spans: Sequence[Span]) -> tuple[Node, ...]:
+    """A trace's spans, each with what it was given and gave, and the spans below it, as many as there is room for."""
+    below = dict[str | None, list[Span]]()
+    for span in spans:
+        below.setdefault(span.parent, []).append(span)
     room = [_MOST_NODES]
 
     def nodes(parent: str | None, depth: int) -> Iterator[Node]:
-        for span in spans:
-            if span.parent == parent and depth < 40:
-                own = {"inputs": span.inputs, "outputs": span.outputs, "attributes": span.attributes or None}
-                parts = _parts({name: part for name, part in own.items() if part is not None}, room)
-                timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
-                note = visible(" · ".join(filter(None, (span.kind, timed, span.message))))
-                parts += tuple(nodes(span.id, depth + 1))
-                yield Node(name=visible(span.name), parts=parts, note=note, failed=span.status == "error")
+        for span in below.get(parent, ()):
+            room[0] -= 1
+            if room[0] < 0 or depth >= _DEEPEST:
+                yield _MORE
+                return
+            own = {"inputs": span.inputs, "outputs": span.outputs, "attributes": span.attributes or None}
+            parts = _parts({name: part for name, part in own.items() if part is not None}, room)
+            timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
+            note = visible(" · ".join(filter(None, (span.kind, timed, span.message))))
+            parts += tuple(nodes(span.id, depth + 1))
+            yield Node(name=visible(span.name), parts=parts, note=note, failed=span.status == "error")
 
     return tuple(nodes(None, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -14,17 +15,23 @@ from markupsafe import Markup, escape
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
-from pygments.util import ClassNotFound
 
 __all__ = ["prose", "visible"]
 
-_MARKS = re.compile(r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\]\n]+\]\(", re.MULTILINE)
+_MARKS = re.compile(r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\[\]\n]+\]\(", re.MULTILINE)
 _CODE = {  # a sentence begins with one capital letter, or ends before the second word
     "sql": r"\s*(--.*\n\s*)*(?![A-Z][a-z])(?i:(select|with|insert|update|delete|create|alter)\b"
     r"([^.?!]|[.?!](?=\S))*\b(from|as|into|set|table)\b)",
     "python": r"\s*(#!|import \w+\n|from [\w.]+ import |def \w+\(|class \w+[(:])",
 }
-_MOST_CODE = 32_000  # characters that are coloured: a longer text would wait for seconds
+_LANGUAGES = {
+    "python": "python", "py": "python", "python3": "python", "sql": "sql", "json": "json", "jsonl": "json",
+    "javascript": "javascript", "js": "javascript", "typescript": "javascript", "ts": "javascript",
+    "bash": "bash", "sh": "bash", "shell": "bash", "html": "html", "xml": "html", "css": "css", "diff": "diff",
+}  # fmt: skip
+"""The lexer of each language that is coloured. Most others need minutes for a text that is made for it."""
+_MOST_CODE = 16_000  # characters of a text that are coloured: more would wait for seconds
+_MOST_MARKDOWN = 100_000  # characters that are read as Markdown: a longer text is shown line for line
 _LINES = str.maketrans("", "", "\n\t")
 
 
@@ -38,8 +45,8 @@ def prose(text: str) -> Markup:
     safe = _readable(text)
     for language, beginning in _CODE.items():
         if len(safe) <= _MOST_CODE and re.match(beginning, safe):
-            return Markup(_code(safe, language, ""))
-    if not _MARKS.search(safe):
+            return Markup(_code(safe, language))
+    if len(safe) > _MOST_MARKDOWN or not _MARKS.search(safe):
         paragraphs = re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))
         return Markup().join(Markup('<p class="text">{}</p>').format(paragraph) for paragraph in paragraphs)
     # No HTML passes, every text is escaped, and nothing in it is a link or is fetched.
@@ -60,24 +67,37 @@ def _plain(letter: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _markdown() -> MarkdownIt:
-    parser = MarkdownIt("commonmark", {"html": False, "highlight": _code}).enable("table").disable("image")
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
     parser.add_render_rule("link_open", lambda *_: '<span class="link">')
     parser.add_render_rule("link_close", _link_close)
+    parser.add_render_rule("fence", _fence)
     return parser
 
 
-def _code(text: str, language: str, _attributes: str) -> str:
-    """A block of code with its colours; plain where the language is not known."""
-    try:
-        inside = Markup(
-            highlight(text, get_lexer_by_name(language or "text"), HtmlFormatter(nowrap=True))
-        )  # it escapes
-    except ClassNotFound:
-        inside = escape(text)
-    return str(Markup('<pre class="code" tabindex="0">{}</pre>').format(inside))
+def _fence(_renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, env: Any) -> str:
+    """A block of code with its colours, as long as there is room for them in the whole text."""
+    token = tokens[at]
+    room = env.setdefault("room", _MOST_CODE) - len(token.content)
+    words = token.info.split()
+    language = _LANGUAGES.get(words[0].lower()) if words else None
+    if language is None or room < 0:
+        return _plain_code(token.content)
+    env["room"] = room
+    return _code(token.content, language)
+
+
+def _code(text: str, language: str) -> str:
+    """A block of code with its colours. Its lines lose their last blanks: a lexer looks for their end at each."""
+    lines = "\n".join(line.rstrip() for line in text.split("\n"))
+    inside = highlight(lines, get_lexer_by_name(language), HtmlFormatter(nowrap=True))  # it escapes
+    return _plain_code(Markup(inside))
+
+
+def _plain_code(text: str) -> str:
+    return str(Markup('<pre class="code" tabindex="0">{}</pre>\n').format(text))
 
 
 def _link_close(_renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, _env: object) -> str:
-    opening = next((token for token in reversed(tokens[:at]) if token.type == "link_open"), None)
-    address = "" if opening is None else str(opening.attrGet("href") or "")
-    return f"</span> <small>({escape(address)})</small>"
+    while tokens[at].type != "link_open":  # no link holds another one, so the last one that opened is this
+        at -= 1
+    return f"</span> <small>({escape(str(tokens[at].attrGet('href') or ''))})</small>"

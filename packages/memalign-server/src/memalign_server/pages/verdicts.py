@@ -10,7 +10,7 @@ from memalign.values import Value, ValueType, value_text
 from memalign_server.pages.rendering import Language
 
 _IN_PLACE = "\0"  # of a field
-_FIELD = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_FIELD = re.compile(r"\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}", re.DOTALL)  # one that never ends is none
 _SENTENCE = re.compile(r"[^.!?]+[.!?]*")
 _WORDS = r"([^\W\d][^\n,;.()]*?)(?=\s+(?:and|to)\s+\d|[\n,;.()]|$)"
 _MEANING = rf"(?<![\w.]){{}}(?:\s*(?:=|:|-|\u2013|is|means)\s*{_WORDS}|\s*\({_WORDS}\))"
