@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -19,10 +21,9 @@ from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
 from memalign_server.store.tables import reviews
 from server_support import world
-from server_support.reviewing import FEEDBACK, ended
+from server_support.reviewing import FEEDBACK, ended, eventually
 from tests.support.patience import PATIENCE
 
-pytestmark = [pytest.mark.slow, world.ON_BOTH]
 CASES = [f"c-{number}" for number in range(200)]
 
 
@@ -46,6 +47,8 @@ class Process:
         return status
 
 
+@pytest.mark.slow
+@world.ON_BOTH
 def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_once(place: str) -> None:
     sent, acknowledged = threading.Semaphore(0), list[str]()
 
@@ -93,3 +96,56 @@ def answers(place: str) -> dict[str, tuple[str, int]]:
     """The words of every answered case, with how often it was answered."""
     with Store(place).read() as connection:
         return {row.case_id: (row.rationale, row.revision) for row in connection.execute(select(reviews))}
+
+
+def refused(url: str) -> str:
+    """What `memalign serve` says over a registry where it may not start."""
+    command = [sys.executable, "-m", "memalign", "serve", "--port", "0", "--registry", url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert done.returncode == 2, done.stderr
+    return done.stderr
+
+
+@world.ON_BOTH
+def test_a_second_server_says_so_and_stops_nothing(place: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        model = f"openai:test@http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        world.opened(place).create(world.judge("tone", model=model))
+        first = Process(place)
+        job = first.client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
+        silent.accept()[0].close()  # it is at work
+        assert "another server works on" in refused(place)
+        shown = first.client.get(f"/api/v1/judges/tone/jobs/{job['id']}").json()
+        assert (shown["state"], shown["problem"]) == ("running", None)
+        first.end(signal.SIGKILL)
+        second = Process(place)  # what was killed holds nothing
+        assert "ask for it again" in ended(second.client, job)["problem"]
+        second.end(signal.SIGINT)
+
+
+def test_a_link_to_the_registry_is_the_same_registry(tmp_path: Path) -> None:
+    world.registry(tmp_path)
+    (tmp_path / "link.db").symlink_to(tmp_path / "memalign.db")
+    first = Process(f"sqlite:///{tmp_path}/memalign.db")
+    assert "another server works on" in refused(f"sqlite:///{tmp_path}/link.db")
+    first.end(signal.SIGINT)
+
+
+def test_a_killed_server_leaves_no_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    world.registry(tmp_path)
+    url = f"sqlite:///{tmp_path}/memalign.db"
+    first = Process(url)
+    sheet = "\n".join(["inputs,outputs", *(f"Ms Okafor asks {n},It is polite." for n in range(400_000))])
+    form: dict[str, Any] = {"files": {"file": ("cases.csv", sheet)}, "data": {"what": "show"}}
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(first.client.post, "/judges/tone/setup/cases", **form)
+        eventually(lambda: [*temporary.rglob("upload.csv")])
+        first.running.send_signal(signal.SIGKILL)
+        assert isinstance(sending.exception(), httpx2.HTTPError)
+    first.end(signal.SIGKILL)
+    assert [*temporary.rglob("upload.csv")], "the server was killed too late"
+    Process(url).end(signal.SIGINT)
+    assert [path for path in temporary.rglob("*") if path.is_file()] == []

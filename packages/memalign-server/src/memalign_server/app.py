@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,12 +19,15 @@ from memalign.registry import Registry
 from memalign_server import api
 from memalign_server.pages import erasing, learned, people, question, review, setup, trust
 from memalign_server.pages.rendering import answer_error
+from memalign_server.pages.uploads import clear_uploads
 from memalign_server.people.access import ANYBODY, TEAM, Identity, Json, SafeHeaders
 from memalign_server.problems import PROBLEMS, RAISED, unreachable
 from memalign_server.server import Judges, Server
 from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
+
+_log = logging.getLogger("memalign_server")
 
 
 def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingModel] = ()) -> FastAPI:
@@ -37,6 +41,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
     Raises:
         RegistryError: The database cannot be opened.
+        ConfigurationError: At the start, if another server works on the database.
     """
     registry = Registry(settings.registry, models=models)
     store = Store(registry.url)
@@ -44,11 +49,13 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
 
     @asynccontextmanager
     async def working(_app: FastAPI) -> AsyncIterator[None]:
-        await asyncio.to_thread(jobs.open)
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(jobs.close)
+        with store.claimed():
+            clear_uploads(store.place)
+            await asyncio.to_thread(jobs.open)
+            try:
+                yield
+            finally:
+                await asyncio.to_thread(jobs.close)
 
     app = FastAPI(
         title="memalign",
@@ -64,10 +71,11 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     @app.get("/health", include_in_schema=False)
     def health() -> dict[str, str]:
         try:
-            with store.read():
-                return {"status": "ok"}
-        except RegistryError:
+            store.check_health()
+        except RegistryError as error:
+            _log.error("the registry cannot be used: %s", error)
             raise unreachable() from None
+        return {"status": "ok"}
 
     server = Server(settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store))
     app.state.server = server

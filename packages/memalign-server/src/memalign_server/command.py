@@ -72,7 +72,8 @@ def _run(settings: Settings, port: int) -> int:
     from memalign_server.people.people import has_people
 
     application = create_app(settings)
-    with application.state.server.store.read() as connection:
+    store = application.state.server.store
+    with store.claimed(), store.read() as connection:
         closed = settings.openid is not None or has_people(connection)
     if not settings.local and not closed:
         raise ConfigurationError(

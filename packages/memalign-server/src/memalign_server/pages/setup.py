@@ -126,7 +126,8 @@ def take_cases(
     if file is None or not file.filename:
         raise Refused("choose a file first")
     try:
-        upload = read_upload(file.file, file.filename, setup.latest, column or ())
+        place = setup.server.store.place
+        upload = read_upload(file.file, file.filename, setup.latest, column or (), place=place)
         if what == "show":
             with setup.server.store.read() as connection:
                 new = len(new_cases(connection, setup.judge, upload.cases))

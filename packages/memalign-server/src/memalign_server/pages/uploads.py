@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
+import shutil
+import stat
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +15,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from memalign import Judge
-from memalign.errors import InputError, InvalidRows, RowError
+from memalign.errors import InputError, InvalidRows, RegistryError, RowError
 from memalign.io import Examples, RowSource
 from memalign.io.columns import Columns
 from memalign.io.rows import Row
 from memalign.types import Example
 from memalign_server.problems import Refused
 
-__all__ = ["SUFFIXES", "Upload", "read_upload"]
+__all__ = ["SUFFIXES", "Upload", "clear_uploads", "read_upload", "upload_folder"]
 
 SUFFIXES = (".csv", ".xlsx", ".jsonl", ".json", ".tsv")
 _LABELS = ("value", "rationale", "source", "created_at")
@@ -56,7 +60,30 @@ class Upload:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[str] = ()) -> Upload:
+def upload_folder(place: str) -> Path:
+    """Return the folder in which a server reads files, which is there then, and this user's alone.
+
+    Args:
+        place: The database that the server works on.
+
+    Raises:
+        RegistryError: Somebody else made a folder of this name.
+    """
+    name = hashlib.sha256(place.encode()).hexdigest()[:16]
+    folder = Path(tempfile.gettempdir()) / f"memalign-uploads-{name}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
+        raise RegistryError(f"{folder} is not a folder of this server's; remove it")
+    return folder
+
+
+def clear_uploads(place: str) -> None:
+    """Remove what a server that was killed has left of files that it was reading."""
+    shutil.rmtree(upload_folder(place), ignore_errors=True)
+
+
+def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[str] = (), *, place: str = "") -> Upload:
     """Read a file of cases; it is on disk only as long as that takes, under a name of ours.
 
     Args:
@@ -64,6 +91,7 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
         filename: Its sender's name for it, which never becomes a path.
         judge: The judge whose fields are read.
         chosen: The column for each question; the first choice without them, or where they are of another file.
+        place: The database, whose next server removes what a killed one left.
 
     Raises:
         InputError: The file is of no kind that is read, or is empty.
@@ -72,7 +100,7 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
         raise Refused("{name}: a file is one of {allowed}", name=name, allowed=", ".join(SUFFIXES))
-    with tempfile.TemporaryDirectory(prefix="memalign-") as folder:
+    with tempfile.TemporaryDirectory(dir=upload_folder(place)) as folder:
         path = Path(folder) / f"upload{suffix}"
         path.write_bytes(file.read())
         try:

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from sqlalchemy import insert, select
 
+from memalign.errors import ConfigurationError, RegistryError
+from memalign.io.files import beside, try_lock, unlock
 from memalign.registry.database import Database
-from memalign.registry.tables import without_statistics
+from memalign.registry.tables import judges, without_statistics
 from memalign_server.store.tables import metadata, server_settings
 
 __all__ = ["Store"]
 
 _columns = (column for table in metadata.sorted_tables for column in table.columns)
 without_statistics(*(column for column in _columns if column.info))
+
+
+_SECRET = select(server_settings.c.value).where(server_settings.c.name == "secret")
+_SERVING = "SELECT pg_try_advisory_lock(hashtextextended('memalign serve', 0))"
 
 
 class Store(Database):
@@ -24,11 +33,54 @@ class Store(Database):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, busy_timeout=30.0)
-        key = server_settings.c.name == "secret"
         with self.write() as connection:
             metadata.create_all(connection)
-            secret = connection.execute(select(server_settings.c.value).where(key)).scalar()
+            secret = connection.execute(_SECRET).scalar()
             if secret is None:
                 secret = secrets.token_hex(32)
                 connection.execute(insert(server_settings).values(name="secret", value=secret))
         self.secret = bytes.fromhex(secret)
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Be the one server of the database for as long as this lasts; a process that dies lets go of it.
+
+        Raises:
+            ConfigurationError: Another server works on it.
+        """
+        if self.files:
+            lock = try_lock(beside(Path(self.place), "serving"))
+            self._check_claim(lock is not None)
+            try:
+                yield
+            finally:
+                if lock is not None:
+                    unlock(lock)
+        else:
+            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+                try:
+                    self._check_claim(bool(connection.exec_driver_sql(_SERVING).scalar()))
+                    yield
+                finally:
+                    connection.invalidate()  # the lock is the connection's, and goes with it
+
+    @property
+    def place(self) -> str:
+        """The file of the database, or its URL without a password: the same for every server of it."""
+        return str(self.files[0].resolve()) if self.files else self.url
+
+    def _check_claim(self, is_ours: bool) -> None:
+        if not is_ours:
+            raise ConfigurationError(
+                f"another server works on {self.url}: stop it first, or name another registry for this one"
+            )
+
+    def check_health(self) -> None:
+        """Raise RegistryError unless the database is there, and is the one that the server was started with."""
+        if self.files and not self.files[0].exists():  # a connection would make an empty one
+            raise RegistryError(f"{self.url} is gone; put it back, and start the server again")
+        with self.read() as connection:
+            secret = connection.execute(_SECRET).scalar()
+            connection.execute(select(judges.c.id).limit(1)).first()
+        if secret is None or bytes.fromhex(secret) != self.secret:
+            raise RegistryError(f"{self.url} was replaced by another registry; start the server again")

@@ -127,8 +127,8 @@ class Jobs:
         """Write how a job ended; without what it gave if an erasure emptied it meanwhile: that may repeat what went."""
         same = table.c.id == job
         with self.store.write() as connection:
-            row = connection.execute(select(table.c.kind, table.c.arguments).where(same)).first()
-            if row is not None and row.arguments is None and row.kind != "erase":
+            row = connection.execute(select(table.c.kind, table.c.problem).where(same)).first()
+            if row is not None and row.problem == ERASED and row.kind != "erase":
                 state, problem, result = "failed", ERASED, None
             ending = {"state": state, "ended_at": now(), "problem": problem, "result": result, "arguments": None}
             connection.execute(update(table).where(same).values(ending))
@@ -198,7 +198,7 @@ class Jobs:
         if row is None:
             return None  # its judge was deleted
         if row.arguments is None:
-            raise Refused(ERASED)
+            raise Refused(row.problem or ERASED)
 
         def progress(phase: str, done: int, total: int) -> None:
             self._progress[job] = (phase, done, total)
@@ -207,9 +207,10 @@ class Jobs:
         work = Work(registry=self._registry, store=self.store, **order)
         return await self._kinds[row.kind](work)  # what cannot be stopped half way sees to it itself
 
-    def _take(self, job: str) -> Row[Any, Any, Any] | None:
+    def _take(self, job: str) -> Row[Any, Any, Any, Any] | None:
         """Note that a job runs, and read what it is to do."""
         same = table.c.id == job
         with self.store.write() as connection:
             connection.execute(update(table).where(same).values(state="running", started_at=now()))
-            return connection.execute(select(table.c.kind, table.c.judge, table.c.arguments).where(same)).first()
+            columns = (table.c.kind, table.c.judge, table.c.arguments, table.c.problem)
+            return connection.execute(select(*columns).where(same)).first()
