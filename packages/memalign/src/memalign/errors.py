@@ -6,6 +6,7 @@ MemalignError
 │   ├── InvalidValueType        a value type that is not one of DESIGN's
 │   ├── InvalidValue            a label outside the judge's value type
 │   ├── InvalidRows             rows of a file or list, each with its line and reason
+│   ├── LockBroken              a change by hand would make a locked case come out wrong
 │   └── UnknownKey              a feedback key, guideline id or version that is not there
 ├── ConfigurationError          no model, no key, a missing extra: names what to set or install
 │   └── AccessDenied            the provider refuses the key, the model's name or the account
@@ -45,6 +46,7 @@ __all__ = [
     "InvalidValueType",
     "JudgeExists",
     "JudgeNotFound",
+    "LockBroken",
     "MemalignError",
     "ModelError",
     "ModelRefused",
@@ -78,6 +80,10 @@ class InvalidValueType(InputError):
 
 class InvalidValue(InputError):
     """A label outside the judge's value type; the message lists what is allowed."""
+
+
+class LockBroken(InputError):
+    """A change by hand would make a locked case come out wrong."""
 
 
 class UnknownKey(InputError):

@@ -272,7 +272,6 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
         pinned_by: The person who confirmed it: it is shown before others, and no model changes it.
         replaced_by: The guideline that took its place: a revision, or other words of a person.
         retired_by: The person who took it out of force.
-        barred_for: The locked case that it broke, and for which it is out of force.
         tests: What code can decide of it, as far as labels bear it out.
     """
 
@@ -284,7 +283,6 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
     pinned_by: str | None = None
     replaced_by: str | None = None
     retired_by: str | None = None
-    barred_for: str | None = None
     tests: tuple[CodeTest, ...] = ()
 
     @property

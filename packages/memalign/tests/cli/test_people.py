@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from memalign import Registry
-from memalign.align import AlignResult, Conflict, Impact, LockCheck, VerdictChange
+from memalign.align import AlignResult, BrokenLock, Conflict, Impact, VerdictChange
 from memalign.cli.align import report_parts
 from memalign.cli.guidelines import status_text
 from memalign.cli.output import show
@@ -79,7 +79,6 @@ def test_the_ledger_says_what_became_of_every_piece(memalign: Run, disputed: str
     [
         ({}, "active"),
         ({"pinned_by": "ana"}, "active, pinned by ana"),
-        ({"barred_for": "t-3"}, "barred by locked case t-3"),
         ({"retired_by": "ana", "pinned_by": "ben"}, "retired by ana, pinned by ben"),
         ({"replaced_by": "G9"}, "superseded by G9"),
     ],
@@ -131,14 +130,12 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(capsys: pytest.Capt
     assert "judged 24 taught cases again, each hidden from the judge: 1 fixed, 1 broken, 2 verdicts changed" in said
     assert not missing(said, "fixed: t-1, true before, false now (experts: false; G4)", "note: 2 cases wait")
     locks = (
-        LockCheck(id="t-1", holds=False, reason="judged other than False"),
-        LockCheck(id="t-2", holds=True, guideline_ids=("G7",), reason="G7 broke it"),
-        LockCheck(id="t-3", holds=True, answered=False, reason="the locked case t-3 could not be checked: down"),
+        BrokenLock(id="t-1", label=False, value=True, guideline_ids=("G7",)),
+        BrokenLock(id="t-3", label=True, reason="could not be judged: down"),
     )
-    said = told(capsys, locks=locks)
-    assert "locked case t-1 is judged wrong: judged other than False" in said
-    assert "locked case t-2 holds: G7 broke it; left out: G7" in said
-    assert "the locked case t-3 could not be checked: down" in said
+    said = told(capsys, broken=locks)
+    assert "locked case t-1: judged true, experts say false (G7)" in said
+    assert "locked case t-3 could not be judged: down" in said
     labels: dict[FeedbackKey, Value | None] = {FeedbackKey("t-1", "ana"): True, FeedbackKey("t-1", "ben"): False}
     said = told(capsys, conflicts=(Conflict(ids=("t-1",), annotations=labels, label=True),))
     assert "conflict on t-1: t-1@ana: true, t-1@ben: false; true counts" in said

@@ -32,7 +32,6 @@ from tests.support.registry import (
     stopping,
 )
 from tests.support.seeds import seeds
-from tests.support.world import said
 
 MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
 
@@ -158,7 +157,7 @@ def test_a_killed_process_leaves_the_last_committed_version(made: Place, step: s
     assert made.intact()
 
 
-# -- a memory with everything in it: doubles, a locked case, a rule left out ---
+# -- a memory with everything in it: doubles, a locked case ---
 
 LEARNING: dict[str, Callable[[Registry], Any]] = {
     "align": lambda registry: registry.align(killing.NAME, [*killing.BATCHES[1], *killing.BATCHES[2]]),
@@ -186,9 +185,9 @@ def learned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def taught(place: Place) -> Place:
     killing.create(place.url)
     registry = opened(place)
-    registry.align(killing.NAME, [*killing.BATCHES[0], said("f", killing.HARM, by="fay", value=None)])
+    registry.align(killing.NAME, killing.BATCHES[0])
     memory = registry.load(killing.NAME).memory
-    assert {memory.status(guideline) for guideline in memory.guidelines} == {"active", "superseded", "barred"}
+    assert {memory.status(guideline) for guideline in memory.guidelines} == {"active", "superseded"}
     return place
 
 

@@ -91,7 +91,6 @@ def everything_named_is_there(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert {*guideline.supported_by, *guideline.exposed_to} <= keys
         assert guideline.replaced_by in (None, *ids)
-        assert guideline.barred_for in (None, *memory.locks)
     for name in memory.locks:
         case = memory.case(name)
         assert case is not None
@@ -116,7 +115,6 @@ def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
             continue
         face = by_id[successor]
         if guideline.replaced_by == face.id:
-            assert face.barred_for is None, "what is out of force gives its place back"
             continue
         assert text[guideline.id] == text[face.id]
         assert memory.successor(face) is None
@@ -127,7 +125,7 @@ def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
     retired = {text[g.id] for g in memory.guidelines if memory.status(g) == "retired"}
     for guideline in memory.semantic:
         replaced = by_id.get(guideline.replaced_by or "")
-        assert replaced is None or replaced.barred_for is not None
+        assert replaced is None
         if guideline.origin == "distilled" and not guideline.pinned:
             assert text[guideline.id] not in retired, "what a person retired does not come back by a model"
 

@@ -36,7 +36,6 @@ RULES = (
     "Answer in ONE short sentence!",
     "Never answer in one sentence.",
 )
-HARM = "Refuse whatever mentions a refund."
 SECRET = "word777 is what nobody may ever read again after today"
 
 
@@ -56,8 +55,8 @@ def child_that(works: Callable[[], object]) -> int:
 
 
 def world() -> World:
-    """Of its rules two say the same in the same words, and one breaks the locked case."""
-    return World(lambda rules, item: item != "held" or HARM not in rules)
+    """Of its rules two say the same in the same words; a case is locked."""
+    return World()
 
 
 def models(answers: Callable[[ChatRequest], Answer]) -> tuple[ScriptedChatModel, HashEmbedding]:
@@ -79,7 +78,7 @@ def create(url: str) -> None:
 
 BATCHES: tuple[list[dict[str, Any]], ...] = (
     [said("b", RULES[1], by="ben", value=None), said("c", RULES[2], by="cleo", value=None)],
-    [said("d", HARM, value=None), said("e", "Name the month in full.", value=None)],
+    [said("d", "Name whoever takes care of it.", value=None), said("e", "Name the month in full.", value=None)],
     [said("b", "Mind the date above all else.", by="ben", value=None)],
 )
 

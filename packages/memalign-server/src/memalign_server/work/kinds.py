@@ -88,6 +88,8 @@ async def teach(work: Work) -> dict[str, Any]:
         own_verdicts={lesson.feedback.id: lesson.verdict for lesson in lessons if lesson.verdict is not None},
         **work.options(),
     )
+    if result.broken:  # nothing was committed: the answers stay untaught, and are taught again
+        raise MemalignError("; ".join(map(str, result.broken)))
     refused = {row.line for row in result.rows if row.status == "invalid"}
     taught = {lesson.feedback.key: lesson.revision for line, lesson in enumerate(lessons, 1) if line not in refused}
     mark_taught(work.store, work.judge, taught)

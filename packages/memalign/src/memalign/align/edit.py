@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from memalign.align.annotations import without_disputed
-from memalign.align.forget import with_locks
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.judge.code_tests import named_in
@@ -38,7 +37,7 @@ def edit_guideline(
         guideline_id: Which guideline.
         by: Who changes it.
         text: Another text. Tests stay of which it still has the literal.
-        pinned: Whether it stands before others, and outweighs a lock.
+        pinned: Whether it stands before others.
         retired: Whether it is out of force.
 
     Raises:
@@ -56,8 +55,6 @@ def edit_guideline(
         changes["retired_by"] = by if retired else None
     if not changes:
         raise InputError("nothing to change: give a text, or pin, or retire")
-    if pinned or retired is not None:
-        changes["barred_for"] = None  # a person's word outweighs a lock
     if text is not None or pinned or retired is False:
         changes["replaced_by"] = None
     changed = replace(old, **changes)
@@ -122,7 +119,7 @@ def dismiss_conflict(judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str
 
 
 def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
-    """A judge whose corrected cases no later align may break.
+    """A judge whose corrected cases no later version may break, unless somebody says so.
 
     Args:
         judge: The judge. Its answers can be compared: free text has none that is right.
@@ -147,7 +144,7 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
         if not unlock and case is not None and memory.label(case) is None:
             raise InputError(f"case {name!r} has no label, so nobody can say when it breaks; align a value first")
     locks = {*memory.locks} - {*ids} if unlock else {*memory.locks, *ids}
-    return judge.replace(memory=with_locks(memory, locks))
+    return judge.replace(memory=replace(memory, locks=tuple(sorted(locks))))
 
 
 def set_policy(judge: Judge, *, authority: Sequence[str]) -> Judge:

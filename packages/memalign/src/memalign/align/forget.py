@@ -16,7 +16,7 @@ from memalign.keys import name_key
 from memalign.memory import Memory, Outcome, Tombstone
 from memalign.types import FeedbackKey, Guideline
 
-__all__ = ["WHY", "exposed_wordings", "forget", "forget_lessons", "with_locks"]
+__all__ = ["WHY", "exposed_wordings", "forget", "forget_lessons"]
 
 WHY = "to be derived again without withdrawn feedback"
 
@@ -54,7 +54,8 @@ def forget(
     )
     # Without a label nobody can say when a case breaks.
     locked = (memory.case(name) for name in memory.locks)
-    return with_locks(memory, [case.id for case in locked if case is not None and memory.label(case) is not None])
+    locks = tuple(case.id for case in locked if case is not None and memory.label(case) is not None)
+    return replace(memory, locks=locks)
 
 
 def forget_lessons(
@@ -100,10 +101,3 @@ def _unexposed(guideline: Guideline, withdrawn: Collection[FeedbackKey]) -> Guid
     supported = tuple(key for key in guideline.supported_by if key not in withdrawn)
     tests = guideline.tests if len(exposed) == len(guideline.exposed_to) else ()
     return replace(guideline, exposed_to=exposed, supported_by=supported, tests=tests)
-
-
-def with_locks(memory: Memory, ids: Collection[str]) -> Memory:
-    """`memory` with these cases locked; a guideline that was barred for another one is in force again."""
-    free = (rule for rule in memory.guidelines if rule.barred_for is not None and rule.barred_for not in ids)
-    memory = memory.with_guidelines(replace(rule, barred_for=None) for rule in free)
-    return replace(memory, locks=tuple(sorted(ids)))

@@ -1,89 +1,66 @@
-"""Locked cases: what no align may break. A guideline that would is found by halving, and left out alone."""
+"""Locked cases: judged again, hidden from themselves, whenever a judge would become another one."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from dataclasses import replace
 
-from msgspec.structs import replace
+import msgspec
 
-from memalign.align.result import LockCheck, Run
+from memalign.align.result import AlignResult, BrokenLock, Run
 from memalign.align.taught_cases import agrees, judge_cases
 from memalign.judge import Judge
 from memalign.memory import Case, Outcome
-from memalign.values import value_text
+from memalign.types import Judgment
 
-__all__ = ["keep_locks"]
+__all__ = ["broken_locks", "held_back", "with_lessons_waiting"]
 
-UNCHECKED = "a locked case could not be checked: "
-BROKEN_ALREADY = "judged other than {}, also without what is new: see its examples, the model, the wording"
-
-
-class _UnansweredError(Exception):
-    """A locked case could not be judged; its id and the reason."""
+WAITS = "a locked case would be judged wrong, so nothing was learned; to learn it all the same: --force (force=True)"
 
 
-async def keep_locks(before: Judge, learned: Judge, run: Run) -> Judge:
-    """`learned` without the new guidelines that break a locked case, by the verdict that it delivers.
+async def broken_locks(judge: Judge, run: Run) -> tuple[BrokenLock, ...]:
+    """Return the locked cases that a judge gets wrong, and those that nobody could judge.
 
-    Whenever one was left out, all are asked again: what one case needs may be what breaks another. Where a case cannot
-    be judged, all stays as it was `before` the distillation. `run.locks` says what each case came to.
+    Args:
+        judge: The judge that is to be delivered.
+        run: Counts what the judgments cost.
     """
-    memory = learned.memory
-    cases = (memory.case(name) for name in memory.locks)
-    locked = {case.id: case for case in cases if case is not None and memory.label(case) is not None}
-    if not locked:
-        return learned
-    checks = {name: LockCheck(id=name, holds=True) for name in locked}
-    earlier = {guideline.id for guideline in before.memory.guidelines}
-    try:
-        with run.timed("locks"):
-            while case := await _broken(learned, [locked[name] for name in locked if checks[name].holds], run):
-                new = (guideline for guideline in learned.memory.guidelines if guideline.id not in earlier)
-                fresh = [g.id for g in new if g.origin == "distilled" and g.barred_for is None]
-                culprit = await _culprit(learned, fresh, case, run)
-                if culprit is None:
-                    reason = BROKEN_ALREADY.format(value_text(memory.label(case)))
-                    checks[case.id] = replace(checks[case.id], holds=False, reason=reason)
-                else:
-                    barred = (*checks[case.id].guideline_ids, culprit)
-                    reason = f"{', '.join(barred)} broke it"
-                    checks[case.id] = replace(checks[case.id], guideline_ids=barred, reason=reason)
-                    learned = _barred(learned, [culprit], case)
-    except _UnansweredError as unanswered:
-        name, error = unanswered.args
-        checks = {name: LockCheck(id=name, holds=True, answered=False, reason=f"{UNCHECKED}{error}")}
-        # Other people's reasons, which outlive the case, hold nothing that a server may have sent back of it.
-        waiting = Outcome(kind="waiting", reason=f"{UNCHECKED}{error.partition(':')[0]}")
-        keys = [annotation.key for annotation in before.memory.pending]
-        learned = before.replace(memory=before.memory.with_outcomes(dict.fromkeys(keys, waiting)))
-    run.locks = tuple(checks.values())
-    return learned
+    named = (judge.memory.case(name) for name in judge.memory.locks)
+    locked = [case for case in named if case is not None and judge.memory.label(case) is not None]
+    pairs = [(judge.without_case(case.example), case) for case in locked]
+    with run.timed("locks"):
+        judgments = await judge_cases(pairs, run, "locks")
+    broken = []
+    for case, judgment in zip(locked, judgments, strict=True):
+        if isinstance(judgment, str) or not agrees(judge, case, judgment):
+            broken.append(_broken(judge, case, judgment))
+    return tuple(broken)
 
 
-async def _broken(judge: Judge, cases: Sequence[Case], run: Run) -> Case | None:
-    """The first of the cases that the judge is wrong about; all are asked at once."""
-    judgments = await judge_cases([(judge, case) for case in cases], run, "locks")
-    for case, judgment in zip(cases, judgments, strict=True):
-        if isinstance(judgment, str):
-            raise _UnansweredError(case.id, judgment)
-        if not agrees(judge, case, judgment):
-            return case
-    return None
+def _broken(judge: Judge, case: Case, judgment: Judgment | str) -> BrokenLock:
+    label = judge.memory.label(case)
+    if isinstance(judgment, str):
+        return BrokenLock(id=case.id, label=label, reason=f"could not be judged: {judgment}")
+    ids = tuple(dict.fromkeys((*judgment.guideline_ids, *(finding.guideline for finding in judgment.findings))))
+    return BrokenLock(id=case.id, label=label, value=judgment.value, guideline_ids=ids)
 
 
-async def _culprit(learned: Judge, fresh: Sequence[str], case: Case, run: Run) -> str | None:
-    """The one of these guidelines that breaks the case, found by halving; None where it is broken without them all."""
-    if not fresh or await _broken(_barred(learned, fresh, case), [case], run):
-        return None
-    low, high = 0, len(fresh)  # with the first `low` of them in force it is judged right, with the first `high` wrong
-    while high - low > 1:
-        middle = (low + high) // 2
-        broken = await _broken(_barred(learned, fresh[middle:], case), [case], run)
-        low, high = (low, middle) if broken else (middle, high)
-    return fresh[high - 1]
+def with_lessons_waiting(judge: Judge) -> Judge:
+    """Return a judge whose pending feedback waits because a locked case would be broken."""
+    # The reason names no case: it is kept with other people's feedback, and may outlive the case.
+    keys = [annotation.key for annotation in judge.memory.pending]
+    waiting = dict.fromkeys(keys, Outcome(kind="waiting", reason=WAITS))
+    return judge.replace(memory=judge.memory.with_outcomes(waiting))
 
 
-def _barred(judge: Judge, ids: Collection[str], case: Case) -> Judge:
-    """The judge with these guidelines out of force for the locked case; what stood behind them steps in."""
-    barred = (replace(judge.memory.guideline(name), barred_for=case.id, retired_by=None) for name in ids)
-    return judge.replace(memory=judge.memory.with_guidelines(barred))
+def held_back(result: AlignResult) -> AlignResult:
+    """Return the result of an align of which nothing may be committed: the judge as it was, its feedback pending."""
+    held = result.held or result.judge
+    ledger = {str(entry.key): entry for entry in held.memory.ledger()}
+    rows = []
+    for reported in result.rows:
+        row = reported
+        entry = ledger.get(row.key)
+        if entry is not None:
+            row = msgspec.structs.replace(row, state=entry.state, reason=entry.reason)
+        rows.append(row)
+    return replace(result, judge=held, rows=tuple(rows), changed=False)

@@ -16,7 +16,7 @@ from memalign.align.annotations import add_annotations, checked_rows, sort_rows,
 from memalign.align.distil import distil
 from memalign.align.forget import WHY, exposed_wordings, forget
 from memalign.align.impact import impact
-from memalign.align.locks import keep_locks
+from memalign.align.locks import broken_locks, with_lessons_waiting
 from memalign.align.mining import with_mined
 from memalign.align.pasted import check_instructions
 from memalign.align.result import AlignResult, Run
@@ -131,9 +131,11 @@ class MemAlign:
         # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
         learned = self._mined(learned) if memory.pending else learned
 
-        # 6. Locked cases hold, by the verdict that is delivered. Then the impact of what holds, where it is asked for.
+        # 6. Locked cases are judged, hidden from themselves: a registry commits nothing that breaks one, unless it is
+        #    told to. Then the impact, where it is asked for.
         if learned.memory.hash != judge.memory.hash:
-            learned = await keep_locks(embedded, learned, run)
+            run.broken = await broken_locks(learned, run)
+            run.held = with_lessons_waiting(embedded) if run.broken else None
         run.impact = await impact(learned, self.impact, run) if self.impact is not None else None
         return run.result(learned)
 
@@ -180,7 +182,8 @@ class MemAlign:
             embedded = await self._embedded(judge, run)
             learned = self._mined(await self._distilled(embedded, run))
             if learned.memory.hash != judge.memory.hash:
-                learned = await keep_locks(embedded, learned, run)
+                run.broken = await broken_locks(learned, run)
+                learned = with_lessons_waiting(embedded) if run.broken else learned
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
             keys = tuple(annotation.key for annotation in judge.memory.pending)

@@ -18,12 +18,12 @@ from memalign.memory import Memory
 from memalign.models.calls import Calls
 from memalign.notebook import html_view
 from memalign.types import FeedbackKey, Guideline, LedgerState, Usage, as_json
-from memalign.values import Value, ValueT_co, dollars
+from memalign.values import Value, ValueT_co, dollars, value_text
 
 if TYPE_CHECKING:
     from memalign.judge import Judge, Progress
 
-__all__ = ["AlignResult", "Conflict", "Impact", "LockCheck", "RowReport", "Run", "VerdictChange"]
+__all__ = ["AlignResult", "BrokenLock", "Conflict", "Impact", "RowReport", "Run", "VerdictChange"]
 
 _SHOWN = 8  # guidelines and conflicts in a terminal
 _WIDTH = 120  # characters of each
@@ -86,28 +86,36 @@ class VerdictChange(msgspec.Struct, frozen=True, kw_only=True):
     guideline_ids: tuple[str, ...] = ()
 
 
-class LockCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """A locked case after an align.
+class BrokenLock(msgspec.Struct, frozen=True, kw_only=True):
+    """A locked case that the new judge gets wrong while the case is hidden from it.
 
     Attributes:
         id: The case.
-        holds: Whether it is still judged right.
-        answered: Whether that is known. Else the new guidelines wait, unnamed: the next align writes them again.
-        guideline_ids: Those that were left out for it.
-        reason: Why.
+        label: The experts'.
+        value: What the new judge says; None where nobody could judge the case.
+        guideline_ids: The guidelines that its verdict names.
+        reason: Why there is no verdict.
     """
 
     id: str
-    holds: bool
-    answered: bool = True
+    label: Value | None
+    value: Value | None = None
     guideline_ids: tuple[str, ...] = ()
     reason: str = ""
+
+    def __str__(self) -> str:
+        """`locked case t-1: judged true, experts say false (G3)`."""
+        if self.reason:
+            return f"locked case {self.id} {self.reason}"
+        verdict, label = (value_text(value) for value in (self.value, self.label))
+        named = f" ({', '.join(self.guideline_ids)})" if self.guideline_ids else ""
+        return f"locked case {self.id}: judged {verdict}, experts say {label}{named}"
 
 
 class Impact(msgspec.Struct, frozen=True, kw_only=True):
     """What the align changed on past cases: `checked` of them were judged by the judge before and after.
 
-    The case itself is hidden from both. Locked cases hold already: it is the judge that is delivered.
+    The case itself is hidden from both.
     """
 
     checked: int = 0
@@ -136,13 +144,14 @@ class AlignResult(Generic[ValueT_co]):
         removed: The withdrawn keys.
         conflicts: Labels that differ on one content, and comments that contradict each other.
         impact: What changed on past cases; None where that was not asked for.
-        locks: What became of each locked case.
+        broken: Locked cases that the judge gets wrong. A registry then commits nothing, unless it is told to.
         notes: What else waits for the next align, and what was left out.
         stopped: Why calls were not made: a spend limit was reached.
         taken_up: Answers that an earlier, stopped run had paid for.
         usage: What it cost, without those.
         seconds: How long it took.
         changed: Whether the judge is another one.
+        held: Where a locked case is broken: the judge as it was, with the feedback pending for that reason.
         version: As which a registry keeps it; None outside of one.
         parent: From which version it was made: the same where nothing was committed.
     """
@@ -154,13 +163,14 @@ class AlignResult(Generic[ValueT_co]):
     removed: tuple[FeedbackKey, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     impact: Impact | None = None
-    locks: tuple[LockCheck, ...] = ()
+    broken: tuple[BrokenLock, ...] = ()
     notes: tuple[str, ...] = ()
     stopped: str = ""
     taken_up: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
     changed: bool = True
+    held: Judge[ValueT_co] | None = None
     version: int | None = None
     parent: int | None = None
 
@@ -179,8 +189,8 @@ class AlignResult(Generic[ValueT_co]):
             parts.append(f"{len(self.pending)} pending ({key}: {reason})")
         parts += [f"forgot {_span(self.forgotten)}"] if self.forgotten else []
         parts += [f"new {_span(self.guidelines)}"] if self.guidelines else []
-        if broken := [check.id for check in self.locks if not check.holds]:
-            parts.append(f"locked and not kept: {', '.join(broken)}")
+        if self.broken:
+            parts.append(f"locked and not kept: {', '.join(lock.id for lock in self.broken)}")
         parts += [f"conflicts: {len(self.conflicts)}"] if self.conflicts else []
         parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
         parts.append("cost unknown" if self.usage.cost is None else dollars(self.usage.cost))
@@ -204,7 +214,11 @@ class AlignResult(Generic[ValueT_co]):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON values, for programs; the judge is named, not included."""
-        plain = {field.name: as_json(getattr(self, field.name)) for field in fields(self) if field.name != "judge"}
+        plain = {
+            field.name: as_json(getattr(self, field.name))
+            for field in fields(self)
+            if field.name not in ("judge", "held")
+        }
         if self.impact is not None:
             plain["impact"] |= {"fixed": self.impact.fixed, "broken": self.impact.broken}
         pending = [{"key": str(key), "reason": reason} for key, reason in self.pending]
@@ -233,7 +247,8 @@ class Run:
     removed: Sequence[FeedbackKey] = ()
     usage: Usage = field(default_factory=Usage)
     impact: Impact | None = None
-    locks: tuple[LockCheck, ...] = ()
+    broken: tuple[BrokenLock, ...] = ()
+    held: Judge | None = None
     notes: list[str] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
@@ -275,7 +290,8 @@ class Run:
             removed=tuple(self.removed),
             conflicts=_conflicts(judge.memory),
             impact=self.impact,
-            locks=self.locks,
+            broken=self.broken,
+            held=self.held,
             notes=tuple(self.notes),
             stopped=self.calls.stopped,
             usage=self.usage,

@@ -16,6 +16,7 @@ from memalign.cli.options import (
     Concurrency,
     DryRun,
     FeedbackSource,
+    Force,
     MaxCost,
     Name,
     OwnVerdicts,
@@ -28,7 +29,7 @@ from memalign.cli.progress import Progress, show_progress
 from memalign.cli.session import DONE, FAILURES, Session, version_line
 
 if TYPE_CHECKING:
-    from memalign.align import AlignResult, Conflict, Impact, LockCheck
+    from memalign.align import AlignResult, Conflict, Impact
     from memalign.registry import Registry
 
 _LIMIT = 20  # rows of a table
@@ -55,6 +56,7 @@ def align(
             "--impact", metavar="N", min=1, help="Judge N taught cases again and show which verdicts changed."
         ),
     ] = None,
+    force: Force = False,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
     dry_run: DryRun = False,
@@ -74,7 +76,9 @@ def align(
     options["own_verdicts"] = None if judged is None else read_judgments(judged)
     if not dry_run:
         return run_and_report(
-            session, name, lambda registry, progress: registry.align(name, rows, progress=progress, **options)
+            session,
+            name,
+            lambda registry, progress: registry.align(name, rows, force=force, progress=progress, **options),
         )
     registry = session.registry()
     number = registry.history(name)[-1].number
@@ -92,7 +96,7 @@ def run_and_report(session: Session, name: str, action: Callable[[Registry, Prog
         say(f"reused {counted(result.taken_up, 'answer')} that an interrupted run had paid for")
     session.give({"version": result.version, **result.to_dict()}, *report_parts(result))
     failed = result.pending or result.stopped or any(row.status == "invalid" for row in result.rows)
-    return FAILURES if failed or not all(check.holds for check in result.locks) else DONE
+    return FAILURES if failed or result.broken else DONE
 
 
 def report_parts(result: AlignResult) -> list[Any]:
@@ -116,7 +120,7 @@ def report_parts(result: AlignResult) -> list[Any]:
         rest = f"for all: memalign guideline {name}"
         parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
     parts += [] if result.impact is None else _impact(result.impact)
-    parts += top([_lock(check) for check in result.locks if check.reason])
+    parts += top(list(map(str, result.broken)))
     parts += top([_conflict(conflict) for conflict in result.conflicts])
     if any(conflict.kind == "comments" for conflict in result.conflicts):
         parts.append(settling(name))
@@ -146,9 +150,3 @@ def _impact(impact: Impact) -> list[str]:
         for case in impact.changes
     ]
     return [line, *top(changes)]
-
-
-def _lock(check: LockCheck) -> str:
-    """What there is to tell of a locked case, such as that guidelines were left out because they broke it."""
-    verdict = f"locked case {check.id} {'holds' if check.holds else 'is judged wrong'}: {check.reason}"
-    return f"{verdict}; left out: {listed(check.guideline_ids)}" if check.guideline_ids else verdict

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.history import give_changes
-from memalign.cli.options import Name
+from memalign.cli.options import Force, Name
 from memalign.cli.output import code_test_text, listed, table
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
@@ -37,6 +37,7 @@ def guideline(
     retire: Annotated[
         bool | None, typer.Option("--retire/--restore", help="Stop using the guideline, or use it again.")
     ] = None,
+    force: Force = False,
     by: Annotated[
         str | None, typer.Option(metavar="WHO", help="Who makes the change. The default is your user name.")
     ] = None,
@@ -68,7 +69,7 @@ def guideline(
             return write_guideline(judge, add or "", by=who, pinned=bool(pin))
         return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire)
 
-    saved = session.registry().update(name, change, "edit")
+    saved = session.registry().update(name, change, "edit", force=force)
     memory = saved.judge.memory
     changed = memory.guidelines[-1] if guideline_id is None else memory.guideline(guideline_id)
     give_changes(session, saved, {"guidelines": guideline_values([changed], memory)})
@@ -81,14 +82,14 @@ def lock(
     ids: Annotated[list[str], typer.Argument(metavar="ID", help="The ids of cases.")],
     *,
     unlock: Annotated[
-        bool, typer.Option("--unlock", help="Allow later aligns to change these verdicts again.")
+        bool, typer.Option("--unlock", help="Allow later versions to change these verdicts again.")
     ] = False,
 ) -> int:
-    """Lock cases that no later align may get wrong.
+    """Lock cases that no later version may get wrong.
 
-    Each align judges the locked cases again. It leaves out new guidelines that make the judge wrong on one of them, and
-    lists these guidelines. If the judge is still wrong on a locked case, align exits with 1. `memalign show` lists the
-    locked cases.
+    Each align and each change of the judge has the locked cases judged again, hidden from themselves. If one comes out
+    wrong, nothing is saved, the feedback stays pending, and the case is named with the guidelines behind its verdict;
+    --force saves it all the same. `memalign show` lists the locked cases.
     """
     saved = session.registry().lock(name, *ids, unlock=unlock)
     give_changes(session, saved, {"locks": saved.judge.memory.locks})
@@ -125,11 +126,10 @@ def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[di
 
 
 def status_text(guideline: Guideline, memory: Memory | None) -> str:
-    """`active`, `superseded by G2` or `barred by locked case t-1`; without a memory it is forgotten."""
+    """`active`, `superseded by G2` or `retired by ana`; without a memory it is forgotten."""
     status = "forgotten" if memory is None else str(memory.status(guideline))
     successor = memory.successor(guideline) if memory is not None and status == "superseded" else None
-    locked = None if guideline.barred_for is None else f"locked case {guideline.barred_for}"
-    by = {"superseded": successor, "retired": guideline.retired_by, "barred": locked}.get(status)
+    by = {"superseded": successor, "retired": guideline.retired_by}.get(status)
     pinned = f"pinned by {guideline.pinned_by}" if guideline.pinned else ""
     return ", ".join(filter(None, (f"{status} by {by}" if by else status, pinned)))
 

@@ -12,7 +12,7 @@ import typer
 
 from memalign.cli.guidelines import guideline_table, guideline_values, settling, user_name
 from memalign.cli.history import give_changes
-from memalign.cli.options import VALUE_TYPES, ColumnMap, Name, Version, Yes, columns_of
+from memalign.cli.options import VALUE_TYPES, ColumnMap, Force, Name, Version, Yes, columns_of
 from memalign.cli.output import counted, facts, listed, table
 from memalign.cli.session import DONE, Session, confirmed
 from memalign.errors import InputError, JudgeNotFound
@@ -117,6 +117,7 @@ def edit(
             metavar="KEY KEY", help="Declare that two comments reported as a conflict do not contradict each other."
         ),
     ] = None,
+    force: Force = False,
 ) -> int:
     """Change a judge's settings and keep its memory.
 
@@ -137,7 +138,7 @@ def edit(
         names = [name.strip() for name in (authority or "").split(",") if name.strip()]
         return edited if authority is None else set_policy(edited, authority=names)
 
-    saved = session.registry().update(name, changed, "edit")
+    saved = session.registry().update(name, changed, "edit", force=force)
     give_changes(session, saved, described(saved.judge, version=saved.version))
     return DONE
 

@@ -73,6 +73,7 @@ MaxCost = Annotated[
     _spending("--max-cost", metavar="DOLLARS", help="Stop before the run costs more than this. Finished work is kept."),
 ]
 DryRun = Annotated[bool, _spending("--dry-run", help="Estimate calls, tokens and dollars without calling a model.")]
+Force = Annotated[bool, typer.Option("--force", help="Save the version although a locked case comes out wrong.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to the command's question.")]
 FILES = "JSONL, CSV, XLSX, JSON or Parquet file"
 STDIN = "- reads JSON lines from stdin."

@@ -290,7 +290,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return standings(self.guidelines)
 
     def status(self, guideline: Guideline) -> GuidelineStatus:
-        """Whether it is in force: `active`, `superseded`, `retired` by a person, or `barred` for a locked case."""
+        """Whether it is in force: `active`, `superseded`, or `retired` by a person."""
         return self._standings[guideline.id].status
 
     def successor(self, guideline: Guideline) -> str | None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GuidelineStatus", "LedgerEntry", "Standing", "ledger_entries", "standings"]
 
-GuidelineStatus = Literal["active", "superseded", "retired", "barred"]
+GuidelineStatus = Literal["active", "superseded", "retired"]
 
 
 class Standing(NamedTuple):
@@ -34,19 +34,16 @@ class Standing(NamedTuple):
 def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     """The standing of each guideline beside the others, by id.
 
-    What a person retired, and what broke a locked case, is out. One whose place another took is superseded by it, as
-    long as that one exists and is not barred. Of those that say the same, in the same words, one is active: a pinned
-    one before others, then a person's, then the oldest. What a person retired supersedes what a model writes in its
-    words.
+    What a person retired is out. One whose place another took is superseded by it, as long as that one exists. Of
+    those that say the same, in the same words, one is active: a pinned one before others, then a person's, then the
+    oldest. What a person retired supersedes what a model writes in its words.
     """
-    replacing = {guideline.id for guideline in guidelines if guideline.barred_for is None}
+    replacing = {guideline.id for guideline in guidelines}
     result: dict[str, Standing] = {}
     retired: dict[str, str] = {}
     candidates: list[Guideline] = []
     for guideline in guidelines:
-        if guideline.barred_for is not None:
-            result[guideline.id] = Standing("barred")
-        elif guideline.retired_by is not None:
+        if guideline.retired_by is not None:
             result[guideline.id] = Standing("retired")
             retired.setdefault(_words(guideline), guideline.id)
         elif guideline.replaced_by in replacing:
@@ -106,16 +103,12 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
 
 
 def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]) -> LedgerEntry:
-    """Learned: a guideline was written from it. Merged: another says it. Rejected: its rule broke a locked case."""
-    faces = {guideline.id: memory.face(guideline) for guideline in carrying}
-    counting = [guideline for guideline in carrying if faces[guideline.id].barred_for is None]
+    """Return the entry of feedback that guidelines state: learned if one was written from it, else merged."""
     ids = tuple(dict.fromkeys(memory.successor(guideline) or guideline.id for guideline in carrying))
-    state: LedgerState
-    if not counting:
-        state, reason = "rejected", f"its rule {faces[carrying[0].id].id} broke a locked case"
-    elif any(memory.status(g) != "superseded" and annotation.key in g.exposed_to for g in counting):
+    state: LedgerState = "merged"
+    reason = f"{memory.face(carrying[0]).id} already says it"
+    if any(memory.status(g) != "superseded" and annotation.key in g.exposed_to for g in carrying):
         outcome = annotation.outcome
-        state, reason = "learned", outcome.reason if outcome is not None and outcome.kind == "taught" else ""
-    else:
-        state, reason = "merged", f"{faces[counting[0].id].id} already says it"
+        state = "learned"
+        reason = outcome.reason if outcome is not None and outcome.kind == "taught" else ""
     return LedgerEntry(key=annotation.key, state=state, reason=reason, guideline_ids=ids)

@@ -13,7 +13,9 @@ from typing import Any
 
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
-from memalign.errors import ConfigurationError, InputError, MemalignError, VersionConflict
+from memalign.align.locks import broken_locks, held_back
+from memalign.align.result import Run
+from memalign.errors import ConfigurationError, InputError, LockBroken, MemalignError, VersionConflict
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, signature_of
 from memalign.memory import LedgerEntry
@@ -168,13 +170,16 @@ class Registry:
         allow_erased: bool = False,
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
+        force: bool = False,
     ) -> AlignResult:
         """Learn from feedback (none: only what is pending) and commit, if the newest version is still the same then.
 
         When somebody else committed first, the newer one is loaded and learns the same feedback again, twenty times at
         most; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
-        invalid row, unless `allow_erased`. `own_verdicts` are as for `Judge.aalign`, of the newest version or of one
-        that had learned nothing; others are not used. Raises what `MemAlign.align` raises.
+        invalid row, unless `allow_erased`. Where a locked case would be judged wrong, nothing is committed and the
+        feedback stays pending, unless `force`: `broken` of the result names the case. `own_verdicts` are as for
+        `Judge.aalign`, of the newest version or of one that had learned nothing; others are not used. Raises what
+        `MemAlign.align` raises.
 
         Every answer that a model was paid for is kept in the registry until the commit. An align that was stopped, by
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
@@ -182,7 +187,7 @@ class Registry:
         learner = optimizer or MemAlign()
         options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
         learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
-        return await self._learn(name, learn, learner, action="align", allow_erased=allow_erased)
+        return await self._learn(name, learn, learner, action="align", allow_erased=allow_erased, force=force)
 
     def estimate(
         self, name: str, feedback: FeedbackSource = (), *, optimizer: MemAlign | None = None, **options: Any
@@ -239,7 +244,14 @@ class Registry:
         return learn
 
     async def _learn(
-        self, name: str, step: Step, learner: MemAlign, *, action: Action, allow_erased: bool = False
+        self,
+        name: str,
+        step: Step,
+        learner: MemAlign,
+        *,
+        action: Action,
+        allow_erased: bool = False,
+        force: bool = True,
     ) -> AlignResult:
         """The result of `step`, committed; done again, with the answers that are kept, if somebody else was quicker."""
         # In threads: waiting for a lock must not stop the loop on which judgments run. And before anything is paid for.
@@ -252,6 +264,9 @@ class Registry:
             parent, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge, calls)
             spent += result.usage
+            if result.broken and not force:  # its answers stay kept: told to, the next align pays for none again
+                result = replace(held_back(result), usage=spent, seconds=time.perf_counter() - started)
+                return replace(result, version=parent, parent=parent, taken_up=answers.taken_up)
             write = partial(commit, self._database, action=action, parent=parent, allow_erased=allow_erased)
             with suppress(VersionConflict):
                 number = await asyncio.to_thread(write, result.judge)
@@ -261,19 +276,37 @@ class Registry:
         raise _conflict(name)
 
     def update(
-        self, name: str, function: Callable[[Judge], Judge], action: Action = "edit", *, note: str | None = None
+        self,
+        name: str,
+        function: Callable[[Judge], Judge],
+        action: Action = "edit",
+        *,
+        note: str | None = None,
+        force: bool = False,
     ) -> Saved:
-        """Commit `function(latest)` as the next version, again with the newest when somebody was quicker."""
+        """Commit `function(latest)` as the next version, again with the newest when somebody was quicker.
+
+        Raises LockBroken where a changed judge gets a locked case wrong, unless `force`.
+        """
         for _ in range(_ATTEMPTS):
             latest, judge = self._load(name, None)
             changed = function(judge)
+            if changed.memory.locks and changed.fingerprint != judge.fingerprint and action == "edit" and not force:
+                self._check_locks(judge, changed)
             with suppress(VersionConflict):
                 number = commit(self._database, changed, action=action, note=note, parent=latest)
                 return Saved(judge=changed, version=number, parent=latest, before=judge)
         raise _conflict(name)
 
+    def _check_locks(self, before: Judge, after: Judge) -> None:
+        """Raise LockBroken where a judge that was changed by hand gets a locked case wrong."""
+        broken = aio.run(broken_locks(after, Run(before=before, calls=Calls())))
+        if broken:
+            named = "; ".join(map(str, broken))
+            raise LockBroken(f"{named}; nothing was changed; to change it all the same: --force (force=True)")
+
     def lock(self, name: str, *ids: str, unlock: bool = False) -> Saved:
-        """Make cases ones that no later align may break (or may again), as the next version; see `align.lock`."""
+        """Make cases ones that no later version may break (or may again), as the next version; see `align.lock`."""
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
     def erase(
