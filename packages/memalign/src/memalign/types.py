@@ -8,14 +8,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property
 from typing import Any, Generic, Literal, NoReturn, Self
 
 import msgspec
 
 from memalign.errors import InputError
+from memalign.json_values import Fault, plain, plain_text
 from memalign.keys import FeedbackKey
 from memalign.values import Value, ValueT_co
 
@@ -41,9 +44,6 @@ CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
 """The fields of an Example that a judge's instructions may name, in the order in which prompts show them."""
 
 UNKNOWN_SOURCE = "unknown"
-
-MAX_DEPTH = 200
-"""How deep lists and objects in a content field may be nested: deeper ones would overflow a reader's stack."""
 
 LedgerState = Literal["learned", "merged", "pending", "disputed", "rejected", "withdrawn", "erased"]
 
@@ -147,7 +147,34 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     trace: Any = None
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
 
+    def _clean(self) -> None:
+        """Turn every field into what JSON has, once for all ways in; see `faults` for what has no such form."""
+        faults: list[Fault] = []
+        for name in CONTENT_FIELDS:
+            value = getattr(self, name)
+            if value is not None:
+                msgspec.structs.force_setattr(self, name, plain(value, name, faults))
+        if not isinstance(self.meta, Mapping):
+            raise InputError("meta must be a JSON object")
+        meta = {plain_text(str(name)): value for name, value in self.meta.items()}
+        read = {name: plain(value, name, faults) for name, value in meta.items()}
+        kept = {name: value for name, value in read.items() if value is not None or meta[name] is None}
+        msgspec.structs.force_setattr(self, "meta", kept)
+        if faults:
+            self.__dict__["faults"] = tuple(faults)
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """What was left out of the fields and of `meta` because JSON cannot hold it, such as a picture.
+
+        What the judge reads must have none; others stop nothing.
+        """
+        found: tuple[Fault, ...] = self.__dict__.get("faults", ())
+        return found
+
     def _check_id(self) -> None:
+        if isinstance(self.id, str):
+            msgspec.structs.force_setattr(self, "id", plain_text(self.id))
         if not isinstance(self.id, str) or not self.id.strip() or any(character in self.id for character in "\n\r\x00"):
             raise InputError("id is missing, or is not one line of text")
 
@@ -159,11 +186,7 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
-        text = canonical_json(self.content)
-        deep = text.count("[") + text.count("{") > MAX_DEPTH
-        if deep and too_deep(self.content, MAX_DEPTH + 1):  # the fields are a level
-            raise InputError(f"{self.id}: a content field is nested more than {MAX_DEPTH} levels deep; flatten it")
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(canonical_json(self.content).encode()).hexdigest()
 
 
 class Example(_Content, frozen=True, kw_only=True):
@@ -175,8 +198,11 @@ class Example(_Content, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self._check_id()
+        self._clean()
         if not self.content:
-            raise InputError(f"example {self.id!r} has no content; one of {', '.join(CONTENT_FIELDS)} is required")
+            needed = f"example {self.id!r} has no content; one of {', '.join(CONTENT_FIELDS)} is required"
+            unread = [f"{self.id}: {fault}" for fault in self.faults if fault.steps[0] in CONTENT_FIELDS]
+            raise InputError(unread[0] if unread else needed)
 
 
 NOTHING_SAID = "a row needs a value, a rationale or both"
@@ -196,6 +222,9 @@ class Feedback(_Content, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         self._check_id()
+        self._clean()
+        for name in ("value", "rationale", "source"):
+            msgspec.structs.force_setattr(self, name, plain(getattr(self, name), name))
         if not isinstance(self.source, str) or not self.source.strip() or any(c in self.source for c in "\n\r\x00"):
             raise InputError(f"source {self.source!r} must be one line of text; leave it out if it is unknown")
         if self.rationale is not None and not isinstance(self.rationale, str):
@@ -216,16 +245,39 @@ class Feedback(_Content, frozen=True, kw_only=True):
         return Example(id=self.id, **self.content, meta=self.meta) if self.content else None
 
 
-def _utc(moment: str | date) -> str:
-    wrong = InputError(f"created_at {moment!r} is not a time in ISO 8601, for example 2026-03-01T12:00:00Z")
-    if not isinstance(moment, str | date) or (isinstance(moment, str) and moment.isdecimal() and len(moment) != 8):
-        raise wrong  # seconds since 1970 would be read as a year
+_YEAR_FIRST = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(.*)", re.DOTALL)
+_ZONE = re.compile(r" ?(?:UTC|GMT|Z)$| (?=[+-]\d\d:?(?:\d\d)?$)", re.IGNORECASE)
+_EPOCHS = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
+"""Digits of the present time since 1970, in seconds, and in parts of one: no two units have as many."""
+
+
+def _utc(moment: object) -> str:
+    """Return a time in UTC as ISO 8601, from the spellings that files and databases have. Raises InputError."""
     try:
-        parsed = moment if isinstance(moment, datetime) else datetime.fromisoformat(str(moment))
+        parsed = moment if isinstance(moment, datetime) else _parsed_time(moment)
         aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
         return aware.astimezone(UTC).isoformat()
     except (ValueError, OverflowError):
-        raise wrong from None
+        example = "for example 2026-03-01T12:00:00Z"
+        raise InputError(f"created_at {str(moment)[:60]!r} is not a time in ISO 8601, {example}") from None
+
+
+def _parsed_time(moment: object) -> datetime:
+    """Return the time of a text, a date or a number of seconds since 1970. Raises ValueError."""
+    text = str(moment).strip()
+    whole = text.partition(".")[0]
+    if len(whole) in _EPOCHS and whole.isdecimal():
+        return datetime.fromtimestamp(float(text) / _EPOCHS[len(whole)], UTC)
+    if text.isdecimal() and len(text) != 8:
+        raise ValueError("a year, or nothing that anybody can tell")
+    text = text.partition("[")[0]  # Java adds the zone's name
+    if found := _YEAR_FIRST.fullmatch(text):
+        year, month, day, clock = found.groups()
+        clock = _ZONE.sub("", clock)
+        return datetime.fromisoformat(f"{year}-{month:0>2}-{day:0>2}{clock}")
+    if "," in text:
+        return parsedate_to_datetime(text)  # as mails and web servers write it
+    return datetime.fromisoformat(text)
 
 
 def guideline_number(guideline_id: str) -> int:

@@ -7,6 +7,8 @@ in Python; in files and flags `bool`, `A|B|tie`, `int:1..5`, `float:-1..1`, `str
 from __future__ import annotations
 
 import math
+import re
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
@@ -36,8 +38,19 @@ UNBOUNDED = 10**9
 
 FLOAT_TOLERANCE = 0.1  # of the scale: closer numbers agree
 
-_TRUE = {"true", "yes", "1", "1.0", "pass"}  # 1.0 and 0.0 are what pandas makes of a column with a missing label
-_FALSE = {"false", "no", "0", "0.0", "fail"}
+# 1.0 and 0.0 are what pandas makes of a column with a missing label, t and f what PostgreSQL writes; then come the
+# words that spreadsheets of other languages show for TRUE and FALSE.
+_WORDS = {
+    True: """true yes y t 1 1.0 pass passed ja oui sí si sì sim
+             wahr vrai verdadero vero verdadeiro waar prawda sant sand sann tosi pravda igaz doğru истина""",
+    False: """false no n f 0 0.0 fail failed nein non não nee
+              falsch faux falso onwaar fałsz falskt falsk usann epätosi nepravda hamis yanliş ложь""",
+}
+_TRUTHS = {word: truth for truth, words in _WORDS.items() for word in words.split()}
+
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3})+")
+_DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d{1,300}),\d{1,300}")
+_DECIMAL_POINT = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+\.\d{1,300}")
 
 
 def value_text(value: Value | None) -> str:
@@ -254,8 +267,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return raw
         if isinstance(raw, float):
             return bool(raw) if raw in (0, 1) else None
-        word = str(raw).strip().lower() if isinstance(raw, str | int) else ""
-        return True if word in _TRUE else False if word in _FALSE else None
+        word = str(raw).strip().casefold() if isinstance(raw, str | int) else ""
+        return _TRUTHS.get(word)
 
     def _parse_choice(self, raw: object) -> str | None:
         if isinstance(raw, float) and raw.is_integer():
@@ -266,21 +279,25 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         word = str(raw).strip()
         if word in self.choices:
             return word
+        if word.endswith(".0") and word.removesuffix(".0") in self.choices:
+            return word.removesuffix(".0")  # the same 1 in a file of text
         folded = [choice for choice in self.choices if choice.casefold() == word.casefold()]
         return folded[0] if len(folded) == 1 else None
 
     def _parse_number(self, raw: object) -> int | float | None:
         if isinstance(raw, bool) or not isinstance(raw, str | int | float):
             return None
-        try:
-            number = float(raw)
-        except (ValueError, OverflowError):
-            return None
-        if self.low is None or self.high is None or not self.low <= number <= self.high:
-            return None
-        if self.kind == "float":
-            return number
-        return int(number) if number == int(number) else None
+        fitting = {number for number in _numbers(raw, self.high) if self._fits(number)}
+        if len(fitting) > 1:
+            several = " or ".join(map(_plain, sorted(fitting)))
+            raise InvalidValue(f"value {_shorten(raw)} may be {several}; write it with a decimal point")
+        for number in fitting:
+            return number if self.kind == "float" else int(number)
+        return None
+
+    def _fits(self, number: float) -> bool:
+        inside = self.low is not None and self.high is not None and self.low <= number <= self.high
+        return inside and (self.kind == "float" or number == int(number))
 
     def json_schema(self) -> dict[str, Any]:
         """The JSON schema of one value, for structured output and grammars."""
@@ -300,6 +317,25 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 return {"type": "number", "minimum": self.low, "maximum": self.high}
             case _:
                 return {"type": "string"}
+
+
+def _numbers(raw: str | int | float, high: float | None) -> set[float]:
+    """Return the numbers that a cell may mean: with a comma or a point of thousands or decimals, or in per cent."""
+    if not isinstance(raw, str):
+        return {float(raw)} if abs(raw) < 10**300 else set()
+    text = raw.strip().replace("\u2212", "-")  # the minus that word processors write
+    if text.endswith("%") and high is not None and high <= 1:
+        return {number / 100 for number in _numbers(text[:-1], 100)}
+    with suppress(ValueError):
+        return {float(text)} if "_" not in text else set()
+    numbers = set()
+    if _THOUSANDS.fullmatch(text):
+        numbers.add(float(text.replace(",", "")))
+    if _DECIMAL_COMMA.fullmatch(text):
+        numbers.add(float(text.replace(".", "").replace(",", ".")))
+    if _DECIMAL_POINT.fullmatch(text):
+        numbers.add(float(text.replace(",", "")))
+    return numbers
 
 
 def _plain(bound: float | None) -> str:

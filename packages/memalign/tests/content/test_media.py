@@ -25,6 +25,7 @@ MEDIA: dict[str, tuple[str, Any]] = {
     "image of Anthropic": ("images", [{"type": "image", "source": {"type": "base64", "data": "aGk="}}]),
     "image of Gemini": ("images", {"inline_data": {"mime_type": "image/jpeg", "data": "aGk="}}),
     "data url": ("images", URL),
+    "bare base64": ("images", base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode()),
     "in markdown": ("images", f"Look: ![cat]({URL}) nice?"),
     "bytes": ("images", b"\x89PNG"),
     "input_audio": ("audio", [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}]),
@@ -49,6 +50,9 @@ TEXTS = {
     "icon in a page": f'<img src="data:image/gif;base64,{"R0lGODlhAQABAAAAACw" * 3}">',
     "a block of a page": {"type": "image", "alt": "a cat", "caption": "Our cat"},
     "a field of that name": {"image_url": WEB},
+    "a form of a part": {"type": "image_url"},
+    "bytes of a text": "Grüße".encode(),
+    "a part with nothing": [{"type": "input_image", "image_url": ""}],
     "words": ["iVBOR", {"type": "text", "text": "hello"}],
 }
 
@@ -60,7 +64,7 @@ def model() -> ScriptedChatModel:
 
 @pytest.fixture
 def judge(model: ScriptedChatModel) -> Judge:
-    return scripted(model=model)[0]
+    return scripted(model=model, instructions="Good? {{ inputs }} {{ outputs }}")[0]
 
 
 @pytest.mark.parametrize("name", MEDIA)
@@ -69,7 +73,7 @@ def test_media_are_refused_by_kind_item_and_field(judge: Judge, model: ScriptedC
     for field in ("inputs", "outputs"):
         refusal = rf"^t-1: {field}.*: {kind} cannot be judged; .*, or leave it out of {field}$"
         with pytest.raises(InputError, match=refusal) as refused:
-            judge(Example(**{"id": "t-1", "outputs": "text", field: value}))
+            judge(Example(**{"id": "t-1", "inputs": "text", "outputs": "text", field: value}))
         assert len(str(refused.value)) < 300, "the image itself is not repeated"
     turn = {"role": "user", "content": value}
     with pytest.raises(InputError, match=rf"^t-1: conversation\[0\].content.*: {kind} cannot be judged"):
@@ -79,16 +83,29 @@ def test_media_are_refused_by_kind_item_and_field(judge: Judge, model: ScriptedC
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_text_about_media_is_text(judge: Judge, name: str) -> None:
-    assert judge(outputs=TEXTS[name]).value is True
+    assert judge(inputs="text", outputs=TEXTS[name]).value is True
 
 
 def test_the_row_and_the_place_of_an_image_are_named(judge: Judge, model: ScriptedChatModel, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    rows = [{"id": "t-1", "outputs": "fine", "value": True}, {"id": "t-2", "outputs": IMAGE, "value": True}]
+    row = {"id": "t-1", "inputs": "text", "outputs": "fine", "value": True}
+    rows = [row, row | {"id": "t-2", "outputs": IMAGE}]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     for read in (judge.align, judge.judge_many):
         with pytest.raises(InvalidRows, match=r"line 2 \(t-2\): outputs\[0\].content\[0\] is an image \(image_url\)"):
             read(path)
     with pytest.raises(InputError, match=r"outputs.a\[0\].b is an image \(a data: URL\)"):
-        judge(outputs={"a": [{"b": URL}]})
+        judge(inputs="text", outputs={"a": [{"b": URL}]})
     assert model.requests == []
+
+
+@pytest.mark.parametrize("name", MEDIA)
+def test_media_that_no_judge_reads_stop_nothing(model: ScriptedChatModel, tmp_path: Path, name: str) -> None:
+    _, value = MEDIA[name]
+    judge, _ = scripted(model=model, instructions="Good? {{ outputs.text }}")
+    for fields in ({"inputs": value}, {"trace": [value]}, {"conversation": value}):
+        case = {"id": "t-1", "outputs": {"text": "fine", "picture": value}, **fields}
+        assert judge(Example(**case)).value is True
+        assert [judgment.value for judgment in judge.judge_many([case, case | {"id": "t-2"}])] == [True, True]
+        aligned = judge.align([case | {"value": False, "source": "ana"}]).judge
+        assert aligned.judge_many([case])[0].decided_by == "expert"

@@ -44,7 +44,7 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
     path.write_text("ticket,answer,note\nt-1,a,\n", "utf-8")
     remedy = (
         r"f\.csv has no column for inputs, outputs, value. Its columns are ticket, answer, note. Name the right ones: "
-        r"--map inputs=COLUMN,outputs=COLUMN,value=COLUMN \(in Python: columns=\{'inputs': 'COLUMN', "
+        r"--map inputs=COLUMN,outputs=answer,value=COLUMN \(in Python: columns=\{'inputs': 'COLUMN', "
     )
     with pytest.raises(InputError, match=remedy):
         read_feedback(path, fields=("inputs", "outputs"))
@@ -161,14 +161,14 @@ def test_times_structs_and_lists_are_read(path: Path) -> None:
     assert (second.inputs, second.value, second.meta) == (None, False, {})
 
 
-BYTES = {"id": "a", "outputs": "x", "image": b"\x89"}
+BYTES = {"id": "a", "outputs": b"\x89"}
 
 
 @pytest.mark.parametrize(
     ("data", "error"),
     [
         (parquet([{"id": "a", "outputs": x} for x in "xy"]), r"line 2 \(a\): its content differs from 'a' on line 1"),
-        (parquet([BYTES]), r"line 1 \(a\): column image holds bytes; leave the column out"),
+        (parquet([BYTES]), r"a: outputs holds bytes that are not text; decode them"),
         (parquet([{"key": "a", "answer": "x"}]), "has no column for inputs, outputs. Its columns are key, answer"),
     ],
 )

@@ -79,7 +79,7 @@ class TestTurns:
         [
             ([], "conversation has no turn"),
             (17, "conversation is int instead of a list of turns"),
-            ({"user": "hi"}, "conversation is dict instead of a list of turns"),
+            ({"user": "hi"}, "conversation has no list of turns (its keys are user)"),
             (["hi", 3], "turn 2, is int"),
             ([{"content": "hi"}], "turn 1, has no role (its keys are content)"),
             ([{"role": "user", "content": "a"}, {"role": "assistant"}], "turn 2 (assistant), has no content"),

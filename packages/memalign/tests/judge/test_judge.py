@@ -104,9 +104,9 @@ class TestOneItem:
             ({"inputs": "q"}, "name {{ outputs }}, and the item has none"),
             ({"inputs": "q", "outputs": None}, "name {{ outputs }}"),
             ({}, "no content"),
-            ({"inputs": "q", "outputs": float("nan")}, "not a JSON value"),
+            ({"inputs": "q", "outputs": float("nan")}, "name {{ outputs }}"),
             ({"inputs": "q", "outputs": object()}, "not a JSON value"),
-            ({"inputs": "q", "outputs": ENDLESS}, "not a JSON value"),
+            ({"inputs": "q", "outputs": ENDLESS}, "nested more than 200 levels deep"),
         ],
     )
     def test_an_item_that_cannot_be_judged_costs_nothing(self, fields: dict[str, Any], why: str) -> None:

@@ -11,7 +11,7 @@ from memalign.align.forget import forget_lessons
 from memalign.errors import InvalidRows, RowError
 from memalign.io import SKIP_HINT, FeedbackFile, JudgmentFile, OwnVerdicts, RowSource, read_feedback
 from memalign.judge import Judge
-from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit
+from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit, named_parts
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.models.judge_models import open_judging_model
 from memalign.types import Example, Feedback, FeedbackKey
@@ -27,7 +27,9 @@ def checked_rows(
         return FeedbackFile(rows=(), lines=())
     hashes = {case.id: case.example.content_hash for case in judge.memory.cases}
     # Bad rows are left out at first, so that one message names them together with rows that the judge cannot use.
-    file = read_feedback(source, value_type=judge.value_type, skip_invalid=True, hashes=hashes, fields=judge.fields)
+    file = read_feedback(
+        source, value_type=judge.value_type, skip_invalid=True, hashes=hashes, fields=named_parts(judge.instructions)
+    )
     good, invalid = list[tuple[Feedback, int]](), list(file.invalid)
     for row, line in zip(file.rows, file.lines, strict=True):
         if fault := misfit(judge, row) or (refuse and refuse(row)):

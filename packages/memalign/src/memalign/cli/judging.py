@@ -53,12 +53,13 @@ def judge(
     have any size, and the same command resumes a run that stopped.
     """
     from memalign.io import Examples
+    from memalign.judge.spec import named_parts
     from memalign.models.calls import Calls
     from memalign.models.dry_run import DryRun
     from memalign.types import Usage
 
     number, chosen = judge_with_columns(session, name, version, columns)
-    source = Examples.of(rows_of(examples, columns, remembered=chosen.columns), fields=chosen.fields)
+    source = Examples.of(rows_of(examples, columns, remembered=chosen.columns), fields=named_parts(chosen.instructions))
     if dry_run:
         estimate = DryRun(dimensions=chosen.memory.matrix.shape[1] or 8)
         chosen.judge_many(source, max_cost=Calls(dry_run=estimate))

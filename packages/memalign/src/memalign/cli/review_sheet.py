@@ -50,9 +50,10 @@ def next_(
     """
     from memalign.evaluation import next_cases
     from memalign.io import Examples
+    from memalign.judge.spec import named_parts
 
     number, judge = judge_with_columns(session, name, None, columns)
-    source = Examples.of(rows_of(cases, columns, remembered=judge.columns), fields=judge.fields)
+    source = Examples.of(rows_of(cases, columns, remembered=judge.columns), fields=named_parts(judge.instructions))
     started = time.perf_counter()
     with show_progress() as progress:
         ranking = next_cases(

@@ -1,4 +1,4 @@
-"""The turns of a conversation, as chat models take them."""
+"""The turns of a conversation, as chat models and the usual frameworks write them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,25 @@ from memalign.errors import InputError
 
 __all__ = ["Turn", "turns_of"]
 
-_ROLE = re.compile(r"[^\W\d_][\w .-]{0,39}")
-_TEXT_PARTS = ("text", "input_text", "output_text")
-_PLAIN_PART = ("type", "text", "cache_control")  # a part with more to it is not its text alone
+_ROLE = re.compile(r"[^\W_][\w .,'\u2019()@+&/#-]{0,79}")
+"""A name as people have it. It opens a line of a prompt, so it holds no colon, bracket or quotation mark."""
+
+_TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "refusal", None)
+_PLAIN_PART = ("type", "text", "cache_control", "annotations", "logprobs")  # a part with more is not its text alone
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 _FORM = 'a turn is {"role": "user", "content": "…"} or a plain text; a transcript in one piece is one text'
+
+_LISTS = ("messages", "conversation", "conversations", "turns", "dialogue", "dialog", "items")
+"""Keys under which files and APIs keep the list of turns."""
+
+_SPEAKERS = ("role", "from", "speaker", "author", "sender")
+_SAID = ("content", "value", "text", "message", "parts", "body", "utterance")
+_ROLES = {"human": "user", "humanmessage": "user", "humanmessagechunk": "user", "ai": "assistant", "gpt": "assistant",
+          "aimessage": "assistant", "aimessagechunk": "assistant", "systemmessage": "system", "toolmessage": "tool",
+          "functionmessage": "function", "observation": "tool"}  # fmt: skip
+_OF_LANGCHAIN = {"human", "ai", "system", "tool", "function", "chat", "developer", *_ROLES}
+_BOOKKEEPING = ("additional_kwargs", "response_metadata", "usage_metadata", "example", "invalid_tool_calls")
+"""What LangChain keeps beside a message: its calls once more, and counts of tokens."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,18 +48,38 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turns_of(conversation: object) -> tuple[Turn, ...] | None:
-    """The turns of a conversation, in order; None where it is one text, which is judged as it is.
+    """Return the turns of a conversation, in order; None where it is one text, which is judged as it is.
 
-    A turn is a text, or a message as chat models take it, tool calls and lists of text parts included. For anything
-    else InputError names the turn, what is wrong with it and what a turn is.
+    A turn is a text, or a message as chat models take it, tool calls and lists of text parts included. Messages of
+    LangChain, turns of ShareGPT, items of OpenAI's Responses and an object with the list of turns are read as such.
+
+    Args:
+        conversation: The field.
+
+    Raises:
+        InputError: It is something else; the message names the turn, what is wrong with it and what a turn is.
     """
     if isinstance(conversation, str):
         return None
+    beside: dict[str, Any] = {}
+    if isinstance(conversation, Mapping):
+        name = next((key for key in _LISTS if isinstance(conversation.get(key), list | tuple)), None)
+        if name is None:
+            raise InputError(f"conversation has no list of turns (its keys are {_keys(conversation)}); {_FORM}")
+        beside = _without(conversation, (name,))
+        conversation = conversation[name]
     if not isinstance(conversation, list | tuple):
         raise InputError(f"conversation is {type(conversation).__name__} instead of a list of turns; {_FORM}")
     if not conversation:
         raise InputError(f"conversation has no turns; {_FORM}")
-    return tuple(_turn(number, message) for number, message in enumerate(conversation, 1))
+    turns = [_turn(number, message) for number, message in enumerate(conversation, 1)]
+    if beside:
+        turns.insert(0, Turn(role=None, content=None, rest=beside))
+    return tuple(turns)
+
+
+def _keys(message: Mapping[str, Any]) -> str:
+    return ", ".join(map(str, list(message)[:8]))[:120] or "none"
 
 
 def _turn(number: int, message: object) -> Turn:
@@ -53,23 +87,80 @@ def _turn(number: int, message: object) -> Turn:
         return Turn(role=None, content=message)
     if not isinstance(message, Mapping):
         raise InputError(f"conversation, turn {number}, is {type(message).__name__}; {_FORM}")
+    message = _usual(message)
     role = message.get("role")
     if role is None:
-        keys = ", ".join(map(str, list(message)[:8]))[:120] or "none"
-        raise InputError(f"conversation, turn {number}, has no role (its keys are {keys}); {_FORM}")
-    if not isinstance(role, str) or not _ROLE.fullmatch(role.strip()):
-        form = "a name of at most 40 letters, for example user or assistant"
+        raise InputError(f"conversation, turn {number}, has no role (its keys are {_keys(message)}); {_FORM}")
+    role = role.strip() if isinstance(role, str) else ""
+    if not _ROLE.fullmatch(role):
+        form = "a name of at most 80 letters, for example user or assistant"
         raise InputError(f"conversation, turn {number}: its role must be {form}")
     calls, content = message.get("tool_calls"), message.get("content")
     calls = calls if isinstance(calls, list | tuple) else () if calls in _EMPTY else (calls,)
     rest = _without(message, ("role", "content", "tool_calls"))
     if content is None and not calls and not rest:
-        raise InputError(f"conversation, turn {number} ({role.strip()}), has no content; {_FORM}")
-    return Turn(role=role.strip(), content=_content(content), calls=tuple(map(_call, calls)), rest=rest)
+        raise InputError(f"conversation, turn {number} ({role}), has no content; {_FORM}")
+    return Turn(role=role, content=_content(content), calls=tuple(map(_call, calls)), rest=rest)
+
+
+# -- how others write a turn -------------------------------------------------------------------------------------------
+
+
+def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a turn of another form as a message with `role` and `content`; any other as it is."""
+    kind = message.get("type")
+    if message.get("lc") is not None and isinstance(message.get("kwargs"), Mapping):
+        return _of_langchain(message["kwargs"], _last(message.get("id")))
+    if isinstance(kind, str) and "role" not in message:
+        if isinstance(message.get("data"), Mapping):
+            return _of_langchain(message["data"], kind)
+        if kind.lower() in _OF_LANGCHAIN and "content" in message:
+            return _of_langchain(message, kind)
+        if kind.endswith(("_call", "_call_output", "_response")) or kind == "reasoning":
+            return _of_responses(message, kind)
+    if kind == "message" and "role" in message:
+        return _without(message, ("type", "id", "status"))
+    speaker = next((name for name in _SPEAKERS if message.get(name) is not None), None)
+    said = next((name for name in _SAID if message.get(name) is not None), None)
+    if speaker is None or said is None or (speaker, said) == ("role", "content"):
+        return message
+    who = message[speaker]
+    role = who.get("role") or who.get("name") if isinstance(who, Mapping) else who
+    return {"role": _role(role), "content": message[said]} | _without(message, (speaker, said))
+
+
+def _role(name: object) -> object:
+    """Return the usual name of a role that a framework has."""
+    return _ROLES.get(name.lower(), name) if isinstance(name, str) else name
+
+
+def _last(path: object) -> str:
+    return str(path[-1]) if isinstance(path, list | tuple) and path else ""
+
+
+def _of_langchain(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return a message of LangChain; one of type `chat` names its own role."""
+    role = fields.get("role") or kind
+    rest = _without(fields, ("type", "role", "content", *_BOOKKEEPING))
+    return {"role": _role(role), "content": fields.get("content"), **rest}
+
+
+def _of_responses(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Return an item of OpenAI's Responses that is no message: a call, its output, or reasoning."""
+    if kind == "reasoning":
+        return {"role": "assistant", "reasoning": _content(item.get("summary") or item.get("content") or kind)}
+    if kind.endswith("_call"):
+        return {"role": "assistant", "tool_calls": [_without(item, ("status",))]}
+    return {"role": "tool", "content": item.get("output"), **_without(item, ("type", "output", "status"))}
+
+
+# -- content and calls -------------------------------------------------------------------------------------------------
 
 
 def _content(value: object) -> object:
-    """Text parts become one text; anything else stays what it is."""
+    """Return text parts as one text; anything else as it is."""
+    if isinstance(value, Mapping) and isinstance(value.get("parts"), list | tuple):
+        value = value["parts"]
     if not isinstance(value, list | tuple) or not value or not all(map(_is_text, value)):
         return value
     return "\n".join(part if isinstance(part, str) else part["text"] for part in value)
@@ -83,20 +174,20 @@ def _is_text(part: object) -> bool:
 
 
 def _call(call: object) -> object:
-    """A call without its wrapping, its arguments read: models write them as JSON inside a text."""
+    """Return a call without its wrapping, its arguments read: models write them as JSON inside a text."""
     if not isinstance(call, Mapping):
         return call
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call
-    arguments = inner.get("arguments")
+    arguments = inner.get("arguments", inner.get("args"))
     if isinstance(arguments, str):
         arguments = json_inside(arguments)  # one that was cut off is shown as the model wrote it
     main = {"id": call.get("id", inner.get("id")), "name": inner.get("name"), "arguments": arguments}
-    rest = _without({**call, **inner}, ("id", "name", "arguments", "function"))
-    if rest.get("type") == "function":
+    rest = _without({**call, **inner}, ("id", "name", "arguments", "args", "function"))
+    if rest.get("type") in ("function", "tool_call", "function_call"):
         del rest["type"]
     return {name: value for name, value in main.items() if value is not None} | rest
 
 
 def _without(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
-    """The other keys of an object, as far as they say anything."""
+    """Return the other keys of an object, as far as they say anything."""
     return {name: part for name, part in value.items() if name not in keys and part not in _EMPTY}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
-import msgspec
-
-from memalign.types import MAX_DEPTH, too_deep
+from memalign.errors import InputError
+from memalign.json_values import MAX_DEPTH, decode_json
+from memalign.types import too_deep
 
 __all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "json_inside", "shorten"]
 
@@ -85,7 +85,7 @@ def encode_within(value: object, tokens: int | None) -> str:
 def json_inside(text: str) -> object:
     """The value of a text that is JSON, else the text itself: also where it would end a reader's stack."""
     try:
-        value = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+        value = decode_json(text)
+    except InputError:
         return text
     return text if too_deep(value, MAX_DEPTH) else value

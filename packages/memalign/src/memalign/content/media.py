@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from memalign.content.conversation import turns_of
+from memalign.content.paths import Part, part_in
 from memalign.errors import InputError
+from memalign.json_values import MEDIA, Fault
+from memalign.types import Example, Feedback
 
 __all__ = ["check_field", "check_fields"]
 
-_WORDS = {
-    "image": ("an image", "images cannot be judged; describe in words what it shows"),
-    "audio": ("audio", "audio cannot be judged; use its transcript"),
-    "video": ("a video", "videos cannot be judged; describe in words what it shows"),
-    "file": ("a file", "files cannot be judged; use the text that it contains"),
-}
-# Types of content parts. `image_url` and `input_file` can be nothing else; `image` and `file` are media only with a
-# payload, for {"type": "file", "path": …} is a line of a directory and {"type": "image", "alt": …} a block of a page.
+# Types of content parts. They are media only with a payload or with what points to one: {"type": "file", "path": …} is
+# a line of a directory, {"type": "image", "alt": …} a block of a page, and {"type": "image_url"} alone a form.
 _TYPE = re.compile(r"(input_)?(image|audio|video|file|document)(_url)?")
 _PAYLOADS = frozenset(("data", "blob", "base64", "file", "file_data", "file_uri", "fileUri", "file_id"))
 _MIME = r"(?:(image|audio|video)/|application/(?:pdf|octet-stream|msword|vnd\.|zip))"
 _DATA_URL = rf"data:{_MIME}[\w.+-]*(?:;[\w.=-]+)*,"
+_BASE64 = {"iVBORw0KGgo": "image", "/9j/": "image", "R0lGOD": "image", "UklGR": "image", "JVBERi0": "file",
+           "UEsDB": "file", "SUQz": "audio", "T2dnUw": "audio"}  # fmt: skip
+_BARE = re.compile(rf"({'|'.join(_BASE64)})[A-Za-z0-9+/\r\n]{{200,}}={{0,2}}\s*")
 _WHOLE = re.compile(rf"\s*{_DATA_URL}", re.IGNORECASE)
 _INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
 
@@ -35,10 +35,9 @@ def _medium_in(value: object, place: str) -> tuple[str, str, str] | None:
         if id(part) in walked:
             continue
         walked[id(part)] = part
-        if isinstance(part, bytes | bytearray | memoryview):
-            return place, "image", "bytes"
-        if isinstance(part, str) and "data:" in part and (url := _WHOLE.match(part) or _INSIDE.search(part)):
-            return place, (url[1] or "file").lower(), "a data: URL"
+        found = _in_text(part) if isinstance(part, str) else None
+        if found is not None:
+            return place, *found
         if isinstance(part, Mapping):
             if (medium := _part(part)) is not None:
                 return place, *medium
@@ -48,15 +47,30 @@ def _medium_in(value: object, place: str) -> tuple[str, str, str] | None:
     return None
 
 
+def _in_text(text: str) -> tuple[str, str] | None:
+    """Return the kind and the sign of a picture or a file that is written as a text."""
+    url = (_WHOLE.match(text) or _INSIDE.search(text)) if "data:" in text else None
+    if url:
+        return (url[1] or "file").lower(), "a data: URL"
+    bare = _BARE.fullmatch(text)
+    return (_BASE64[bare[1]], "base64") if bare else None
+
+
 def _part(part: Mapping[str, object]) -> tuple[str, str] | None:
     """The kind of a content part, and the type or key that tells it."""
     name = part.get("type")
     typed = _TYPE.fullmatch(name) if isinstance(name, str) else None
-    if typed and (typed[1] or typed[3] or _has_payload(part, typed[2])):
+    if typed and (((typed[1] or typed[3]) and _points(part, typed[0])) or _has_payload(part, typed[2])):
         return "file" if typed[2] == "document" else typed[2], typed[0]
     mime = next((part[key] for key in ("mime_type", "media_type", "mimeType") if part.get(key)), "")
     kind = re.match(_MIME, str(mime), re.IGNORECASE)
     return (kind[1] or "file", "its media type") if kind and not _PAYLOADS.isdisjoint(part) else None
+
+
+def _points(part: Mapping[str, object], name: str) -> bool:
+    """Return whether a part of type `name` holds something, or says where it is."""
+    wanted = _PAYLOADS | {name, name.removeprefix("input_"), "url", "image_url", "source"}
+    return any(part.get(key) for key in wanted)
 
 
 def _has_payload(part: Mapping[str, object], name: str) -> bool:
@@ -68,19 +82,45 @@ def _has_payload(part: Mapping[str, object], name: str) -> bool:
 
 
 def check_field(name: str, value: object) -> None:
-    """Raise InputError for an image, audio, video, a file, or what is no conversation, with where and what to do."""
+    """Check a field, or a part of one, that a judge reads.
+
+    Args:
+        name: Its written name, such as `inputs.question`.
+        value: What it holds.
+
+    Raises:
+        InputError: It holds an image, audio, video or a file, or is no conversation; with where, and what to do.
+    """
     if (medium := _medium_in(value, name)) is not None:
         place, kind, sign = medium
-        what, advice = _WORDS[kind]
-        raise InputError(f"{place} is {what} ({sign}): {advice}, or leave it out of {name}")
+        what, advice = MEDIA[kind]
+        raise InputError(f"{place} is {what} ({sign}): {advice}, or leave it out of {Part.parse(name).field}")
     if name == "conversation":
         turns_of(value)
 
 
-def check_fields(example_id: str, content: Mapping[str, object]) -> None:
-    """Check every field of a case; the message of an InputError begins with the case's id."""
-    for name, value in content.items():
-        try:
+def check_fields(case: Example | Feedback, parts: Iterable[str]) -> None:
+    """Check what a judge reads of a case, and nothing else.
+
+    Args:
+        case: The case.
+        parts: The written names of fields, or of parts of them, as instructions name them.
+
+    Raises:
+        InputError: As for `check_field`, and for what was left out of a part because JSON cannot hold it.
+    """
+    for name in parts:
+        part = Part.parse(name)
+        for fault in case.faults:
+            if _touches(fault, part):
+                raise InputError(f"{fault}, or leave it out of {part.field}")
+        value = part_in(case.content, name)
+        if value is not None:
             check_field(name, value)
-        except InputError as error:
-            raise InputError(f"{example_id}: {error}") from None
+
+
+def _touches(fault: Fault, part: Part) -> bool:
+    """Return whether a fault lies in a part, or the part in what is at fault."""
+    wanted = (part.field, *map(str, part.steps))
+    both = zip(wanted, fault.steps, strict=False)
+    return all(one == other or one.startswith("-") for one, other in both)  # a place from the end may be any

@@ -12,7 +12,7 @@ from memalign.errors import RowError
 from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
 from memalign.io import FeedbackSource, read_feedback
 from memalign.judge import Judge
-from memalign.judge.spec import misfit
+from memalign.judge.spec import misfit, named_parts
 from memalign.keys import first_spellings
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import krippendorff_alpha
@@ -77,7 +77,7 @@ def review_feedback(
         InputError: It cannot be read or is empty.
     """
     hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
-    columns, fields = (judge.columns, judge.fields) if judge else (None, ())
+    columns, fields = (judge.columns, named_parts(judge.instructions)) if judge else (None, ())
     file = read_feedback(
         feedback, value_type=value_type, hashes=hashes, skip_invalid=True, columns=columns, fields=fields, name="stdin"
     )

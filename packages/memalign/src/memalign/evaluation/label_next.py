@@ -14,6 +14,7 @@ from memalign.errors import InputError
 from memalign.evaluation.agreement import judgments_from
 from memalign.evaluation.labelled import need_judge
 from memalign.io import Examples, ExampleSource
+from memalign.judge.spec import named_parts
 from memalign.memory.retrieval import RELEVANT, embedding_text
 from memalign.models import resolve_embedding
 from memalign.types import Example, Finding, Judgment, Usage
@@ -91,7 +92,11 @@ async def anext_cases(
     need_judge(judge, "next_cases(judge, cases)")
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InputError(f"n must be a whole number of 1 or more, not {n!r}")
-    source = cases if isinstance(cases, Examples) else Examples.of(cases, columns=judge.columns, fields=judge.fields)
+    source = (
+        cases
+        if isinstance(cases, Examples)
+        else Examples.of(cases, columns=judge.columns, fields=named_parts(judge.instructions))
+    )
     examples = list(source)
     first = {example.content_hash: example for example in reversed(examples)}
     fresh = [example for example in reversed(first.values()) if not judge.memory.duplicates(example)]

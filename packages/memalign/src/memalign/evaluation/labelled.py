@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from memalign.errors import InputError
 from memalign.evaluation.cases import annotations_by_case
 from memalign.io import FeedbackSource, read_feedback
+from memalign.judge.spec import named_parts
 from memalign.judge.standing import same_cases
 from memalign.memory.label_policy import policy_label
 from memalign.types import Example, Feedback
@@ -51,7 +52,9 @@ class LabelledCases:
             InvalidRows: A row is not valid.
             InputError: No case has a label.
         """
-        file = read_feedback(labelled, value_type=judge.value_type, columns=judge.columns, fields=judge.fields)
+        file = read_feedback(
+            labelled, value_type=judge.value_type, columns=judge.columns, fields=named_parts(judge.instructions)
+        )
         rows: list[Feedback] = []
         labels: dict[str, Value] = {}
         examples: list[Example] = []

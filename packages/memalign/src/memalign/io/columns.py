@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
 from memalign.errors import InputError
 from memalign.types import CONTENT_FIELDS
 
-__all__ = ["FIELDS", "LABEL_FIELDS", "Columns", "checked_columns", "parse_columns", "unmapped"]
+__all__ = [
+    "FIELDS",
+    "LABEL_FIELDS",
+    "Columns",
+    "checked_columns",
+    "hint_for",
+    "parse_columns",
+    "unmapped",
+    "unused",
+]
 
 LABEL_FIELDS = ("value", "rationale", "source", "created_at")
 
@@ -50,28 +61,94 @@ def parse_columns(texts: Iterable[str]) -> dict[str, str]:
 
 
 def unmapped(name: str, missing: Iterable[str], present: Collection[str], names: Mapping[str, str]) -> InputError:
-    """What is wrong with rows, called `name`, that have the `present` fields, from columns `names`, and lack others."""
-    missing, listed = list(missing), ", ".join(names.get(field, field) for field in present)[:300]
-    mapping = {field: names[field] for field in names if field in present} | dict.fromkeys(missing, "COLUMN")
+    """Return the error for rows, called `name`, that have `present` fields, from columns `names`, and lack others."""
+    missing = list(missing)
+    listed = ", ".join(names.get(field, field) for field in present)[:300]
+    mapping = {field: names[field] for field in names if field in present}
+    likely = {field: column for column, field in nearest(present).items() if field in missing}
+    mapping |= {field: likely.get(field, "COLUMN") for field in missing}
     return InputError(
-        f"{name} has no column for {', '.join(missing)}. Its columns are {listed}. Name the right ones: "
-        f"--map {','.join(f'{field}={column}' for field, column in mapping.items())} (in Python: columns={mapping})"
+        f"{name} has no column for {', '.join(missing)}. Its columns are {listed}. "
+        f"Name the right ones: {written(mapping)}"
     )
 
 
+def written(mapping: Mapping[str, str]) -> str:
+    """Return how a person names the columns of fields, on the command line and in Python."""
+    return f"--map {','.join(f'{field}={column}' for field, column in mapping.items())} (in Python: columns={mapping})"
+
+
+# -- columns that are not read -----------------------------------------------------------------------------------------
+
+_MEANT = {
+    "inputs": "input question query prompt request instruction user_input",
+    "outputs": "output answer response reply completion prediction generated_text model_output",
+    "expectations": "expectation expected expected_output reference ground_truth gold target",
+    "conversation": "messages conversations chat dialogue transcript",
+    "value": "label score rating verdict grade feedback_value",
+    "rationale": "comment comments reason explanation feedback critique justification note notes remark rational",
+    "source": "annotator reviewer rater author expert user labeler annotated_by",
+    "created_at": "timestamp date time created annotated_at",
+    "id": "example_id case_id item_id uid uuid key",
+}
+_NAMES = {name: field for field, words in _MEANT.items() for name in (field, *words.split())} | {"trace": "trace"}
+_MOST_NAMED, _LONGEST = 30, 40  # columns that are named, and characters of each that are compared
+_CLOSE = 0.8  # of `difflib`: "coment" and "rationnale" are close, "region" is close to nothing
+
+_OURS = frozenset(("meta", "memalign", "judge's verdict", "judge's reason", *FIELDS))
+
+
+def nearest(columns: Iterable[str]) -> dict[str, str]:
+    """Return the field that each column seems to be, for those of another name that come close to one."""
+    taken = set(columns) & set(FIELDS)
+    found: dict[str, str] = {}
+    for column in islice((name for name in columns if name not in _OURS), _MOST_NAMED):
+        plain = "_".join(re.findall(r"[^\W_]+", column[:_LONGEST].casefold()))
+        name = next(iter(get_close_matches(plain, _NAMES, n=1, cutoff=_CLOSE)), None)
+        field = _NAMES.get(plain) or (_NAMES[name] if name else None)
+        if field is not None and field not in taken:
+            taken.add(field)
+            found[column] = field
+    return found
+
+
+def hint_for(fields: Collection[str], columns: Collection[str]) -> str:
+    """Return what to add to an error about a row that lacks all these fields: which of its columns they may be."""
+    likely = {field: column for column, field in nearest(columns).items() if field in fields}
+    if likely:
+        meant = ", ".join(f"{column} → {field}" for field, column in likely.items())
+        return f"; did you mean {meant}? Use {written(likely)}"
+    others = [column for column in columns if column not in _OURS]
+    return f"; its other columns are {', '.join(others)[:200]}" if others else ""
+
+
+def unused(columns: Iterable[str]) -> list[str]:
+    """Return a note on each column that no field is read from and that comes close to one, and one on all others."""
+    likely = nearest(columns)
+    notes = [
+        f"{column}: not used; did you mean {column} → {field}? Use {written({field: column})}"
+        for column, field in likely.items()
+    ]
+    others = [name for name in columns if name not in likely and name not in _OURS and not name.startswith("memalign ")]
+    if others:
+        listed = ", ".join(others[:_MOST_NAMED])[:300]
+        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
+        notes.append(f"not used, and kept as meta: {listed}{more}")
+    return notes
+
+
 class Columns:
-    """Fields read from columns of other `names`, field to column; if `required`, each must be among these very rows."""
+    """Fields read from columns of other `names`, field to column; if `required`, each must be among these very rows.
+
+    `read` are the columns of any name that fields are read from.
+    """
 
     def __init__(self, names: Mapping[str, str] | None = None, *, required: bool = False) -> None:
         self.names = MappingProxyType(checked_columns(names or {}))
         self.required = required
         self._fields = {column: field for field, column in self.names.items()}
-        self.ids = self._spellings("id")
-        self.json = self._spellings(*CONTENT_FIELDS, "meta")
-
-    def _spellings(self, *fields: str) -> frozenset[str]:
-        """The columns that any of these fields may be read from."""
-        return frozenset(name for field in fields for name in (field, self.names.get(field, field)))
+        self.ids = frozenset(("id", self.names.get("id", "id")))
+        self.read = frozenset((*FIELDS, *self._fields))
 
     def renamed(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """A row by its fields. A column of a field's name, where that field is read elsewhere, gets another name."""

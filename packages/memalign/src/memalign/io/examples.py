@@ -21,13 +21,15 @@ class Examples:
     Rows of one id and content, such as several people's feedback, give one example, where its content is first; label
     columns are ignored. An id with two contents is an error, and so is a row without id or content.
 
-    `len` and iterating check everything first. Iterating raises InputError if the file has changed since.
+    `len` and iterating check everything first. Iterating raises InputError if the file has changed since. `notes` then
+    say what was left out of fields that the judge does not read.
     """
 
     def __init__(self, source: RowSource, fields: Collection[str] = ()) -> None:
         self.name = source.name
+        self.notes: tuple[str, ...] = ()
         self._source = source
-        self._fields = fields
+        self._parts = fields
         self._hashes: dict[str, str] | None = None
 
     @classmethod
@@ -44,7 +46,8 @@ class Examples:
         Args:
             rows: Whatever they are read from.
             columns: Columns of other names, read where they are there.
-            fields: The content fields that the judge reads: a file or frame must have a column for each.
+            fields: The content fields, or parts of them, that the judge reads: a file or frame must have a column for
+                each, and nothing else is checked.
             name: What errors call rows that are no file.
         """
         return cls(RowSource.of(rows, name=name, remembered=columns), fields)
@@ -64,12 +67,13 @@ class Examples:
         """The same, a step for each row: for callers that have something else to do between them."""
         if self._hashes is not None:
             return
-        reading = _Reading()
+        reading = _Reading(self._parts)
         for item in self._source.rows(distinct=True):
             if (row := reading.readable(item)) is not None:
                 reading.add(row)
             yield
-        reading.check_columns(self._source, reading.needed(self._fields))
+        reading.check_columns(self._source, reading.needed())
+        self.notes = tuple(reading.left_out.values())
         self._hashes = reading.complete(self.name)
 
     def __len__(self) -> int:
@@ -81,7 +85,7 @@ class Examples:
         for row in self._source.rows(distinct=True):
             if isinstance(row, RowError):
                 raise changed
-            example = example_of(row.fields)
+            example = example_of(row)
             if example is None or example.id in yielded:
                 continue
             if (example.id, example.content_hash) != next(remaining, None):
@@ -97,22 +101,25 @@ def read_examples(rows: ExampleSource, *, name: str = "examples") -> list[Exampl
     return list(Examples.of(rows, name=name))
 
 
-def example_of(fields: Mapping[str, Any]) -> Example | None:
-    """The example of a row's fields, None for one without content. Raises InputError."""
-    return _example(case_fields(fields))
+def example_of(row: Row) -> Example | None:
+    """Return the example of a row, None for one without content. Raises InputError."""
+    return _example(case_fields(row), row)
 
 
-def _example(case: Mapping[str, Any]) -> Example | None:
-    if not any(name in case for name in CONTENT_FIELDS):
+def _example(case: Mapping[str, Any], row: Row) -> Example | None:
+    if not any(name in case for name in CONTENT_FIELDS) and not row.faults:
         return None
-    return Example(**{name: value for name, value in case.items() if name not in LABEL_FIELDS})
+    example = Example(**{name: value for name, value in case.items() if name not in LABEL_FIELDS})
+    if row.faults:
+        example.__dict__["faults"] = row.faults
+    return example
 
 
 class _Reading(Reading):
     """The first reading: what is wrong, and the hashes of what is right."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, parts: Collection[str]) -> None:
+        super().__init__(parts)
         self._hashes: dict[str, str] = {}
         self._lines: dict[str, int] = {}  # of each example, the line with its content
         self._without: dict[str, int] = {}  # id and line of feedback whose content has not come yet
@@ -125,10 +132,13 @@ class _Reading(Reading):
 
     def _check(self, row: Row) -> None:
         """Keep the hash of the example if the row is the first with its content. Raises InputError."""
-        case = case_fields(row.fields)
-        example, example_id = _example(case), case["id"]
+        case = case_fields(row)
+        example_id = case["id"]
         if not example_id:
             raise InputError("id is missing or empty")
+        example = _example(case, row)
+        if example is not None:
+            self.check(row, example)
         if example is None:
             if example_id not in self._hashes:
                 self._without.setdefault(example_id, row.line)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.frames import is_absent, shown_id
+from memalign.io.columns import LABEL_FIELDS, hint_for, unused
+from memalign.io.frames import shown_id
 from memalign.io.rows import Row
-from memalign.io.source import CONTENT_NEEDED, JUDGED, FeedbackSource, Reading, RowSource, case_fields
-from memalign.types import CONTENT_FIELDS, Feedback, FeedbackKey
+from memalign.io.source import (
+    CONTENT_NEEDED,
+    JUDGED,
+    FeedbackSource,
+    Reading,
+    RowSource,
+    case_fields,
+    labels_of,
+)
+from memalign.json_values import is_absent
+from memalign.types import CONTENT_FIELDS, NOTHING_SAID, Feedback, FeedbackKey
 from memalign.values import ValueType
 
 __all__ = ["SKIP_HINT", "FeedbackFile", "read_feedback"]
@@ -60,7 +68,7 @@ def read_feedback(
         hashes: Of the content of cases that the judge has, by id: their content may be missing too.
         skip_invalid: Leave bad rows out.
         columns: Columns of other names, read where they are there (see `RowSource.of`).
-        fields: The content fields that the judge reads.
+        fields: The content fields, or parts of them, that the judge reads; nothing else of the content is checked.
         name: What errors call rows of Python.
 
     Raises:
@@ -68,13 +76,13 @@ def read_feedback(
         InputError: A file cannot be read or is empty, or no column gives a field that is needed.
     """
     source = RowSource.of(rows, name=name, remembered=columns)
-    reading = _Reading(value_type, hashes or {})
+    reading = _Reading(value_type, hashes or {}, fields)
     for item in source.rows():
         if (row := reading.readable(item)) is not None:
             reading.add(row)
     reading.complete()
     if reading.filled_in:
-        content = reading.needed(fields) if reading.needs_content else ()
+        content = reading.needed() if reading.needs_content else ()
         reading.check_columns(source, (*content, *(() if "rationale" in reading.columns else ("value",))))
     bad, good, unfilled = sorted(reading.bad, key=lambda error: error.line), reading.good, reading.unfilled
     if bad and not skip_invalid:
@@ -90,14 +98,16 @@ def read_feedback(
         notes.append(f"{unfilled} of {total} rows of {source.name} are not filled in and were left out")
     if reading.made_ids:
         notes.append(f"the rows have no id, so {reading.made_ids} got one made from their content")
+    notes += reading.left_out.values()
+    notes += unused(reading.columns)
     return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes))
 
 
 class _Reading(Reading):
     """What the rows so far say."""
 
-    def __init__(self, value_type: ValueType | None, hashes: Mapping[str, str]) -> None:
-        super().__init__()
+    def __init__(self, value_type: ValueType | None, hashes: Mapping[str, str], parts: Collection[str]) -> None:
+        super().__init__(parts)
         self._value_type = value_type
         self._hashes = hashes
         self._lines: dict[FeedbackKey, int] = {}
@@ -118,7 +128,8 @@ class _Reading(Reading):
         )
         self.needs_content = self.needs_content or not (repeats_nothing or row.fields.keys() >= JUDGED)
         try:
-            feedback = _feedback(row.fields, self._value_type)
+            feedback = _feedback(row, self._value_type)
+            self.check(row, feedback)
             self._check(feedback)
         except InputError as error:
             self.bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
@@ -157,17 +168,18 @@ class _Reading(Reading):
                 self.bad.append(RowError(line=line, reason=f"no content: {CONTENT_NEEDED}", id=feedback.id))
 
 
-def _feedback(fields: Mapping[str, Any], value_type: ValueType | None) -> Feedback:
+def _feedback(row: Row, value_type: ValueType | None) -> Feedback:
+    fields = row.fields
     if fields.keys() >= JUDGED and fields.get("source") in (None, ""):
         raise InputError(
             "this is the verdict of a judge (a line that memalign judge wrote), not an expert's; to "
             "make it feedback, write the expert's name in source and their own verdict in value"
         )
-    case = case_fields(fields)
-    if "value" in case:
-        value = case["value"]
-        if value_type is not None:
-            case["value"] = value_type.parse(value)
-        elif not isinstance(value, bool | int | float | str) or (isinstance(value, float) and math.isinf(value)):
-            raise InputError(f"value {value!r} is not a label; a label is a boolean, a number or a text")
-    return Feedback(**case)
+    case = case_fields(row)
+    labels = labels_of(case, value_type)
+    if labels.keys().isdisjoint(("value", "rationale")):
+        raise InputError(NOTHING_SAID + hint_for(("value", "rationale"), fields))
+    feedback = Feedback(**{name: value for name, value in case.items() if name not in LABEL_FIELDS}, **labels)
+    if row.faults:
+        feedback.__dict__["faults"] = row.faults
+    return feedback

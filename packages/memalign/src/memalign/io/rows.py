@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from memalign.errors import InputError, RowError
+from memalign.json_values import Fault, decode_json
 
-__all__ = ["Row", "array_rows", "decoded", "file_lines", "file_texts", "json_rows", "never_empty"]
+__all__ = [
+    "Line",
+    "Row",
+    "array_rows",
+    "decoded",
+    "file_lines",
+    "file_texts",
+    "folder_rows",
+    "json_rows",
+    "never_empty",
+]
+
+
+class Line(int):
+    """The running number of a row in a folder, shown as the line of a file there."""
+
+    shown = ""
+
+    @classmethod
+    def of(cls, number: int, line: int, file: str) -> Line:
+        """Return the `number`-th row of a folder, which is on this line of a file."""
+        made = cls(number)
+        made.shown = f"{line} of {file}"
+        return made
+
+    def __str__(self) -> str:
+        return self.shown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,12 +48,16 @@ class Row:
         fields: As they were written.
         made_id: It came without an id, and has one made of its content.
         review: It is of a sheet that `memalign review` wrote, and may be not filled in yet.
+        exact: Its content is what was judged, and a text in it is no JSON to be opened.
+        faults: What its Example or Feedback had to leave out.
     """
 
     line: int
     fields: Mapping[str, Any]
     made_id: bool = False
     review: bool = False
+    exact: bool = False
+    faults: tuple[Fault, ...] = ()
 
 
 def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | RowError]:
@@ -48,9 +77,19 @@ def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
             yield text
         elif text.strip():
             try:
-                yield _object_row(line, msgspec.json.decode(text))
-            except (msgspec.DecodeError, RecursionError) as error:
-                yield RowError(line=line, reason=f"broken JSON: {error}")
+                yield _object_row(line, decode_json(text))
+            except InputError as error:
+                yield RowError(line=line, reason=str(error))
+
+
+def folder_rows(folder: Path, files: Sequence[Path]) -> Iterator[Row | RowError]:
+    """The rows of all files of JSON lines in a folder, numbered through."""
+    number = 0
+    for path in files:
+        name = str(path.relative_to(folder))
+        for row in json_rows(file_lines(path)):
+            number += 1
+            yield replace(row, line=Line.of(number, row.line, name))
 
 
 def array_rows(path: Path) -> Iterator[Row | RowError]:
@@ -60,9 +99,9 @@ def array_rows(path: Path) -> Iterator[Row | RowError]:
         return
     hint = "if it has one object per line, name it .jsonl"
     try:
-        items = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"{path}: broken JSON: {error}; {hint}") from None
+        items = decode_json(text)
+    except InputError as error:
+        raise InputError(f"{path}: {error}; {hint}") from None
     if not isinstance(items, list):
         raise InputError(f"{path}: a .json file holds one array of rows; {hint}")
     for position, item in enumerate(items, 1):

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date, datetime, time
 from pathlib import Path
-from typing import Any, BinaryIO
-from xml.etree.ElementTree import ParseError
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
-from memalign.io.delimited import cells_row, header_names
-from memalign.io.frames import is_absent
+from memalign.io.delimited import table_rows
 from memalign.io.rows import Row
+from memalign.json_values import is_absent, plain
 from memalign.types import CONTENT_FIELDS
+
+if TYPE_CHECKING:
+    from openpyxl import Workbook
 
 __all__ = ["HIDDEN", "REASON", "REVIEW", "VERDICT", "restored", "sheet_rows"]
 
@@ -34,43 +34,73 @@ _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
 
 
 def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
-    """The rows of the worksheet `review`, else of the first, under its first row that is not empty.
+    """Read the rows of the worksheet `review`, else of the first visible one with cells, under its header.
 
-    A row's line is the sheet's own row number, and a formula is the value that was saved with it. How large the sheet
-    says it is counts for nothing. Raises InputError for what is no XLSX file, or is larger than the bounds above.
+    A row's line is the sheet's own row number, and a formula is the value that was saved with it, or absent where that
+    is an error such as #N/A. How large the sheet says it is counts for nothing.
+
+    Raises:
+        InputError: It is no XLSX file, or is larger than the bounds above.
     """
-    from openpyxl import load_workbook  # four tenths of a second
-
     try:
         with path.open("rb") as file:
             _check_unpacked(path, file)
-            book = load_workbook(file, read_only=True, data_only=True)
-            sheet = next((sheet for sheet in book.worksheets if sheet.title == REVIEW), book.worksheets[0])
-            sheet.reset_dimensions()
-            header: list[str] = []
-            characters = 0
-            for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
-                characters += sum(len(cell) for cell in cells if isinstance(cell, str))
-                if number > _MOST_ROWS or len(cells) > _MOST_COLUMNS or characters > _LARGEST:
-                    raise InputError(
-                        f"{path} is too large at row {number:,}: at most {_MOST_ROWS:,} rows, "
-                        f"{_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read; delete "
-                        "stray cells beside or below the table, save it as .csv, or split it"
-                    )
-                values = [_plain(cell) for cell in cells]
-                width = max((place for place, value in enumerate(values, 1) if value is not None), default=0)
-                if width and header:  # cells behind the last one of a row are not written
-                    padded = values[:width] + [None] * (len(header) - width)
-                    yield cells_row(number, header, padded, columns)
-                elif width:
-                    header = header_names(path, ["" if value is None else str(value) for value in values[:width]])
+            yield from table_rows(path, _filled(path, _opened(file)), columns, ragged=True)
     except InputError:
         raise
-    except (zipfile.BadZipFile, zlib.error, ParseError, LookupError, TypeError, ValueError) as error:
-        raise InputError(f"cannot read {path} as an XLSX file ({error}); save it again as .xlsx") from None
     except OSError as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error}"
         raise InputError(f"{path}: {reason}") from None
+    except Exception as error:  # noqa: BLE001  # whatever a library meets in a file that is broken or of another kind
+        reason = f"{type(error).__name__}: {str(error)[:100]}"
+        raise InputError(f"cannot read {path} as an XLSX file ({reason}); save it again as .xlsx") from None
+
+
+def _filled(path: Path, book: Workbook) -> Iterator[tuple[int, list[Any]]]:
+    """Return the rows of the sheet that is read, each with its number and without what is empty. Raises InputError."""
+    sheets = sorted(book.worksheets, key=lambda sheet: (sheet.title != REVIEW, sheet.sheet_state != "visible"))
+    for sheet in sheets:
+        found = False
+        for number, values in _cells_of(path, sheet):
+            found = True
+            yield number, values
+        if found:
+            return
+
+
+def _cells_of(path: Path, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
+    sheet.reset_dimensions()
+    characters = 0
+    for number, cells in enumerate(sheet.iter_rows(), 1):
+        values = [_plain(cell) for cell in cells]
+        characters += sum(len(value) for value in values if isinstance(value, str))
+        if number > _MOST_ROWS or len(cells) > _MOST_COLUMNS or characters > _LARGEST:
+            raise InputError(
+                f"{path} is too large at row {number:,}: at most {_MOST_ROWS:,} rows, "
+                f"{_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read; delete "
+                "stray cells beside or below the table, save it as .csv, or split it"
+            )
+        width = max((place for place, value in enumerate(values, 1) if value is not None), default=0)
+        if width:
+            yield number, values[:width]
+
+
+def _opened(file: BinaryIO) -> Workbook:
+    """Open a workbook for its tables: charts, properties and the theme in it are not read, and stop nothing."""
+    from openpyxl.reader.excel import ExcelReader  # four tenths of a second
+
+    class Tables(ExcelReader):
+        def read_chartsheet(self, *_: Any) -> None: ...
+
+        def read_properties(self) -> None: ...
+
+        def read_custom(self) -> None: ...
+
+        def read_theme(self) -> None: ...
+
+    reader = Tables(file, read_only=True, data_only=True, keep_links=False)
+    reader.read()
+    return reader.wb
 
 
 def _check_unpacked(path: Path, file: BinaryIO) -> None:
@@ -84,12 +114,13 @@ def _check_unpacked(path: Path, file: BinaryIO) -> None:
 
 
 def _plain(cell: Any) -> Any:
-    """A cell as JSON has it, None for an empty one; a whole number is one, though a sheet has fractions alone."""
-    if isinstance(cell, str):
-        return cell if cell.strip() else None
-    if isinstance(cell, datetime | date | time):
-        return cell.isoformat()
-    return int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53 else cell
+    """Return a cell as JSON has it, None for an empty one or an error; a fraction that is whole is a whole number."""
+    value = cell.value
+    if value is None or cell.data_type == "e":
+        return None
+    if isinstance(value, str):
+        return value if value.strip() else None
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else plain(value)
 
 
 # -- what `memalign review` hides in each row of a sheet ---------------------------------------------------------------
@@ -115,4 +146,4 @@ def restored(row: Row) -> Row | RowError:
         return RowError(line=row.line, id=row_id, reason=f"the row is of case {case_id!r}: {moved}")
     ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
     filled_in = {name: value for name, value in cells.items() if name not in ours}
-    return replace(row, fields={"id": case_id, **case, **filled_in}, review=True)
+    return replace(row, fields={"id": case_id, **case, **filled_in}, review=True, exact=True)

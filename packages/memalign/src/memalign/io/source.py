@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,24 +11,41 @@ from typing import Any
 
 import msgspec
 
-from memalign.content import check_field
-from memalign.errors import InputError, RowError
+from memalign.content import Part, check_fields
+from memalign.errors import InputError, InvalidValue, RowError
 from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
 from memalign.io.delimited import delimited_rows
 from memalign.io.files import path_of
-from memalign.io.frames import Frame, column_names, frame_rows, is_absent, is_frame, parquet_rows
-from memalign.io.rows import Row, array_rows, file_lines, json_rows, never_empty
+from memalign.io.frames import Frame, column_names, frame_rows, is_frame, parquet_rows
+from memalign.io.rows import Row, array_rows, file_lines, folder_rows, json_rows, never_empty
 from memalign.io.sheets import HIDDEN, restored, sheet_rows
-from memalign.types import CONTENT_FIELDS, Example, Feedback, canonical_json
+from memalign.json_values import decode_json, is_absent, plain, plain_text
+from memalign.types import CONTENT_FIELDS, Example, Feedback
+from memalign.values import Value, ValueType
 
-__all__ = ["CONTENT_NEEDED", "JUDGED", "ExampleSource", "FeedbackSource", "Reading", "RowSource", "case_fields"]
+__all__ = [
+    "CONTENT_NEEDED",
+    "JUDGED",
+    "ExampleSource",
+    "FeedbackSource",
+    "Reading",
+    "RowSource",
+    "case_fields",
+    "labels_of",
+]
 
 JUDGED = frozenset({"judge", "content_hash", "value"})
 """What every line of a judgment file has."""
 
 CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another row with the same id"
 
-_FORMATS = ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or a folder of Parquet files"
+_FORMATS = (
+    ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or a folder of JSON lines or Parquet files"
+)
+_LINES = (".jsonl", ".ndjson")
+MISSING = frozenset(("NULL", "null", "\\N", "nan", "NaN", "-nan", "<NA>", "NaT", "None", "#N/A", "N/A", "n/a"))
+"""What databases and libraries write into a text for a cell that is missing; in content it is a word like any other."""
+
 _FIRST = 100  # rows that say whether there are ids
 
 
@@ -107,7 +123,7 @@ class RowSource:
                 continue
             present |= dict.fromkeys(item.fields)
             row = self._named(item)
-            if isinstance(row, Row) and make_ids and (made := _id_of_content(row.fields)):
+            if isinstance(row, Row) and make_ids and (made := _id_of_content(row)):
                 copies[made] += 1
                 suffix = f"-{copies[made]}" if distinct and copies[made] > 1 else ""
                 yield replace(row, fields={**row.fields, "id": made + suffix}, made_id=True)
@@ -119,7 +135,7 @@ class RowSource:
         if isinstance(self.items, str | Path):
             return never_empty(str(self.items), _file_rows(path_of(self.items), self.columns))
         if column_names(self.items) is not None or is_frame(self.items):
-            return never_empty(self.name, frame_rows(self.items))
+            return never_empty(self.name, frame_rows(self.items, self.columns))
         return (_object_row(position, item) for position, item in enumerate(self.items, 1))
 
     def _named(self, row: Row) -> Row | RowError:
@@ -140,9 +156,12 @@ class RowSource:
 def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     """The rows of a file or of a folder of Parquet files, as they were written; its suffix says how it is read."""
     suffix = path.suffix.lower()
-    if path.is_dir() or suffix == ".parquet":
+    if path.is_dir():
+        lines = sorted(file for file in path.rglob("*") if file.suffix.lower() in _LINES and file.is_file())
+        return folder_rows(path, lines) if lines else parquet_rows(path)
+    if suffix == ".parquet":
         return parquet_rows(path)
-    if suffix in (".jsonl", ".ndjson"):
+    if suffix in _LINES:
         return json_rows(file_lines(path))
     if suffix == ".json":
         return array_rows(path)
@@ -154,23 +173,39 @@ def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
 
 
 class Reading:
-    """What one reading of a source meets: its columns, and its bad rows."""
+    """What one reading of a source meets: its columns, its bad rows, and what of others was left out.
 
-    def __init__(self) -> None:
+    Args:
+        parts: What a judge reads, as its instructions name it; without one nothing of the content is checked.
+    """
+
+    def __init__(self, parts: Collection[str] = ()) -> None:
+        self.parts = tuple(parts)
         self.columns: dict[str, None] = {}
         self.bad: list[RowError] = []
+        self.left_out: dict[str, str] = {}
 
     def readable(self, row: Row | RowError) -> Row | None:
-        """The row, unless it cannot be read."""
+        """Return the row, None for one that cannot be read."""
         if isinstance(row, RowError):
             self.bad.append(row)
             return None
         self.columns |= dict.fromkeys(name for name in row.fields if not (row.made_id and name == "id"))
         return row
 
-    def needed(self, fields: Collection[str]) -> Collection[str]:
-        """The content that rows must have: the `fields` that a judge reads, else any; the usual ones stand for it."""
-        return fields or (() if self.columns.keys() & set(CONTENT_FIELDS) else ("inputs", "outputs"))
+    def check(self, row: Row, case: Example | Feedback) -> None:
+        """Check what the judge reads of a row, and note what else had no form in JSON. Raises InputError."""
+        check_fields(case, self.parts)
+        for fault in case.faults:
+            self.left_out.setdefault(
+                fault.steps[0], f"{fault.place} was left out on line {row.line}: it {fault.reason}"
+            )
+
+    def needed(self) -> Collection[str]:
+        """Return the content that rows must have: what a judge reads, else any; the usual fields stand for it."""
+        if self.parts:
+            return tuple(dict.fromkeys(Part.parse(name).field for name in self.parts))
+        return () if self.columns.keys() & set(CONTENT_FIELDS) else ("inputs", "outputs")
 
     def check_columns(self, source: RowSource, fields: Iterable[str]) -> None:
         """Raise InputError for a file or frame with fields that no column gives: all of them in one message."""
@@ -192,51 +227,108 @@ def _object_row(position: int, item: object) -> Row | RowError:
     if isinstance(item, Row | RowError):
         return item
     if isinstance(item, Example | Feedback):
-        return Row(line=position, fields=msgspec.structs.asdict(item))
+        fields = msgspec.structs.asdict(item)
+        return Row(line=position, fields=fields, exact=True, faults=item.faults)
     if isinstance(item, Mapping):
-        return Row(line=position, fields={str(name): value for name, value in item.items()})
+        return Row(line=position, fields={plain_text(str(name)): value for name, value in item.items()})
     return RowError(line=position, reason=f"a row is a mapping, an Example or a Feedback, not {type(item).__name__}")
 
 
-def _id_of_content(fields: Mapping[str, Any]) -> str:
+def _id_of_content(row: Row) -> str:
     """`c-` and the beginning of the content's hash; empty for a row without content, or whose content is at fault."""
     try:
-        content = {name: value for name, value in case_fields(fields).items() if name in CONTENT_FIELDS}
-        text = canonical_json(content)
+        content = {name: value for name, value in case_fields(row).items() if name in CONTENT_FIELDS}
+        return f"c-{Example(id='made', **content).content_hash[:12]}"
     except InputError:
         return ""  # said where rows are checked
-    return f"c-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}" if content else ""
 
 
-def case_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a row that are present, ready for Example or Feedback, all others in `meta`. Raises InputError."""
-    rest = {name: value for name, value in fields.items() if not is_absent(value)}
-    case = {name: rest.pop(name) for name in ("id", *CONTENT_FIELDS, *LABEL_FIELDS) if name in rest}
-    case.setdefault("id", "")
-    for name in ("id", "source"):
-        # Numbered cases and people are common, and a CSV file would give the same numbers as text.
-        if isinstance(case.get(name), int) and not isinstance(case[name], bool):
-            case[name] = str(case[name])
-        if isinstance(case.get(name), str):
-            case[name] = case[name].strip()
-        elif name in case:
-            raise InputError(f"{name} must be text")
-    if isinstance(case.get("rationale"), str) and not case["rationale"].strip():
-        del case["rationale"]
+def case_fields(row: Row) -> dict[str, Any]:
+    """Return the fields of a row that are present, ready for Example or Feedback, all others in `meta`.
+
+    A content field that is JSON text is the object or array that it holds, unless the row is exact.
+
+    Raises:
+        InputError: The id or a label is of no usable kind.
+    """
+    rest = {name: value for name, value in row.fields.items() if not is_absent(value)}
+    case: dict[str, Any] = {"id": ""}
+    for name in ("id", *CONTENT_FIELDS, *LABEL_FIELDS):
+        if name in rest:
+            case[name] = rest.pop(name)
+    for name in CONTENT_FIELDS:
+        if not row.exact and isinstance(case.get(name), str):
+            case[name] = opened(case[name])
+    case["id"] = _name_of("id", case["id"])
+    if case["id"] in MISSING:
+        case["id"] = ""
     meta = rest.pop("meta", {})
+    if isinstance(meta, str) and not row.exact:
+        meta = opened(meta)
     if not isinstance(meta, Mapping):
-        raise InputError("meta must be a JSON object")
-    if both := sorted(meta.keys() & rest.keys()):
-        raise InputError(f"{', '.join(both)} is both a column and a key of meta; keep one of them")
-    case["meta"] = {**meta, **rest}
-    for name in (*CONTENT_FIELDS, *(["meta"] if case["meta"] else [])):
-        if name not in case:
-            continue
-        if name != "meta":
-            check_field(name, case[name])
-        if not isinstance(case[name], str):  # any text is JSON
-            try:
-                canonical_json(case[name])
-            except InputError as error:
-                raise InputError(f"{name} is {error}") from None
+        meta = {"meta": meta}
+    if "group" in rest and meta.get("group", rest["group"]) != rest["group"]:
+        raise InputError("group is both a column and a key of meta; keep one of them")
+    both = rest.keys() & meta.keys() - {"group"}
+    case["meta"] = {**rest, **meta} | {f"{name} (column)": rest[name] for name in sorted(both)}
     return case
+
+
+def labels_of(case: Mapping[str, Any], value_type: ValueType | None) -> dict[str, Any]:
+    """Return the labels of a case's row, read; words that databases write for a missing cell are absent.
+
+    Raises:
+        InputError: The source is no text, or the value is no label, or not one of the judge's value type.
+    """
+    labels = {name: plain(case[name], name) for name in LABEL_FIELDS if name in case}
+    for name in ("rationale", "source", "created_at"):
+        text = labels.get(name)
+        if isinstance(text, str) and (not text.strip() or text.strip() in MISSING):
+            del labels[name]
+    if "source" in labels:
+        labels["source"] = _name_of("source", labels["source"])
+    if "value" in labels:
+        value = _label(labels.pop("value"), value_type)
+        if value is not None:
+            labels["value"] = value
+    return labels
+
+
+def _label(value: object, value_type: ValueType | None) -> Value | None:
+    """Return the label that a cell holds, None for a word that says that there is none. Raises InputError."""
+    missing = isinstance(value, str) and value.strip() in MISSING
+    if value_type is None:
+        if missing or value is None:
+            return None
+        if isinstance(value, bool | int | float | str):
+            return value
+        raise InputError(f"value {str(value)[:60]!r} is not a label; a label is a boolean, a number or a text")
+    try:
+        return value_type.parse(value)
+    except InvalidValue:
+        if missing or value is None:
+            return None
+        raise
+
+
+def _name_of(field: str, value: object) -> str:
+    """Return an id or a person as text: numbered ones are common, and pandas makes 7.0 of a 7. Raises InputError."""
+    value = plain(value, field)
+    if isinstance(value, float) and value.is_integer():
+        if abs(value) >= 2**53:
+            raise InputError(f"{field} {value:.17g} is a fraction that has lost digits; read the column as text")
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"{field} must be text")
+    return str(value).strip()
+
+
+def opened(text: str) -> Any:
+    """Return the JSON object or array that a text is; any other text as it is, such as "[sic] … {1}"."""
+    trimmed = text.strip()
+    if trimmed[:1] + trimmed[-1:] not in ("{}", "[]"):
+        return text
+    try:
+        return decode_json(trimmed)
+    except InputError:
+        return text

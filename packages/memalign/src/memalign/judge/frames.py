@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from memalign.content import check_fields
 from memalign.errors import InputError, RowError
 from memalign.io import Frame, RowSource
-from memalign.io.columns import unmapped
+from memalign.io.columns import Columns, unmapped
 from memalign.io.examples import example_of
-from memalign.io.frames import is_frame, shown_id
+from memalign.io.frames import is_frame, read_frame, shown_id
 from memalign.io.rows import Row
 from memalign.judge.many import signature_of
+from memalign.judge.spec import named_parts
 from memalign.models.calls import Calls
 from memalign.notebook import html_view
 from memalign.types import CONTENT_FIELDS, Example, Judgment, Usage, as_json, json_line
@@ -122,7 +124,7 @@ async def predict_batch(
     earlier = keys_of(done, signature)
     items = {
         place: item
-        for place, item in enumerate(_items(judge, table))
+        for place, item in enumerate(_items(judge, frame))
         if isinstance(item, Judgment) or (item.id, item.content_hash) not in earlier
     }
     examples = {item.id: item for item in items.values() if isinstance(item, Example)}
@@ -169,32 +171,33 @@ def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collec
     return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
 
 
-def _items(judge: Judge, table: nw.DataFrame[Any]) -> Iterator[Example | Judgment]:
-    """What is judged of each row, in order, or the judgment that says why nothing is."""
+def _items(judge: Judge, frame: Any) -> Iterator[Example | Judgment]:
+    """Return what is judged of each row, in order, or the judgment that says why nothing is."""
     import narwhals as nw
 
-    native = table.to_native()
-    if getattr(getattr(native, "index", None), "name", None) is not None:
-        table = nw.from_native(native.reset_index(), eager_only=True)
+    table = read_frame(frame, Columns(judge.columns))
     names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
     columns = {field: name for field, name in names.items() if name in table.columns}
     if not columns.keys() & set(CONTENT_FIELDS):
         raise unmapped("the frame", ("inputs", "outputs"), [*map(str, table.columns)], judge.columns)
     content = table.select(nw.col(name).alias(field) for field, name in columns.items()).to_native()
     first: dict[str, tuple[int, str]] = {}
+    parts = named_parts(judge.instructions)
     for position, row in enumerate(RowSource.of(content, name="the frame").rows() if len(table) else (), 1):
         try:
-            yield _example(row, position, first)
+            example = _example(row, position, first)
+            check_fields(example, parts)
+            yield example
         except InputError as error:
             name = row.id if isinstance(row, RowError) else shown_id(row.fields)
             yield Judgment(id=(name or "").strip(), error=f"InputError: {error}")
 
 
 def _example(row: Row | RowError, position: int, first: dict[str, tuple[int, str]]) -> Example:
-    """A row as an example; `first` has the row and the content of each id so far. Raises InputError."""
+    """Return a row as an example; `first` has the row and the content of each id so far. Raises InputError."""
     if isinstance(row, RowError):
         raise InputError(row.reason)
-    if (example := example_of(row.fields)) is None:
+    if (example := example_of(row)) is None:
         raise InputError(f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
     place, content_hash = first.setdefault(example.id, (position, example.content_hash))
     if content_hash != example.content_hash:

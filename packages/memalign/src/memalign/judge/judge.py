@@ -227,7 +227,7 @@ class Judge(Generic[ValueT_co]):
             raise InputError("judge_many takes a list of examples or a file's path; for one example, call judge(…)")
         source = examples
         if not isinstance(source, Examples):
-            source = Examples.of(source, columns=self.columns, fields=self.fields)
+            source = Examples.of(source, columns=self.columns, fields=named_parts(self.instructions))
         calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
         run = Run(self, source, calls, concurrency or 0, progress or notebook_progress(), on_judgment)
         return JudgmentList(await run.judgments(out), examples)

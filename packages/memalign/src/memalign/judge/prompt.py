@@ -85,10 +85,12 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
 
 def check_item(judge: Judge, example: Example) -> None:
     """Raise InputError for an item that lacks a field, or holds what no prompt can."""
+    try:
+        check_fields(example, named_parts(judge.instructions))  # an image, or a conversation that is none
+    except InputError as error:
+        raise InputError(f"{example.id}: {error}") from None
     if lacking := lacks(judge, example.content, "the item"):
         raise InputError(f"{example.id}: {lacking}")
-    check_fields(example.id, example.content)  # an image, or a conversation that is none
-    _ = example.content_hash  # raises InputError for what is no JSON value
 
 
 def whole_item(judge: Judge, example: Example, limits: Limits) -> str:

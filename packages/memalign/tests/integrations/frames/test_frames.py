@@ -106,7 +106,7 @@ def test_the_values_of_frames_become_those_of_json() -> None:
     assert (first.created_at, first.meta) == ("2026-03-01T00:00:00+00:00", {"score": 0.5})
     assert (second.outputs, second.value, second.created_at, second.meta) == (None, None, None, {})
     raw = pd.DataFrame({"id": ["a"], "outputs": [b"\x00"]})
-    with pytest.raises(InvalidRows, match=r"line 1 \(a\): column outputs holds bytes"):
+    with pytest.raises(InvalidRows, match=r"line 1 \(a\): a: outputs holds bytes"):
         read_examples(raw)
 
 

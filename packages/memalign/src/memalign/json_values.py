@@ -1,0 +1,297 @@
+"""Values of any library as JSON has them, and JSON text as Python writes it: cleaned once, where it enters."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import PurePath
+from typing import Any, NamedTuple
+from uuid import UUID
+
+import msgspec
+
+from memalign.errors import InputError
+
+__all__ = ["MAX_DEPTH", "MEDIA", "Fault", "decode_json", "is_absent", "plain", "plain_text"]
+
+MAX_DEPTH = 200
+"""How deep lists and objects in a field may be nested: deeper ones would overflow a reader's stack."""
+
+MEDIA = {
+    "image": ("an image", "images cannot be judged; describe in words what it shows"),
+    "audio": ("audio", "audio cannot be judged; use its transcript"),
+    "video": ("a video", "videos cannot be judged; describe in words what it shows"),
+    "file": ("a file", "files cannot be judged; use the text that it contains"),
+}
+"""What no judge reads, by its kind: its name, and what to do instead."""
+
+_MAGIC = (
+    (b"\x89PNG", "image"),
+    (b"\xff\xd8\xff", "image"),
+    (b"GIF8", "image"),
+    (b"RIFF", "image"),
+    (b"%PDF-", "file"),
+    (b"PK\x03\x04", "file"),
+    (b"ID3", "audio"),
+    (b"OggS", "audio"),
+    (b"fLaC", "audio"),
+)
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
+_LARGEST, _LEAST = 2**64, -(2**63)
+"""Between them a whole number stays one; a larger one becomes text, because readers of JSON cut its digits."""
+
+_MOST_ODD, _STEPS_SHOWN = 100, 8
+
+_UNWRAPPING = ("as_py", "tolist", "to_list", "to_dict")
+"""Methods by which arrays, scalars and traces of other libraries give plain values."""
+
+
+class Fault(NamedTuple):
+    """A part that JSON cannot hold.
+
+    Attributes:
+        place: Where it is, such as `inputs.image`.
+        steps: The same as its field and the keys and places in it, as text.
+        reason: What it is, and what to do.
+    """
+
+    place: str
+    steps: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.place} {self.reason}"
+
+
+class _Odd(Exception):
+    """A value that JSON cannot hold; its text says what it is."""
+
+
+class _Whole(_Odd):
+    """A fault of a whole value: it is too deep, holds itself, or has very many faults."""
+
+
+class _Odds(list[tuple[str, list[str]]]):
+    """What was odd in one value: each reason with the steps to it, the innermost first."""
+
+    def put(self, odd: _Odd) -> None:
+        self.append((str(odd), []))
+        if len(self) > _MOST_ODD:  # a value that holds itself would have no end of them
+            raise _Whole(str(odd))
+
+    def below(self, before: int, depth: int, step: str) -> None:
+        """Add a step to the way to all that came since; of a deep one the first steps say enough."""
+        if depth <= _STEPS_SHOWN:
+            for _, steps in self[before:]:
+                steps.append(step)
+
+
+def is_absent(value: object) -> bool:
+    """Return whether a value is missing: None, or what pandas and numpy write for it (NaN, NaT, NA)."""
+    if isinstance(value, float | datetime):
+        return value != value  # noqa: PLR0124  # equal to nothing, itself included
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def plain_text(text: str) -> str:
+    """Return `text` as UTF-8 can hold it: two halves of a pair are one character, a lone half becomes U+FFFD."""
+    if text.isascii() or not _HALF_PAIR.search(text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def decode_json(text: str | bytes) -> Any:
+    """Return the value of JSON text, which may hold NaN, Infinity and lone surrogates, as Python's `json` writes them.
+
+    Raises:
+        InputError: It is not JSON, or is nested too deep.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError:
+        raise InputError(f"broken JSON: it is nested more than {MAX_DEPTH} levels deep") from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        reason = str(error)
+    try:
+        return plain(json.loads(text))
+    except (ValueError, RecursionError):
+        raise InputError(f"broken JSON: {reason}") from None
+
+
+def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -> Any:
+    """Return `value` as JSON has it, whichever library it is of.
+
+    NaN and infinity become None, half a surrogate pair U+FFFD, arrays and sets lists, times ISO 8601 text. Pydantic
+    models, dataclasses and the like become objects, and bytes that are text become text.
+
+    Args:
+        value: Anything.
+        place: What an error calls it.
+        faults: Takes up what has no form in JSON, of which the value then has None.
+
+    Raises:
+        InputError: Something has no form in JSON, and there are no `faults` to take it up.
+    """
+    odds = _Odds()
+    try:
+        found = _plain(value, 0, odds)
+    except _Odd as odd:
+        found = None
+        odds = _Odds([(str(odd), [])])
+    if not odds:
+        return found
+    listed = []
+    for reason, steps in odds:
+        way = steps[::-1]
+        written = "".join(f"[{step}]" if step.isdecimal() else f".{step[:40]}" for step in way)
+        listed.append(Fault(f"{place}{written}", (place, *way), reason))
+    if faults is None:
+        raise InputError(str(listed[0]))
+    faults += listed
+    return found
+
+
+def _plain(value: Any, depth: int, odds: _Odds) -> Any:
+    kind = type(value)
+    if kind is str:
+        return plain_text(value)
+    if value is None or kind is bool:
+        return value
+    if kind is int:
+        return value if _LEAST <= value < _LARGEST else _long_number(value)
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if depth > MAX_DEPTH:
+        raise _Whole(f"is nested more than {MAX_DEPTH} levels deep; flatten it")
+    if kind is dict:
+        return _object(value, depth, odds)
+    if kind is list or kind is tuple:
+        return _list(value, depth, odds)
+    return _plain(_unwrapped(value), depth + 1, odds)
+
+
+def _long_number(value: int) -> str:
+    try:
+        return str(value)
+    except ValueError:
+        raise _Odd("is a number of thousands of digits; pass it as text") from None
+
+
+def _object(value: Mapping[Any, Any], depth: int, odds: _Odds) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for key, part in value.items():
+        name = _name(key)
+        if name in made:
+            raise _Odd(f"has the key {name[:40]!r} twice")
+        made[name] = _part(part, name, depth, odds)
+    return made
+
+
+def _list(value: Sequence[Any], depth: int, odds: _Odds) -> list[Any]:
+    return [_part(part, number, depth, odds) for number, part in enumerate(value)]
+
+
+def _part(part: Any, step: str | int, depth: int, odds: _Odds) -> Any:
+    """Return a part of an object or list, None for an odd one."""
+    before = len(odds)
+    try:
+        found = _plain(part, depth + 1, odds)
+    except _Whole:
+        raise
+    except _Odd as odd:
+        found = None
+        odds.put(odd)
+    if len(odds) > before:
+        odds.below(before, depth, str(step))
+    return found
+
+
+def _name(key: object) -> str:
+    """Return a key as JSON has it, where all keys are text."""
+    if isinstance(key, Enum):
+        key = key.value
+    if isinstance(key, str):
+        return plain_text(str.__str__(key))
+    if key is None or isinstance(key, bool):
+        return json.dumps(key)
+    return plain_text(str(key))
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return what stands behind a value of another type, a step nearer to JSON. Raises _Odd."""
+    if is_absent(value):
+        return None
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text_of_bytes(bytes(value))
+    for base in (str, int, float):
+        if isinstance(value, base):
+            return base.__str__(value) if base is str else base(value)
+    if isinstance(value, Decimal | Fraction):
+        return float(value)
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, timedelta | UUID | PurePath) or type(value).__name__ == "datetime64":
+        return None if str(value) == "NaT" else str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, AbstractSet):
+        return sorted(value, key=repr)  # it has no order of its own
+    if isinstance(value, Sequence):
+        return list(value)
+    return _of_library(value)
+
+
+def _of_library(value: Any) -> Any:
+    """Return the fields of a model, a dataclass or another library's array. Raises _Odd."""
+    kind = type(value).__name__
+    try:
+        if callable(getattr(value, "model_dump", None)):
+            return _dumped(value)
+        if isinstance(value, msgspec.Struct):
+            return msgspec.structs.asdict(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        if hasattr(type(value), "__attrs_attrs__"):
+            return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
+        for method in _UNWRAPPING:
+            if not isinstance(value, type) and callable(getattr(value, method, None)):
+                found = getattr(value, method)()
+                if found is not value:
+                    return found
+    except Exception as error:  # noqa: BLE001  # of whichever library it is
+        raise _Odd(f"is a {kind} that cannot be read ({type(error).__name__}: {str(error)[:80]})") from None
+    raise _Odd(f"is a {kind}, which is not a JSON value; pass text, a number, a list or a dict")
+
+
+def _dumped(value: Any) -> Any:
+    """Return the fields of a Pydantic model, with addresses and the like as text where it can write them so."""
+    try:
+        return value.model_dump(mode="json")
+    except Exception:  # noqa: BLE001  # it holds what has no form in JSON, which is then named by its place
+        return value.model_dump()
+
+
+def _text_of_bytes(raw: bytes) -> str:
+    """Return the text that bytes hold. Raises _Odd for a picture or a file, and for bytes of no known kind."""
+    for magic, kind in _MAGIC:
+        if raw.startswith(magic):
+            what, advice = MEDIA[kind]
+            raise _Odd(f"is {what} (bytes): {advice}")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\x00"
+    if _CONTROLS.search(text):
+        raise _Odd("holds bytes that are not text; decode them, or use text, a number, a list or a dict")
+    return text
