@@ -15,7 +15,7 @@ from memalign.align.learned_tests import LabelledCase, labelled_cases, proposed_
 from memalign.content import judged_texts, sides_of
 from memalign.judge import Judge
 from memalign.memory import Annotation, Case, FeedbackConflict
-from memalign.memory.guard import guideline_fault, tidy
+from memalign.memory.guard import JudgedTexts, guideline_fault, tidy
 from memalign.types import FeedbackKey, Guideline, TestKind
 from memalign.values import ValueType, value_text
 
@@ -130,9 +130,9 @@ class AnswerReader:
         return labelled_cases(self.judge.memory, self.judge.value_type, {key.id for key in self.call.exposed_to})
 
     @cached_property
-    def _judged(self) -> tuple[tuple[str, str], ...]:
+    def _judged(self) -> JudgedTexts:
         cases = (self.judge.memory.record(key)[1] for key in self.call.keys)
-        return tuple(text for case in cases for text in judged_texts(case.example.content))
+        return JudgedTexts(text for case in cases for text in judged_texts(case.example.content))
 
 
 def _entries(value: object) -> list[Any]:

@@ -17,6 +17,7 @@ from memalign.content import sides_of
 from memalign.judge import Judge, named_parts
 from memalign.judge.code_tests import Reading, checked, holds
 from memalign.memory import Annotation, Memory
+from memalign.memory.guard import JudgedTexts
 from memalign.types import CodeTest, FeedbackKey
 from memalign.values import Value, ValueType
 
@@ -111,7 +112,7 @@ def proposed_tests(
     cases: Sequence[LabelledCase],
     *,
     tried: int,
-    judged: Collection[tuple[str, str]] = (),
+    judged: JudgedTexts | Collection[tuple[str, str]] = (),
 ) -> tuple[CodeTest, ...]:
     """Return those of the `tests` of a change that may be used and that the labels bear out.
 

@@ -11,6 +11,9 @@ from memalign.errors import InputError
 
 __all__ = ["as_read", "judged_texts", "words_of"]
 
+DEEPEST = 12
+"""Levels of a trace that are shown by indentation."""
+
 _OTHER_SIDE = frozenset(("user", "human", "customer", "client", "system", "developer"))
 
 
@@ -46,20 +49,29 @@ def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def as_read(name: str, value: object) -> str:
-    """The field `name` in lines for a reader: `user: …` for a turn, `question: …` for a key, indented as it nests."""
+    """Return a field in lines for a reader: `user: …` for a turn, `question: …` for a key, indented as it nests.
+
+    Args:
+        name: The field.
+        value: What it holds. Levels of a trace below the twelfth are indented like that one.
+    """
     if isinstance(value, str):
         return value
     if turns := _turns(name, value):
-        messages = (
-            {turn.role or "-": turn.content or ""} | ({"calls": turn.calls} if turn.calls else {}) for turn in turns
-        )
-        return "\n".join(line for message in messages for line in _lines(message))
+        lines: list[str] = []
+        for turn in turns:
+            message = {turn.role or "-": turn.content or ""}
+            if turn.calls:
+                message["calls"] = turn.calls
+            lines += _lines(message)
+        return "\n".join(lines)
     if name != "trace" or (tree := span_tree(value)) is None:
         return "\n".join(_lines(value))
-    lines: list[str] = []
+    lines = []
     for span in tree.spans:
         parts = {key: getattr(span, key) for key in ("inputs", "outputs") if getattr(span, key) is not None}
-        lines += [f"{'  ' * span.depth}{line}" for line in (span.name, *(f"  {line}" for line in _lines(parts)))]
+        indent = "  " * min(span.depth, DEEPEST)
+        lines += [f"{indent}{span.name}", *_lines(parts, f"{indent}  ")]
     return "\n".join(lines)
 
 
@@ -79,17 +91,22 @@ def _leaves(value: object) -> Iterator[str]:
         yield str(value)
 
 
-def _lines(value: object) -> Iterator[str]:
-    """`name: text` on one line; what has several lines, or parts, below its name."""
+def _lines(value: object, indent: str = "") -> Iterator[str]:
+    """Return `name: text` on one line; what has several lines, or parts, below its name."""
     if not isinstance(value, dict | list | tuple):
-        yield from (str(value) if isinstance(value, str) else json.dumps(value, default=str)).split("\n")
+        for line in _text(value).split("\n"):
+            yield f"{indent}{line}"
         return
     parts = value.items() if isinstance(value, dict) else (("-", part) for part in value)
     for key, part in parts:
         name = f"{key}:" if isinstance(value, dict) else key
-        lines = list(_lines(part))
-        if len(lines) == 1 and not isinstance(part, dict | list | tuple):
-            yield f"{name} {lines[0]}".rstrip()
+        text = "\n" if isinstance(part, dict | list | tuple) else _text(part)
+        if "\n" not in text:
+            yield f"{indent}{name} {text}".rstrip()
         else:
-            yield name
-            yield from (f"  {line}" for line in lines)
+            yield f"{indent}{name}"
+            yield from _lines(part, f"{indent}  ")
+
+
+def _text(value: object) -> str:
+    return str(value) if isinstance(value, str) else json.dumps(value, default=str)

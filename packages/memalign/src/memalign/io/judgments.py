@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -85,23 +86,33 @@ def is_judgment_file(path: str | Path) -> bool:
 
 
 def _lines_of(path: Path) -> Iterator[tuple[_Head, Judgment, bytes]]:
-    """The lines of a judgment file, in its order; a cut last line is left out. Raises InputError for another file."""
+    """Return the lines of a judgment file, in its order, without what a crash or a power cut left of the last one.
+
+    Raises:
+        InputError: It is another file, or cannot be read.
+    """
     try:
         with path.open("rb") as file:
             for number, raw in enumerate(file, 1):
                 try:
-                    head, judgment = msgspec.json.decode(raw, type=_Head), msgspec.json.decode(raw, type=Judgment)
+                    yield msgspec.json.decode(raw, type=_Head), msgspec.json.decode(raw, type=Judgment), raw
                 except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    cut = not raw.endswith(b"\n") and raw.startswith(_START[: len(raw)])
-                    if cut and not isinstance(error, msgspec.ValidationError):
+                    if _is_cut(raw, error) and not file.read(1):
                         return
                     fault = f"is not a judgment ({error}); name another output file"
                     raise InputError(f"{path}, line {number}, {fault}") from None
-                yield head, judgment, raw
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _is_cut(raw: bytes, error: Exception) -> bool:
+    """Return whether a line is the beginning of one of ours; a power cut may leave zeros for the rest of it."""
+    written = raw.rstrip(b"\0")
+    begun = written[: len(_START)] == _START[: len(written)]
+    unfinished = len(written) < len(raw) or not raw.endswith(b"\n")
+    return begun and unfinished and not isinstance(error, msgspec.ValidationError)
 
 
 class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
@@ -125,7 +136,8 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         self._judge = judge
         hashes = examples if isinstance(examples, Mapping) else {case.id: case.content_hash for case in examples}
         self._hashes: Mapping[str, str] = hashes
-        self._lines: dict[str, bytes] = {}  # those of the file by their ids, in its order
+        self._places: dict[str, tuple[int, int]] = {}  # where in the file each id's line begins, and its length
+        self._end = 0
         try:
             # Two runs would take each other's lines away. The lock is beside the file, which is replaced at times.
             lock = try_lock(beside(self._path, "lock"))
@@ -144,7 +156,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             raise InputError(f"cannot write {path}: {error.strerror}") from None
 
     def __contains__(self, example_id: object) -> bool:
-        return example_id in self._lines
+        return example_id in self._places
 
     def write(self, example_id: str, judgment: Judgment) -> None:
         """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
@@ -157,16 +169,22 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             self._file.flush()
         except OSError as error:
             raise InputError(f"cannot write {self._path}: {error.strerror}; the judgments in it are kept") from None
-        self._lines[example_id] = line
+        self._add(example_id, line)
 
     def judgments(self, otherwise: Judgment) -> list[Judgment]:
-        """The judgments of the examples, in their order; an example without a line has the judgment `otherwise`."""
-        return [
-            msgspec.json.decode(self._lines[name], type=Judgment)
-            if name in self._lines
-            else msgspec.structs.replace(otherwise, id=name)
-            for name in self._hashes
-        ]
+        """Return the judgments of the examples, in their order, read from the file.
+
+        Args:
+            otherwise: The judgment of an example that has no line.
+        """
+        found: list[Judgment] = []
+        with self._path.open("rb") as file:
+            for name in self._hashes:
+                if name in self._places:
+                    found.append(msgspec.json.decode(self._line(file, name), type=Judgment))
+                else:
+                    found.append(msgspec.structs.replace(otherwise, id=name))
+        return found
 
     def close(self) -> None:
         """Close the file and put its lines into the order of the examples."""
@@ -174,9 +192,9 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             return
         try:
             self._file.close()
-            ordered = {name: self._lines[name] for name in self._hashes if name in self._lines} | self._lines
-            if list(ordered) != list(self._lines):
-                self._rewrite(ordered.values())
+            ordered = {name: None for name in self._hashes if name in self._places} | dict.fromkeys(self._places)
+            if list(ordered) != list(self._places):
+                self._rewrite(ordered)
         except OSError as error:
             raise InputError(f"cannot write {self._path}: {error.strerror}; the judgments in it are kept") from None
         finally:
@@ -188,18 +206,46 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
 
     def _resume(self) -> None:
         """Keep the lines that count, and take away the others."""
+        place = 0
         for head, judgment, raw in _lines_of(self._path):
             if head.judge != self._judge:
                 raise InputError(
                     f"{self._path} has judgments of judge {head.judge}, but this judge is {self._judge}; "
                     "name another output file, or delete that one"
                 )
-            self._lines.pop(head.id, None)
+            self._places.pop(head.id, None)
             if judgment.error is None and head.content_hash in ("", self._hashes.get(head.id, head.content_hash)):
-                self._lines[head.id] = raw.rstrip(b"\r\n") + b"\n"
-        if b"".join(self._lines.values()) != self._path.read_bytes():
-            self._rewrite(self._lines.values())
+                self._places[head.id] = (place, len(raw))
+            place += len(raw)
+        kept = sum(length for _, length in self._places.values())
+        if kept != self._path.stat().st_size or not self._ends_in_a_line():
+            self._rewrite(self._places)
+        self._end = self._path.stat().st_size
 
-    def _rewrite(self, lines: Iterable[bytes]) -> None:
-        with atomic_write(self._path) as file:
-            file.writelines(lines)
+    def _ends_in_a_line(self) -> bool:
+        with self._path.open("rb") as file:
+            file.seek(max(0, self._path.stat().st_size - 2))
+            end = file.read()
+        return end[-1:] == b"\n" and end != b"\r\n"
+
+    def _add(self, name: str, line: bytes) -> None:
+        self._places[name] = (self._end, len(line))
+        self._end += len(line)
+
+    def _line(self, file: BinaryIO, name: str) -> bytes:
+        place, length = self._places[name]
+        file.seek(place)
+        return file.read(length).rstrip(b"\r\n") + b"\n"
+
+    def _rewrite(self, names: Iterable[str]) -> None:
+        """Write the lines of these ids anew, in this order."""
+        places: dict[str, tuple[int, int]] = {}
+        end = 0
+        with self._path.open("rb") as old, atomic_write(self._path) as file:
+            for name in names:
+                line = self._line(old, name)
+                file.write(line)
+                places[name] = (end, len(line))
+                end += len(line)
+        self._places = places
+        self._end = end

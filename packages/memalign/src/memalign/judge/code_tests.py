@@ -15,7 +15,7 @@ from typing import Any
 from memalign.content import Part, part_in, words_of
 from memalign.errors import InputError
 from memalign.memory import Memory
-from memalign.memory.guard import UNSPACED, guideline_fault
+from memalign.memory.guard import UNSPACED, JudgedTexts, guideline_fault
 from memalign.types import CONTENT_FIELDS, CodeTest, Finding
 
 __all__ = [
@@ -159,7 +159,9 @@ def sentence(test: CodeTest, *, positive: bool = True) -> str:
     return text[0].upper() + text[1:] if named else text
 
 
-def checked(test: CodeTest, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
+def checked(
+    test: CodeTest, judged: JudgedTexts | Iterable[tuple[str, str]] = (), comments: Collection[str] = ()
+) -> str | None:
     """Why a test may not be used, or None if it may; `judged` and `comments` are as for `guideline_fault`."""
     try:
         if Part.parse(test.field).field not in CONTENT_FIELDS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = ["base_fingerprint_of", "checked_parameters", "fingerprint_of", "lacks", "misfit", "name_of", "named_parts"]
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
-_BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
 
 
@@ -40,12 +39,23 @@ def named_parts(instructions: str) -> tuple[str, ...]:
     """
     if not isinstance(instructions, str) or _HALF_PAIR.search(instructions):
         raise InvalidInstructions("the instructions must be a text, without half of a surrogate pair")
-    parts = list(dict.fromkeys(_part(match) for match in _BRACES.findall(instructions)))
+    parts = list(dict.fromkeys(map(_part, _in_braces(instructions))))
     if not parts:
         raise InvalidInstructions(f"the instructions name no field of the example; name at least one of {_FIELDS}")
     whole = {part.field for part in parts if not part.steps}
     listed = [part for part in parts if not part.steps or part.field not in whole]
     return tuple(str(part) for part in sorted(listed, key=lambda part: CONTENT_FIELDS.index(part.field)))
+
+
+def _in_braces(text: str) -> Iterator[str]:
+    """Return what stands between each pair of double braces and the next one that closes it."""
+    begin = text.find("{{")
+    while begin >= 0:
+        end = text.find("}}", begin + 2)
+        if end < 0:
+            return
+        yield text[begin + 2 : end]
+        begin = text.find("{{", end + 2)
 
 
 def _part(braces: str) -> Part:

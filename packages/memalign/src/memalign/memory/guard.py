@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
+from typing import NamedTuple
 
 from memalign.content.encoding import encode
 
-__all__ = ["MAX_WORDS", "guideline_fault", "normalised", "tidy"]
+__all__ = ["MAX_WORDS", "JudgedTexts", "guideline_fault", "normalised", "tidy"]
 
 MAX_WORDS, MAX_CHARACTERS = 60, 800
 """Characters are the bound where a language writes no spaces; for sixty words of the longest kind they are enough."""
@@ -54,11 +56,15 @@ def normalised(text: str) -> str:
     return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
-def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments: Collection[str] = ()) -> str | None:
-    """Why `text` may not become a guideline, or None if it may.
+def guideline_fault(
+    text: str, judged: JudgedTexts | Iterable[tuple[str, str]] = (), comments: Collection[str] = ()
+) -> str | None:
+    """Return why `text` may not become a guideline, or None if it may.
 
-    `judged` are texts of the judged system, each with its field; a run of eight words from one is a copy, not a rule,
-    unless one of the `comments`, the experts' own words that the text stems from, has that run too.
+    Args:
+        text: The rule.
+        judged: Texts of the judged system, each with its field; a run of eight words from one is a copy, not a rule.
+        comments: The experts' own words that the text stems from: what they quote is theirs.
     """
     if not normalised(text):
         return "it is empty"
@@ -75,23 +81,82 @@ def guideline_fault(text: str, judged: Iterable[tuple[str, str]] = (), comments:
         return f"it opens a chat turn with {turn[0].lstrip('.;!? ')!r}"
     if _VERDICT.search(plain):
         return "it contains a verdict in the form of a model's answer"
-    for field, output in judged:
-        if _copies(text, output, comments):
-            return f"it copies eight words of what was judged ({field})"  # which ones may have to be erased
-    return None
+    texts = judged if isinstance(judged, JudgedTexts) else JudgedTexts(judged)
+    field = texts.copied(text, comments)
+    return f"it copies eight words of what was judged ({field})" if field else None  # they may have to be erased
 
 
-def _copies(text: str, source: str, comments: Collection[str]) -> bool:
-    """Whether `text` shares a run of eight words with `source`, and with none of the `comments`.
+class JudgedTexts:
+    """Texts of the judged system, each with its field, that no guideline may copy from.
 
-    Where a language writes no spaces, of twice as many characters.
+    What is derived from a long text is made once, at the first rule that is compared with it.
     """
-    for run in UNSPACED.findall(text):
-        pieces = (run[start : start + 2 * COPIED_WORDS] for start in range(len(run) - 2 * COPIED_WORDS + 1))
-        if any(piece in source and not any(piece in comment for comment in comments) for piece in pieces):
-            return True
+
+    def __init__(self, texts: Iterable[tuple[str, str]] = ()) -> None:
+        self._texts = tuple(texts)
+        self._sources: dict[int, _Source] = {}
+
+    def copied(self, text: str, comments: Collection[str]) -> str | None:
+        """Return the field of a text that shares a run of eight words with `text`, and with none of the comments.
+
+        Where a language writes no spaces, a run is twice as many characters.
+        """
+        runs = [*_spaced_runs(text), *_unspaced_runs(text)]
+        if not runs:
+            return None
+        quoted = [_Source(comment) for comment in comments]
+        for place, (field, source) in enumerate(self._texts):
+            if place not in self._sources:
+                self._sources[place] = _Source(source)
+            found = self._sources[place]
+            holding = (run for run in runs if found.holds(run))
+            if any(not any(comment.holds(run) for comment in quoted) for run in holding):
+                return field
+        return None
+
+
+class _Run(NamedTuple):
+    """A run of a rule: its text, a part of it that lies at the same place in its neighbours, and whether it has words."""
+
+    text: str
+    part: str
+    words: bool
+
+
+class _Source:
+    """A text in which runs are looked for, as it is and in the form of words."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._parts: dict[str, bool] = {}
+
+    @cached_property
+    def _words(self) -> str:
+        return f" {normalised(self._text)} "
+
+    def holds(self, run: _Run) -> bool:
+        text = self._words if run.words else self._text
+        if run.part not in self._parts:  # neighbours share it, and nearly always it is in no text
+            self._parts[run.part] = run.part in text
+        return self._parts[run.part] and run.text in text
+
+
+def _spaced_runs(text: str) -> Iterator[_Run]:
     words = normalised(text).split()
-    copied, *quoted = (f" {normalised(spaced)} " for spaced in (source, *comments))
-    starts = range(len(words) - COPIED_WORDS + 1)
-    runs = (f" {' '.join(words[start : start + COPIED_WORDS])} " for start in starts)
-    return any(run in copied and not any(run in comment for comment in quoted) for run in runs)
+    for start, middle in _starts(len(words), COPIED_WORDS):
+        run = " ".join(words[start : start + COPIED_WORDS])
+        part = " ".join(words[middle : middle + COPIED_WORDS // 2])
+        yield _Run(f" {run} ", f" {part} ", True)
+
+
+def _unspaced_runs(text: str) -> Iterator[_Run]:
+    for run in UNSPACED.findall(text):
+        for start, middle in _starts(len(run), 2 * COPIED_WORDS):
+            yield _Run(run[start : start + 2 * COPIED_WORDS], run[middle : middle + COPIED_WORDS], False)
+
+
+def _starts(count: int, length: int) -> Iterator[tuple[int, int]]:
+    """Return where each run of this length starts, and the first multiple of its half from there on."""
+    half = length // 2
+    for start in range(count - length + 1):
+        yield start, -(-start // half) * half

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 from memalign.content import Span, SpanTree
 from memalign.content.encoding import encode, encode_within, estimate_tokens
+from memalign.content.text import DEEPEST
 
 __all__ = ["counted", "outline", "tree_lines"]
-
-DEEPEST = 12
-"""Levels of a trace that are shown by indentation; below them a line names its parent."""
 
 
 def tree_lines(tree: SpanTree, tokens: int | None = None) -> Iterator[str]:
