@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from memalign.align.forget import forget_lessons
 from memalign.errors import InvalidRows, RowError
-from memalign.io import SKIP_HINT, FeedbackFile, JudgmentFile, OwnVerdicts, RowSource, read_feedback
+from memalign.io import SKIP_HINT, FeedbackFile, JudgmentFile, OwnVerdicts, RowSource, label_notes, read_feedback
 from memalign.judge import Judge
 from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit, named_parts
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
@@ -40,7 +40,9 @@ def checked_rows(
     if invalid and not skip_invalid:
         raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
     rows, lines = tuple(row for row, _ in good), tuple(line for _, line in good)
-    return FeedbackFile(rows=rows, lines=lines, invalid=tuple(invalid), notes=file.notes)
+    known = [annotation.value for annotation in judge.memory.annotations() if annotation.value is not None]
+    notes = (*file.notes, *label_notes(rows, judge.value_type, known))
+    return FeedbackFile(rows=rows, lines=lines, invalid=tuple(invalid), notes=notes)
 
 
 def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, Literal["new", "changed", "unchanged"]]:

@@ -23,7 +23,7 @@ from memalign.cli.options import (
     judge_with_columns,
     rows_of,
 )
-from memalign.cli.output import label_text, shorten, table, usage_text
+from memalign.cli.output import label_text, say, shorten, table, usage_text
 from memalign.cli.progress import say_by_reason, show_progress
 from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import InputError
@@ -99,6 +99,8 @@ def judge(
     session.give(data, *parts, ", ".join([*counts, usage_text(run.usage, seconds)]))
     say_by_reason("failed", failures)
     say_by_reason("not judged", unjudged)
+    for note in source.notes:
+        say(f"note: {note}")
     say_by_reason("note", run.notes)
     return FAILURES if failures or unjudged else DONE
 

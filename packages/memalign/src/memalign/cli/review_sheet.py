@@ -154,6 +154,8 @@ def check(
     """
     from memalign.evaluation import review_feedback
 
+    if name is not None and Path(name).is_file() and feedback != "-" and not Path(feedback).exists():
+        feedback, name = name, feedback  # every other command has the judge's name first
     judge = None if name is None else judge_with_columns(session, name, None, columns)[1]
     rows = rows_of(feedback, columns, remembered=judge.columns if judge else None, source=source)
     review = review_feedback(rows, judge.value_type if judge else None, judge)

@@ -17,7 +17,7 @@ from memalign.evaluation.cases import ScoredCase, clusters, estimate
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
 from memalign.evaluation.labelled import LabelledCases, need_judge
-from memalign.io import FeedbackSource, read_judgments
+from memalign.io import FeedbackSource, RowSource, read_judgments
 from memalign.judge.many import signature_of
 from memalign.metrics import Estimate, Statistic, ccc, cohen_kappa
 from memalign.models.calls import Calls
@@ -163,6 +163,7 @@ async def aevaluate(
     concurrency: int | None = None,
     max_cost: float | Calls | None = None,
     progress: Progress | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Evaluation:
     """Judge every labelled case once and compare with the label that the judge's policy gives to all annotations on it.
 
@@ -178,6 +179,7 @@ async def aevaluate(
         concurrency: Model calls at a time.
         max_cost: Dollars for both judges together; a case that it stops is not scored.
         progress: Called with the phase, how many cases are done, and how many there are.
+        columns: Field to column of another name, for these rows; None for those that the judge remembers.
 
     Returns:
         The figures, every case, and the comparison where there is one.
@@ -190,6 +192,8 @@ async def aevaluate(
     need_judge(judge, "evaluate(judge, labelled)")
     if against is not None:
         need_judge(against, "evaluate(judge, labelled, against=judge)")
+    if columns is not None:
+        labelled = RowSource.of(labelled, columns=columns)
     labelled_cases = LabelledCases.of(judge, labelled, others=() if against is None else (against,))
     if not include_taught:
         labelled_cases.need_unseen()

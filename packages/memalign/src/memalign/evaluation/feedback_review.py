@@ -10,7 +10,7 @@ from typing import Literal
 
 from memalign.errors import RowError
 from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
-from memalign.io import FeedbackSource, read_feedback
+from memalign.io import FeedbackSource, label_notes, read_feedback
 from memalign.judge import Judge
 from memalign.judge.spec import misfit, named_parts
 from memalign.keys import first_spellings
@@ -87,6 +87,8 @@ def review_feedback(
         if judge is not None and (reason := misfit(judge, row))
     }
     rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
+    learned = judge.memory.annotations() if judge else ()
+    known = [annotation.value for annotation in learned if annotation.value is not None]
     cases = list(annotations_by_case(rows, hashes).values())
     person = first_spellings(row.source for row in rows)
     pairable = labels_of_several(cases)
@@ -105,7 +107,7 @@ def review_feedback(
         compared=len(pairable),
         status=None if judge is None else dict(Counter(_status(judge, row) for row in rows)),
         invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
-        notes=file.notes,
+        notes=(*file.notes, *label_notes(rows, value_type, known)),
     )
 
 

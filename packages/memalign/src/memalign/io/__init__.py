@@ -2,7 +2,7 @@
 
 from memalign.io.columns import checked_columns, parse_columns
 from memalign.io.examples import Examples, read_examples
-from memalign.io.feedback import SKIP_HINT, FeedbackFile, read_feedback
+from memalign.io.feedback import SKIP_HINT, FeedbackFile, label_notes, read_feedback
 from memalign.io.frames import Frame
 from memalign.io.judgments import JudgmentFile, JudgmentWriter, OwnVerdicts, read_judgments
 from memalign.io.source import ExampleSource, FeedbackSource, RowSource
@@ -19,6 +19,7 @@ __all__ = [
     "OwnVerdicts",
     "RowSource",
     "checked_columns",
+    "label_notes",
     "parse_columns",
     "read_examples",
     "read_feedback",

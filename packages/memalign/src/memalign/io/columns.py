@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from itertools import islice
@@ -75,7 +76,8 @@ def unmapped(name: str, missing: Iterable[str], present: Collection[str], names:
 
 def written(mapping: Mapping[str, str]) -> str:
     """Return how a person names the columns of fields, on the command line and in Python."""
-    return f"--map {','.join(f'{field}={column}' for field, column in mapping.items())} (in Python: columns={mapping})"
+    pairs = ",".join(f"{field}={column}" for field, column in mapping.items())
+    return f"--map {shlex.quote(pairs)} (in Python: columns={mapping})"
 
 
 # -- columns that are not read -----------------------------------------------------------------------------------------

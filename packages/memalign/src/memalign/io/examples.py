@@ -96,9 +96,21 @@ class Examples:
             raise changed
 
 
-def read_examples(rows: ExampleSource, *, name: str = "examples") -> list[Example]:
-    """All examples of whatever `Examples.of` takes, by the same rules. Raises InvalidRows, and InputError."""
-    return list(Examples.of(rows, name=name))
+def read_examples(
+    rows: ExampleSource, *, name: str = "examples", columns: Mapping[str, str] | None = None
+) -> list[Example]:
+    """Return all examples of whatever `Examples.of` takes, by the same rules.
+
+    Args:
+        rows: Whatever they are read from.
+        name: What errors call rows that are no file.
+        columns: Field to column of another name, read where it is there.
+
+    Raises:
+        InvalidRows: A row has no id or no content, or an id has two contents.
+        InputError: A file cannot be read.
+    """
+    return list(Examples.of(rows, name=name, columns=columns))
 
 
 def example_of(row: Row) -> Example | None:

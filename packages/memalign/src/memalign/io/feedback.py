@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -22,9 +22,9 @@ from memalign.io.source import (
 )
 from memalign.json_values import is_absent
 from memalign.types import CONTENT_FIELDS, NOTHING_SAID, Feedback, FeedbackKey
-from memalign.values import ValueType
+from memalign.values import Value, ValueType, value_text
 
-__all__ = ["SKIP_HINT", "FeedbackFile", "read_feedback"]
+__all__ = ["SKIP_HINT", "FeedbackFile", "label_notes", "read_feedback"]
 
 SKIP_HINT = "Fix these rows, or let align leave them out: --skip-invalid (in Python: skip_invalid=True)"
 
@@ -101,6 +101,32 @@ def read_feedback(
     notes += reading.left_out.values()
     notes += unused(reading.columns)
     return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes))
+
+
+_FEW = 3  # rows of which nobody expects both labels
+
+
+def label_notes(rows: Sequence[Feedback], value_type: ValueType | None, known: Iterable[Value] = ()) -> list[str]:
+    """Return what feedback lacks for a judge to learn from: the other labels, or any words.
+
+    Args:
+        rows: The feedback.
+        value_type: The judge's; none of its labels is missing where it is free text.
+        known: Labels that the judge has learned already.
+    """
+    notes: list[str] = []
+    labelled = [row for row in rows if row.value is not None]
+    labels = {value_text(row.value) for row in labelled if row.value is not None}
+    closed = value_type is None or value_type.closed
+    if len(labelled) >= _FEW and closed and len(labels | {*map(value_text, known)}) == 1:
+        label = labels.pop()
+        notes.append(
+            f"all {len(labelled)} labels are {label}; a judge that sees one label alone learns to give it, "
+            "so add cases with another"
+        )
+    if len(rows) >= _FEW and not any(row.rationale for row in rows):
+        notes.append(f"none of the {len(rows)} rows has a rationale; a label alone teaches no rule, so write why")
+    return notes
 
 
 class _Reading(Reading):

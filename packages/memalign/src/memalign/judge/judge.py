@@ -17,7 +17,7 @@ from typing_extensions import TypeForm
 from memalign import aio
 from memalign.content import Part
 from memalign.errors import InputError
-from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, checked_columns
+from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, RowSource, checked_columns
 from memalign.judge.frames import FrameT, JudgmentList, predict_batch
 from memalign.judge.many import OnJudgment, Progress, Run
 from memalign.judge.spec import checked_parameters, fingerprint_of, name_of, named_parts
@@ -199,6 +199,7 @@ class Judge(Generic[ValueT_co]):
         progress: Progress | None = None,
         max_cost: float | Calls | None = None,
         on_judgment: OnJudgment | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> JudgmentList[ValueT_co]:
         """Judge many items; the judgments come back in the order of the items.
 
@@ -215,6 +216,7 @@ class Judge(Generic[ValueT_co]):
             progress: Called with "judge", how many are done and how many there are.
             max_cost: What this run may spend, in dollars, or the Calls whose limit it shares with other runs.
             on_judgment: Called with the id and the judgment of each item that was judged in this run.
+            columns: Field to column of another name, for these rows; None for those that the judge remembers.
 
         Returns:
             A sequence, with `to_frame()` for a DataFrame.
@@ -227,7 +229,8 @@ class Judge(Generic[ValueT_co]):
             raise InputError("judge_many takes a list of examples or a file's path; for one example, call judge(…)")
         source = examples
         if not isinstance(source, Examples):
-            source = Examples.of(source, columns=self.columns, fields=named_parts(self.instructions))
+            rows = source if columns is None else RowSource.of(source, name="examples", columns=columns)
+            source = Examples.of(rows, columns=self.columns, fields=named_parts(self.instructions))
         calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
         run = Run(self, source, calls, concurrency or 0, progress or notebook_progress(), on_judgment)
         return JudgmentList(await run.judgments(out), examples)
@@ -274,6 +277,7 @@ class Judge(Generic[ValueT_co]):
         skip_invalid: bool = False,
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
+        columns: Mapping[str, str] | None = None,
     ) -> AlignResult[ValueT_co]:
         """Learn from feedback, and return a complete new judge, or raise and change nothing.
 
@@ -284,6 +288,7 @@ class Judge(Generic[ValueT_co]):
             own_verdicts: Judgments that this judge gave on the cases before, by their ids, or a file of them, as
                 `memalign.io.read_judgments` reads it: guidelines are then written against what it got wrong.
             progress: Called with the phase, how many of its steps are done, and how many there are.
+            columns: Field to column of another name, which the new judge remembers; the same as the optimizer's.
 
         Raises:
             InvalidRows: A row cannot be used.
@@ -291,7 +296,10 @@ class Judge(Generic[ValueT_co]):
         """
         from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
 
-        return await (optimizer or MemAlign()).align(
+        learner = optimizer or MemAlign()
+        if columns is not None:
+            learner = replace(learner, columns=columns)
+        return await learner.align(
             self, feedback, skip_invalid=skip_invalid, own_verdicts=own_verdicts, progress=progress
         )
 

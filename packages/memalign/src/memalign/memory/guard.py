@@ -116,7 +116,7 @@ class JudgedTexts:
 
 
 class _Run(NamedTuple):
-    """A run of a rule: its text, a part of it that lies at the same place in its neighbours, and whether it has words."""
+    """A run of a rule: its text, a part that it shares with its neighbours, and whether it is of words."""
 
     text: str
     part: str

@@ -171,6 +171,7 @@ class Registry:
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
         force: bool = False,
+        columns: Mapping[str, str] | None = None,
     ) -> AlignResult:
         """Learn from feedback (none: only what is pending) and commit, if the newest version is still the same then.
 
@@ -178,13 +179,15 @@ class Registry:
         most; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
         invalid row, unless `allow_erased`. Where a locked case would be judged wrong, nothing is committed and the
         feedback stays pending, unless `force`: `broken` of the result names the case. `own_verdicts` are as for
-        `Judge.aalign`, of the newest version or of one that had learned nothing; others are not used. Raises what
-        `MemAlign.align` raises.
+        `Judge.aalign`, of the newest version or of one that had learned nothing; others are not used. `columns` too are as
+        there. Raises what `MemAlign.align` raises.
 
         Every answer that a model was paid for is kept in the registry until the commit. An align that was stopped, by
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
         """
         learner = optimizer or MemAlign()
+        if columns is not None:
+            learner = replace(learner, columns=columns)
         options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
         learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
         return await self._learn(name, learn, learner, action="align", allow_erased=allow_erased, force=force)
