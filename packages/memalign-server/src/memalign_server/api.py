@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Row, func, select
 from memalign import Example, Judge, Judgment
 from memalign.errors import InputError
 from memalign.io import Examples, read_feedback
+from memalign.judge import named_parts
 from memalign.registry import JudgeSummary
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
@@ -282,8 +283,9 @@ def _own_source(person: Person, source: str) -> str:
 @of_judge.post("/cases", status_code=202, tags=["review"])
 def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
     """Put cases in the queue, and judge those that are not judged. Content that is in it already stays as it is."""
-    columns = server.judges.latest(judge).judge.columns
-    cases = list(Examples.of(body.cases, columns=columns)) if body.cases else []
+    asked = server.judges.latest(judge).judge
+    parts = named_parts(asked.instructions)
+    cases = list(Examples.of(body.cases, columns=asked.columns, fields=parts)) if body.cases else []
     with server.store.write() as connection:
         add_cases(connection, judge, cases)
     return begin("queue", {})

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -238,7 +239,9 @@ def _unwrapped(value: Any) -> Any:
         if isinstance(value, base):
             return base.__str__(value) if base is str else base(value)
     if isinstance(value, Decimal | Fraction):
-        return float(value)
+        with suppress(ValueError, OverflowError):
+            return float(value)
+        return None  # a NaN that signals, or more than a fraction holds
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, timedelta | UUID | PurePath) or type(value).__name__ == "datetime64":
@@ -257,7 +260,9 @@ def _of_library(value: Any) -> Any:
     kind = type(value).__name__
     try:
         if callable(getattr(value, "model_dump", None)):
-            return _dumped(value)
+            return value.model_dump()
+        if type(value).__module__.startswith("pydantic"):  # addresses, secrets and the like
+            return str(value)
         if isinstance(value, msgspec.Struct):
             return msgspec.structs.asdict(value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -272,14 +277,6 @@ def _of_library(value: Any) -> Any:
     except Exception as error:  # noqa: BLE001  # of whichever library it is
         raise _Odd(f"is a {kind} that cannot be read ({type(error).__name__}: {str(error)[:80]})") from None
     raise _Odd(f"is a {kind}, which is not a JSON value; pass text, a number, a list or a dict")
-
-
-def _dumped(value: Any) -> Any:
-    """Return the fields of a Pydantic model, with addresses and the like as text where it can write them so."""
-    try:
-        return value.model_dump(mode="json")
-    except Exception:  # noqa: BLE001  # it holds what has no form in JSON, which is then named by its place
-        return value.model_dump()
 
 
 def _text_of_bytes(raw: bytes) -> str:

@@ -66,7 +66,7 @@ def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(memalign: Run, 
         needed = "inputs, outputs" + (", value" if command in ("align", "evaluate") else "")
         columns = "Its columns are ticket, question, answer, label, comment. Name"
         memalign(command, tone, labels, code=2, says=f"has no column for {needed}. {columns}")
-    kept = "--map outputs=answer,inputs=COLUMN,value=COLUMN"
+    kept = "--map outputs=answer,inputs=question,value=label"
     memalign("align", tone, labels, "--map", "outputs=answer", says=kept)
 
 

@@ -19,6 +19,7 @@ from memalign.errors import InputError, InvalidRows, RegistryError, RowError
 from memalign.io import Examples, RowSource
 from memalign.io.columns import Columns
 from memalign.io.rows import Row
+from memalign.judge import named_parts
 from memalign.types import Example
 from memalign_server.problems import Refused
 
@@ -126,7 +127,7 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
             usable.append(replace(row, fields=_by_fields(row.fields, dict(zip(questions, chosen, strict=True)))))
     while usable and not cases:
         try:
-            cases = list(Examples.of(RowSource.of(usable, name=name)))
+            cases = list(Examples.of(RowSource.of(usable, name=name), fields=named_parts(judge.instructions)))
         except InvalidRows as error:  # without its rows the others can be used
             bad += error.rows
             lines = {row.line for row in error.rows}

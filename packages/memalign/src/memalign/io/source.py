@@ -139,7 +139,7 @@ class RowSource:
         return (_object_row(position, item) for position, item in enumerate(self.items, 1))
 
     def _named(self, row: Row) -> Row | RowError:
-        """A row by its fields, with the content that a sheet for review hides, and with the source of all."""
+        """A row by its fields, with the content that a sheet for review or JSON holds, and with the source of all."""
         if self.columns.names:
             row = replace(row, fields=self.columns.renamed(row.fields))
         if str(row.fields.get(HIDDEN, "")).startswith("{"):
@@ -147,6 +147,8 @@ class RowSource:
             if isinstance(case, RowError):
                 return case
             row = case
+        if not row.exact:
+            row = replace(row, fields=_opened(row.fields))
         source = row.fields.get("source")
         if self.source is not None and (not source or is_absent(source)) and not row.fields.keys() >= JUDGED:
             row = replace(row, fields={**row.fields, "source": self.source})
@@ -246,8 +248,6 @@ def _id_of_content(row: Row) -> str:
 def case_fields(row: Row) -> dict[str, Any]:
     """Return the fields of a row that are present, ready for Example or Feedback, all others in `meta`.
 
-    A content field that is JSON text is the object or array that it holds, unless the row is exact.
-
     Raises:
         InputError: The id or a label is of no usable kind.
     """
@@ -256,15 +256,10 @@ def case_fields(row: Row) -> dict[str, Any]:
     for name in ("id", *CONTENT_FIELDS, *LABEL_FIELDS):
         if name in rest:
             case[name] = rest.pop(name)
-    for name in CONTENT_FIELDS:
-        if not row.exact and isinstance(case.get(name), str):
-            case[name] = opened(case[name])
     case["id"] = _name_of("id", case["id"])
     if case["id"] in MISSING:
         case["id"] = ""
     meta = rest.pop("meta", {})
-    if isinstance(meta, str) and not row.exact:
-        meta = opened(meta)
     if not isinstance(meta, Mapping):
         meta = {"meta": meta}
     if "group" in rest and meta.get("group", rest["group"]) != rest["group"]:
@@ -323,7 +318,13 @@ def _name_of(field: str, value: object) -> str:
     return str(value).strip()
 
 
-def opened(text: str) -> Any:
+def _opened(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a row with the objects and arrays that content holds as JSON text, as cells of tables do."""
+    texts = {name: fields[name] for name in (*CONTENT_FIELDS, "meta") if isinstance(fields.get(name), str)}
+    return {**fields, **{name: _json_in(text) for name, text in texts.items()}} if texts else fields
+
+
+def _json_in(text: str) -> Any:
     """Return the JSON object or array that a text is; any other text as it is, such as "[sic] … {1}"."""
     trimmed = text.strip()
     if trimmed[:1] + trimmed[-1:] not in ("{}", "[]"):
