@@ -179,8 +179,8 @@ class Registry:
         most; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
         invalid row, unless `allow_erased`. Where a locked case would be judged wrong, nothing is committed and the
         feedback stays pending, unless `force`: `broken` of the result names the case. `own_verdicts` are as for
-        `Judge.aalign`, of the newest version or of one that had learned nothing; others are not used. `columns` too are as
-        there. Raises what `MemAlign.align` raises.
+        `Judge.aalign`, of the newest version or of one that had learned nothing; others are not used. `columns`
+        too are as there. Raises what `MemAlign.align` raises.
 
         Every answer that a model was paid for is kept in the registry until the commit. An align that was stopped, by
         Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
