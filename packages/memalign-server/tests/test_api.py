@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from memalign.errors import ModelUnavailable, RateLimited
-from memalign_server.store.tables import reviews
+from memalign_server.store.tables import queue, reviews
 from server_support import reviewing, world
 from server_support.reviewing import CASES, FEEDBACK, ended, expect, learned
+
+if TYPE_CHECKING:
+    from memalign.models.base import ChatRequest
 
 API = "/api/v1/judges"
 TONE = f"{API}/tone"
@@ -276,3 +279,71 @@ def test_pages_and_api_are_one_review(queued: TestClient) -> None:
     reviewing.post(queued, "/judges/tone/teach")
     reviewing.wait(queued)
     assert queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["own"]["taught"] is True
+
+
+HALF = "\ud83d"  # of an emoji, as a cut text ends in
+SENT = '"Fine \\ud83d"'  # the same as JSON carries it
+
+
+def halving(request: ChatRequest) -> dict[str, Any]:
+    """A model that ends its reason in half an emoji, where it judges a case of poison."""
+    verdict = world.answer(request)
+    if "rationale" in verdict and "POISON" in request.user:
+        verdict["rationale"] = f"Fine {HALF}"
+    return verdict
+
+
+def test_half_an_emoji_in_a_reason_costs_no_other_case_its_verdict_and_is_paid_once(place: str) -> None:
+    asked: list[str] = []
+
+    def counting(request: ChatRequest) -> dict[str, Any]:
+        asked.append(request.user)
+        return halving(request)
+
+    rows = [{"id": f"c{n}", "inputs": f"q{n}{' POISON' * (n == 2)}", "outputs": "a"} for n in range(1, 5)]
+    with world.site(place, script=counting) as client:
+        assert done(client, "cases", cases=rows)["failed"] == 0
+        assert len(asked) == len(rows)
+        verdicts = {row.case_id: row.judgment for row in world.stored(client, select(queue))}
+        assert [verdicts[f"c{n}"].value for n in range(1, 5)] == [True] * 4
+        assert verdicts["c2"].rationale == "Fine \ufffd"
+        assert done(client, "cases", cases=rows)["judged"] == 0
+        assert len(asked) == len(rows), "nothing is paid for again"
+        judged = client.post(f"{TONE}/judge", json=rows[1], params={"keep": True})
+        assert (judged.status_code, judged.json()["rationale"]) == (200, "Fine \ufffd")
+        assert say(client, "c2", True).json()["judgment"]["rationale"] == "Fine \ufffd"
+        for page in ("review?case=c2", "learned", "trust", "setup"):
+            assert client.get(f"/judges/tone/{page}").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("cases", '{"cases": [{"id": "h", "inputs": %s, "outputs": {%s: [%s]}, "meta": {"k": %s}}]}'),
+        ("cases", '{"cases": [{"id": %s, "outputs": "x"}]}'),
+        ("judge?keep=true", '{"inputs": "q", "outputs": %s}'),
+        ("judge", '{"inputs": [{"role": "user", "content": %s}], "outputs": "a"}'),
+        ("cases/late/thumb", '{"up": false, "rationale": %s}'),
+        ("align", '{"feedback": [{"id": "n", "outputs": %s, "value": true, "rationale": %s, "source": %s}]}'),
+        ("unalign", '{"keys": [%s]}'),
+        ("erase", '{"matching": %s}'),
+    ],
+)
+def test_half_an_emoji_in_a_request_is_a_replacement_character(place: str, path: str, body: str) -> None:
+    with world.site(place) as client:
+        assert done(client, "cases", cases=CASES)["failed"] == 0
+        headers = {"content-type": "application/json"}
+        answer = client.post(f"{TONE}/{path}", content=body.replace("%s", SENT), headers=headers)
+        assert answer.status_code in (200, 202), answer.text
+        if answer.status_code == 202:
+            job = ended(client, answer.json())
+            assert (job["state"], "surrogate" in str(job["problem"])) in (("done", False), ("failed", False))
+        assert client.get(f"{TONE}/cases").status_code == 200
+        assert client.get("/judges/tone/review").status_code == 200
+
+
+def test_two_halves_that_stand_together_are_one_character(local: TestClient) -> None:
+    body = '{"cases": [{"id": "whole", "outputs": "\\ud83d\\ude00 \\u0000"}]}'
+    begun = local.post(f"{TONE}/cases", content=body, headers={"content-type": "application/json"})
+    assert ended(local, begun.json())["state"] == "done"
+    assert world.case_row(local, "whole").example.outputs == "\U0001f600 \ufffd"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -19,7 +18,6 @@ from memalign.errors import InputError
 from memalign.io import Examples, read_feedback
 from memalign.judge import named_parts
 from memalign.registry import JudgeSummary
-from memalign.registry.residue import strings
 from memalign.types import FeedbackKey
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import PROGRAM, Person
@@ -34,7 +32,7 @@ from memalign_server.review.cases import (
     store_judgments,
 )
 from memalign_server.server import JUDGE, Here, Loaded, Server
-from memalign_server.store.tables import new_id, queue, reviews
+from memalign_server.store.tables import new_id, queue, reviews, whole_value
 from memalign_server.work.jobs import Job
 
 PREFIX = "/api/v1"
@@ -50,7 +48,6 @@ Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])
 Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
 Words = Annotated[str, Field(max_length=LONGEST)]
 _THUMB = "thumb"  # in place of a form: nobody said it in the review, so another thumb may replace it
-_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 
 
 class _Body(BaseModel):
@@ -58,10 +55,8 @@ class _Body(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _holds_characters(cls, body: Any) -> Any:
-        if any(map(_NO_CHARACTER.search, strings(body))):
-            raise ValueError("a text has a null or half a surrogate pair, which no database keeps")
-        return body
+    def _whole(cls, body: Any) -> Any:
+        return whole_value(body)
 
 
 class Case(_Body):

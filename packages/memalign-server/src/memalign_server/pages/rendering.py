@@ -23,6 +23,7 @@ from memalign_server.pages.texts import visible
 from memalign_server.people.access import Json, hand, is_part
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused, problem_of
+from memalign_server.store.tables import whole
 
 LANGUAGES = {"en": "English", "pt": "Português", "es": "Español"}
 _NONE = "\N{EN DASH}"
@@ -126,7 +127,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
         path=request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         **{"judge": None, "page": "", **context},
     )
-    return HTMLResponse(html, status, {"vary": "Accept-Language, Cookie"})
+    return HTMLResponse(whole(html), status, {"vary": "Accept-Language, Cookie"})
 
 
 @lru_cache(maxsize=1)

@@ -6,14 +6,15 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import event, insert, select
 
 from memalign.errors import ConfigurationError, RegistryError
 from memalign.io.files import beside, try_lock, unlock
 from memalign.registry.database import Database
 from memalign.registry.tables import judges, without_statistics
-from memalign_server.store.tables import metadata, server_settings
+from memalign_server.store.tables import metadata, server_settings, whole
 
 __all__ = ["Store"]
 
@@ -33,6 +34,7 @@ class Store(Database):
 
     def __init__(self, url: str) -> None:
         super().__init__(url, busy_timeout=30.0)
+        event.listen(self.engine, "before_cursor_execute", _whole_texts, retval=True)
         with self.write() as connection:
             metadata.create_all(connection)
             secret = connection.execute(_SECRET).scalar()
@@ -84,3 +86,16 @@ class Store(Database):
             connection.execute(select(judges.c.id).limit(1)).first()
         if secret is None or bytes.fromhex(secret) != self.secret:
             raise RegistryError(f"{self.url} was replaced by another registry; start the server again")
+
+
+def _whole_texts(
+    _connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, is_many: bool
+) -> tuple[str, Any]:
+    """Make the texts of a statement ones that a database can hold: a model may end its words in half a character."""
+    return statement, [_whole_row(row) for row in parameters] if is_many else _whole_row(parameters)
+
+
+def _whole_row(row: Any) -> Any:
+    if isinstance(row, dict):
+        return {name: whole(value) if isinstance(value, str) else value for name, value in row.items()}
+    return tuple(whole(value) if isinstance(value, str) else value for value in row)

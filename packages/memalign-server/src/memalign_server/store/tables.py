@@ -115,7 +115,28 @@ def later(seconds: float) -> str:
 
 def to_json(value: object) -> str:
     """`value` as the tables keep it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return whole(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def whole(text: str) -> str:
+    """Return a text that UTF-8 and every database can hold: half a surrogate pair and the character 0 are U+FFFD.
+
+    Two halves that stand together become the character that they are halves of.
+    """
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", "\ufffd").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def whole_value(value: Any) -> Any:
+    """Return a JSON value in which every text and name of a field is whole."""
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, dict):
+        return {whole_value(name): whole_value(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [whole_value(part) for part in value]
+    return value
 
 
 def from_json(text: str | None) -> Any:
