@@ -73,7 +73,7 @@ class ScriptedChatModel:
             return answer
         text = json.dumps(answer, ensure_ascii=False)
         words = f"{request.system} {request.user}".split()
-        usage = Usage(calls=1, input_tokens=len(words), output_tokens=len(text.split()))
+        usage = Usage(calls=1, input_tokens=len(words), output_tokens=len(text.split()), cost=0.0)
         return ChatReply(data=answer, text=text, usage=usage)
 
     def _scripted(self, request: ChatRequest) -> Answer:
@@ -121,7 +121,7 @@ class ScriptedDecisionModel:
             else:
                 answers[question.key] = {"yes": answer, "no": 1 - answer}
         words = " ".join([state, *(question.text for question in questions)]).split()
-        usage = Usage(calls=1, input_tokens=len(words))
+        usage = Usage(calls=1, input_tokens=len(words), cost=0.0)
         if questions and not answers:
             raise ModelRejected("; ".join(refused.values()), usage=usage)
         return Decision(probabilities=answers, refused=refused, usage=usage)

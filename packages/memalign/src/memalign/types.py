@@ -364,16 +364,20 @@ class Usage(PlainStruct, frozen=True, kw_only=True):
     """What model calls cost. Usages add up with `+`.
 
     `cached_tokens` are included in `input_tokens`. `cost` is in US dollars, and None when any part of it is unknown:
-    never 0 for "not known". `seconds` is wall time by phase; phases that ran side by side add up to more than the
-    clock shows.
+    never 0 for "not known", so a call whose cost nobody gives has None. `seconds` is wall time by phase; phases that
+    ran side by side add up to more than the clock shows.
     """
 
     calls: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    cost: float | None = 0.0
+    cost: float | None = None
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.cost is None and not (self.calls or self.input_tokens or self.output_tokens):
+            msgspec.structs.force_setattr(self, "cost", 0.0)  # who asked nobody has paid nothing
 
     def __add__(self, other: Usage) -> Usage:
         both = self.cost is not None and other.cost is not None

@@ -41,12 +41,15 @@ def learned(text: str) -> tuple[int, list[str], dict[Any, str]]:
 
 RULES = sorted(rule["text"] for rule in GOOD)
 
+ODD: list[tuple[str, list[Any]]] = [
+    ("guideline", [None, [], {}, 7, "none", "G99"]),
+    ("action", ["add", " Add ", None, "", "REVISE", "revise"]),
+    ("feedback", ["F1", "f1", ["f1"], ["F1", "F99"], "F1, F99", [1], 1, ["F1", "F1"]]),
+    ("tests", [None, "none", {}, [None, 3, {"kind": "?"}], [{"kind": "word", "text": None}]]),
+    ("checks", [None, "no", [None, "x"]]),
+]
 ONE_ODD: list[dict[str, Any]] = [
-    *({"guideline": odd} for odd in (None, [], {}, 7, "none", "G99")),
-    *({"action": odd} for odd in ("add", " Add ", None, "", "REVISE", "revise")),
-    *({"feedback": odd} for odd in ("F1", "f1", ["f1"], ["F1", "F99"], "F1, F99", [1], 1, ["F1", "F1"])),
-    *({"tests": odd} for odd in (None, "none", {}, [None, 3, {"kind": "?"}], [{"kind": "word", "text": None}])),
-    *({"checks": odd} for odd in (None, "no", [None, "x"])),
+    *({name: odd} for name, odds in ODD for odd in odds),
     {"text": ["When matter 1 comes up, say so at once."]},
     {"confidence": 0.9, "reason": "…", "guideline_id": None},
 ]

@@ -21,15 +21,15 @@ from memalign.errors import (
 from memalign.models.list_prices import Prices
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.retry import Retry
-from tests.models.test_provider_chat import ANSWER, QUICK, REQUEST, bad_request, model_at
-from tests.support.endpoint import Endpoint, Fault, says, user_of
+from tests.models.test_provider_chat import ANSWER, QUICK, REQUEST, model_at
+from tests.support.endpoint import Endpoint, Fault, bad_request, says, user_of
 
 TEXT = json.dumps(ANSWER)
 COUNTED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 REMOVED = object()
 
 
-def completion(message: object = None, *, choice: dict[str, Any] | None = None, **envelope: object) -> dict[str, Any]:
+def completion(message: object = None, *, choice: dict[str, Any] | None = None, **envelope: Any) -> dict[str, Any]:
     """A completion with one part of it as a server may have it."""
     said = {"role": "assistant", "content": TEXT} if message is None else message
     choices = [{"index": 0, "finish_reason": "stop", "message": said} | (choice or {})]
@@ -42,17 +42,26 @@ def chunk(text: str, reason: str | None = None) -> str:
     return f"data: {json.dumps(event)}\n\n"
 
 
+ODD_PARTS: list[tuple[str, list[Any]]] = [
+    *((name, [None, "", 7, REMOVED]) for name in ("id", "object", "model")),
+    ("created", [None, 1.5, "2026-11-28T00:00:00Z", "1", REMOVED]),
+    ("usage", [None, {}, [], "15", REMOVED, COUNTED | {"prompt_tokens": None}, COUNTED | {"cost": 0.1, "queue": "x"}]),
+    ("usage", [COUNTED | {"prompt_tokens_details": {}, "completion_tokens_details": None}]),
+    *((name, [None, {}, []]) for name in ("service_tier", "system_fingerprint", "error", "prompt_filter_results")),
+]
+ODD_IN_A_CHOICE: list[tuple[str, list[Any]]] = [
+    ("finish_reason", [None, "", "eos", "end_turn", "tool_calls", 3, "error"]),
+    *((name, [None, "0", {}, []]) for name in ("index", "logprobs")),
+]
+ODD_IN_A_MESSAGE: list[tuple[str, list[Any]]] = [
+    *((name, [{}, [], None, ""]) for name in ("annotations", "refusal", "audio", "reasoning", "role", "tool_calls")),
+    ("content", [ANSWER, [TEXT], [{"type": "text", "text": TEXT}], [{"text": TEXT}]]),
+    ("tool_calls", [[{}]]),
+]
 ENVELOPES: list[object] = [
-    *(completion(**{name: odd}) for name in ("id", "object", "model") for odd in (None, "", 7, REMOVED)),
-    *(completion(created=odd) for odd in (None, 1.5, "2026-11-28T00:00:00Z", "1", REMOVED)),
-    *(completion(usage=odd) for odd in (None, {}, [], "15", REMOVED, COUNTED | {"prompt_tokens": None})),
-    *(completion(usage=COUNTED | odd) for odd in ({"prompt_tokens_details": {}}, {"cost": 0.1, "queue": "x"})),
-    *(completion(choice={"finish_reason": odd}) for odd in (None, "", "eos", "end_turn", "tool_calls", 3, "error")),
-    *(completion(choice={name: odd}) for name in ("index", "logprobs") for odd in (None, "0", {}, [])),
-    *(completion({"content": TEXT, name: {}}) for name in ("annotations", "refusal", "audio", "reasoning", "role")),
-    *(completion({"role": "model", "content": TEXT, "tool_calls": odd}) for odd in ([], None, "", [{}], {})),
-    *(completion(service_tier={}, system_fingerprint=[], error=odd) for odd in (None, {}, "")),
-    *(completion({"content": odd}) for odd in (ANSWER, [TEXT], [{"type": "text", "text": TEXT}], [{"text": TEXT}])),
+    *(completion(**{name: odd}) for name, odds in ODD_PARTS for odd in odds),
+    *(completion(choice={name: odd}) for name, odds in ODD_IN_A_CHOICE for odd in odds),
+    *(completion({"content": TEXT} | {name: odd}) for name, odds in ODD_IN_A_MESSAGE for odd in odds),
     completion({"content": [{"type": "thinking", "thinking": "{"}, {"type": "output_text", "text": TEXT}]}),
     completion({"content": None, "tool_calls": [{"function": {"name": "verdict", "arguments": TEXT}}]}),
     completion({"content": "", "tool_calls": [{"id": None, "function": {"arguments": ANSWER}}]}),

@@ -146,7 +146,9 @@ def test_whatever_is_around_a_verdict_it_is_read_as_it_was_meant(data):
     value_type, meant, spellings = data.draw(st.sampled_from(SPELLINGS))
     schema = JUDGED | {"properties": JUDGED["properties"] | {"value": value_type.json_schema()}}
     plain = st.text(st.characters(exclude_characters="{}[],'\"`", exclude_categories=["Cs"]), max_size=20)
-    around = st.fixed_dictionaries({}, optional={"rationale": plain | st.none(), "findings": st.none() | st.just([])})
+    around: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+        {}, optional={"rationale": plain | st.none(), "findings": st.none() | st.just([])}
+    )
     answer = data.draw(around) | {"value": data.draw(st.sampled_from(spellings))}
     found, problem = read_answer(data.draw(WRAPPING_BY)(json.dumps(answer)), schema, optional=["findings", "rationale"])
     assert (problem, found and found["value"]) == ("", meant)
@@ -156,7 +158,9 @@ def test_whatever_is_around_a_verdict_it_is_read_as_it_was_meant(data):
 def test_what_does_not_bear_on_a_verdict_may_be_anything(rationale, findings, more):
     schema = JUDGED | {"properties": JUDGED["properties"] | {"value": {"type": "boolean"}}}
     text = json.dumps({"findings": findings, "rationale": rationale, **more, "value": "no"})
-    assert read_answer(text, schema, optional=["findings", "rationale"])[0]["value"] is False
+    found, _ = read_answer(text, schema, optional=["findings", "rationale"])
+    assert found is not None
+    assert found["value"] is False
 
 
 @pytest.mark.parametrize(

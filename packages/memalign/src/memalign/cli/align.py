@@ -82,7 +82,11 @@ def align(
         )
     registry = session.registry()
     number = registry.history(name)[-1].number
-    return give_estimate(session, name, number, registry.estimate(name, rows, **options))
+    from memalign.models.dry_run import DryRun
+
+    trial = DryRun()
+    estimate = registry.estimate(name, rows, dry_run=trial, **options)
+    return give_estimate(session, name, number, estimate, kept=trial.kept)
 
 
 def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:

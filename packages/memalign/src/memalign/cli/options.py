@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.output import say, usage_text
+from memalign.cli.output import counted, say, usage_text
 from memalign.cli.session import DONE, Session
 
 if TYPE_CHECKING:
@@ -120,11 +120,12 @@ def judge_with_columns(
     return number, judge.replace(columns=columns)
 
 
-def give_estimate(session: Session, name: str, version: int, usage: Usage) -> int:
+def give_estimate(session: Session, name: str, version: int, usage: Usage, *, kept: int = 0) -> int:
     """Print an estimate, which says that it is one, and return the exit code."""
     report = [f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)"]
     if not usage.calls:
-        report = ["no model call is needed"]
+        why = f": an earlier run paid for {counted(kept, 'answer')}, and kept what it got" if kept else ""
+        report = [f"no model call is needed{why}"]
     elif usage.cost is None:
         report.append(f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N")
     session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *report)

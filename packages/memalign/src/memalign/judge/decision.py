@@ -46,6 +46,7 @@ async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
     if not judge.value_type.labels:
         kinds = "true or false, categories and whole numbers; other values need a chat model"
         raise ConfigurationError(f"{model.name} is a decision model and answers {kinds}")
+    await calls.ready(model)
     started = time.perf_counter()
     guidelines, omitted = fit_guidelines(judge.memory.semantic, budget_of(judge, model.limits).guidelines)
     questions = [_verdict_question(judge, guidelines)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
@@ -16,7 +17,7 @@ from typing_extensions import TypeForm
 
 from memalign import aio
 from memalign.content import Part
-from memalign.errors import InputError
+from memalign.errors import ConfigurationError, InputError
 from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, RowSource, checked_columns
 from memalign.judge.frames import FrameT, JudgmentList, predict_batch
 from memalign.judge.many import OnJudgment, Progress, Run
@@ -26,7 +27,7 @@ from memalign.judge.verdict import decide
 from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.calls import Calls, check_concurrency
-from memalign.models.resolve import canonical_name
+from memalign.models.resolve import canonical_name, checked_object
 from memalign.notebook import notebook_progress
 from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueT_co, ValueType
@@ -38,6 +39,20 @@ if TYPE_CHECKING:
 __all__ = ["Judge"]
 
 _NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
+
+
+def _given(model: str | ChatModel | DecisionModel | None) -> str | ChatModel | DecisionModel | None:
+    """Return a model as a judge keeps it: a name in its one spelling, an object that has what is asked of it.
+
+    Raises ConfigurationError for an address that holds a password: it would be kept with the judge.
+    """
+    if model is None or not isinstance(model, str):
+        return model if model is None else checked_object(model, "complete", "decide")
+    if "@http" in model:
+        return canonical_name(model)
+    with suppress(ConfigurationError):  # perhaps the name of an object, which comes later
+        return canonical_name(model)
+    return model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +107,9 @@ class Judge(Generic[ValueT_co]):
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise InputError("the name of a judge has 1 to 100 characters on one line, without slashes")
         named_parts(self.instructions)  # raises InvalidInstructions
-        if isinstance(self.model, str) and "@http" in self.model:
-            canonical_name(self.model)  # an address is kept with the judge: it must hold no password
+        object.__setattr__(self, "model", _given(self.model))
+        if self.embedding_model is not None and not isinstance(self.embedding_model, str):
+            checked_object(self.embedding_model, "embed")
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
             raise InputError("retrieval_k is the number of similar cases: 0 or more, or None for the model's default")

@@ -79,7 +79,9 @@ class Run:
     def _not_judged(self) -> Judgment:
         """The judgment of every item that the run stopped before."""
         spent = "" if self.calls.spent is None else f" (${self.calls.spent:.4g} spent)"
-        error = f"NotJudged: {self.stopped}{spent}; run it again with the same `out` (-o) to resume"
+        error = (
+            f"NotJudged: {self.stopped or self.calls.stopped}{spent}; run it again with the same `out` (-o) to resume"
+        )
         return Judgment(error=error, memory_hash=self.judge.memory.hash, not_judged=True)
 
     async def _judge_all(self, done: Container[str], keep: OnJudgment) -> None:
@@ -94,7 +96,7 @@ class Run:
                 if example.id in done:
                     await asyncio.sleep(0)
                 elif (judgment := await self._judged(example)) is None:
-                    break
+                    continue  # another item may still fit
                 else:
                     keep(example.id, judgment)
                     if self.on_judgment is not None:
@@ -111,7 +113,8 @@ class Run:
         try:
             judgment = await decide(self.judge, example, self.calls)
         except SpendLimitReached:
-            self.stopped = self.stopped or self.calls.stopped
+            if self.calls.used_up:
+                self.stopped = self.stopped or self.calls.stopped
             return None
         except (ModelError, InputError) as error:
             usage = (error.usage if isinstance(error, ModelError) else None) or Usage()

@@ -68,6 +68,7 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
 
 async def _answered(judge: Judge, prompt: Prompt, model: ChatModel, calls: Calls) -> Judgment:
     """Return the judgment of one answer."""
+    await calls.ready(model)
     started = time.perf_counter()
     reply = await calls.complete(model, prompt.request)
     judgment = read_answer(judge, prompt, reply, model)

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import inspect
 import json
 import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
 from memalign.content.encoding import estimate_tokens
-from memalign.errors import ConfigurationError, InputError, ModelError, SpendLimitReached
+from memalign.errors import (
+    ConfigurationError,
+    InputError,
+    InvalidOutput,
+    MemalignError,
+    ModelError,
+    SpendLimitReached,
+)
 from memalign.models.answers import without_halves
 from memalign.models.base import (
     ChatModel,
@@ -28,6 +36,7 @@ from memalign.models.base import (
     Question,
 )
 from memalign.models.dry_run import GENEROUS, DryRun
+from memalign.models.provider_model import ProviderModel
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.types import Usage
 
@@ -86,6 +95,11 @@ class Calls:
         return self._limit.stopped
 
     @property
+    def used_up(self) -> bool:
+        """Whether the limit leaves no room for any call such as those before."""
+        return self._limit.used_up
+
+    @property
     def spent(self) -> float | None:
         """Dollars that were spent so far; None where there is no limit to hold."""
         return None if self._limit.most == math.inf else self._limit.spent
@@ -93,6 +107,11 @@ class Calls:
     def in_flight(self, model: Model) -> int:
         """How many calls of `model` may be in flight."""
         return self.concurrency or model.limits.concurrency
+
+    async def ready(self, model: Model) -> None:
+        """Open a provider's library, so that the time of the first call is that of the call."""
+        if self.dry_run is None and isinstance(model, ProviderModel):
+            await model.ready()
 
     async def complete(self, model: ChatModel, request: ChatRequest) -> ChatReply:
         """The model's answer, or the one that is kept, which costs nothing.
@@ -103,11 +122,13 @@ class Calls:
         # Who waits longer, or asks about another item in the same words, asks the same.
         key = _key(model, msgspec.structs.replace(request, timeout=None, about=""))
         if (reply := self._get(key, ChatReply)) is not None:
+            if self.dry_run is not None:
+                self.dry_run.kept += 1
             return msgspec.structs.replace(reply, usage=Usage())
         if self.dry_run is not None:
             return self.dry_run.reply(model, request)
         texts = (request.system, request.user)
-        reply = await self._limit.pay(model, request.schema_name, texts, lambda: model.complete(request))
+        reply = await self._limit.pay(model, request.schema_name, texts, lambda: _reply(model, request))
         # Here, where every answer enters: what a model wrote may hold half of a character, which UTF-8 cannot.
         clean = without_halves([reply.data, reply.text, reply.answered_by])
         reply = msgspec.structs.replace(reply, data=clean[0], text=clean[1], answered_by=clean[2])
@@ -133,7 +154,7 @@ class Calls:
         if self.dry_run is not None:
             return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
         texts = (state, *(question.text for question in new))
-        decision = await self._limit.pay(model, "decision", texts, lambda: model.decide(state, new, timeout=timeout))
+        decision = await self._limit.pay(model, "decision", texts, lambda: _decision(model, state, new, timeout))
         await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
         answers |= decision.probabilities
         return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})
@@ -142,7 +163,16 @@ class Calls:
         """The model's vectors."""
         if self.dry_run is not None and not isinstance(model, WordLlamaEmbedding):  # which costs nothing
             return self.dry_run.vectors(len(texts))
-        return await model.embed(texts)
+        import numpy as np
+
+        vectors = await own_errors(model.name, lambda: model.embed(texts))
+        try:
+            array = np.asarray(vectors, dtype=np.float32)
+        except (TypeError, ValueError) as error:
+            raise InvalidOutput(f"{model.name}: embed gave no array of numbers") from error
+        if array.ndim != 2 or len(array) != len(texts) or not np.isfinite(array).all():
+            raise InvalidOutput(f"{model.name}: embed gave no vector of finite numbers for each of {len(texts)} texts")
+        return array
 
     def _get(self, key: str, kind: type[T]) -> T | None:
         if self._answers is None or (answer := self._answers.get(key)) is None:
@@ -167,6 +197,46 @@ def check_concurrency(concurrency: int | None) -> None:
         raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
 
 
+async def _reply(model: ChatModel, request: ChatRequest) -> ChatReply:
+    """Return the reply of a chat model, whoever wrote it. Raises ModelError."""
+    reply = await own_errors(model.name, lambda: model.complete(request))
+    if not isinstance(reply, ChatReply) or not isinstance(reply.data, dict):
+        raise InvalidOutput(f"{model.name}: complete gave {_kind(reply)}, and no ChatReply with a dictionary as data")
+    return reply
+
+
+async def _decision(
+    model: DecisionModel,
+    state: str,
+    questions: Sequence[Question],
+    timeout: float | None,  # noqa: ASYNC109
+) -> Decision:
+    decision = await own_errors(model.name, lambda: model.decide(state, questions, timeout=timeout))
+    if not isinstance(decision, Decision):
+        raise InvalidOutput(f"{model.name}: decide gave {_kind(decision)}, and no Decision")
+    return decision
+
+
+def _kind(value: object) -> str:
+    name = type(value).__name__
+    return f"an {name}" if name[:1] in "aeiouAEIOU" else f"a {name}"
+
+
+async def own_errors(name: str, call: Callable[[], Any]) -> Any:
+    """Return what a call of a model gives; what an object of the user's raises becomes a ModelError.
+
+    An AssertionError is let through: it says of a program, or of a test, that it is wrong.
+    """
+    try:
+        answer = call()
+        return await answer if inspect.isawaitable(answer) else answer
+    except (MemalignError, AssertionError):
+        raise
+    except Exception as error:
+        said = " ".join(str(error).split())[:200]
+        raise ModelError(f"{name}: {type(error).__name__}{f': {said}' if said else ''}") from error
+
+
 class SpendLimit:
     """Dollars that all calls of a run may cost, what was spent, and what the calls in flight are expected to cost."""
 
@@ -179,16 +249,24 @@ class SpendLimit:
         self.spent = self._reserved = 0.0
         self.stopped = ""  # or why calls were not made
         self._rates: dict[tuple[str, str], float] = {}  # dollars for a unit of the dearest call, by model and purpose
+        self._cheapest = math.inf  # dollars of the cheapest call so far
         self._unpriced = ""  # a model of which nobody knows what its call cost
         self._first = asyncio.Lock()
+        self._in_flight = 0
+        self._settled = asyncio.Event()  # a new one after each call
+
+    @property
+    def used_up(self) -> bool:
+        """Whether not even the cheapest call so far would fit."""
+        return self.spent + self._cheapest > self.most if self._cheapest < math.inf else self.spent >= self.most
 
     async def pay(
         self, model: Model, purpose: str, texts: Iterable[str], call: Callable[[], Awaitable[AnswerT]]
     ) -> AnswerT:
-        """What `call` about the texts gives, where the limit leaves room for it.
+        """Return what `call` about the texts gives, where the limit leaves room for it.
 
         The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
-        of the tokens that go in.
+        of the tokens that go in. Raises ConfigurationError for a model whose price nobody knows, before its first call.
         """
         if self.most == math.inf:
             return await call()
@@ -203,16 +281,15 @@ class SpendLimit:
         self, model: Model, kind: tuple[str, str], size: int, call: Callable[[], Awaitable[AnswerT]]
     ) -> AnswerT:
         self.check_price()
-        if (rate := self._rates.get(kind)) is None:  # as the dearest kind of call, or as the list says
-            price = model.price_of(Usage(calls=1, input_tokens=1_000)) if isinstance(model, PricedModel) else None
-            rate = max((price or 0.0) / 1_000 * GENEROUS, *self._rates.values(), 0.0)
-        expected = size * rate
-        if self.spent + self._reserved + expected > self.most:
+        expected = size * self._rate_of(model, kind)
+        while self._over(expected) and self._in_flight:  # calls in flight may turn out cheaper
+            await self._settled.wait()
+        if self._over(expected):
             self.stopped = f"one more call would pass the limit of ${self.most:g}"
-        if self.stopped:
             raise SpendLimitReached(f"{self.stopped}; align again to go on")
         usage = Usage()
         self._reserved += expected
+        self._in_flight += 1
         try:
             answer = await call()
             usage = answer.usage
@@ -220,22 +297,47 @@ class SpendLimit:
             usage = error.usage or Usage()
             raise
         finally:
-            self._reserved -= expected
-            self.spent += usage.cost or 0.0
-            if usage.calls:  # what failed for free says nothing of the next one's price
-                self._rates[kind] = max(self._rates.get(kind, 0.0), (usage.cost or 0.0) / max(size, 1))
-            if usage.cost is None:
-                self._unpriced = model.name
+            self._settle(model, kind, size, usage)
+            self._in_flight -= 1
+            self._reserved = self._reserved - expected if self._in_flight else 0.0
+            self._settled.set()
+            self._settled = asyncio.Event()
         return answer
+
+    def _over(self, expected: float) -> bool:
+        return self.spent + self._reserved + expected > self.most
+
+    def _rate_of(self, model: Model, kind: tuple[str, str]) -> float:
+        """Return the dollars for a unit of a call: of the dearest so far, else as the price list says."""
+        if (rate := self._rates.get(kind)) is not None:
+            return rate
+        if not isinstance(model, PricedModel):  # an object of the user's, which may say what each call cost
+            return max(0.0, *self._rates.values(), 0.0)
+        price = model.price_of(Usage(calls=1, input_tokens=1_000))
+        if price is None:
+            raise ConfigurationError(_UNKNOWN_PRICE.format(model.name))
+        return max(price / 1_000 * GENEROUS, *self._rates.values(), 0.0)
+
+    def _settle(self, model: Model, kind: tuple[str, str], size: int, usage: Usage) -> None:
+        cost = usage.cost or 0.0
+        self.spent += cost
+        if usage.calls:  # what failed for free says nothing of the next one's price
+            self._rates[kind] = max(self._rates.get(kind, 0.0), cost / max(size, 1))
+            self._cheapest = min(self._cheapest, cost)
+        if usage.cost is None:
+            self._unpriced = model.name
 
     def check_price(self) -> None:
         """Raise ConfigurationError where nobody knows what a call cost."""
         if self._unpriced:
-            raise ConfigurationError(
-                f"max_cost cannot hold: what a call of {self._unpriced} costs is not known (the price list has no such "
-                "model at this address, or the server counts no tokens); give its price (memalign edit NAME --price "
-                "input=N,output=N), or leave the limit out (--max-cost, max_cost)"
-            )
+            raise ConfigurationError(_UNKNOWN_PRICE.format(self._unpriced))
+
+
+_UNKNOWN_PRICE = (
+    "max_cost cannot hold: what a call of {} costs is not known (the price list has no such model at this address, or "
+    "the server counts no tokens); give its price (memalign edit NAME --price input=N,output=N), or leave the limit "
+    "out (--max-cost, max_cost)"
+)
 
 
 def _key(model: Model, question: ChatRequest | tuple[str, ...]) -> str:

@@ -35,6 +35,8 @@ class DryRun:
 
     def __init__(self, *, dimensions: int = 8) -> None:
         self.dimensions = dimensions
+        self.kept = 0
+        """Answers that an earlier run paid for and that are kept."""
         self._spent: dict[str, tuple[ChatModel | DecisionModel, Usage]] = {}
         self._numbers = itertools.count(1)
 

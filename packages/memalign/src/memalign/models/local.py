@@ -194,7 +194,7 @@ class Answer:
     deadline: float
     given_up: threading.Event
     text: str = ""
-    usage: Usage = Usage(calls=1)
+    usage: Usage = Usage(calls=1, cost=0.0)
     cut: bool = False
     stopped: bool = False
     error: dict[str, Any] = field(default_factory=dict)

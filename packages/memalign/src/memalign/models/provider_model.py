@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
 
+from memalign.aio import shared
 from memalign.errors import AccessDenied, ConfigurationError, ModelError
 from memalign.models.base import Limits
 from memalign.models.limiter import Limiter
 from memalign.models.list_prices import Prices, context_window, list_price
 from memalign.models.provider_errors import Failure, failure_of
-from memalign.models.providers import PROVIDERS, Target, traits_of
+from memalign.models.providers import PROVIDERS, SAVED_OBJECT, Target, traits_of
 from memalign.models.retry import Retry
 from memalign.models.wire import http_client
 from memalign.types import Usage
@@ -122,13 +123,20 @@ class ProviderModel(Generic[ClientT]):
                 _opened.append(self._opened)
             return self._opened
 
+    @shared
+    async def ready(self) -> None:
+        """Open the provider, so that the time of the first call is that of the call."""
+        await self._client()
+
     def open(self) -> ClientT:
         """pydantic-ai's model. Raises ConfigurationError with what to install or set."""
         try:
             return cast("ClientT", self._open())
         except Exception as error:  # a missing library, key or region: the first line says what to do
             reason = str(error).strip().split("\n")[0] or type(error).__name__
-            hint = ". Any other OpenAI-compatible server is openai:MODEL@URL" if "Unknown provider" in reason else ""
+            hint = ""
+            if "Unknown provider" in reason:
+                hint = f". Any other OpenAI-compatible server is openai:MODEL@URL. {SAVED_OBJECT}"
             raise ConfigurationError(f"{self.name} cannot be used: {reason}{hint}") from error
 
     def _open(self) -> Any:

@@ -74,6 +74,8 @@ _ALIASES |= {"together_ai": "together", "togetherai": "together"}
 _NAME = re.compile(r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]*)(?::/*|/+)(?P<model>[^\s].*)")
 _ADDRESS = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)", re.IGNORECASE)
 
+SAVED_OBJECT = "If the judge was saved with a model object of that name, pass it: judge.replace(model=…)"
+
 SERVER_KEYS = "MEMALIGN_SERVER_KEYS"
 """The keys of servers of one's own, each as ADDRESS=KEY, separated by blanks. A key goes to its address alone."""
 
@@ -134,7 +136,7 @@ def parse_name(name: str) -> tuple[str, str]:
     if match is None:
         raise ConfigurationError(
             f"model {name!r} names no provider; write provider:model, such as openai:{name.strip() or 'gpt-4.1-mini'} "
-            "or local:qwen2.5-coder-1.5b"
+            f"or local:qwen2.5-coder-1.5b. {SAVED_OBJECT}"
         )
     provider, model = match["provider"].lower(), match["model"].strip()
     provider = _ALIASES.get(provider, provider)
@@ -180,7 +182,7 @@ def target_of(name: str) -> Target:
     provider, model = parse_name(name)
     traits = traits_of(provider)
     model, address = address_of(model) if traits.servers else (model, None)
-    base_url = address or _first(traits.servers)
+    base_url = address or _server_of(traits)
     target = Target(provider=provider, model=model, base_url=base_url, addressed=address is not None)
     # A key goes where it is meant to go, and nowhere else.
     if (key := _server_keys().get((base_url or "").rstrip("/"))) is None and target.trusted:
@@ -199,6 +201,19 @@ def target_of(name: str) -> Target:
             "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
     return msgspec.structs.replace(target, api_key=key)
+
+
+def _server_of(traits: Provider) -> str | None:
+    """Return the address that the environment names. Raises ConfigurationError for one that is none."""
+    for name in traits.servers:
+        url = os.environ.get(name, "").strip()
+        if url and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
+            raise ConfigurationError(
+                f"{name} is no address: it begins with http:// or https://, such as http://HOST/v1"
+            )
+        if url:
+            return url
+    return None
 
 
 def _first(variables: Iterable[str]) -> str | None:

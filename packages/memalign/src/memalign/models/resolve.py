@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -9,8 +10,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from memalign.errors import ConfigurationError
-from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
+from memalign.errors import ConfigurationError, InputError
+from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel, Limits
 from memalign.models.decision import ProviderDecisionModel
 from memalign.models.list_prices import Prices
 from memalign.models.local import LocalChatModel
@@ -21,6 +22,7 @@ from memalign.models.wordllama import WordLlamaEmbedding
 
 __all__ = [
     "canonical_name",
+    "checked_object",
     "default_model_name",
     "names_decision_model",
     "resolve",
@@ -62,7 +64,7 @@ def resolve(
             "run `memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
     if not isinstance(chosen, str | Target):
-        return chosen
+        return checked_object(chosen, "complete")
     provider, model = _parts(chosen)
     if traits_of(provider).decides:
         raise ConfigurationError(
@@ -87,7 +89,7 @@ def resolve_decision(
     Raises ConfigurationError as `resolve` does, and for the name of a chat model.
     """
     if not isinstance(name, str | Target):
-        return name
+        return checked_object(name, "decide")
     provider, model = _parts(name)
     if not traits_of(provider).decides:
         raise ConfigurationError(
@@ -108,10 +110,45 @@ def resolve_embedding(
     if name is None or name in ("wordllama", "local:wordllama"):
         return WordLlamaEmbedding()
     if not isinstance(name, str | Target):
-        return name
+        return checked_object(name, "embed")
     if isinstance(name, str) and (match := _LENGTH.fullmatch(name)):
         name, dimensions = match["name"], int(match["length"])
     return _opened(ProviderEmbedding, name, dimensions=dimensions)
+
+
+def checked_object(model: T, *methods: str) -> T:
+    """Return a model object that has all that is asked of it.
+
+    Args:
+        model: An object of the user's, or one of ours.
+        methods: The methods of which it must have one: `complete`, `decide` or `embed`.
+
+    Raises:
+        InputError: What it lacks.
+    """
+    wanted = " or ".join(methods)
+    what = f"the model {type(model).__name__!r}: an own model is an object with a name, "
+    what += f"limits and an async {wanted}" if "embed" not in methods else "and an async embed"
+    if not isinstance(getattr(model, "name", None), str) or not model.name:  # type: ignore[attr-defined]
+        raise InputError(f"{what}; it has no name that is a text")
+    if "embed" not in methods and not isinstance(getattr(model, "limits", None), Limits):
+        raise InputError(f"{what}; its limits are no memalign Limits")
+    found = [method for name in methods if callable(method := getattr(model, name, None))]
+    if not found:
+        raise InputError(f"{what}; it has no method {wanted}")
+    if not any(map(_is_async, found)):
+        raise InputError(f"{what}; its {wanted} is no async method (async def)")
+    return model
+
+
+def _is_async(method: Any) -> bool:
+    """Return whether a call may give something to wait for: whoever wraps a method knows better than its signature."""
+    plain = inspect.isroutine(method) and not hasattr(method, "__wrapped__")
+    returned = str(getattr(method, "__annotations__", {}).get("return", ""))
+    return not plain or inspect.iscoroutinefunction(method) or any(word in returned for word in _AWAITED)
+
+
+_AWAITED = ("Awaitable", "Coroutine", "Future", "Task")
 
 
 def _parts(name: str | Target) -> tuple[str, str]:

@@ -193,7 +193,13 @@ class Registry:
         return await self._learn(name, learn, learner, action="align", allow_erased=allow_erased, force=force)
 
     def estimate(
-        self, name: str, feedback: FeedbackSource = (), *, optimizer: MemAlign | None = None, **options: Any
+        self,
+        name: str,
+        feedback: FeedbackSource = (),
+        *,
+        optimizer: MemAlign | None = None,
+        dry_run: DryRun | None = None,
+        **options: Any,
     ) -> Usage:
         """About how many calls, tokens and dollars an `align` with the same arguments would take. No model is asked.
 
@@ -202,7 +208,8 @@ class Registry:
         """
         learner, judge = optimizer or MemAlign(), self.load(name)
         learn = self._align_step(name, learner, feedback, **options)
-        dry_run = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
+        dry_run = dry_run or DryRun()
+        dry_run.dimensions = judge.memory.matrix.shape[1] or 8
         aio.run(learn(judge, learner.calls(PaidAnswers(self._database, name), dry_run)))
         return dry_run.usage
 
