@@ -15,6 +15,9 @@ from memalign.integrations.mlflow.base_judges import base_of
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.record import DATA, OURS, core_in_artifact
 
+_SAME = ("instructions", "model", "feedback_value_type", "inference_params")
+"""What two records of one judge share, whichever versions of MLflow wrote them."""
+
 AGAIN = "align it again to give it a memory, or load an earlier version"
 
 
@@ -98,7 +101,7 @@ def registered_as(judge: Any) -> Registered | None:
         data = dict(getattr(stored.serialized_scorer, DATA) or {})
         if data.pop(OURS, None) is None:
             continue
-        if stored.scorer_name == judge.name and data == own:
+        if stored.scorer_name == judge.name and all(data.get(key) == own.get(key) for key in _SAME):
             return registered(judge.name, experiment_id=experiment, version=stored.scorer_version)
         if not behind and pasted_guidelines(data["instructions"]).strip() in judge.instructions:
             behind = stored.scorer_name
