@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import msgspec
@@ -231,3 +232,15 @@ def open_provider(target: Target) -> Provider[Any]:
     if hasattr(provider.client, "max_retries"):
         provider.client.max_retries = 0
     return provider
+
+
+def preload() -> None:
+    """Import what the first call of an OpenAI-compatible model would import, and the embedding in this process.
+
+    It takes seconds, once in a process. A library that is missing is named by the first call.
+    """
+    adapters = [f"pydantic_ai.{name}.openai" for name in ("models", "providers", "embeddings")]
+    clients = ["pydantic_ai.direct", "openai.resources.chat", "anyio._backends._asyncio", "genai_prices.data"]
+    for library in (*adapters, *clients, "tokenizers", "safetensors.numpy"):
+        with suppress(ImportError):
+            import_module(library)

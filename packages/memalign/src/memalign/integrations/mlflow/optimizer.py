@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jinja2  # noqa: F401  # what the first align needs is loaded here, as MLflow's own optimizer loads DSPy
+import jinja2  # noqa: F401  # what the first align needs is loaded here
 import jsonschema  # noqa: F401
 import mlflow
 from mlflow.entities import Trace
@@ -28,7 +28,10 @@ from memalign.integrations.mlflow.traces import cases_of
 from memalign.judge import Progress
 from memalign.models import ChatModel, EmbeddingModel, resolve_embedding
 from memalign.models.judge_models import decides_alone
+from memalign.models.provider_model import preload
 from memalign.types import FeedbackKey
+
+preload()  # as MLflow's own optimizer loads DSPy: a first align that imports is seconds slower than the next
 
 _logger = logging.getLogger(__name__)
 
