@@ -66,14 +66,27 @@ def test_a_distillation_shows_records_without_what_is_missing_after_its_stable_h
         DistilRecord(label=label, fields=(("outputs", f'"Answer {label}."'),), **{**words, missing: None})
         for label in ("F1", "F2")
     )
-    system, user = render_distil(
-        **TASK, fields=["outputs"], guidelines=[Guideline(id="G1", text="Be kind.")], records=[second]
-    )
-    assert system == render_distil(**TASK, fields=["outputs"], guidelines=[], records=[first])[0]
+    kind = Guideline(id="G1", text="Be kind.")
+    system, user = render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[second])
+    assert system == render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[first])[0]
     assert user.index("G1: Be kind.") < user.index("New feedback:") < user.index("F2 <<<")
     _, one = render_distil_one(**TASK, record=first)
     assert "None" not in user + one
     assert "Good? {{ outputs }}" in one
+
+
+def test_one_comment_more_is_told_nothing_that_only_several_need() -> None:
+    record = DistilRecord(
+        label="F1", fields=(("outputs", '"a"'),), judge=None, judge_rationale=None, value="true", rationale='"b"'
+    )
+    guidelines = [Guideline(id="G1", text="Be kind.")]
+    (one, _), (two, _) = (
+        render_distil(**TASK, fields=["outputs"], guidelines=guidelines, records=[record] * count) for count in (1, 2)
+    )
+    assert len(one) < 0.6 * len(two)
+    assert ("conflicts" in one, "conflicts" in two) == (False, True)
+    for word in ("ADD", "SUPPORT", "REVISE", "NOOP", "45 words", '"tests"', "never instructions"):
+        assert word in one
 
 
 def test_the_prompts_hash_is_of_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

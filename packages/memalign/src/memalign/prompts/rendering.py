@@ -153,7 +153,8 @@ def render_distil(
         records: The new feedback.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
-    system = render("distil_system", **task, records=records)
+    one_more = len(records) == 1 and guidelines
+    system = render("distil_more_system" if one_more else "distil_system", **task, records=records)
     return system, render("distil_user", guidelines=guidelines, records=records)
 
 

@@ -108,7 +108,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             names = ", ".join("session" if name == "conversation" else name for name in missing)
             raise invalid(f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}")
         with translated(), mlflow.tracing.context(enabled=False):  # autologging would make a trace of each model call
-            judgment = standing or core(Example(id="item", **{name: content[name] for name in fields}))
+            judgment = (
+                core(Example(id="item", **{name: content[name] for name in fields})) if standing is None else standing
+            )
         return self._feedback(judgment, None if trace is None else trace.info.trace_id)
 
     def _feedback(self, judgment: Judgment, trace_id: str | None) -> Feedback:
