@@ -146,8 +146,8 @@ def takes_model_api() -> bool:
 deciding = pytest.mark.skipif(not takes_model_api(), reason="this MLflow's judges have no model_api")
 
 
-def unkind(_state: str, _question: str) -> dict[str, float]:
-    return {"false": 0.9, "true": 0.1, "yes": 0.9, "no": 0.1}
+def unkind(_state: str, question: str) -> float | dict[str, float]:
+    return 0.1 if "against this guideline" in question else {"false": 0.9, "true": 0.1, "yes": 0.9, "no": 0.1}
 
 
 def learned_by(judge: Any, **settings: Any) -> MemAlignJudge:

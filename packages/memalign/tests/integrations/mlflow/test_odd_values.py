@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import mlflow
 import pytest
 from mlflow.entities import Trace
 
@@ -58,3 +59,17 @@ def test_half_an_emoji_in_what_people_said_is_learned(endpoint: Endpoint) -> Non
     (episode,) = aligned._episodic_memory
     assert episode.rationale == "say: case 1 is unkind\ufffd"
     aligned.register()
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_frame_of_traces_with_nan_is_judged(endpoint: Endpoint) -> None:
+    with mlflow.start_span("reply") as span:
+        span.set_inputs({"question": "question 1"})
+        span.set_outputs({"score": math.nan, "text": "answer 1"})
+    frame = mlflow.search_traces()
+    core = tone_judge().align(fetched(lesson(2)), MemAlignOptimizer()).memalign_judge
+    for instructions in (TRACE_JUDGE, "{{ outputs }}"):
+        judge = core.replace(instructions=instructions, columns={"id": "trace_id", "outputs": "response"})
+        (judgment,) = judge.judge_many(frame)
+        assert judgment.error is None
+        assert judgment.id == span.trace_id
