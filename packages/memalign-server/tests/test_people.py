@@ -17,9 +17,9 @@ from memalign_server.pages.people import inside
 from memalign_server.people.access import COOKIE
 from memalign_server.people.people import owner_link
 from memalign_server.store import Store
-from memalign_server.store.tables import people, sessions
+from memalign_server.store.tables import people, reviews, sessions
 from server_support import world
-from server_support.reviewing import answer, expect, post, put_in
+from server_support.reviewing import answer, ended, expect, post, put_in, wait
 from tests.cli.conftest import invoke
 
 if TYPE_CHECKING:
@@ -277,3 +277,55 @@ def test_a_bare_proxy_opens_no_server_without_people(place: str) -> None:
             refused = b"".join(iter(lambda: connection.recv(65536), b""))
     assert refused.split(b"\r\n")[0].endswith(b"403 Forbidden")
     assert b"memalign serve --add-owner" in refused
+
+
+SPELLINGS = ["José", "Jose\u0301", " JOSÉ", "\uff2a\uff4f\uff53\uff45\u0301", "jo\u00ads\u00e9", "José\u200b"]
+"""Of one name: composed, decomposed, capitals, wide letters, a hidden hyphen, a blank without width."""
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS[1:])
+def test_a_name_is_taken_in_every_spelling(spelling: str, shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    invited(owner, "José")
+    expect(post(owner, EXPERTS, name=spelling), 422, "is taken" if spelling.isprintable() else "one line")
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_person_answers_once_however_a_program_spells_them(spelling: str, shared: world.Shared) -> None:
+    owner, program = shared.signed_in("owner"), shared.program()
+    invited(owner, "José")
+    put_in(owner)
+    for name, up in (("José", True), (spelling, False)):
+        body = {"up": up, "source": name, "rationale": f"Said by {name}."}
+        assert program.post(f"{JUDGES}/tone/cases/late/thumb", json=body).status_code == 200
+    (row,) = world.stored(owner, select(reviews))
+    assert (row.person, row.value) == ("José", False)
+    assert world.case_row(owner, "late").disputed == 0, "nobody differs with themselves"
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_what_a_person_withdraws_goes_however_they_are_spelled(spelling: str, shared: world.Shared) -> None:
+    owner, program = shared.signed_in("owner"), shared.program()
+    jose = entered(shared, invited(owner, "José"))
+    put_in(owner)
+    answer(jose, "late", value="false", rationale="It shows no sympathy.")
+    post(owner, "/judges/tone/teach")
+    wait(owner)
+    begun = program.post(f"{JUDGES}/tone/unalign", json={"source": spelling})
+    assert ended(program, begun.json())["state"] == "done"
+    assert world.answer_row(owner, "late", "José").state == "undone"
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_person_is_erased_from_the_servers_tables_in_every_spelling(spelling: str, shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    jose = entered(shared, invited(owner, "José"))
+    put_in(owner)
+    answer(jose, "late", value="false", rationale="It shows no sympathy.")
+    post(jose, "/judges/tone/teach")
+    wait(owner)
+    page = post(owner, "/judges/tone/find", matching=spelling).text
+    begun = post(owner, "/judges/tone/erase", matching=spelling, tick=re.findall(r'value="([^"]+)" checked', page))
+    wait(owner)
+    assert "Erased for good" in owner.get(begun.headers["location"]).text
+    assert world.tables_with(shared.server.registry.url, "José", "no sympathy") == set()

@@ -17,10 +17,10 @@ from memalign import Example, Judge, Judgment
 from memalign.errors import InputError
 from memalign.io import Examples, read_feedback
 from memalign.judge import named_parts
+from memalign.keys import FeedbackKey, same_person
 from memalign.registry import JudgeSummary
-from memalign.types import FeedbackKey
 from memalign_server.people.access import OWNER, Asking
-from memalign_server.people.people import PROGRAM, Person
+from memalign_server.people.people import PROGRAM, Person, spelled
 from memalign_server.problems import Problem
 from memalign_server.review.answers import LONGEST, Answer, is_untaught, mark_seen, review_of, same_value, save
 from memalign_server.review.cases import (
@@ -249,9 +249,10 @@ def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, perso
     The judge learns it at the next `teach`, unless the case is the one in four that only measures the judge. What the
     source has said in the review is never replaced: 409.
     """
-    source = _own_source(person, thumb.source or person.name)
+    given = _own_source(person, thumb.source or person.name)
     kind = server.judges.latest(judge).judge.value_type
     with server.store.write() as connection:
+        source = spelled(connection, given)
         queued = case_of(connection, judge, case)
         if queued is None or queued.judgment is None:
             raise Problem(404, f"no verdict is kept on case {case!r}: judge it with keep=true first")
@@ -269,7 +270,7 @@ def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, perso
 
 def _own_source(person: Person, source: str) -> str:
     """The source, if the person may hand in its feedback."""
-    if source != person.name and not person.owner:
+    if not (person.owner or same_person(source, person.name)):
         problem = f"a reviewer hands in feedback as {person.name!r} alone; that of {source[:100]!r} needs an owner"
         raise Problem(403, problem)
     return source
@@ -401,7 +402,7 @@ def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here,
 @of_judge.post("/unalign", status_code=202, tags=["learning"])
 def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
     """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
-    if not person.owner and body.source != person.name:
+    if not (person.owner or same_person(body.source, person.name)):
         raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
     return begin("unalign", body.model_dump())
 
@@ -426,7 +427,7 @@ def _open_result(job: Job, person: str) -> Any:
     if job.result is None or job.kind in ("queue", "pull") or (job.kind == "try" and job.asked_by == person):
         return job.result
     keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
-    rows = [row for row in keyed if FeedbackKey.parse(row["key"]).source == person]
+    rows = [row for row in keyed if same_person(FeedbackKey.parse(row["key"]).source, person)]
     return {"version": job.result.get("version"), "rows": rows}
 
 

@@ -22,6 +22,7 @@ from pydantic import StringConstraints
 from sqlalchemy import select, update
 
 from memalign.errors import UnknownKey
+from memalign.keys import name_key, same_person
 from memalign.memory.text_search import Finder
 from memalign.registry import Receipt
 from memalign.registry.residue import strings
@@ -29,7 +30,7 @@ from memalign.types import FeedbackKey, canonical_json
 from memalign_server.pages.rendering import link, render
 from memalign_server.pages.setup import Screen, Setup
 from memalign_server.people.access import HAND, OWNER, inert, is_part
-from memalign_server.people.people import list_people, name_key
+from memalign_server.people.people import list_people
 from memalign_server.problems import Refused
 from memalign_server.review.cases import cases_of
 from memalign_server.server import JUDGE, Here, Server
@@ -198,11 +199,12 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
     for key in keys:
         comments = words.get(key, [])
         if key.id not in holding or key.source in sources or any(map(finder.holds, comments)):
-            whose = "" if key.source == setup.person.name else key.source
+            whose = "" if same_person(key.source, setup.person.name) else key.source
             mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=_line(comments, finder)))
     for rule in memory.guidelines:
         if rule.id in rules and finder.holds(rule.text):
-            whose = ", ".join(sorted(rule.people - {setup.person.name}))
+            others = [name for name in rule.people if not same_person(name, setup.person.name)]
+            whose = ", ".join(sorted(others))
             mentions.append(Mention(kind="sentence", name=rule.id, whose=whose, line=_line([rule.text], finder)))
     return mentions or [Mention(kind="note")] * bool(receipts)
 
@@ -219,7 +221,7 @@ def _sources(setup: Setup, text: str) -> list[str]:
     with setup.server.store.read() as connection:
         names = set(connection.execute(select(reviews.c.person).where(reviews.c.judge == setup.judge)).scalars())
     names |= {note.source for note in setup.latest.memory.annotations()}
-    return sorted(name for name in names if name_key(name) == name_key(text))
+    return sorted(name for name in names if same_person(name, text))
 
 
 def _line(texts: Sequence[str], finder: Finder) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 from memalign import Judge
 from memalign.align import dismiss_conflict
 from memalign.errors import InputError
+from memalign.keys import same_person
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey, Guideline
 from memalign_server.pages.content import case_text
@@ -67,7 +68,7 @@ def teach_card(request: Request, judge: str, server: Here, person: Asking, job: 
         progress = progress_of(connection, judge, person.name)
         previous = previous_case(connection, judge, person.name)
     words = [comment.rationale for comment in waiting]
-    words += [old.rationale for old in loaded.memory.pending if old.source == person.name and old.rationale]
+    words += [old.rationale for old in loaded.memory.pending if same_person(old.source, person.name) and old.rationale]
     if running is None and not words:
         return RedirectResponse(link(judge, "review"), 303)
     return render(
@@ -172,7 +173,7 @@ def _rows(memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str,
     words = {reason: list(comments) for reason, comments in idle.items()}
     for entry in memory.ledger():
         comment = memory.annotation(entry.key)
-        if comment is not None and comment.source == person and comment.rationale is not None:
+        if comment is not None and same_person(comment.source, person) and comment.rationale is not None:
             rules = entry.guideline_ids if entry.state in ("learned", "merged") else ()
             for name in [rule for rule in rules if rule in active] or [entry.state]:
                 words.setdefault(name, []).append(comment)
@@ -227,7 +228,7 @@ def learned_page(
         job=work,
         running=next((other for other in server.jobs.recent(judge, active=True) if other.kind in _LEARNING), None),
         rows=rows,
-        first=next((row.id for row in rows if row.guideline and person.name not in row.guideline.people), None),
+        first=next((row.id for row in rows if row.guideline and not _named(person, row.guideline.people)), None),
         take=take,
         withdrawal_of=withdrawal_of,
         conflicts=_conflicts(memory, person),
@@ -253,7 +254,13 @@ def _people_of(memory: Memory, *rules: Guideline) -> set[str]:
 def _may_change(memory: Memory, person: Person, rule: Guideline) -> bool:
     """Whether a person may change a sentence: their own, a model's that their words are behind, and owners any."""
     people = _people_of(memory, rule)
-    return person.owner or people == {person.name} or (not rule.people and person.name in people)
+    alone = all(same_person(person.name, name) for name in people) and bool(people)
+    return person.owner or alone or (not rule.people and _named(person, people))
+
+
+def _named(person: Person, people: Collection[str]) -> bool:
+    """Whether one of the names is this person's."""
+    return any(same_person(person.name, name) for name in people)
 
 
 # -- a person's say ----------------------------------------------------------------------------------------------------
@@ -309,7 +316,7 @@ def _better(
         problem=problem,
         rule=rule,
         wording=wording,
-        words=[memory.annotation(key) for key in memory.sources_of(rule) if key.source == person.name],
+        words=[memory.annotation(key) for key in memory.sources_of(rule) if same_person(key.source, person.name)],
         texts={case.case_id: case_text(case.example) for case in cases},
     )
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import unicodedata
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
 from sqlalchemy import Connection, Row, delete, insert, select, update
 
+from memalign.keys import name_key, same_person
 from memalign_server.problems import Refused
 from memalign_server.store.erasing import check_team_keeps_owner
 from memalign_server.store.tables import later, new_id, now, people, reviews, sessions
@@ -61,11 +61,6 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def name_key(name: str) -> str:
-    """What two spellings of one name share: letters in either case, composed or not, wide or narrow."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name.strip()).casefold())
-
-
 def has_people(connection: Connection) -> bool:
     """Whether the team has anybody."""
     return connection.execute(select(people.c.id).limit(1)).first() is not None
@@ -83,6 +78,15 @@ def name_taken(connection: Connection, name: str) -> bool:
     return key in (LOCAL.name, PROGRAM.name) or connection.execute(same).first() is not None
 
 
+def spelled(connection: Connection, name: str) -> str:
+    """Return a person's name as the team has it, else as they answered under it, else as it is given."""
+    member = connection.execute(select(people.c.name).where(people.c.name_key == name_key(name))).scalar()
+    if member is not None:
+        return str(member)
+    answered = connection.execute(select(reviews.c.person).distinct()).scalars()
+    return next((other for other in answered if same_person(other, name)), name)
+
+
 def add_person(connection: Connection, name: str, role: Role) -> str:
     """Add somebody to the team; returns the id of their row.
 
@@ -93,9 +97,7 @@ def add_person(connection: Connection, name: str, role: Role) -> str:
         raise Refused("a name is one line of 1 to 200 letters", field="name")
     if name_taken(connection, name):
         raise Refused("the name '{name}' is taken; choose another one", field="name", name=name)
-    # Somebody who was here before is the same source, as it was spelled then.
-    spellings = connection.execute(select(reviews.c.person).distinct()).scalars()
-    name = next((spelling for spelling in spellings if name_key(spelling) == name_key(name)), name)
+    name = spelled(connection, name)  # somebody who was here before is the same source, as it was spelled then
     person = new_id()
     values = {"id": person, "name": name, "name_key": name_key(name), "role": role.value, "created_at": now()}
     connection.execute(insert(people).values(**values))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, or_, select, true, update
 
-from memalign.types import FeedbackKey
+from memalign.keys import FeedbackKey, name_key
 from memalign.values import Value, ValueType
 from memalign_server.problems import Refused
 from memalign_server.review.cases import Progress, case_of, own_review, parts_of
@@ -261,8 +261,13 @@ def withdraw(connection: Connection, judge: str, keys: Iterable[FeedbackKey], *,
     so do words that were written after those that the judge had learned.
     """
     change = {"taught": 0, "revision": reviews.c.revision + 1, "updated_at": now()}
+    spellings: dict[str, list[str]] = {}
+    for person in connection.execute(select(reviews.c.person).where(reviews.c.judge == judge).distinct()).scalars():
+        spellings.setdefault(name_key(person), []).append(person)
     for key in keys:
-        own = update(reviews).where(own_row(judge, key.source, key.id))
+        people = spellings.get(name_key(key.source), [])
+        of_case = and_(reviews.c.judge == judge, reviews.c.case_id == key.id, reviews.c.person.in_(people))
+        own = update(reviews).where(of_case)
         answer = own
         if words_only:
             answer = own.where(reviews.c.taught == reviews.c.revision)

@@ -11,8 +11,9 @@ from sqlalchemy import Connection, Row, and_, exists, func, select
 from memalign.align import edit_guideline
 from memalign.align.forget import forget
 from memalign.judge import Judge
+from memalign.keys import same_person
 from memalign.memory import Memory
-from memalign.types import FeedbackKey
+from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, value_text
 from memalign_server.review.cases import VERDICT_LENGTH
 from memalign_server.store.tables import later, queue, reviews
@@ -136,7 +137,11 @@ class Withdrawal:
 def withdrawal_of(memory: Memory, keys: Collection[FeedbackKey], person: str) -> Withdrawal:
     """What it would change if a person took back these pieces of feedback."""
     words = frozenset(keys)
-    own = [rule for rule in memory.semantic if person in rule.people and not words.isdisjoint(rule.exposed_to)]
+    own = list[Guideline]()
+    for rule in memory.semantic:
+        theirs = any(same_person(person, name) for name in rule.people)
+        if theirs and not words.isdisjoint(rule.exposed_to):
+            own.append(rule)
     in_question = tuple(rule.id for rule in own if words.issuperset(memory.sources_of(rule)))
     stays = tuple(rule.id for rule in own if rule.id not in in_question)
     remaining = {rule.id for rule in forget(memory, words, keep=stays).semantic}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, select, update
 
+from memalign.keys import same_person
 from memalign.memory import Annotation, Memory
 from memalign.types import Feedback, FeedbackKey, Judgment
 from memalign_server.review.answers import TEACHES, own_row
@@ -68,7 +69,7 @@ def overruled(connection: Connection, judge: str, memory: Memory) -> list[Feedba
     query = select(queue.c.case_id, queue.c.settled).where(queue.c.judge == judge, queue.c.settled.is_not(None))
     holders: dict[str, str] = dict(connection.execute(query).all())
     learned = (annotation.key for annotation in memory.annotations())
-    return [key for key in learned if key.id in holders and key.source != holders[key.id]]
+    return [key for key in learned if key.id in holders and not same_person(key.source, holders[key.id])]
 
 
 def mark_taught(store: Store, judge: str, revisions: Mapping[FeedbackKey, int]) -> None:

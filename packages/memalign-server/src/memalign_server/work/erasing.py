@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import select
 
 from memalign.errors import MemalignError, UnknownKey
+from memalign.keys import name_key
 from memalign.registry import Receipt, Registry
 from memalign.types import Example, FeedbackKey
-from memalign_server.people.people import name_key
 from memalign_server.review.cases import add_cases, cases_of
 from memalign_server.store import Store
 from memalign_server.store.erasing import check_team_keeps_owner
