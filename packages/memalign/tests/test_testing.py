@@ -16,7 +16,7 @@ def request(user: str = "Reply: Hello", system: str = "You are a judge") -> Chat
 
 class TestScriptedChatModel:
     async def test_a_list_is_answered_in_order_whatever_the_schema_says(self) -> None:
-        limits = Limits(shard_size=1, brief=True)
+        limits = Limits(shard_size=1, writes=False)
         model = ScriptedChatModel([{"value": True}, ModelUnavailable("down"), {"other": 1}], name="weak", limits=limits)
         assert isinstance(model, ChatModel)
         assert (model.name, model.limits) == ("weak", limits)

@@ -264,7 +264,6 @@ def test_like_cases_with_other_labels_stand_together(
 # -- long cases, and a model of little context: every prompt fits, and the expert's words are in it --------------------
 
 RULE_FOR_EACH = by_kind(
-    rule={"when": "", "because": "it is cold"},
     changes=lambda request: {"changes": [change("ADD", name, text=f"Mind {name}.") for name in records_in(request)]},
 )
 
@@ -274,8 +273,8 @@ def long_row(number: int, length: int, words: int) -> dict[str, Any]:
     return {"id": f"t-{number}", "inputs": "q" * length, "outputs": "ä" * length, "rationale": comment + "end"}
 
 
-def taught(context: int, length: int, count: int, words: int, *, brief: bool = False) -> tuple[Any, list[ChatRequest]]:
-    limits = Limits(context_tokens=context, shard_size=1 if brief else 20, brief=brief)
+def taught(context: int, length: int, count: int, words: int, *, size: int = 20) -> tuple[Any, list[ChatRequest]]:
+    limits = Limits(context_tokens=context, shard_size=size)
     model = ScriptedChatModel(RULE_FOR_EACH, limits=limits)
     judge, _ = bare(model=model)
     first = learn(judge, [long_row(n, length, words) for n in range(count)]).judge
@@ -294,14 +293,14 @@ def tokens(request: ChatRequest) -> int:
     length=st.sampled_from([0, 50, 1_000, 30_000]),
     count=st.integers(1, 20),
     words=st.sampled_from([0, 20, 400, 3_000]),
-    brief=st.booleans(),
+    size=st.sampled_from([1, 20]),
 )
 def test_a_full_prompt_still_holds_the_experts_words(
-    context: int, length: int, count: int, words: int, brief: bool
+    context: int, length: int, count: int, words: int, size: int
 ) -> None:
-    result, requests = taught(context, length, count, words, brief=brief)
+    result, requests = taught(context, length, count, words, size=size)
     assert not result.pending
-    asked = [request for request in requests if request.schema_name in ("changes", "rule")]
+    asked = [request for request in requests if request.schema_name == "changes"]
     assert all(tokens(request) <= context for request in asked)
     shown = "".join(request.user for request in asked)
     for number in range(count + 3):

@@ -36,8 +36,8 @@ from tests.support.learning import (
 
 MODELS = [(20, False, bool), (3, False, str), (1, False, bool), (50, False, bool), (1, True, bool)]
 """How many records a call of distillation holds, whether the model is a weak one, and what the verdict is."""
-KINDS = ("judgment", "changes", "rule")
-WAYS: list[dict[str, Any]] = [{"shard_size": size, "brief": brief} for size, brief in SETTINGS]
+KINDS = ("judgment", "changes")
+WAYS: list[dict[str, Any]] = [{"shard_size": size, "weak": weak} for size, weak in SETTINGS]
 ways = st.sampled_from(WAYS)
 some = settings(max_examples=20)
 
@@ -95,8 +95,8 @@ class TestForgetting:
     def test_withdrawn_or_changed_feedback_leaves_no_word_and_no_key(
         self, rows, early, chosen, way, fault, revised: bool
     ) -> None:
-        imp, (size, brief, value_type) = Imp(), way
-        judge, chat = bare(imp, shard_size=size, brief=brief, feedback_value_type=value_type)
+        imp, (size, weak, value_type) = Imp(), way
+        judge, chat = bare(imp, shard_size=size, weak=weak, feedback_value_type=value_type)
         if value_type is str:  # a judge of free text answers in words, and words can leak
             rows = [one | {"value": f"label{n}"} if "value" in one else one for n, one in enumerate(rows)]
         first, later = divide(rows, early)
@@ -167,7 +167,7 @@ class TestPrompts:
         assert before.endswith(first.memory.semantic[0].text)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [way for way in WAYS if not way["weak"]])
 def test_the_scripted_model_really_leaks_what_it_sees(way: dict[str, Any]) -> None:
     # Or the search above would prove nothing.
     judge, _ = bare(**way)
@@ -194,7 +194,7 @@ def test_an_error_that_quotes_the_prompt_keeps_no_withdrawn_word(step: str) -> N
     if step == "lock":
         judge = lock(learn(judge, rows[:1]).judge, "t-1")
         quoting[0] = True
-        judge = learn(judge, rows[1:]).judge
+        judge = learn(judge, rows[1:]).held or judge
     elif step == "unalign":
         judge = learn(judge, rows).judge
         quoting[0] = True

@@ -58,9 +58,9 @@ class TestWhatIsSaid:
         assert [asked.schema_name for asked in model.requests] == ["changes"], "and needs no verdict of the judge"
         assert f"expert: {str(value).lower()}" in model.requests[0].user
 
-    @pytest.mark.parametrize("brief", [True, False])
-    def test_a_label_alone_is_an_example_where_a_call_holds_one_record(self, brief: bool) -> None:
-        judge, model = bare(shard_size=1, brief=brief)
+    @pytest.mark.parametrize("weak", [True, False])
+    def test_a_label_alone_is_an_example_where_a_call_holds_one_record(self, weak: bool) -> None:
+        judge, model = bare(shard_size=1, weak=weak)
         result = learn(judge, [row(1, "ana", None, value=True)])
         assert states(result.judge) == {"t-1@ana": "learned"}
         assert "kept as an example: there were no words" in reason(result.judge, "t-1@ana")
@@ -329,15 +329,15 @@ def add(text: str) -> dict[str, Any]:
     return change("ADD", "F1", text=text)
 
 
-@pytest.mark.parametrize("brief", [False, True])
-def test_a_sentence_that_the_expert_demands_is_learned(brief: bool) -> None:
+@pytest.mark.parametrize("weak", [False, True])
+def test_a_sentence_that_the_expert_demands_is_learned(weak: bool) -> None:
     demanded = "Past results do not tell future results of any fund."
     rule = f"A reply ends with the sentence: {demanded}"
 
     def teacher(request: ChatRequest) -> Answer:
-        return {"when": "", "because": rule} if brief else {"changes": [add(rule)]}
+        return {"changes": [add(rule)]}
 
-    judge, _ = bare(teacher, brief=brief, shard_size=1 if brief else 10)
+    judge, _ = bare(teacher, weak=weak)
     said = {"value": True, "rationale": f"Right, it ends with what law demands: {demanded}"}
     learned = learn(judge, [row(1, "ana", "add") | {"outputs": f"Buy it now. {demanded}"} | said])
     assert states(learned.judge) == {"t-1@ana": "learned"}

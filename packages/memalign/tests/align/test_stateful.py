@@ -120,7 +120,7 @@ class JudgeMachine(RuleBasedStateMachine):
         self.judge = judge
 
     def _model(self, way: tuple[int, bool], context: int) -> ScriptedChatModel:
-        limits = Limits(shard_size=way[0], brief=way[1], context_tokens=context, concurrency=4)
+        limits = Limits(shard_size=way[0], writes=not way[1], context_tokens=context, concurrency=4)
         return ScriptedChatModel(self.imp, limits=limits)
 
     # -- learning and forgetting -----------------------------------------------------------------------------------

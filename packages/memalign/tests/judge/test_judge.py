@@ -150,7 +150,7 @@ class TestOneItem:
 
 class TestReplace:
     def test_a_changed_judge_keeps_memory_and_is_another(self) -> None:
-        aligned = learn(bare(brief=True)[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
+        aligned = learn(bare(weak=True)[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
         for changes in (
             {"instructions": "Good? {{ outputs }}"},
             {"model": "openai:other"},

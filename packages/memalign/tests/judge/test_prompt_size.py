@@ -43,11 +43,13 @@ def crowded(text: str, *, identical: str) -> tuple[Memory, Example]:
 
 @pytest.mark.parametrize("identical", ["new", "identical"])
 @pytest.mark.parametrize("text", TEXTS)
-@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("writes", [False, True])
 @pytest.mark.parametrize("context", [4_096, 131_072])
-async def test_the_parts_of_a_full_prompt_fit_the_context(context: int, brief: bool, text: str, identical: str) -> None:
+async def test_the_parts_of_a_full_prompt_fit_the_context(
+    context: int, writes: bool, text: str, identical: str
+) -> None:
     memory, item = crowded(TEXTS[text], identical=identical)
-    limits = Limits(context_tokens=context, brief=brief)
+    limits = Limits(context_tokens=context, writes=writes)
     answer = {"findings": [{"guideline": "G1", "evidence": "", "value": True}], "rationale": "r", "value": True}
     task = "Good? {{ inputs }} {{ outputs }}"
     judge, model = scripted(answer, limits=limits, instructions=task, memory=memory, retrieval_k=20)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from memalign.content.encoding import encode
 from memalign.memory.guard import guideline_fault, normalised, tidy
 from memalign.prompts import rendering
-from memalign.prompts.rendering import DistilRecord, prompts_hash, render_distil, render_distil_one, render_judge_system
+from memalign.prompts.rendering import DistilRecord, prompts_hash, render_distil, render_judge_system
 from memalign.types import Guideline
 from memalign.values import ValueType
 
@@ -48,10 +48,10 @@ class TestEncoding:
 
 class TestJudgePrompts:
     def test_the_rationale_is_asked_for_before_the_value(self) -> None:
-        for brief in (True, False):
+        for writes in (True, False):
             kind = ValueType.of(bool)
             system = render_judge_system(
-                instructions="Good?", fields=("outputs",), value_type=kind, guidelines=[], brief=brief
+                instructions="Good?", fields=("outputs",), value_type=kind, guidelines=[], writes=writes
             )
             assert system.index('"rationale"') < system.index('"value"')
 
@@ -70,9 +70,7 @@ def test_a_distillation_shows_records_without_what_is_missing_after_its_stable_h
     system, user = render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[second])
     assert system == render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[first])[0]
     assert user.index("G1: Be kind.") < user.index("New feedback:") < user.index("F2 <<<")
-    _, one = render_distil_one(**TASK, record=first)
-    assert "None" not in user + one
-    assert "Good? {{ outputs }}" in one
+    assert "None" not in user
 
 
 def test_one_comment_more_is_told_nothing_that_only_several_need() -> None:

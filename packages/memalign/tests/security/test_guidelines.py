@@ -73,13 +73,13 @@ TAKEN = [
 ]
 
 
-def taught(texts: Any, *, brief: bool = False) -> tuple[Judge, ScriptedChatModel]:
-    """A judge aligned on one comment, from which its model made `texts`: of the strong form, or of the weak one."""
+def taught(texts: Any, *, weak: bool = False) -> tuple[Judge, ScriptedChatModel]:
+    """A judge aligned on one comment, from which its model made `texts`; a weak model takes the comment itself."""
 
     changes = {"changes": [change("ADD", "F1", text=text) for text in texts]}
-    answer = by_kind(rule={"when": "", "because": texts[0]}, changes=changes)
-    judge, model = scripted(answer, limits=Limits(brief=brief, shard_size=1))
-    row = Feedback(id="t-1", source="eve", value=False, rationale="Look at my words.", outputs=OUTPUT)
+    judge, model = scripted(by_kind(changes=changes), limits=Limits(writes=not weak, shard_size=1))
+    comment = texts[0] if weak else "Look at my words."
+    row = Feedback(id="t-1", source="eve", value=False, rationale=comment, outputs=OUTPUT)
     return judge.align([row]).judge, model
 
 
@@ -99,9 +99,9 @@ class TestWhatAModelWrites:
 
     @given(hostile_text)
     @settings(max_examples=60, deadline=None)
-    @pytest.mark.parametrize("brief", [True, False])
-    def test_any_answer_adds_at_most_one_visible_line(self, brief: bool, text: str) -> None:
-        judge, model = taught([f"When cold{text}"], brief=brief)
+    @pytest.mark.parametrize("weak", [True, False])
+    def test_any_words_add_at_most_one_visible_line(self, weak: bool, text: str) -> None:
+        judge, model = taught([f"When cold{text}"], weak=weak)
         judge(outputs="x")
         system = model.requests[-1].system
         lines = system.partition("# Guidelines from experts\n")[2].splitlines()

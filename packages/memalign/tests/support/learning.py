@@ -87,8 +87,6 @@ class Imp:
         match request.schema_name:
             case "judgment":
                 return self._verdict(request, body)
-            case "rule":
-                return self._rule(request)
             case "merged":
                 return {"guidelines": _merged(request.user)}
             case _:
@@ -101,12 +99,6 @@ class Imp:
         if '"value": a short text' in request.system:
             value = seen or "nothing"
         return {"rationale": f"because of {seen}", "value": value}
-
-    def _rule(self, request: ChatRequest) -> Answer:
-        order = _order(request.user)
-        if order in ("noop", "silent", "empty"):
-            return {"when": "", "because": ""}
-        return {"when": "", "because": _text(order, request.user)}
 
     def _changes(self, request: ChatRequest) -> list[Any]:
         old, _, new = request.user.rpartition("New feedback:")
@@ -247,12 +239,12 @@ def bare(
     imp: Callable[[ChatRequest], Answer | Awaitable[Answer]] | None = None,
     *,
     shard_size: int = 3,
-    brief: bool = False,
+    weak: bool = False,
     concurrency: int = 16,
     **changes: Any,
 ) -> tuple[Judge, ScriptedChatModel]:
     """An unaligned judge and the model behind it."""
-    limits = Limits(shard_size=shard_size, brief=brief, concurrency=concurrency)
+    limits = Limits(shard_size=shard_size, writes=not weak, concurrency=concurrency)
     settings: dict[str, Any] = {
         "name": "replies",
         "instructions": INSTRUCTIONS,

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 from msgspec import structs
 
 from memalign import aio
 from memalign.align.deltas import CallAnswer, apply_answer
-from memalign.align.distil_answer import ONE_RULE, AnswerReader, changes_schema, merge_schema, merged_rules, rule_of
+from memalign.align.distil_answer import AnswerReader, changes_schema, merge_schema, merged_rules
 from memalign.align.learned_tests import decidable
 from memalign.align.result import Run
+from memalign.align.word_for_word import NO_WORDS
 from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
@@ -25,7 +25,7 @@ from memalign.judge import Judge, named_parts
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts.fitting import FeedbackRecord, fit_guidelines, fit_records, guideline_tokens
-from memalign.prompts.rendering import DistilRecord, render_distil, render_distil_one, render_merge
+from memalign.prompts.rendering import DistilRecord, render_distil, render_merge
 from memalign.types import FeedbackKey, Guideline
 
 __all__ = ["by_likeness", "distil"]
@@ -36,20 +36,17 @@ COMPARED = 1_000
 """Records, the first that wait, which a record is compared with to find the one that follows it."""
 GUIDELINE_TOKENS = 4_000
 """Of all guidelines in force: what a judge's prompt holds of them at most. A memory with more is merged."""
-CASE_TOKENS = {True: 400, False: 3000}
-"""Of one case in a prompt at most, for a brief model and for others."""
+CASE_TOKENS = 3000
+"""Of one case in a prompt at most."""
 USEFUL_TOKENS = 100
 """Of each text of a case. Where there is no room for so many, the call asks about fewer records."""
 RULE_TOKENS = 260
 """Of the answer, for each record: a rule and its tests."""
 ANSWER_TOKENS = 8_192
 """Of the answer at most: of fifty comments strong models wrote seventeen rules. A cut one is asked for with more."""
-ONE_RULE_TOKENS = 280
-"""Of a brief model's answer: all that its schema allows, and more of most languages."""
 MARGIN = 64
 RETRIES = 12
 """Calls more for one answered wrongly or refused: enough to find one record of fifty by halves, and its neighbour."""
-NO_WORDS = "kept as an example: there were no words to learn from"
 
 
 async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judge:
@@ -86,9 +83,7 @@ def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCa
     keys = [annotation.key for annotation in memory.pending]
     keys = by_likeness(memory, keys) if size > 1 else keys
     count = -(-len(keys) // size)
-    alone = model.limits.brief and size == 1
-    standing = () if alone else tuple(g for g in memory.semantic if g.supported_by or g.people)
-    standing, _ = fit_guidelines(standing, model.limits.context_tokens // 4)
+    standing, _ = fit_guidelines(memory.semantic, model.limits.context_tokens // 4)
     shares = [tuple(keys[n * len(keys) // count : (n + 1) * len(keys) // count]) for n in range(count)]
     calls = (DistilCall(judge, model, run, keys=share, guidelines=standing) for share in shares)
     return [part for call in calls for part in call.parts()]
@@ -157,17 +152,9 @@ class DistilCall:
             fault = self.run.failure(error)
             return structs.replace(self._reader.call, fault=fault), isinstance(error, InvalidOutput | ModelRefused)
         self.run.spend(reply.usage)
-        data = reply.data
-        if self._one_rule:
-            data = {"changes": [rule_of(data, *self.judge.memory.record(self.keys[0]), self.judge.value_type)]}
-        return self._reader.read(data), False
+        return self._reader.read(reply.data), False
 
     # -- its records and guidelines ------------------------------------------------------------------------------------
-
-    @property
-    def _one_rule(self) -> bool:
-        """Whether a weak model is asked for one rule from one record: of the whole question it copied phrases."""
-        return len(self.keys) == 1 and not self.guidelines and self.model.limits.brief
 
     @cached_property
     def _reader(self) -> AnswerReader:
@@ -209,22 +196,20 @@ class DistilCall:
         return used + MARGIN <= self.model.limits.context_tokens
 
     def _request(self, records: Sequence[DistilRecord]) -> ChatRequest:
-        task: dict[str, Any] = {"instructions": self.judge.instructions, "value_type": self.judge.value_type}
-        if self._one_rule:
-            system, user = render_distil_one(**task, record=records[0])
-            name, schema, tokens = "rule", ONE_RULE, ONE_RULE_TOKENS
-        else:
-            system, user = render_distil(**task, guidelines=self.guidelines, records=records, fields=self._tested)
-            name = "changes"
-            schema = changes_schema([*self._reader.labels], self._reader.call.guideline_ids, self._tested)
-            tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
-            tokens = max(tokens, self.judge.parameters.get("max_tokens", 0))  # of a model that thinks first
+        system, user = render_distil(
+            instructions=self.judge.instructions,
+            value_type=self.judge.value_type,
+            guidelines=self.guidelines,
+            records=records,
+            fields=self._tested,
+        )
+        tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
         return ChatRequest(
             system=system,
             user=user,
-            schema=schema,
-            schema_name=name,
-            max_tokens=tokens,
+            schema=changes_schema([*self._reader.labels], self._reader.call.guideline_ids, self._tested),
+            schema_name="changes",
+            max_tokens=max(tokens, self.judge.parameters.get("max_tokens", 0)),  # of a model that thinks first
             timeout=self.judge.parameters.get("timeout"),
         )
 
@@ -235,7 +220,7 @@ class DistilCall:
 
     @property
     def _most(self) -> int:
-        return CASE_TOKENS[self.model.limits.brief] // max(len(named_parts(self.judge.instructions)), 1)
+        return CASE_TOKENS // max(len(named_parts(self.judge.instructions)), 1)
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------

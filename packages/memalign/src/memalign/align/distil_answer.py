@@ -12,14 +12,13 @@ from msgspec.structs import replace
 
 from memalign.align.deltas import CallAnswer, Delta
 from memalign.align.learned_tests import LabelledCase, labelled_cases, proposed_tests
-from memalign.content import judged_texts, sides_of
+from memalign.content import judged_texts
 from memalign.judge import Judge
-from memalign.memory import Annotation, Case, FeedbackConflict
+from memalign.memory import FeedbackConflict
 from memalign.memory.guard import JudgedTexts, guideline_fault, tidy
 from memalign.types import FeedbackKey, Guideline, TestKind
-from memalign.values import ValueType, value_text
 
-__all__ = ["ONE_RULE", "AnswerReader", "changes_schema", "merge_schema", "merged_rules", "rule_of"]
+__all__ = ["AnswerReader", "changes_schema", "merge_schema", "merged_rules"]
 
 # -- the schemas -------------------------------------------------------------------------------------------------------
 
@@ -57,11 +56,6 @@ def changes_schema(labels: Sequence[str], guideline_ids: Sequence[str], fields: 
     needed = [name for name in change if name != "tests"]
     changes = {"type": "array", "items": _object(change, needed)}
     return _object({"changes": changes, "conflicts": conflicts}, ["changes"])
-
-
-_PART = {"type": "string", "maxLength": 180}  # about 25 words, so that a rule stays below the limit of 60
-ONE_RULE = _object({"when": _PART, "because": _PART}, ["when", "because"])
-"""A weak model's answer."""
 
 
 def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
@@ -178,21 +172,3 @@ def merged_rules(data: Mapping[str, Any], guidelines: Sequence[Guideline]) -> It
         if len(sources) > 1 and guideline_fault(text) is None:  # one rule alone stays as it is
             free = {name: guideline for name, guideline in free.items() if guideline not in sources}
             yield text, sources
-
-
-def rule_of(data: Mapping[str, Any], annotation: Annotation, case: Case, value_type: ValueType) -> dict[str, Any]:
-    """The change that a weak model's two half sentences about one record make, with the expert's own label.
-
-    The model is never asked for the value: it inverted rules. A label that names a side of the item is left out.
-    """
-    when, because = (tidy(str(data.get(part) or "")).strip(".,;: ") for part in ("when", "because"))
-    when = when.removeprefix("When ").removeprefix("when ")
-    change = {"action": "ADD" if because else "NOOP", "feedback": ["F1"]}
-    if (
-        annotation.value is None
-        or not value_type.closed
-        or annotation.value in sides_of(case.example.content, value_type.choices)
-    ):
-        return change | {"text": f"When {when}: {because}." if when else f"{because[:1].upper()}{because[1:]}."}
-    condition = f"When {when} and {because}" if when else f"When {because}"
-    return change | {"text": f"{condition}: {value_text(annotation.value)}."}

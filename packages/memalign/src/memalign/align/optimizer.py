@@ -20,6 +20,7 @@ from memalign.align.locks import broken_locks, with_lessons_waiting
 from memalign.align.mining import with_mined
 from memalign.align.pasted import check_instructions
 from memalign.align.result import AlignResult, Run
+from memalign.align.word_for_word import word_for_word
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, named_parts
@@ -126,12 +127,10 @@ class MemAlign:
         embedded = await self._embedded(judge.replace(memory=memory), run)
 
         # 4. Distil what is pending: as many records as the model takes in one call, beside the guidelines that stand.
+        #    Tests come with it: a model proposes them in its answer; where it is too weak for that, code finds them.
         learned = await self._distilled(embedded, run)
 
-        # 5. Tests: a model proposed them in its answer; where it is too weak for that, labels and words do.
-        learned = self._mined(learned) if memory.pending else learned
-
-        # 6. Locked cases are judged, hidden from themselves: a registry commits nothing that breaks one, unless it is
+        # 5. Locked cases are judged, hidden from themselves: a registry commits nothing that breaks one, unless it is
         #    told to. Then the impact, where it is asked for.
         if learned.memory.hash != judge.memory.hash:
             run.broken = await broken_locks(learned, run)
@@ -180,7 +179,7 @@ class MemAlign:
         # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
         try:
             embedded = await self._embedded(judge, run)
-            learned = self._mined(await self._distilled(embedded, run))
+            learned = await self._distilled(embedded, run)
             if learned.memory.hash != judge.memory.hash:
                 run.broken = await broken_locks(learned, run)
                 learned = with_lessons_waiting(embedded) if run.broken else learned
@@ -208,17 +207,17 @@ class MemAlign:
         return judge.replace(memory=replace(memory, embedding_model=model.name, cases=cases))
 
     async def _distilled(self, judge: Judge, run: Run) -> Judge:
-        """With what is pending distilled; no model is opened where nothing is."""
-        if not judge.memory.pending:
+        """Return the judge with what is pending distilled; no model is opened where nothing is.
+
+        Whoever is too weak to write writes nothing: comments are guidelines word for word, and code finds the tests.
+        """
+        if not judge.memory.pending and not run.removed:
             return judge
         model = open_reflection_model(judge, self.reflection_model)
-        return await distil(judge, model, run, size=self.shard_size or model.limits.shard_size)
-
-    def _mined(self, judge: Judge) -> Judge:
-        """With the rules that code finds, where the model that distils is a weak one."""
-        weak = open_reflection_model(judge, self.reflection_model).limits.brief
-        fields = named_parts(judge.instructions)
-        return judge.replace(memory=with_mined(judge.memory, judge.value_type, fields)) if weak else judge
+        if model.limits.writes:
+            return await distil(judge, model, run, size=self.shard_size or model.limits.shard_size)
+        judge = word_for_word(judge)
+        return judge.replace(memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions)))
 
     def _configured(self, judge: Judge) -> Judge:
         """The judge with these knobs."""

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_schema", "quotation", "read_answer"]
 
-BRIEF_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
+SHORT_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
 
 
-def answer_schema(value_type: ValueType, guideline_ids: Sequence[str], *, brief: bool) -> dict[str, Any]:
+def answer_schema(value_type: ValueType, guideline_ids: Sequence[str], *, writes: bool) -> dict[str, Any]:
     """The JSON schema of an answer: findings where there are guidelines, a reason, and last the value.
 
-    A verdict that is asked for first is justified afterwards instead of reached. A weak model (`brief`) names no
+    A verdict that is asked for first is justified afterwards instead of reached. A model that does not write names no
     findings: it would write on and on.
     """
     properties: dict[str, Any] = {}
-    if guideline_ids and not brief:
+    if guideline_ids and writes:
         finding = {
             "guideline": {"type": "string", "enum": [*guideline_ids]},
             "evidence": {"type": "string"},
             "value": value_type.json_schema(),
         }
         properties["findings"] = {"type": "array", "items": _object(finding)}
-    properties["rationale"] = {"type": "string"} | ({"maxLength": BRIEF_RATIONALE} if brief else {})
+    properties["rationale"] = {"type": "string"} if writes else {"type": "string", "maxLength": SHORT_RATIONALE}
     properties["value"] = value_type.json_schema()
     return _object(properties)
 
@@ -64,8 +64,8 @@ def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel
         value=value,
         rationale=_words(reply.data.get("rationale")),
         findings=(*findings, *prompt.facts),
-        # A weak model names no findings: all that it read may have counted.
-        guideline_ids=prompt.guideline_ids if model.limits.brief else applied,
+        # Of a model that names no findings all that it read may have counted.
+        guideline_ids=applied if model.limits.writes else prompt.guideline_ids,
         example_ids=prompt.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Prompt", "budget_of", "check_item", "prompt_of", "retrieve", "shown_case", "whole_item"]
 
-_ENOUGH = 8  # cases from which on a weak model learns more from guidelines: similar cases mislead it
 _TASK_TOKENS = 500  # what the system message has beside instructions and guidelines, the form of the answer above all
 
 
@@ -48,12 +47,9 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
 async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
     """What `judge` asks about an item that `check_item` accepts: the same bytes for the same memory and item."""
     limits = model.limits
-    # What tests find is said before the item; it takes its tokens from what is left for cases and item. A weak model is
-    # shown no names of guidelines.
+    # What tests find is said before the item as a fact; it takes its tokens from what is left for cases and item.
     findings = facts(judge.memory, example.content)
     lines = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in findings]
-    if not limits.brief:
-        lines = [f"{finding.guideline}: {line}" for finding, line in zip(findings, lines, strict=True)]
     budget = budget_of(judge, limits, beside=sum(map(estimate_tokens, lines)))
     # The system message is the same for every item, so that providers serve it from cache.
     stable = _stable(judge, limits, budget)
@@ -114,16 +110,16 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> Prompt:
             fields=named_parts(judge.instructions),
             value_type=value_type,
             guidelines=guidelines,
-            brief=limits.brief,
+            writes=limits.writes,
         )
         ids = tuple(guideline.id for guideline in guidelines)
-        schema = answer_schema(value_type, ids, brief=limits.brief)
+        schema = answer_schema(value_type, ids, writes=limits.writes)
         optional = tuple(name for name in schema["properties"] if name != "value")  # all that is not the verdict
         request = ChatRequest(system=system, user="", schema=schema, schema_name="judgment", optional=optional)
         notes = tuple(f"guideline {name} was left out because the prompt would be too long" for name in omitted)
         return Prompt(request=request, guideline_ids=ids, notes=notes)
 
-    return cached(memory, ("prompt", judge.instructions, value_type, limits.brief, budget.guidelines), make)
+    return cached(memory, ("prompt", judge.instructions, value_type, limits.writes, budget.guidelines), make)
 
 
 class Budget(NamedTuple):
@@ -139,25 +135,24 @@ def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
     """Divide what the context leaves: half for the item, a third for examples.
 
     Before that come the system message, the answer, and the tokens of what is `beside` the item.
-    A weak or slow model (`brief`) gets short examples and few guidelines: it reads 30 tokens a second, and how well a
-    model follows instructions falls with their number (IFScale, arXiv 2507.11538).
+    How well a model follows instructions falls with their number (IFScale, arXiv 2507.11538).
     """
     guidelines = judge.memory.semantic
-    most = min(limits.context_tokens // 8, 500 if limits.brief else 4000)
+    most = min(limits.context_tokens // 8, 4000)
     fitting = min(sum(map(guideline_tokens, guidelines)), most)
     pinned = sum(guideline_tokens(guideline) for guideline in guidelines if guideline.pinned)
     system = estimate_tokens(judge.instructions) + _TASK_TOKENS + max(fitting, pinned)
     free = max(limits.context_tokens - system - _answer_tokens(judge, limits) - beside, 256)
     return Budget(
         guidelines=most,
-        example=min(200 if limits.brief else 1500, free // 6),
-        examples=min(600, free // 3) if limits.brief else free // 3,
+        example=min(1500, free // 6),
+        examples=free // 3,
         item=free // 2,
     )
 
 
 def _answer_tokens(judge: Judge, limits: Limits) -> int:
-    return int(judge.parameters.get("max_tokens", 160 if limits.brief else 1024))
+    return int(judge.parameters.get("max_tokens", 1024))
 
 
 async def retrieve(
@@ -169,8 +164,7 @@ async def retrieve(
         return (), ()
     import numpy as np
 
-    usual = 0 if limits.brief and len(memory.cases) >= _ENOUGH else limits.examples
-    k = usual if judge.retrieval_k is None else judge.retrieval_k
+    k = limits.examples if judge.retrieval_k is None else judge.retrieval_k
     vector, notes = np.zeros(0, dtype=np.float32), tuple[str, ...]()  # nothing to compare the item with
     if k:
         model = resolve_embedding(judge.embedding_model)

@@ -35,14 +35,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         shard_size: Pieces of feedback in one distillation call at most; 1 for a weak model.
         concurrency: Calls in flight.
         examples: Similar past cases that a judgment profits from, where the judge does not say.
-        brief: It is slow or weak, so that it is asked for short rationales and shown little.
+        writes: It can be asked to write guidelines, and findings beside a verdict; else it judges with a short reason.
     """
 
     context_tokens: int = 128_000
     shard_size: int = 50
     concurrency: int = 16
     examples: int = 5
-    brief: bool = False
+    writes: bool = True
 
 
 class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):

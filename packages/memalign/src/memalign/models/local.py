@@ -57,8 +57,8 @@ _DEFAULT_TIMEOUT = 600.0
 class LocalChatModel:
     """A ChatModel over a GGUF file, which is read at the first call; `resolve` gives one a file.
 
-    Its name is `local:` and the catalogue's name, or the path of the file. It is weak and slow: one record a
-    distillation, one call at a time, brief answers.
+    Its name is `local:` and the catalogue's name, or the path of the file. It is weak and slow: it writes no
+    guidelines, and judges one item at a time with a short reason.
     """
 
     def __init__(self, name: str) -> None:
@@ -70,7 +70,7 @@ class LocalChatModel:
         """
         self.name, self.path = locate(name)
         self._context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
-        self.limits = Limits(context_tokens=self._context, shard_size=1, concurrency=1, examples=3, brief=True)
+        self.limits = Limits(context_tokens=self._context, concurrency=1, examples=0, writes=False)
         usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         self._threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(usable, 8)
         self._server: Any = None  # only touched in the worker thread

@@ -29,7 +29,6 @@ __all__ = [
     "render",
     "render_answer",
     "render_distil",
-    "render_distil_one",
     "render_guideline_question",
     "render_item",
     "render_judge_system",
@@ -89,14 +88,14 @@ def values_in_words(value_type: ValueType) -> str:
 
 
 def render_judge_system(
-    *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline], brief: bool
+    *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline], writes: bool
 ) -> str:
     """The system message of a judge: task, form of the answer, guidelines.
 
-    A `brief` answer is one sentence and the value, without findings.
+    A model that does not write gives one sentence and the value, without findings.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
-    return render("judge_system", **task, guidelines=tuple(guidelines), brief=brief)
+    return render("judge_system", **task, guidelines=tuple(guidelines), writes=writes)
 
 
 def render_verdict_question(
@@ -127,12 +126,6 @@ def render_answer(rationale: str | None, value: Value | None) -> str:
     """
     verdict = "Expert:" if value is None else f"Expert: {encode(value)}."
     return f"{verdict} Comment: {encode(rationale)}" if rationale else verdict
-
-
-def render_distil_one(*, instructions: str, value_type: ValueType, record: DistilRecord) -> tuple[str, str]:
-    """System and user message that distil one piece of feedback into one rule (weak models)."""
-    task = _task(" ".join(instructions.split()), value_type)
-    return render("distil_one_system"), render("distil_one_user", **task, record=record)
 
 
 def render_distil(
