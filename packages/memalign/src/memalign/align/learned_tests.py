@@ -145,7 +145,10 @@ def proposed_tests(
 
 
 def _usable(
-    tests: object, parts: Collection[str], judged: Collection[tuple[str, str]], comments: Collection[str]
+    tests: object,
+    parts: Collection[str],
+    judged: JudgedTexts | Collection[tuple[str, str]],
+    comments: Collection[str],
 ) -> list[CodeTest]:
     usable = dict[CodeTest, None]()
     for entry in tests if isinstance(tests, list) else ():
