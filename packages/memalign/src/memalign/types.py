@@ -443,6 +443,7 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         example_ids: The cases in the prompt, or those whose label was taken.
         memory_hash: The memory that was used.
         model: Who was asked; empty where nobody was.
+        answered_by: The name that the answer gives, such as a dated version; empty where it gives none.
         usage: What it cost.
         notes: What was truncated, left out or dropped, and what was read in a trace too long to show.
         error: Why there is no verdict.
@@ -459,6 +460,7 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     example_ids: tuple[str, ...] = ()
     memory_hash: str = ""
     model: str = ""
+    answered_by: str = ""
     usage: Usage = Usage()
     notes: tuple[str, ...] = ()
     error: str | None = None

@@ -23,7 +23,7 @@ pa = pytest.importorskip("pyarrow")
 
 KINDS: dict[str, Any] = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.Table.from_pylist}
 COLUMNS = ["id", "value", "probability", "findings", "rationale", "input_tokens", "cached_tokens", "output_tokens"]
-COLUMNS += ["cost", "error", "judge", "content_hash"]
+COLUMNS += ["cost", "error", "answered_by", "judge", "content_hash"]
 
 
 def answers(request: ChatRequest) -> Any:

@@ -68,6 +68,7 @@ def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         ("decided by", decided_by.get(judgment.decided_by, "the model")),
         ("version", f"{data['version']}, memory {judgment.memory_hash}"),
         ("model", judgment.model),
+        ("answered by", judgment.answered_by),
         ("usage", usage_text(judgment.usage, sum(judgment.usage.seconds.values()))),
         ("notes", "; ".join(judgment.notes)),
     )

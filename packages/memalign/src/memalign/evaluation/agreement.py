@@ -62,7 +62,8 @@ class Evaluation:
         labels: The labels of the confusion matrix; none of float, str and long scales.
         confusion: Counts in the order of `labels` (rows: people, columns: judge).
         usage: What the calls of this evaluation came to.
-        model: The model that answered.
+        model: The model that was asked.
+        answered_by: The names that its answers give, such as a dated version.
         memory_hash: Of the judge's memory.
         cases: Every case with a label that counts.
         base: The evaluation of the judge it is compared with, on the same cases.
@@ -83,12 +84,19 @@ class Evaluation:
     confusion: tuple[tuple[int, ...], ...]
     usage: Usage
     model: str
+    answered_by: list[str] = field(default_factory=list)
     memory_hash: str
     cases: tuple[ScoredCase, ...]
     base: Evaluation | None = None
     comparison: Comparison | None = None
     judgments: Mapping[str, Judgment] = field(default_factory=dict, repr=False)
     rows: tuple[Feedback, ...] = field(default=(), repr=False)
+
+    @property
+    def model_text(self) -> str:
+        """The model that was asked, and which version answered where its answers give another name."""
+        others = [name for name in self.answered_by if not self.model.endswith(f":{name}")]
+        return f"{self.model} (answered by {', '.join(others)})" if others else self.model
 
     @property
     def disagreements(self) -> tuple[ScoredCase, ...]:
@@ -122,7 +130,7 @@ class Evaluation:
     def lines(self) -> list[str]:
         """Write this judge's figures, without those of the judge it is compared with."""
         total = self.n + self.unscored + self.unlabelled
-        model = self.model or "a model that gave no verdict"
+        model = self.model_text or "a model that gave no verdict"
         lines = [
             f"{self.judge} ({self.value_type}) on {model}, memory {self.memory_hash[:12] or 'empty'}",
             f"n = {self.n} of {total} cases; {self.unscored} unscored (no verdict), {self.unlabelled} without a label",
@@ -282,6 +290,7 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Mapping[str, J
         confusion=tuple(tuple(counts[row, column] for column in labels) for row in labels),
         usage=usage,
         model=", ".join(dict.fromkeys(judgment.model for judgment in judgments.values() if judgment.model)),
+        answered_by=sorted({judgment.answered_by for judgment in judgments.values()} - {""}),
         memory_hash=next((judgment.memory_hash for judgment in judgments.values() if judgment.memory_hash), ""),
         cases=cases,
         judgments=judgments,

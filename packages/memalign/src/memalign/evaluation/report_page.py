@@ -130,7 +130,7 @@ def report(
 
 def _task(judge: Judge, evaluation: Evaluation) -> Section:
     memory = evaluation.memory_hash[:12] or "empty"
-    lines = [f"It answers with {judge.value_type.allowed}. Model {evaluation.model}, memory {memory}."]
+    lines = [f"It answers with {judge.value_type.allowed}. Model {evaluation.model_text}, memory {memory}."]
     counts = (
         (evaluation.taught, "that were taught and are left out of every figure"),
         (evaluation.unscored, "without a verdict"),

@@ -69,6 +69,7 @@ def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel
         example_ids=prompt.example_ids,
         memory_hash=judge.memory.hash,
         model=model.name,
+        answered_by=reply.answered_by,
         usage=reply.usage,
         notes=(*prompt.notes, *notes),
     )

@@ -72,6 +72,7 @@ async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
         guideline_ids=tuple(broken),
         memory_hash=judge.memory.hash,
         model=model.name,
+        answered_by=decision.answered_by,
         usage=decision.usage + Usage(seconds={"model": time.perf_counter() - started}),
         notes=tuple(notes),
     )

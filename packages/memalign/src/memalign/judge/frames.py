@@ -151,7 +151,8 @@ def verdict_schema(judge: Judge) -> nw.Schema:
 
     value = getattr(nw, _KINDS.get(judge.value_type.kind, "String"))
     kinds = {"value": value, "probability": nw.Float64, "cost": nw.Float64, **dict.fromkeys(_NUMBERS, nw.Int64)}
-    names = ("id", "value", "probability", "findings", "rationale", *_NUMBERS, "cost", "error", "judge", "content_hash")
+    names = ["id", "value", "probability", "findings", "rationale", *_NUMBERS, "cost", "error"]
+    names += ["answered_by", "judge", "content_hash"]
     return nw.Schema({name: kinds.get(name, nw.String)() for name in names})
 
 

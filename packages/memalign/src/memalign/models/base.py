@@ -127,11 +127,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         probabilities: By the question's key a probability in [0, 1] for each of its labels, adding up to 1.
         refused: By the question's key why it has no answer.
         usage: What all attempts cost.
+        answered_by: The name that the answer gives, such as a dated version; empty where it gives none.
     """
 
     probabilities: dict[str, dict[str, float]]
     refused: dict[str, str] = {}
     usage: Usage = Usage()
+    answered_by: str = ""
 
 
 @runtime_checkable

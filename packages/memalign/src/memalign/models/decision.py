@@ -1,4 +1,4 @@
-"""Decision models through pydantic-ai: System One servers, TypeSafe's Jev, OpenAI's Decisions.
+"""Decision models through pydantic-ai: whatever it opens as one, such as System One servers and OpenAI's Decisions.
 
 Typed questions about a text go in one request, and a probability for every answer comes back. The same form is asked
 of all.
@@ -52,13 +52,15 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         model = await self._client()
         answers: dict[str, dict[str, float]] = {}
         refused: dict[str, str] = {}
+        answered_by = ""
         most = model.max_questions or len(questions) or 1
         groups = deque(questions[start : start + most] for start in range(0, len(questions), most))
         with self._spending() as spent:
             while groups:
                 group = groups.popleft()
                 try:
-                    answers |= await self._ask(model, state, group, spent, timeout or self.timeout)
+                    found, answered_by = await self._ask(model, state, group, spent, timeout or self.timeout)
+                    answers |= found
                 except (ModelRejected, ModelRefused) as error:
                     if (half := len(group) // 2) and not error.denied:
                         groups.extendleft((group[half:], group[:half]))
@@ -67,11 +69,11 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                     if error.denied or (not answers and (len(refused) > 1 or not groups)):
                         raise  # not for one question's sake
         in_order = {q.key: answers[q.key] for q in questions if q.key in answers}
-        return Decision(probabilities=in_order, refused=refused, usage=sum(spent, Usage()))
+        return Decision(probabilities=in_order, refused=refused, usage=sum(spent, Usage()), answered_by=answered_by)
 
     async def _ask(
         self, model: ProviderDecider, state: str, group: Sequence[Question], spent: list[Usage], seconds: float
-    ) -> dict[str, dict[str, float]]:
+    ) -> tuple[dict[str, dict[str, float]], str]:
         from pydantic_ai.models.decision import DecisionRequest
 
         request = DecisionRequest(state=state, questions={question.key: _typed(question) for question in group})
@@ -79,13 +81,13 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         once = {"max_retries": 0} if self.target.provider == "typesafe" else {}
         settings = cast("DecisionModelSettings", {**once, **self.extra})
 
-        async def send() -> dict[str, dict[str, float]]:
+        async def send() -> tuple[dict[str, dict[str, float]], str]:
             response = await model.decide(request, settings)
             answers = {q.key: _probabilities(q, response.answers.get(q.key)) for q in group}
             spent.append(self._usage(response.usage, response.model_name))
-            return answers
+            return answers, response.model_name or ""
 
-        return await self._call(send, seconds=seconds)
+        return await self._call(send, seconds=seconds, spent=spent)
 
 
 def _as_score(question: Question) -> bool:

@@ -81,10 +81,16 @@ class ProviderChatModel(ProviderModel["Model"]):
         self, model: Model, request: ChatRequest, problem: str, asked: _Asked, spent: list[Usage]
     ) -> tuple[ModelResponse, _Asked]:
         """Return the response, and how it was asked for: as the endpoint takes it."""
+        informed = False
         while True:
             try:
                 return await self._send(model, request, problem, asked, spent), asked
             except ModelRejected as error:
+                known = _Asked(plain=self._plain or False, changes=self._changes)
+                if self._plain is not None and asked != known and not informed and not error.denied:
+                    informed = True  # by another request, which found out meanwhile
+                    asked = known
+                    continue
                 refusal = error.__cause__ or error
                 settings = self._settings(model, request, asked, longer=bool(problem))
                 change = None

@@ -63,8 +63,12 @@ PROVIDERS = {
 
 def traits_of(provider: str) -> Provider:
     """What is known of a provider."""
+    if (known := PROVIDERS.get(provider)) is not None:
+        return known
+    if (base := PROVIDERS.get(provider.removesuffix("-decisions"))) is not None:  # the same account, asked otherwise
+        return Provider(keys=base.keys)
     usual = f"{provider.upper()}_API_KEY"  # of pydantic-ai, for most that it knows
-    return PROVIDERS.get(provider) or Provider(keys=(usual,) if usual in os.environ else ())
+    return Provider(keys=(usual,) if usual in os.environ else ())
 
 
 # Spellings of MLflow and LiteLLM, which users bring along.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -29,6 +30,8 @@ __all__ = [
     "resolve_decision",
     "resolve_embedding",
 ]
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -66,7 +69,7 @@ def resolve(
     if not isinstance(chosen, str | Target):
         return checked_object(chosen, "complete")
     provider, model = _parts(chosen)
-    if traits_of(provider).decides:
+    if decides(provider, model):
         raise ConfigurationError(
             f"{provider}:{model} is a decision model: it answers questions and writes nothing. Name a chat model "
             "here, such as openai:gpt-4.1-mini"
@@ -85,16 +88,17 @@ def resolve_decision(
 ) -> DecisionModel:
     """The decision model of that name, as `resolve` has it.
 
-    It is `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, or a Target; a DecisionModel is given back as it is.
-    Raises ConfigurationError as `resolve` does, and for the name of a chat model.
+    It is `system-one:m@URL`, `typesafe:m`, `openai-decisions:m`, `google-decisions:m`, whatever else pydantic-ai opens
+    as a decision model, or a Target; a DecisionModel is given back as it is. Raises ConfigurationError as `resolve`
+    does, and for the name of a chat model.
     """
     if not isinstance(name, str | Target):
         return checked_object(name, "decide")
     provider, model = _parts(name)
-    if not traits_of(provider).decides:
+    if not decides(provider, model):
         raise ConfigurationError(
-            f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL and "
-            "openai-decisions:MODEL"
+            f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
+            "openai-decisions:MODEL, google-decisions:MODEL and whatever else pydantic-ai opens as one"
         )
     return _opened(ProviderDecisionModel, name, settings, prices=prices, context_tokens=context_tokens)
 
@@ -190,4 +194,30 @@ def canonical_name(name: str) -> str:
 
 def names_decision_model(name: str) -> bool:
     """Whether the name is that of a model that decides and cannot write. Raises ConfigurationError for no name."""
-    return traits_of(parse_name(name)[0]).decides
+    return decides(*_parts(name))
+
+
+def decides(provider: str, model: str) -> bool:
+    """Return whether a model answers questions and writes nothing: whether pydantic-ai opens it as a DecisionModel."""
+    if provider in PROVIDERS or provider == "local":
+        return traits_of(provider).decides
+    if (known := _deciding.get(provider)) is None:
+        known = _deciding.setdefault(provider, _opens_as_decision_model(f"{provider}:{model}"))
+    return known
+
+
+_deciding: dict[str, bool] = {}  # by provider: opening one imports its library
+
+
+def _opens_as_decision_model(name: str) -> bool:
+    from pydantic_ai.models import infer_model
+    from pydantic_ai.models.decision import DecisionModel as Deciding
+    from pydantic_ai.providers import infer_provider, infer_provider_class
+
+    # First by a provider without a key, which most decision models only keep; then by one that the environment gives.
+    for factory in (lambda kind: object.__new__(infer_provider_class(kind)), infer_provider):
+        try:
+            return isinstance(infer_model(name, factory), Deciding)
+        except Exception as error:  # noqa: BLE001  # a missing library or key: whoever opens it says so
+            logger.debug("%s cannot be opened yet: %s", name, error)
+    return name.partition(":")[0].endswith("-decisions")

@@ -122,6 +122,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             "mlflow.assessment.judgeCost": usage.cost,
             "memalign.cached_tokens": usage.cached_tokens,
             "memalign.confidence": judgment.confidence,
+            "memalign.answered_by": judgment.answered_by or None,
             "memalign.notes": list(judgment.notes) or None,
             "memalign.findings": [str(finding) for finding in judgment.findings] or None,
         }
