@@ -140,7 +140,7 @@ def test_without_the_package_nothing_is_erased(site: Site, monkeypatch: pytest.M
 def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:
     spread(site)
     for number in (0, 3):
-        invoke("erase", "tone", CASES[number]["id"], "--registry", site.url, code=0, says="1 case")
+        invoke("erase", "tone", CASES[number]["id"], "--yes", "--registry", site.url, code=0, says="1 case")
         assert not site.tables_with(f'"{CASES[number]["id"]}"', MATTERS[number])
     invoke("erase", "tone", "okafor-99", "--registry", site.url, code=2)
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
-    from memalign.registry import Receipt, Registry
+    from memalign.registry import Receipt, Registry, load_bundle, write_bundle
     from memalign.types import CodeTest, Example, Feedback, FeedbackKey, Finding, Guideline, Judgment, Usage
     from memalign.values import ValueType
 
@@ -67,7 +67,9 @@ __all__ = [
     "compare",
     "evaluate",
     "gate",
+    "load_bundle",
     "next_cases",
+    "write_bundle",
 ]
 
 _ROOMS = {
@@ -77,7 +79,7 @@ _ROOMS = {
     "judge": "Judge",
     "memory": "Memory",
     "models": "ChatModel EmbeddingModel",
-    "registry": "Receipt Registry",
+    "registry": "Receipt Registry load_bundle write_bundle",
     "types": "CodeTest Example Feedback FeedbackKey Finding Guideline Judgment Usage",
     "values": "ValueType",
 }

@@ -337,6 +337,11 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
     retired_by: str | None = None
     tests: tuple[CodeTest, ...] = ()
 
+    @cached_property
+    def exposure(self) -> frozenset[FeedbackKey]:
+        """The keys of `exposed_to`, to look one up."""
+        return frozenset(self.exposed_to)
+
     @property
     def number(self) -> int:
         """The n of `Gn`; guidelines are shown in this order so that a new version extends its predecessor's prefix."""

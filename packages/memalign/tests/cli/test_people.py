@@ -70,7 +70,7 @@ def test_the_ledger_says_what_became_of_every_piece(memalign: Run, disputed: str
     assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "learned")
     before = memalign("show", disputed, "--ledger", "--version", "2", "--json").json["ledger"]["entries"]
     assert {entry["state"] for entry in before if entry["key"] == "t-1@ana"} == {"learned"}
-    memalign("erase", disputed, "t-2")
+    memalign("erase", disputed, "t-2", "-y")
     memalign("show", disputed, "--ledger", says="erased on")
 
 

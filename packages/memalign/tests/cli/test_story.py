@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import FEEDBACK, Run, jsonl, missing
 from tests.support.endpoint import Endpoint, bad_request, system_of, user_of
 
@@ -53,7 +55,7 @@ def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned
 def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback: Path) -> None:
     memalign("erase", aligned, "t-1", "--dry-run", code=0, says="1 case, 1 comment and 2 guidelines would be erased")
     assert memalign("show", aligned, "--json").json["version"] == 2
-    done = memalign("erase", aligned, "t-1", "--json", code=0)
+    done = memalign("erase", aligned, "t-1", "--json", "-y", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert done.json["unreachable"]
     memalign("history", aligned, says="redacted")
@@ -64,12 +66,12 @@ def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback
 
 def test_an_erase_that_is_not_complete_exits_with_1(memalign: Run, aligned: str, endpoint: Endpoint) -> None:
     answers, endpoint.answer = endpoint.answer, bad_request("no such model")
-    assert "pending" in memalign("erase", aligned, "t-1", code=1, says="yes, no word is left").out
+    assert "pending" in memalign("erase", aligned, "t-1", "-y", code=1, says="yes, no word is left").out
     endpoint.answer = answers
     memalign("export", aligned, "-o", "tone.json", code=0)
     memalign("import", "tone.json", "--name", "copy", code=0)
-    memalign("erase", aligned, "t-2", code=1, says="NO, words are left in the judge copy")
-    memalign("erase", "copy", "t-2", code=0, says="yes, no word is left")
+    memalign("erase", aligned, "t-2", "-y", code=1, says="NO, words are left in the judge copy")
+    memalign("erase", "copy", "t-2", "-y", code=0, says="yes, no word is left")
 
 
 def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -> None:
@@ -84,7 +86,7 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str) -> None:
     memalign("export", aligned, "-o", "tone.json", says="wrote version 2 of tone to tone.json")
-    memalign("import", "tone.json", says="tone is at version 2")  # nothing changed
+    memalign("import", "tone.json", says="nothing changed; tone is still version 2")  # nothing changed
     added = "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
     memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db", says=added)
     memalign("guideline", aligned, "--add", "Greet first.")
@@ -143,3 +145,28 @@ def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: P
         printed, "(20 of 120; for all: memalign show tone --ledger)", "for all: memalign guideline tone)"
     )
     assert len(printed.splitlines()) < 100
+
+
+@pytest.mark.parametrize("what", [("t-1",), ("t-1@ana",), ("--source", "ANA"), ("t-1", "--source", "ana")])
+def test_an_erase_by_key_or_person_shows_what_goes_and_asks(memalign: Run, aligned: str, what: tuple[str, ...]) -> None:
+    before = memalign("show", aligned, "--json").json["version"]
+    refused = memalign("erase", aligned, *what, code=2)
+    assert not missing(refused.err, "would be erased", "comments: t-1@ana", "add --yes")
+    assert memalign("show", aligned, "--json").json["version"] == before
+    preview = memalign("erase", aligned, *what, "--dry-run", "--json", code=0).json
+    receipt = memalign("erase", aligned, *what, "--yes", "--json").json
+    for counted in ("counts", "keys", "cases", "guidelines", "versions"):
+        assert receipt[counted] == preview[counted]
+    assert receipt["latest"] == memalign("show", aligned, "--json").json["version"]
+    again = memalign("erase", aligned, *what, "--yes", code=2)
+    assert "it was erased on" in again.err
+
+
+def test_a_pinned_wording_is_shown_before_it_goes_and_a_locked_case_is_named(memalign: Run, aligned: str) -> None:
+    memalign("lock", aligned, "t-1", code=0)
+    memalign("guideline", aligned, "G1", "--pin", "--by", "olga", code=0)
+    preview = memalign("erase", aligned, "t-1", "--dry-run", code=0)
+    assert not missing(preview.out, "that people wrote or confirmed: G1", "G1 (olga):", "locked no longer: t-1")
+    done = memalign("erase", aligned, "t-1", "-y", code=0, says="yes, no word is left")
+    assert not missing(done.out, "that people wrote or confirmed: G1", "locked no longer: t-1", "looked for:")
+    memalign("guideline", aligned, "G1", code=2)

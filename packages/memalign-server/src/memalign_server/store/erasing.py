@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, and_, delete, select, update
 
-from memalign.keys import same_person
 from memalign.registry import Receipt
 from memalign.registry.other_tables import Passage, TextKind, Words
 from memalign.registry.residue import Residue, strings
@@ -180,7 +179,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _is_name(residue: Residue, name: str | None) -> bool:
     """Whether somebody goes who has this name."""
-    return bool(name) and (same_person(name, residue.person) or residue.certain(str(name)))
+    return residue.is_name(name) or (bool(name) and residue.certain(str(name)))
 
 
 def _holds(residue: Residue, value: Any) -> bool:

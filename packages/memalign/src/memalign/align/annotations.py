@@ -74,9 +74,15 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
 
 def without_disputed(memory: Memory) -> Memory:
     """`memory` in which no guideline was written from a label that does not count; see `Memory.label`."""
-    exposed = {key for guideline in memory.guidelines for key in guideline.exposed_to}
-    exposed.update(*(annotation.outcome.exposed_to for annotation in memory.annotations() if annotation.outcome))
-    taught = {entry.key for entry in memory.ledger() if entry.state == "disputed"} & exposed
+    disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
+    if not disputed:
+        return memory
+    taught = set[FeedbackKey]()
+    for guideline in memory.guidelines:
+        taught |= disputed & guideline.exposure
+    for annotation in memory.annotations():
+        if annotation.outcome is not None:
+            taught |= disputed.intersection(annotation.outcome.exposed_to)
     return forget_lessons(memory, taught, why="to be derived again without disputed feedback") if taught else memory
 
 

@@ -67,7 +67,7 @@ def forget_lessons(
     """
     withdrawn = frozenset(keys)
     theirs = () if people_agree else exposed_wordings(memory, withdrawn, keep)
-    exposed = [g for g in memory.guidelines if not withdrawn.isdisjoint(g.exposed_to) and g.id not in theirs]
+    exposed = [g for g in memory.guidelines if not withdrawn.isdisjoint(g.exposure) and g.id not in theirs]
     carried = {key for guideline in exposed for key in guideline.supported_by}
     # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
     beside = {a.key for a in memory.annotations() if a.outcome and not withdrawn.isdisjoint(a.outcome.exposed_to)}
@@ -88,15 +88,17 @@ def exposed_wordings(memory: Memory, withdrawn: Collection[FeedbackKey], keep: C
     withdrawing = {name_key(key.source) for key in keys}
     staying = list[str]()
     for rule in memory.guidelines:
-        if rule.people and not keys.isdisjoint(rule.exposed_to):
+        if rule.people and not keys.isdisjoint(rule.exposure):
             own = not withdrawing.isdisjoint(map(name_key, rule.people))
             if rule.id in keep or not own:
                 staying.append(rule.id)
     return tuple(staying)
 
 
-def _unexposed(guideline: Guideline, withdrawn: Collection[FeedbackKey]) -> Guideline:
+def _unexposed(guideline: Guideline, withdrawn: frozenset[FeedbackKey]) -> Guideline:
     """The guideline without keys that go. Its tests may stem from that feedback alone: they go."""
+    if guideline.exposure.isdisjoint(withdrawn) and not any(key in withdrawn for key in guideline.supported_by):
+        return guideline
     exposed = tuple(key for key in guideline.exposed_to if key not in withdrawn)
     supported = tuple(key for key in guideline.supported_by if key not in withdrawn)
     tests = guideline.tests if len(exposed) == len(guideline.exposed_to) else ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,7 +34,7 @@ Matching = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="All feedback whose case or words contain TEXT, ignoring case. KEY and --source narrow "
+        help="All feedback whose case, words or source contain TEXT, ignoring case. KEY and --source narrow "
         "it down. The command shows what goes and asks first.",
     ),
 ]
@@ -108,10 +109,11 @@ def erase(
 ) -> int:
     """Erase feedback everywhere, with a receipt.
 
-    Cases that taught nothing and only wait in a server's queue are erased too. The command then searches everything
-    for the erased words. If any are left, the receipt says where, and the command exits with 1. The receipt also names
-    what memalign cannot reach: exported bundles, judgment files and providers' logs. The text of --matching is kept
-    nowhere. Without a key, the command finishes an erase that was interrupted.
+    The command shows what goes, with wordings that people wrote or pinned, and asks first. Cases that taught nothing
+    and only wait in a server's queue are erased too. The command then searches everything for the erased words, and
+    with --source for the person's name in every spelling. If any are left, the receipt says where, and the command
+    exits with 1. The receipt also names what memalign cannot reach: exported bundles, judgment files and providers'
+    logs. The text of --matching is kept nowhere. Without a key, the command finishes an erase that was interrupted.
     """
     registry = session.registry()
     chosen = tuple(keys or ())
@@ -119,17 +121,26 @@ def erase(
         registry.compact()
         session.give({"compacted": True}, "the registry is rewritten without what was deleted")
         return DONE
-    if dry_run or matching is not None:
-        preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
-        if dry_run:
-            session.give(preview.to_dict(), str(preview))
-            return DONE
-        show(str(preview), stderr=True)
-        if not confirmed(f"Erase {preview.counts} from every version of {name} and every table, for good?", yes=yes):
-            session.give({"done": False}, "nothing was changed")
-            return DONE
+    preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
+    shown = [str(preview), *_wordings(session, name, preview.wordings)]
+    if dry_run:
+        session.give(preview.to_dict(), *shown)
+        return DONE
+    show(*shown, stderr=True)
+    if not confirmed(f"Erase {preview.counts} from every version of {name} and every table, for good?", yes=yes):
+        session.give({"done": False}, "nothing was changed")
+        return DONE
     session.after_interrupt = f"run the same command again. If it finds nothing any more: memalign erase {name}"
     with show_progress() as progress:
         receipt = registry.erase(name, chosen, source=source, matching=matching, progress=progress)
     session.give(receipt.to_dict(), str(receipt))
     return DONE if receipt.complete and not receipt.pending else FAILURES
+
+
+def _wordings(session: Session, name: str, ids: Sequence[str]) -> list[str]:
+    """Return the wordings of people that go, each with whose it is, as far as the newest version has them."""
+    if not ids:
+        return []
+    memory = session.judge(name)[1].memory
+    going = [rule for rule in memory.guidelines if rule.id in ids]
+    return [f"  {rule.id} ({', '.join(sorted(rule.people))}): {rule.text}" for rule in going]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -126,16 +127,22 @@ def export(
     session: Session,
     name: Name,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write.")],
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write; - is standard output.")],
     version: Version = None,
 ) -> int:
     """Write a judge to one JSON file.
 
-    The file holds the settings, cases, vectors and guidelines, and Python can judge with it without a registry. A later
-    erase cannot reach it.
+    The file holds the settings, cases, vectors and guidelines. Python can judge with it without a registry:
+    memalign.load_bundle(FILE). With -o -, it goes to standard output. A later erase cannot reach it.
     """
+    from memalign.registry.bundle import bundle_bytes
+
     registry = session.registry()
     number = version or registry.history(name)[-1].number
+    if str(out) == "-":
+        sys.stdout.buffer.write(bundle_bytes(registry.export(name, None, number)))
+        sys.stdout.flush()
+        return DONE
     document = registry.export(name, out, number)
     data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
     session.give(data, f"wrote version {number} of {name} to {out}")
@@ -163,14 +170,20 @@ def import_(
 
     registry = session.registry(create=True)
     if source.startswith(("sqlite:", "postgres")) or source.endswith(".db"):
-        if name is not None or allow_erased:
-            raise InputError("--name and --allow-erased apply to a bundle only; a registry is imported as it is")
-        imported = registry.import_registry(Registry(source, create=False))
+        if name is not None:
+            raise InputError("--name applies to a bundle only; the judges of a registry keep their names")
+        imported = registry.import_registry(Registry(source, create=False), allow_erased=allow_erased)
         lines = [f"imported {judge.name}: {counted(judge.latest, 'version')}" for judge in imported]
         session.give({"imported": imported}, *lines or ["the registry has no judges to import"])
         return DONE
     target = name or load_bundle(source).name
+    before = {judge.name: judge.latest for judge in registry.list()}
     number = registry.import_bundle(source, name, allow_erased=allow_erased)
+    if before.get(target) == number:
+        session.give(
+            {"judge": target, "version": number, "summary": ""}, f"nothing changed; {target} is still version {number}"
+        )
+        return DONE
     summary = registry.history(target)[number - 1].summary  # the bundle replaces what the judge was
     data = {"judge": target, "version": number, "summary": summary}
     session.give(data, f"{target} is at version {number}: {summary}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.output import counted, say, usage_text
+from memalign.cli.output import counted, usage_text
 from memalign.cli.session import DONE, Session
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ ColumnMap = Annotated[
         "--map",
         metavar="FIELD=COLUMN",
         help="Read a field from a column of another name, for example outputs=answer,value=label. The judge remembers "
-        "the mapping until you pass 'none'.",
+        "what `align` was given, until you pass 'none'.",
     ),
 ]
 FeedbackSource = Annotated[
@@ -106,17 +106,14 @@ def rows_of(
 def judge_with_columns(
     session: Session, name: str, version: int | None, mapping: list[str] | None
 ) -> tuple[int, Judge]:
-    """The judge that a command reads rows for; its latest version remembers the columns of `--map` on success."""
+    """Return the judge that a command reads rows for, with the columns of `--map` for this run.
+
+    Reading writes nothing: `memalign align --map` and `memalign edit --map` keep a mapping.
+    """
     number, judge = session.judge(name, version)
     columns = columns_of(mapping)
-    if version is not None or columns is None or columns == dict(judge.columns):
+    if columns is None or columns == dict(judge.columns):
         return number, judge
-
-    def remember() -> None:
-        saved = session.registry().update(name, lambda latest: latest.replace(columns=columns), "edit")
-        say(f"{name} is now version {saved.version}, which remembers the mapping of --map")
-
-    session.remember = remember
     return number, judge.replace(columns=columns)
 
 

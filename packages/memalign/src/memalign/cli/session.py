@@ -59,7 +59,6 @@ class Session(typer.Context):
     url: str = _REGISTRY
     json: bool = False
     models: Any = None  # the options of the judge's models, in the commands that take them
-    remember: Callable[[], None] | None = None  # of its options, when it has succeeded; a dry run keeps nothing
     after_interrupt: str = ""  # what Ctrl-C leaves behind, and what to do then
 
     def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
@@ -102,8 +101,6 @@ class Command(TyperCommand):
             if name := ctx.params.get("name"):  # which the library need not know: its advice can be copied now
                 error.args = (_ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)), *error.args[1:])
             raise
-        if ctx.remember is not None and code != WRONG and not ctx.params.get("dry_run"):
-            ctx.remember()
         return code
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:

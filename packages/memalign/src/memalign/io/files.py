@@ -90,13 +90,13 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     Two writers wait for each other, and the one that waits says so in the log `memalign.io`. A link stays one, and who
     may read the old file may read the new one; a device or pipe is written to as it is.
     """
-    path = target_of(path)
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if is_device(path):
+    if is_device(path):  # a link such as /dev/stdout may lead to a pipe that has no path of its own
         with path.open("wb") as device:
             yield device
         return
+    path = target_of(path)
     part = beside(path, "part")
     with locked(beside(path, "part.lock"), waiting=lambda: _LOG.warning("%s: waiting for another writer", path)):
         try:

@@ -107,7 +107,7 @@ def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guidelin
     ids = tuple(dict.fromkeys(memory.successor(guideline) or guideline.id for guideline in carrying))
     state: LedgerState = "merged"
     reason = f"{memory.face(carrying[0]).id} already says it"
-    if any(memory.status(g) != "superseded" and annotation.key in g.exposed_to for g in carrying):
+    if any(memory.status(g) != "superseded" and annotation.key in g.exposure for g in carrying):
         outcome = annotation.outcome
         state = "learned"
         reason = outcome.reason if outcome is not None and outcome.kind == "taught" else ""

@@ -23,7 +23,7 @@ from memalign.memory.guard import guideline_fault
 from memalign.registry.judge_rows import judge_from, settings_of
 from memalign.types import canonical_json
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "bundle_of", "load_bundle", "write_bundle"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "bundle_bytes", "bundle_of", "load_bundle", "write_bundle"]
 
 FORMAT = "memalign-judge"
 FORMAT_VERSION = 1
@@ -44,22 +44,45 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
     return document | {"checksum": _checksum(document)}
 
 
-def write_bundle(judge: Judge, path: str | Path) -> dict[str, Any]:
-    """Write a judge's bundle to a file, whole or not at all, and return it. The same judge gives the same bytes."""
-    document = bundle_of(judge)
+def bundle_bytes(document: Mapping[str, Any]) -> bytes:
+    """Return a bundle as a file keeps it. The same judge gives the same bytes."""
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+    return text.encode("utf-8", "surrogatepass")  # broken sources have halves of surrogate pairs
+
+
+def write_bundle(judge: Judge, path: str | Path) -> dict[str, Any]:
+    """Write a judge, with its whole memory, to a file, whole or not at all. `load_bundle` reads it.
+
+    Args:
+        judge: The judge. Models of your own are kept by name.
+        path: The file.
+
+    Returns:
+        What the file holds. The same judge gives the same bytes.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    document = bundle_of(judge)
     try:
         with atomic_write(Path(path)) as file:
-            file.write(text.encode("utf-8", "surrogatepass"))  # broken sources have halves of surrogate pairs
+            file.write(bundle_bytes(document))
     except OSError as error:
         raise InputError(f"cannot write the bundle {path}: {error.strerror}") from None
     return document
 
 
 def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
-    """The judge of a bundle (a path, or the document), without any registry or network.
+    """Return the judge of a bundle, without any registry or network.
 
-    Raises InputError for what is no bundle, is damaged, is of a newer format, or has what may not enter a prompt.
+    Args:
+        source: The file that `write_bundle` or `memalign export` wrote, or its document.
+
+    Returns:
+        The judge, with its memory. Models of your own are named only: give them back with `.replace(model=…)`.
+
+    Raises:
+        InputError: It is no bundle, is damaged, is of a newer format, or has what may not enter a prompt.
     """
     where, document = ("the bundle", source) if isinstance(source, Mapping) else (str(source), _document(source))
     if document.get("format") != FORMAT:
@@ -73,8 +96,8 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
     try:
         memory = msgspec.convert(document["memory"], Memory)
         judge = judge_from(document["name"], document["judge"], memory, models={})
-    except (KeyError, TypeError, ValueError, AttributeError, msgspec.MsgspecError) as error:
-        raise InputError(f"{where} is damaged: {error}; export the judge again") from None
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise InputError(f"{where} is damaged: {type(error).__name__}, {error}; export the judge again") from None
     for guideline in memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
         if faults := [*filter(None, (guideline_fault(guideline.text), *map(checked, guideline.tests)))]:

@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from sqlalchemy import Connection, Engine, MetaData, create_engine, event, insert, inspect, select, text, update
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import NullPool, StaticPool
 
 from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, RegistryTooNew
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
@@ -26,6 +27,10 @@ __all__ = ["Database"]
 _EXAMPLES = "sqlite:///memalign.db or postgresql+psycopg://user@host/database"
 _SCHEME = re.compile(r"[\w+]{2,}:")  # and not the letter of a drive
 _WRITE = "memalign_write"
+_COPIED = 1 << 30  # bytes
+_MOMENT = 0.2  # seconds that an attempt to commit waits
+_BETWEEN = 0.05  # seconds between two attempts
+_AGAIN = "nothing was changed, try again when it has finished"
 
 _READERS = """
 SELECT reader FROM (
@@ -59,7 +64,8 @@ class Database:
         parsed = _parsed(url)
         bare = parsed.difference_update_query(["password", "sslpassword"])
         self.url = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
-        self._at = self.url.removeprefix("sqlite:///")
+        path = self.url.removeprefix("sqlite:///")
+        self._at = unquote(path) if path != self.url else path  # as people write it
         self._timeout, self._milliseconds = busy_timeout, max(1, round(busy_timeout * 1000))
         self._file: Path | None = None
         if parsed.get_backend_name() == "sqlite":
@@ -92,6 +98,31 @@ class Database:
             yield connection
 
     @contextmanager
+    def snapshot(self) -> Iterator[Connection]:
+        """The same to read at leisure: of a file, a copy in memory, so that nobody waits to write meanwhile.
+
+        A file of more than a gigabyte is read where it is.
+        """
+        if self._file is None or self._file.stat().st_size > _COPIED:
+            with self.read() as connection:
+                yield connection
+            return
+        copy = sqlite3.connect(":memory:", check_same_thread=False)
+        try:
+            with self.read() as connection:
+                # A first statement waits for whoever writes, as long as any other does; a copy would wait for ever.
+                connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
+                source: Any = connection.connection.driver_connection
+                source.backup(copy)
+            engine = create_engine("sqlite://", creator=lambda: copy, poolclass=StaticPool, hide_parameters=True)
+            event.listen(engine, "connect", _configure)
+            event.listen(engine, "begin", _begin)
+            with engine.connect() as connection, connection.begin():
+                yield connection
+        finally:
+            copy.close()
+
+    @contextmanager
     def write(self, *locks: str) -> Iterator[Connection]:
         """A transaction that is committed whole or not at all, and beside which none with the same `locks` runs.
 
@@ -107,10 +138,42 @@ class Database:
             yield connection
 
     def check_writable(self) -> None:
-        """Raise RegistryError where a commit would fail later, when model calls have cost money: no right, a lock."""
+        """Raise RegistryError where a commit would fail later, when model calls have cost money: no right, a lock.
+
+        Somebody who reads a file for long keeps others from committing, as a writer does.
+        """
+        until = time.monotonic() + self._timeout
+        while self._file is not None:
+            try:
+                self._try_lock("EXCLUSIVE", _MOMENT)
+            except sqlite3.OperationalError as error:
+                if "is locked" not in str(error):
+                    break  # and the transaction below says why
+                if time.monotonic() > until:
+                    raise RegistryError(self._explain_lock(self._who())) from None
+                time.sleep(_BETWEEN)
+            else:
+                break
         with self.write() as connection:  # in a file the first changed page opens the journal beside it
             connection.execute(update(meta).values(value=meta.c.value))
             connection.rollback()
+
+    def _try_lock(self, kind: str, seconds: float) -> None:
+        """Take a lock on the file for a moment: whoever waits for it longer keeps readers out meanwhile."""
+        connection = sqlite3.connect(str(self._file), timeout=min(self._timeout, seconds), isolation_level=None)
+        try:
+            connection.execute(f"BEGIN {kind}")
+            connection.execute("ROLLBACK")
+        finally:
+            connection.close()
+
+    def _who(self) -> str:
+        """Say what the process does that holds a file."""
+        try:
+            self._try_lock("IMMEDIATE", 0)
+        except sqlite3.OperationalError:
+            return "writing"
+        return "reading"
 
     def compact(self) -> None:
         """Rewrite our tables, other packages' too, without what was deleted, which no transaction may see any more."""
@@ -161,11 +224,14 @@ class Database:
             locked = "is locked" if getattr(cause, "sqlstate", None) == "55P03" else ""
             raise RegistryError(self._explain(locked or str(cause))) from error
 
+    def _explain_lock(self, doing: str) -> str:
+        waited = f"another process has been {doing} for more than {self._timeout:g} s"
+        return f"{self._at} is locked: {waited}; {_AGAIN}"
+
     def _explain(self, problem: str) -> str:
         """What went wrong, in words that say what to do."""
         if "is locked" in problem:
-            waited = f"another process has been writing for more than {self._timeout:g} s"
-            return f"{self._at} is locked: {waited}; nothing was changed, try again when it has finished"
+            return self._explain_lock("writing")
         if "not a database" in problem:
             return f"{self._at} is not a registry: the file is no SQLite database; name another file"
         if "unable to open" in problem:

@@ -28,34 +28,47 @@ class ErasedHashes:
         self._secrets = {row.secret for row in erased}
         self._days = {(row.kind, row.digest): datetime.fromisoformat(row.erased_at).date() for row in erased}
 
+    def __bool__(self) -> bool:
+        return bool(self._days)
+
     def row_refusal(self, row: Feedback, memory: Memory) -> str | None:
         """Why a row may not be learned by a judge of that memory; what it has in memory already it may."""
         annotation, case = memory.annotation(row.key), memory.case(row.id)
         if not self._days or (annotation and annotation.says(row)):
             return None
-        return self._refusal(row.key, row.content_hash if row.content else case.example.content_hash if case else None)
+        known = [case.example.content_hash] if case else []
+        return self.refusal(row.key, [row.content_hash] if row.content else known)
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
         """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
         if not self._days:
             return {}
-        contents = {one.key: case.example.content_hash for case in memory.cases for one in case.annotations}
+        contents = {one.key: [case.example.content_hash] for case in memory.cases for one in case.annotations}
         new = sorted(set(_keys(memory)) - set(_keys(before)))
-        return {key: reason for key in new if (reason := self._refusal(key, contents.get(key)))}
+        return {key: reason for key in new if (reason := self.refusal(key, contents.get(key, ())))}
 
     def readmit(self, connection: Connection, judge: int, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
         texts = [("key", _spelled(annotation.key)) for annotation in memory.annotations()]
-        texts += [("case", case.example.content_hash) for case in memory.cases]
+        texts += [("person", name_key(annotation.source)) for annotation in memory.annotations()]
+        for case in memory.cases:
+            texts += [("case", case.example.content_hash), ("id", case.id)]
         digests = {_digest(secret, *text) for secret in self._secrets for text in texts}
         readmitted = erasures.c.digest.in_([digest for _, digest in self._days if digest in digests])
         connection.execute(delete(erasures).where(erasures.c.judge == judge, readmitted))
 
     def erased_on(self, selector: str | FeedbackKey) -> date | None:
-        """The day on which the feedback of that key, or written key, was erased, or None."""
-        keys = readings(selector) if isinstance(selector, str) else (selector,)
-        days = (self._day("key", _spelled(FeedbackKey(name, source))) for name, source in keys if source)
-        return next(filter(None, days), None)
+        """Return the day on which the feedback of that key, or written key or id, was erased, or None."""
+        keys = readings(selector) if isinstance(selector, str) else [(selector.id, selector.source)]
+        for name, source in keys:
+            text = ("key", _spelled(FeedbackKey(name, source))) if source else ("id", name)
+            if day := self._day(*text):
+                return day
+        return None
+
+    def person_erased_on(self, source: str) -> date | None:
+        """Return the day on which everything of a person was erased, or None."""
+        return self._day("person", name_key(source))
 
     def entries(self) -> tuple[LedgerEntry, ...]:
         """A ledger entry for every erased key; its key has the beginning of the hash for an id, and no source."""
@@ -65,10 +78,11 @@ class ErasedHashes:
             if kind == "key"
         )
 
-    def _refusal(self, key: FeedbackKey, content: str | None) -> str | None:
+    def refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
+        """Return why feedback of that key, on a case of these contents (hashes), may not come back; None if it may."""
         if day := self._day("key", _spelled(key)):
             return f"this feedback was erased on {day}; {_ALLOW}"
-        day = self._day("case", content) if content else None
+        day = next(filter(None, (self._day("case", content) for content in contents)), None)
         return f"a case of this content was erased on {day}; {_ALLOW}" if day else None
 
     def _day(self, kind: str, text: str) -> date | None:
@@ -76,12 +90,21 @@ class ErasedHashes:
         return next(filter(None, days), None)
 
 
-def remember(connection: Connection, judge: int, *, keys: Iterable[FeedbackKey], contents: Iterable[str]) -> None:
-    """Keep hashes of erased keys, and of erased cases' contents."""
+def remember(
+    connection: Connection,
+    judge: int,
+    *,
+    keys: Iterable[FeedbackKey],
+    contents: Iterable[str],
+    cases: Iterable[str] = (),
+    person: str | None = None,
+) -> None:
+    """Keep hashes of erased keys, of erased cases' contents and ids, and of the person whose everything was erased."""
     secret = connection.execute(select(judges.c.secret).where(judges.c.id == judge)).scalar_one()
     query = select(erasures.c.digest).where(erasures.c.judge == judge)
     digests, at = set(connection.execute(query).scalars()), datetime.now(UTC).isoformat()
     texts = {("key", _spelled(key)) for key in keys} | {("case", content) for content in contents}
+    texts |= {("id", case) for case in cases} | ({("person", name_key(person))} if person is not None else set())
     new = sorted((kind, digest) for kind, text in texts if (digest := _digest(secret, kind, text)) not in digests)
     if new:
         values = [{"judge": judge, "kind": kind, "digest": digest, "erased_at": at} for kind, digest in new]

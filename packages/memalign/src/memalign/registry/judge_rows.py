@@ -6,12 +6,13 @@ Bodies are JSON in the order in which the values were written (prompts show them
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
 
-from memalign.errors import InputError, RegistryError
+from memalign.errors import InputError, MemalignError, RegistryError
 from memalign.judge import Judge
 from memalign.judge.spec import name_of
 from memalign.memory import Annotation, Case, FeedbackConflict, Memory, PreAlignmentVerdict, Tombstone
@@ -30,8 +31,21 @@ _TYPES: dict[str, Any] = {
     "tombstone": Tombstone,
     "conflict": FeedbackConflict,
 }
+_MODELS = ("model", "embedding_model")
 _STATE = ("next_guideline", "authority", "locks", "embedding_model")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+@contextmanager
+def named_damage(what: str) -> Iterator[None]:
+    """Raise RegistryError, which says `what` is damaged, for whatever reading it runs into."""
+    try:
+        yield
+    except MemalignError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise RegistryError(f"{what} is damaged ({why}); restore the registry from a copy") from None
 
 
 def encoded(value: Any) -> bytes:
@@ -50,7 +64,7 @@ def decoded(kind: str, body: bytes) -> Any:
     try:
         value = json.loads(body)
         return msgspec.convert(value, _TYPES[kind]) if kind in _TYPES else value
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise RegistryError(f"a row of kind {kind} is damaged: {error}; restore the registry from a copy") from None
 
 
@@ -102,19 +116,29 @@ def memory_contents(memory: Memory, encode: Callable[[Any], bytes] = encoded) ->
 def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any]) -> Judge:
     """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
     settings = {field: decoded(kind, body) for (kind, field), body in contents.items() if kind == "judge"}
-    return judge_from(name, settings, memory_of(contents), models=models)
+    with named_damage(f"the judge {name!r}"):
+        return judge_from(name, settings, memory_of(contents), models=models)
 
 
 def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]) -> Judge:
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
     values = dict(settings)
+    for field in ("name", *_MODELS):
+        text = name if field == "name" else values[field]
+        if not isinstance(text, str) and not (text is None and field != "name"):
+            raise TypeError(f"{field} is no text")
     value_type = msgspec.convert(values.pop("value_type"), ValueType)
-    own = {field: models[values[field]] for field in ("model", "embedding_model") if values[field] in models}
+    own = {field: models[values[field]] for field in _MODELS if values[field] in models}
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **values | own)
 
 
 def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] = decoded) -> Memory:
-    """The memory that `contents` hold; `decode` may be a codec's."""
+    """The memory that `contents` hold; `decode` may be a codec's. Raises RegistryError where a row is damaged."""
+    with named_damage("a judge's memory"):
+        return _memory_of(contents, decode)
+
+
+def _memory_of(contents: Contents, decode: Callable[[str, bytes], Any]) -> Memory:
     values: dict[str, dict[str, Any]] = {kind: {} for kind in (*_TYPES, "vector", "memory")}
     for (kind, key), body in contents.items():
         if kind != "judge":

@@ -55,12 +55,17 @@ class Receipt:
         cases: The ids of the cases that went, taught, queued or only in the result of work.
         guidelines: The guidelines that went, from any version.
         copied: Of these, those that were not learned from the feedback, but repeated its words.
+        wordings: Of these, those that people wrote or confirmed.
+        locked: The locked cases that are locked no longer, because they or their label went.
         versions: What each version lost.
-        latest: The new version without them; None when the latest never held them, and in a dry run.
+        latest: The version that stands afterwards, with what was learned again; None when the latest never held any of
+            them, and in a dry run.
         pending: Feedback that waits to be distilled again; `problem` says why.
         rederived: The guidelines that were written since.
         searched: What was searched afterwards; empty in a dry run.
+        looked_for: What was looked for there, in words that name nothing of it.
         left: Where a word is left: table and column, or file, never the words.
+        stays: Which rows of this judge these are: `guideline G1`, `comment t-3@ben`, `version 2`.
         elsewhere: Other judges of the registry that hold some of the same text and keep it.
         unreachable: What nobody can search from here.
         dry_run: Whether nothing was done.
@@ -72,13 +77,17 @@ class Receipt:
     cases: tuple[str, ...]
     guidelines: tuple[str, ...]
     copied: tuple[str, ...]
+    wordings: tuple[str, ...] = ()
+    locked: tuple[str, ...] = ()
     versions: tuple[RedactedVersion, ...]
     latest: int | None
     pending: tuple[FeedbackKey, ...] = ()
     rederived: tuple[str, ...] = ()
     problem: str = ""
     searched: str = ""
+    looked_for: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    stays: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
     unreachable: tuple[str, ...] = UNREACHABLE
     dry_run: bool = False
@@ -99,7 +108,8 @@ class Receipt:
 
     def without_names(self) -> dict[str, Any]:
         """The same as JSON values, with how many cases and comments went instead of their names: what may be kept."""
-        values = {name: value for name, value in self.to_dict().items() if name not in ("keys", "pending")}
+        naming = ("keys", "pending", "locked", "stays")
+        values = {name: value for name, value in self.to_dict().items() if name not in naming}
         return {**values, "cases": len(self.cases), "comments": len(self.keys), "waiting": len(self.pending)}
 
     def __str__(self) -> str:
@@ -109,6 +119,8 @@ class Receipt:
             "cases": self.cases,
             "guidelines": self.guidelines,
             "of these, guidelines that only repeat their words": self.copied,
+            "of these, guidelines that people wrote or confirmed": self.wordings,
+            "cases that are locked no longer": self.locked,
             "learned again without them": self.rederived,
             f"pending until the next align, to be learned again{self.problem and f' ({self.problem})'}": self.pending,
         }
@@ -117,15 +129,20 @@ class Receipt:
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
         if self.searched:
-            lines += [f"  searched again afterwards: {self.searched}", f"  everything gone: {self.answer}"]
+            lines.append(f"  searched again afterwards: {self.searched}")
+            lines.append(f"  looked for: {'; '.join(self.looked_for)}")
+            lines.append(f"  everything gone: {self.answer}")
         lines.append(f"  out of reach: {'; '.join(self.unreachable)}")
         return "\n".join(lines)
 
     @property
     def answer(self) -> str:
         """Whether everything is gone, in one sentence."""
+        if self.complete:
+            return "yes, no word is left"
         where = [*self.left, *(f"the judge {name}, where it is to be erased too" for name in self.elsewhere)]
-        return "yes, no word is left" if self.complete else f"NO, words are left in {'; '.join(where)}"
+        which = f" ({_some(self.stays)})" if self.stays else ""
+        return f"NO, words are left in {'; '.join(where)}{which}"
 
 
 def in_words(cases: int, comments: int, guidelines: int) -> str:

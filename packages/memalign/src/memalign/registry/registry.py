@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from contextlib import suppress
@@ -15,7 +16,14 @@ from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
 from memalign.align.locks import broken_locks, held_back
 from memalign.align.result import Run
-from memalign.errors import ConfigurationError, InputError, LockBroken, MemalignError, VersionConflict
+from memalign.errors import (
+    ConfigurationError,
+    InputError,
+    LockBroken,
+    MemalignError,
+    RegistryError,
+    VersionConflict,
+)
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, signature_of
 from memalign.memory import LedgerEntry
@@ -38,6 +46,7 @@ from memalign.types import Feedback, FeedbackKey, Usage
 __all__ = ["Registry", "Saved"]
 
 _ATTEMPTS = 20  # how often somebody else may be quicker before a change is given up
+_LONGEST_PAUSE = 0.5  # seconds, before another attempt
 
 Step = Callable[[Judge, Calls], Coroutine[Any, Any, AlignResult]]  # what is learned or forgotten, with which calls
 
@@ -64,12 +73,13 @@ class Registry:
 
     def __init__(
         self,
-        url: str = "sqlite:///memalign.db",
+        url: str | Path = "sqlite:///memalign.db",
         *,
         models: Iterable[ChatModel | EmbeddingModel] = (),
         busy_timeout: float = 30.0,
         create: bool = True,
     ) -> None:
+        url = str(url)
         self.url = url
         self._models = {model.name: model for model in models}
         self._database = Database(url, busy_timeout=busy_timeout, create=create)
@@ -270,7 +280,8 @@ class Registry:
         # Before the version is read: an erase that comes later ends the keeping, and one that came before left no text.
         answers = await asyncio.to_thread(PaidAnswers, self._database, name)
         calls = learner.calls(answers)
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
+            await asyncio.sleep(_pause(attempt))
             parent, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge, calls)
             spent += result.usage
@@ -298,7 +309,8 @@ class Registry:
 
         Raises LockBroken where a changed judge gets a locked case wrong, unless `force`.
         """
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
+            time.sleep(_pause(attempt))
             latest, judge = self._load(name, None)
             changed = function(judge)
             if changed.memory.locks and changed.fingerprint != judge.fingerprint and action == "edit" and not force:
@@ -344,7 +356,7 @@ class Registry:
             matching: All that holds a text, in whatever case and spelling. Without selectors and `source`, no guideline
                 and no note may hold it afterwards either. Of several arguments, all must hold.
             keep: Ids of cases that stay in a server's queue, although nobody says anything of them any more.
-            dry_run: Whether to say only what would go.
+            dry_run: Whether to say only what would go. The counts are those of the erasure.
             rederive: Whether what survives is distilled again at once; else it is pending.
             optimizer: Distils; its knobs.
             progress: Told how far it is.
@@ -373,7 +385,8 @@ class Registry:
             return replace(receipt, problem=str(error) or "interrupted")
         waiting, rederived = dict(result.pending), tuple(rule.id for rule in result.guidelines)
         problem = "; ".join(dict.fromkeys(waiting.values()))
-        return replace(receipt, pending=tuple(waiting), rederived=rederived, problem=problem)
+        latest = result.version or receipt.latest
+        return replace(receipt, latest=latest, pending=tuple(waiting), rederived=rederived, problem=problem)
 
     def export(self, name: str, path: str | Path | None = None, version: int | None = None) -> dict[str, Any]:
         """A version as one frozen JSON document, also written to `path` when given; the same judge, the same bytes."""
@@ -392,24 +405,46 @@ class Registry:
         judge = judge.replace(name=name) if name else judge
         return commit(self._database, judge, action="import", allow_erased=allow_erased, erased_anywhere=True)
 
-    def import_registry(self, source: Registry) -> tuple[JudgeSummary, ...]:
+    def import_registry(self, source: Registry, *, allow_erased: bool = False) -> tuple[JudgeSummary, ...]:
         """Take over all judges of another registry, with all their versions, or none.
 
         Versions keep their numbers, and what was erased stays erased; answers kept for a stopped align stay behind.
-        Raises JudgeExists when one of the names is here already.
+
+        Args:
+            source: The other registry.
+            allow_erased: Whether feedback may come along that was erased from a judge here.
+
+        Returns:
+            The judges that came.
+
+        Raises:
+            JudgeExists: One of the names is here already.
+            InvalidRows: A version holds feedback that was erased from any judge here, unless `allow_erased`.
         """
-        return versions.import_judges(source._database, self._database)
+        return versions.import_judges(source._database, self._database, allow_erased=allow_erased)
 
     def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
         with self._database.read() as connection:
             judge, latest = versions.find(connection, name)
             number = latest if version is None else version
             contents = versions.read(connection, judge, number, name=name)
-        return number, judge_of(name, contents, models=self._models)
+            expected = versions.memory_hash(connection, judge, number)
+        loaded = judge_of(name, contents, models=self._models)
+        if expected and loaded.memory.hash != expected:  # an erased version has none
+            raise RegistryError(
+                f"version {number} of {name!r} is damaged: it is not what was written ({expected}); restore the "
+                "registry from a copy, or load another version"
+            )
+        return number, loaded
 
     def _erased(self, name: str) -> ErasedHashes:
         with self._database.read() as connection:
             return ErasedHashes(connection, versions.find(connection, name)[0])
+
+
+def _pause(attempt: int) -> float:
+    """Return how many seconds to wait before an attempt: random, so that writers who met do not meet again."""
+    return random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)) if attempt else 0.0
 
 
 def _conflict(name: str) -> VersionConflict:

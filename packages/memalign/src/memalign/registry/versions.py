@@ -19,9 +19,9 @@ from memalign.memory import Memory
 from memalign.registry.database import Database
 from memalign.registry.diff import BY_HAND
 from memalign.registry.erased_hashes import ErasedHashes
-from memalign.registry.judge_rows import Contents, RowKey, contents_of, decoded, is_unicode, memory_of
+from memalign.registry.judge_rows import Contents, RowKey, contents_of, decoded, is_unicode, memory_of, named_damage
 from memalign.registry.tables import answers, erasures, judges, rows, versions
-from memalign.types import guideline_number
+from memalign.types import FeedbackKey, guideline_number
 from memalign.values import ValueType
 
 Action = Literal["create", "save", "edit", "align", "unalign", "erase", "rollback", "import", "lock"]
@@ -91,6 +91,12 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
     else:
         query = query.where(rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number))
     return {(kind, key): body for kind, key, body in connection.execute(query).all()}
+
+
+def memory_hash(connection: Connection, judge: int, number: int) -> str:
+    """Return the hash of a version's memory as it was written; empty where an erasure has changed it since."""
+    query = select(versions.c.memory_hash).where(versions.c.judge == judge, versions.c.number == number)
+    return str(connection.execute(query).scalar() or "")
 
 
 def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
@@ -226,6 +232,11 @@ def counts(memory: Memory) -> dict[str, int]:
     return sizes | {"guidelines": len(memory.semantic), "pending": len(memory.pending)}
 
 
+def counts_of(info: VersionInfo) -> dict[str, int]:
+    """Return the same of a version, as it was counted when it was written."""
+    return {name: getattr(info, name) for name in ("cases", "feedback", "guidelines", "pending")}
+
+
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Every version, the oldest first."""
     records = connection.execute(select(versions).where(versions.c.judge == judge).order_by(versions.c.number))
@@ -238,28 +249,30 @@ def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
     query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
     named = (rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")), rows.c.until.is_(None))
     settings = select(rows.c.judge, rows.c.key, rows.c.body).where(*named)
-    values = {(of, key): msgspec.json.decode(body) for of, key, body in connection.execute(settings)}
+    values = {(of, key): decoded("judge", body) for of, key, body in connection.execute(settings)}
     columns = ("name", "latest", "cases", "feedback", "guidelines", "pending")
-    return tuple(
-        JudgeSummary(
-            value_type=msgspec.convert(values[row.id, "value_type"], ValueType).spec,
-            model=values[row.id, "model"],
-            updated_at=row.created_at,
-            **{column: getattr(row, column) for column in columns},
-        )
-        for row in connection.execute(query)
-    )
+    found = list[JudgeSummary]()
+    for row in connection.execute(query):
+        with named_damage(f"the judge {row.name!r}"):
+            value_type = msgspec.convert(values[row.id, "value_type"], ValueType).spec
+            model = values[row.id, "model"]
+        counted = {column: getattr(row, column) for column in columns}
+        found.append(JudgeSummary(value_type=value_type, model=model, updated_at=row.created_at, **counted))
+    return tuple(found)
 
 
-def import_judges(source: Database, target: Database) -> tuple[JudgeSummary, ...]:
-    """Copy all judges of `source` into `target`, in one transaction or not at all."""
+def import_judges(source: Database, target: Database, *, allow_erased: bool = False) -> tuple[JudgeSummary, ...]:
+    """Copy all judges of `source` into `target`, in one transaction or not at all; see `Registry.import_registry`."""
     with source.read() as reading:
         listed = summaries(reading)
         with target.write(*(judge.name for judge in listed)) as writing:
             if taken := {judge.name for judge in listed} & set(writing.execute(select(judges.c.name)).scalars()):
                 names = f"{target.url} has judges of these names: {', '.join(sorted(taken))}"
                 raise JudgeExists(f"{names}. Nothing was imported; import one bundle at a time with --name")
+            erased = ErasedHashes(writing, None)
             for judge in reading.execute(select(judges)).mappings().all():
+                if not allow_erased:
+                    _refuse_erased(erased, judge["name"], timeline(reading, judge["id"], judge["latest"]))
                 values = {name: value for name, value in judge.items() if name != "id"}
                 new = writing.execute(insert(judges).values(values).returning(judges.c.id)).scalar_one()
                 for table in (versions, rows, erasures):
@@ -267,6 +280,24 @@ def import_judges(source: Database, target: Database) -> tuple[JudgeSummary, ...
                     for batch in reading.execute(query).mappings().partitions():
                         writing.execute(insert(table), [{**row, "judge": new} for row in batch])
     return listed
+
+
+def _refuse_erased(erased: ErasedHashes, name: str, spans: Timeline) -> None:
+    """Raise InvalidRows if any version of a judge holds feedback or a case that was erased."""
+    if not erased:
+        return
+    contents: dict[str, set[str]] = {}
+    for (kind, key), bodies in spans.items():
+        if kind == "case":
+            contents[key] = {decoded(kind, body).content_hash for _, _, body in bodies}
+    faults = list[RowError]()
+    for kind, key in sorted(spans):
+        if kind in ("annotation", "tombstone", "case"):
+            feedback = FeedbackKey(key, "") if kind == "case" else FeedbackKey.parse(key)
+            if why := erased.refusal(feedback, contents.get(feedback.id, ())):
+                faults.append(RowError(line=len(faults) + 1, id=key, reason=why))
+    if faults:
+        raise InvalidRows(f"judge {name!r} of the other registry holds feedback that was erased", faults)
 
 
 def forget_answers(connection: Connection, judge: int) -> None:
