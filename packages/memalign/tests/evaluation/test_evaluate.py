@@ -202,7 +202,8 @@ def test_cases_of_one_group_count_together():
 def test_an_evaluation_prints_and_dumps_json():
     result = many("bool", [(True, True), (False, True), (False, False), (True, True)])
     text = str(result)
-    assert text.splitlines()[0].startswith("helpfulness (bool) on scripted, memory ")
+    assert text.splitlines()[0].startswith("Of the cases that people call true, the judge calls 67 % true (n = 3); of")
+    assert "\n\nhelpfulness (bool) on scripted, memory " in text
     counts = "n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label"
     for words in (counts, "accuracy", "people say true, the judge says: 2 true, 1 false"):
         assert words in text

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
 
 _criterion = partial(typer.Option, rich_help_panel="Gate options")
+_worth = partial(typer.Option, rich_help_panel="What the figures are worth")
 _DISAGREEMENTS = 10  # rows of the table
 _FORMATS = (".html", ".md", ".json")
 _EXIT = {"pass": DONE, "worse": FAILURES, "too few cases": TOO_FEW}
@@ -85,6 +86,30 @@ def evaluate(
         bool,
         typer.Option("--include-taught", help="Judge taught cases too, for a figure of their own beside the others."),
     ] = False,
+    on: Annotated[
+        Path | None,
+        _worth(
+            metavar="JUDGED",
+            help="Correct the shares of labels in traffic, which `memalign judge -o` judged into this file, by the "
+            "judge's errors on LABELLED. LABELLED must be drawn at random from the same traffic.",
+        ),
+    ] = None,
+    examples: Annotated[
+        str | None,
+        _worth(metavar="FILE", help="The rows that were judged into JUDGED: their columns group and system count."),
+    ] = None,
+    promise: Annotated[
+        float | None,
+        _worth(
+            metavar="SHARE",
+            help="Name the confidence from which on people agree with at least this share of verdicts, such as 0.95.",
+        ),
+    ] = None,
+    plan: Annotated[bool, _worth("--plan", help="Say what more labels would show.")] = False,
+    repeat: Annotated[
+        int | None,
+        _worth(metavar="N", min=2, help="Judge up to 20 of the cases N times, and say how often verdicts turn."),
+    ] = None,
     columns: ColumnMap = None,
     concurrency: Concurrency = None,
     max_cost: MaxCost = None,
@@ -106,7 +131,12 @@ def evaluate(
     demands.check(judge, against=other is not None)
     _check_files(report, junit)
     rows = rows_of(labelled, columns, remembered=judge.columns)
-    run = partial(measure, judge, rows, against=other, include_taught=include_taught, judged=judged or ())
+    traffic = None if examples is None else rows_of(examples, columns, remembered=judge.columns)
+    if traffic is not None and on is None:
+        raise InputError("--examples names the rows that were judged into JUDGED, so it needs --on JUDGED")
+    wanted: dict[str, Any] = {"on": on, "on_examples": traffic, "promise": promise, "repeat": repeat}
+    wanted |= {"against": other, "include_taught": include_taught, "judged": judged or ()}
+    run = partial(measure, judge, rows, **wanted)
     if dry_run:
         return _estimate(session, name, number, judge, run)
     session.after_interrupt = after_interrupt(out)
@@ -114,7 +144,7 @@ def evaluate(
         evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
     result = demands.decide(evaluation)
     label = _label(against)
-    _give(session, name, number, evaluation, against, result)
+    _give(session, name, number, evaluation, against, result, plan=plan)
     if junit is not None and result is not None:
         demands.write_junit(result)
     if report is not None:
@@ -211,19 +241,31 @@ def _sides(evaluation: Evaluation) -> list[Evaluation]:
 
 
 def _give(
-    session: Session, name: str, number: int, evaluation: Evaluation, against: str | None, result: GateResult | None
+    session: Session,
+    name: str,
+    number: int,
+    evaluation: Evaluation,
+    against: str | None,
+    result: GateResult | None,
+    *,
+    plan: bool,
 ) -> None:
     """Print the result: for programs the figures, for people sentences and tables."""
     figures = evaluation.to_dict()
     data = {"judge": name, "version": number, "against": against}
     data |= {key: figures.pop(key) for key in ("base", "comparison")}
     data |= {"evaluation": figures, "gate": result}
+    lines = evaluation.plan() if plan else []
+    if plan:
+        data["plan"] = lines
     compared = f"{name} version {number} (the second judge) against {_label(against)}"
-    session.give(data, *_parts(compared, evaluation, result))
+    session.give(data, *_parts(compared, evaluation, result), *lines)
 
 
 def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> list[Any]:
     parts: list[Any] = ["\n".join(evaluation.lines())]
+    if evaluation.promise is not None and evaluation.thresholds:
+        parts.append(_thresholds(evaluation))
     if evaluation.disagreements:
         parts.append(_disagreements(evaluation))
     if evaluation.comparison is not None:
@@ -235,6 +277,16 @@ def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> 
         usage += evaluation.base.usage
     parts.append(usage_text(usage) if usage.calls else "no model was called")
     return parts
+
+
+def _thresholds(evaluation: Evaluation) -> Any:
+    rows = []
+    for step in evaluation.thresholds:
+        if step.n:
+            agreement = f"{step.agreement:.0%}"
+            rows.append((step.label or "any", f"{step.at:g}", f"{step.share:.0%}", agreement, f"{1 - step.share:.0%}"))
+    columns = ("verdict", "confidence from", "passes", "people agree", "left for people")
+    return table(columns, rows, title="What may pass without a person")
 
 
 def _disagreements(evaluation: Evaluation) -> Any:

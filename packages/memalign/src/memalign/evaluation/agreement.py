@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -13,23 +13,33 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
+from memalign.evaluation.basics import Basics, basics_of
 from memalign.evaluation.cases import ScoredCase, clusters, estimate
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
+from memalign.evaluation.judged import (
+    column_of,
+    covers,
+    judged_rows,
+    judgments_from,
+    made_by,
+    made_by_another,
+)
 from memalign.evaluation.labelled import LabelledCases, need_judge
-from memalign.io import FeedbackSource, RowSource, read_judgments
-from memalign.judge.many import signature_of
+from memalign.evaluation.promise import Passing, Promise, passing, promise_of
+from memalign.evaluation.sentences import first_lines, plan_lines, promise_lines, repeat_lines, traffic_lines
+from memalign.evaluation.traffic import Traffic, traffic_of
+from memalign.io import ExampleSource, FeedbackSource, RowSource
 from memalign.metrics import Estimate, Statistic, ccc, cohen_kappa
 from memalign.models.calls import Calls
 from memalign.notebook import html_view
-from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Feedback, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
 if TYPE_CHECKING:
-    from memalign.judge import Judge, Progress
+    from memalign.judge import Judge, JudgmentList, Progress
 
-__all__ = ["METRICS", "Evaluation", "aevaluate", "evaluate", "judgments_from", "measure"]
+__all__ = ["METRICS", "Evaluation", "Repeated", "aevaluate", "evaluate", "measure"]
 
 METRICS: dict[str, tuple[str, Statistic]] = {
     "bool": ("kappa", cohen_kappa),
@@ -41,6 +51,27 @@ METRICS: dict[str, tuple[str, Statistic]] = {
 
 _LISTED_LABELS = 12  # an int:0..100 would make a confusion matrix of mostly empty rows
 _LISTED_IDS = 10
+_SHOWN_THRESHOLDS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
+_SAMPLE = 20  # cases that are judged again
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repeated:
+    """How often a judge changes its verdict when it is asked again, on a sample of the labelled cases.
+
+    Attributes:
+        times: How often each case was judged, the first time included.
+        n: Cases that were judged so often.
+        turned: Those whose verdicts were not all the same.
+        share: Their share, with its interval at 95 %.
+        stopped: Why other cases of the sample were not judged again; empty where all were.
+    """
+
+    times: int
+    n: int
+    turned: int
+    share: Estimate
+    stopped: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +87,7 @@ class Evaluation:
         taught: Labelled cases that a judge here was taught, by id or content. They count in no other figure.
         taught_ids: Their ids.
         taught_accuracy: How often the judge gives their labels; None unless they were judged too.
+        basics: Figures that need no statistics: right of each label, what always gives one, the lean.
         metrics: accuracy (of float: the share within a tenth of the scale); besides kappa of bool and choices,
             weighted_kappa (quadratic) of int, ccc of float. Where cases have a group, intervals come from whole groups;
             fewer than ten groups give none.
@@ -68,6 +100,9 @@ class Evaluation:
         cases: Every case with a label that counts.
         base: The evaluation of the judge it is compared with, on the same cases.
         comparison: This judge against that one, paired by case.
+        traffic: Shares of judged rows without labels, corrected; see `on` of `evaluate`.
+        promise: The threshold above which verdicts may pass without a person; see `promise` of `evaluate`.
+        repeated: How often verdicts turn; see `repeat` of `evaluate`.
         judgments: The judge's, by id; they and people's `rows` are no part of `to_dict`.
     """
 
@@ -79,6 +114,7 @@ class Evaluation:
     taught: int = 0
     taught_ids: tuple[str, ...] = ()
     taught_accuracy: Estimate | None = None
+    basics: Basics = Basics()  # noqa: RUF009  # frozen
     metrics: dict[str, Estimate]
     labels: tuple[Value, ...]
     confusion: tuple[tuple[int, ...], ...]
@@ -89,6 +125,9 @@ class Evaluation:
     cases: tuple[ScoredCase, ...]
     base: Evaluation | None = None
     comparison: Comparison | None = None
+    traffic: tuple[Traffic, ...] = ()
+    promise: Promise | None = None
+    repeated: Repeated | None = None
     judgments: Mapping[str, Judgment] = field(default_factory=dict, repr=False)
     rows: tuple[Feedback, ...] = field(default=(), repr=False)
 
@@ -106,11 +145,34 @@ class Evaluation:
             wrong.sort(key=lambda case: -abs(float(case.value or 0) - float(case.label)))
         return tuple(wrong)
 
+    @property
+    def thresholds(self) -> tuple[Passing, ...]:
+        """What passes without a person at thresholds of confidence: of all verdicts, then of each.
+
+        Empty where verdicts carry no probability.
+        """
+        sure = [case for case in self.cases if case.confidence is not None]
+        if not sure:
+            return ()
+        kinds = list(dict.fromkeys(case.value for case in sure)) if self.labels else []
+        rows = []
+        for value in [None, *kinds] if len(kinds) > 1 else [None]:
+            own = [case for case in sure if value is None or case.value == value]
+            confidences, right, groups = _columns(own)
+            label = None if value is None else value_text(value)
+            rows += [passing(confidences, right, at, label=label, groups=groups) for at in _SHOWN_THRESHOLDS]
+        return tuple(rows)
+
+    def plan(self) -> list[str]:
+        """Say what more labels would show."""
+        return plan_lines(self)
+
     def to_dict(self) -> dict[str, Any]:
         """The figures and cases as plain JSON values."""
         names = [item.name for item in fields(self) if item.name not in ("judgments", "rows", "base")]
         plain: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
         plain |= {"disagreements": [case.id for case in self.disagreements]}
+        plain |= {"thresholds": msgspec.to_builtins(self.thresholds), "sentences": self.sentences()}
         return plain | {"base": None if self.base is None else self.base.to_dict()}
 
     def __str__(self) -> str:
@@ -127,8 +189,22 @@ class Evaluation:
     def _repr_html_(self) -> str:
         return html_view(str(self).splitlines())
 
+    def sentences(self) -> list[str]:
+        """Say the figures in plain sentences, the traffic and the promise included."""
+        lines = first_lines(self)
+        for traffic in self.traffic:
+            lines += traffic_lines(traffic)
+        if self.promise is not None:
+            lines += promise_lines(self.promise)
+        if self.repeated is not None:
+            lines += repeat_lines(self.repeated)
+        return lines
+
     def lines(self) -> list[str]:
         """Write this judge's figures, without those of the judge it is compared with."""
+        return [*self.sentences(), "", *self._table()]
+
+    def _table(self) -> list[str]:
         total = self.n + self.unscored + self.unlabelled
         model = self.model_text or "a model that gave no verdict"
         lines = [
@@ -166,6 +242,10 @@ async def aevaluate(
     *,
     against: Judge | None = None,
     include_taught: bool = False,
+    on: str | Path | Sequence[Judgment] | None = None,
+    on_examples: ExampleSource | None = None,
+    promise: float | None = None,
+    repeat: int | None = None,
     judged: str | Path | Sequence[str | Path] = (),
     out: str | Path | None = None,
     concurrency: int | None = None,
@@ -182,6 +262,13 @@ async def aevaluate(
         labelled: A feedback file, or Feedback objects or mappings. A column `group` names what several cases share.
         against: A judge to compare with on the same cases.
         include_taught: Judge taught cases too, for `taught_accuracy`, a figure of its own.
+        on: The judge's verdicts on traffic without labels: a file that `judge_many(out=…)` wrote, or judgments. Its
+            shares are corrected by the judge's errors on `labelled`, which must be drawn at random from the same
+            traffic and may be among it.
+        on_examples: The rows that were judged, whose columns `group` and `system` then count.
+        promise: A share in (0, 1). `promise` of the result names the threshold above which people agree with at least
+            so many verdicts.
+        repeat: Judge a sample of the cases so often, 2 or more, to see whether verdicts turn.
         judged: Files that `judge_many(out=…)` wrote. A judge whose file is here is not asked.
         out: A file that keeps the judge's judgments, and from which the same call resumes.
         concurrency: Model calls at a time.
@@ -202,29 +289,40 @@ async def aevaluate(
         need_judge(against, "evaluate(judge, labelled, against=judge)")
     if columns is not None:
         labelled = RowSource.of(labelled, columns=columns)
+    if repeat is not None and repeat < 2:
+        raise InputError(f"repeat is how often a case is judged: 2 or more, not {repeat}")
     labelled_cases = LabelledCases.of(judge, labelled, others=() if against is None else (against,))
     if not include_taught:
         labelled_cases.need_unseen()
     examples = labelled_cases.examples
     if include_taught:
         examples += labelled_cases.taught
+    rows = None if on is None else judged_rows(judge, on, on_examples)
     files = [judged] if isinstance(judged, str | Path) else list(judged)
+    if not files and isinstance(on, str | Path) and covers(on, examples):
+        files = [on]
     calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
 
+    async def ask(one: Judge, some: Sequence[Example], out: str | Path | None = None) -> JudgmentList[Any]:
+        return await one.ajudge_many(some, concurrency=concurrency, out=out, progress=progress, max_cost=calls)
+
     async def side(one: Judge, out: str | Path | None) -> Evaluation:
-        file = next((path for path in files if _made_by(one, path)), None)
+        file = next((path for path in files if made_by(one, path)), None)
         if file is not None:
             known = judgments_from(file, examples)
             return _evaluation(one, labelled_cases, _by_id(examples, known), Usage())
         if files and one is judge:
-            raise InputError(
-                f"{files[0]} was judged by another judge, or by {one.name} with another model, instructions, "
-                "setting or memory; judge the cases again"
-            )
-        made = await one.ajudge_many(examples, concurrency=concurrency, out=out, progress=progress, max_cost=calls)
+            raise made_by_another(one, files[0])
+        made = await ask(one, examples, out)
         return _evaluation(one, labelled_cases, _by_id(examples, made), made.usage)
 
     evaluation = await side(judge, out)
+    if rows is not None:
+        evaluation = replace(evaluation, traffic=traffic_of(judge.value_type, evaluation.cases, rows))
+    if promise is not None:
+        evaluation = replace(evaluation, promise=_promise(evaluation, promise))
+    if repeat is not None:
+        evaluation = await _repeated(evaluation, labelled_cases.examples, repeat, partial(ask, judge))
     if against is None:
         return evaluation
     base = await side(against, None)
@@ -236,34 +334,54 @@ evaluate = aio.blocking(aevaluate)
 """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
 
 
-# -- judgments that lie in a file already ------------------------------------------------------------------------------
+# -- beyond agreement ------------------------------------------------------------------------------------------------
 
 
-def _made_by(judge: Judge, path: str | Path) -> bool:
-    """Return whether the judge as it is today wrote the file; its name does not count, and no key is needed."""
-    signature = f"@{judge.fingerprint}-{prompts_hash()[:6]}" if judge.model_name else signature_of(judge)
-    return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
+def _columns(cases: Sequence[ScoredCase]) -> tuple[list[float], list[bool], list[str] | None]:
+    confidences = [case.confidence or 0.0 for case in cases]
+    return confidences, [bool(case.correct) for case in cases], clusters(cases)
 
 
-def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgment]:
-    """Take the judgments of the examples, in their order, from a file that `judge -o` wrote. No model is asked.
+def _promise(evaluation: Evaluation, least: float) -> Promise:
+    sure = [case for case in evaluation.cases if case.confidence is not None and case.value is not None]
+    if sure or not evaluation.n:
+        confidences, right, groups = _columns(sure)
+        return promise_of(confidences, right, least, groups)
+    return Promise(
+        least=least,
+        why="the verdicts carry no probability; those of decision models do, and those of pairs with --param swap=true",
+    )
 
-    Args:
-        path: A file of judgments.
-        examples: The cases; the file may hold more.
 
-    Raises:
-        InputError: The file is unreadable, lacks a case, or a case has changed since.
-    """
-    file = read_judgments(path)
-    missing = [example.id for example in examples if example.id not in file.judgments]
-    if missing:
-        more = f" and of {len(missing) - 1} others" if missing[1:] else ""
-        raise InputError(f"{path} has no judgment for {missing[0]!r}{more}; judge them first, or leave out --judged")
-    for example in examples:
-        if not file.fits(example):
-            raise InputError(f"{path}: {example.id!r} has changed since it was judged; judge it again")
-    return [file.judgments[example.id] for example in examples]
+async def _repeated(
+    evaluation: Evaluation,
+    examples: Sequence[Example],
+    times: int,
+    ask: Callable[[Sequence[Example]], Awaitable[Sequence[Judgment]]],
+) -> Evaluation:
+    """Judge a sample again, without answers that are kept, and compare the verdicts."""
+    scored = {case.id: case.value for case in evaluation.cases if case.value is not None}
+    drawn = sorted((example for example in examples if example.id in scored), key=lambda one: one.content_hash)
+    sample = drawn[:_SAMPLE]
+    kind = ValueType.of(evaluation.value_type)
+    turned = dict.fromkeys((example.id for example in sample), False)
+    usage, stopped = evaluation.usage, ""
+    for _ in range(times - 1):
+        for example, judgment in zip(sample, await ask(sample), strict=True):
+            usage += judgment.usage
+            value = judgment.value
+            if value is None:
+                stopped = stopped or judgment.error or ""
+                turned.pop(example.id, None)
+            elif example.id in turned and not kind.agree(value, scored[example.id]):
+                turned[example.id] = True
+    changed = list(turned.values())
+    share = estimate(sum(changed) / len(changed) if changed else None, None, lambda: share_interval(changed))
+    repeated = Repeated(times=times, n=len(changed), turned=sum(changed), share=share, stopped=stopped)
+    return replace(evaluation, repeated=repeated, usage=usage)
+
+
+# -- from judgments to figures ---------------------------------------------------------------------------------------
 
 
 def _by_id(examples: Sequence[Example], judgments: Sequence[Judgment]) -> dict[str, Judgment]:
@@ -285,6 +403,7 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Mapping[str, J
         taught=len(labelled.taught),
         taught_ids=tuple(example.id for example in labelled.taught),
         taught_accuracy=measure(judge.value_type, taught)["accuracy"] if taught else None,
+        basics=basics_of(judge.value_type, scored),
         metrics=measure(judge.value_type, scored),
         labels=labels,
         confusion=tuple(tuple(counts[row, column] for column in labels) for row in labels),
@@ -310,14 +429,15 @@ def _scored_cases(
 
 
 def _scored(example: Example, label: Value, judgment: Judgment, value_type: ValueType) -> ScoredCase:
-    group = example.meta.get("group")
     error = judgment.error or ("the judgment has no value" if judgment.value is None else None)
     return ScoredCase(
         id=example.id,
         label=label,
         value=None if error else judgment.value,
         error=error,
-        group=None if group is None else str(group),
+        group=column_of(example, "group"),
+        system=column_of(example, "system"),
+        confidence=judgment.confidence,
         rationale=judgment.rationale,
         tolerance=value_type.tolerance,
     )

@@ -75,6 +75,8 @@ class ScoredCase:
         rationale: The judge's reason.
         error: Why there is no verdict.
         group: What several cases share (a document, a customer), or None.
+        system: Where the case comes from, such as a week or a version of the application, or None.
+        confidence: The probability of the verdict, in [0, 1], or None.
         tolerance: How far apart a float and its label may be and still agree; see `ValueType.tolerance`.
     """
 
@@ -84,6 +86,8 @@ class ScoredCase:
     rationale: str | None = None
     error: str | None = None
     group: str | None = None
+    system: str | None = None
+    confidence: float | None = None
     tolerance: float = 0.0
 
     @property

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["agreement_interval", "paired_interval", "share_interval"]
+__all__ = ["agreement_interval", "design_effect", "mean_interval", "paired_interval", "share_interval"]
 
 Interval = tuple[float, float]
 Groups = Sequence[Hashable] | None
@@ -34,15 +34,15 @@ _ALL_TOGETHER = 2.0
 """Groups that are added, in which all cases go together, to what the groups show of it: ten groups show little."""
 
 
-def share_interval(right: Sequence[bool], groups: Groups = None) -> Interval | None:
+def share_interval(right: Sequence[float], groups: Groups = None) -> Interval | None:
     """The interval of the share of cases that are `right`: Wilson's, over what the groups are worth."""
-    effect, degrees = _design_effect([float(one) for one in right], groups)
+    effect, degrees = _design([float(one) for one in right], groups)
     return wilson_interval(sum(right) / effect, len(right) / effect, level=_LEVEL, degrees=degrees)
 
 
 def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval | None:
     """Bonett and Price's interval of the mean change: 1 where only the second judge is right, -1 where the first is."""
-    effect, degrees = _design_effect([float(change) for change in changes], groups)
+    effect, degrees = _design([float(change) for change in changes], groups)
     worse, better, n = changes.count(-1), changes.count(1), len(changes)
     return paired_share_interval(worse / effect, better / effect, n / effect, level=_LEVEL, degrees=degrees)
 
@@ -75,10 +75,27 @@ def agreement_interval(
     return math.tanh(place - part), math.tanh(place + part)
 
 
+def mean_interval(values: Sequence[float], groups: Groups = None) -> Interval | None:
+    """Return Student's interval of a mean, over what the groups are worth; None for fewer than three values."""
+    n = len(values)
+    if n < _FEWEST:
+        return None
+    effect, degrees = _design(values, groups)
+    middle = sum(values) / n
+    variance = sum((value - middle) ** 2 for value in values) / (n - 1)
+    half = student_t(_LEVEL, degrees or n - 1) * math.sqrt(effect * variance / n)
+    return middle - half, middle + half
+
+
+def design_effect(values: Sequence[float], groups: Groups) -> float:
+    """Return how many cases tell as much as one independent case, by how far those of a group go together."""
+    return _design(values, groups)[0]
+
+
 # -- groups --------------------------------------------------------------------------------------------------------
 
 
-def _design_effect(values: Sequence[float], groups: Groups) -> tuple[float, int | None]:
+def _design(values: Sequence[float], groups: Groups) -> tuple[float, int | None]:
     """How many cases tell as much as one independent case (Kish 1965), and the degrees of freedom; 1 without groups.
 
     Where all values are the same the groups show nothing of it, and all cases of one are taken to go together.

@@ -11,7 +11,7 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.agreement import judgments_from
+from memalign.evaluation.judged import judgments_from
 from memalign.evaluation.labelled import need_judge
 from memalign.io import Examples, ExampleSource
 from memalign.judge.spec import named_parts

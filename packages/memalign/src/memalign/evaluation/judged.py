@@ -1,0 +1,101 @@
+"""Judgments that lie in a file already: those of labelled cases, and those of traffic without labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memalign.errors import InputError
+from memalign.evaluation.traffic import JudgedRow
+from memalign.io import Examples, ExampleSource, read_judgments
+from memalign.judge.many import signature_of
+from memalign.prompts.rendering import prompts_hash
+from memalign.types import Example, Judgment
+
+if TYPE_CHECKING:
+    from memalign.judge import Judge
+
+__all__ = ["column_of", "covers", "judged_rows", "judgments_from", "made_by", "made_by_another"]
+
+
+def made_by(judge: Judge, path: str | Path) -> bool:
+    """Return whether the judge as it is today wrote the file; its name does not count, and no key is needed."""
+    signature = f"@{judge.fingerprint}-{prompts_hash()[:6]}" if judge.model_name else signature_of(judge)
+    return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
+
+
+def made_by_another(judge: Judge, path: str | Path) -> InputError:
+    """Make the error that says who did not write a file."""
+    return InputError(
+        f"{path} was judged by another judge, or by {judge.name} with another model, instructions, setting or memory; "
+        "judge the cases again"
+    )
+
+
+def covers(path: str | Path, examples: Sequence[Example]) -> bool:
+    """Return whether a file has a judgment of each example as it is now."""
+    file = read_judgments(path)
+    return all(example.id in file.judgments and file.fits(example) for example in examples)
+
+
+def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgment]:
+    """Take the judgments of the examples, in their order, from a file that `judge -o` wrote. No model is asked.
+
+    Args:
+        path: A file of judgments.
+        examples: The cases; the file may hold more.
+
+    Raises:
+        InputError: The file is unreadable, lacks a case, or a case has changed since.
+    """
+    file = read_judgments(path)
+    missing = [example.id for example in examples if example.id not in file.judgments]
+    if missing:
+        more = f" and of {len(missing) - 1} others" if missing[1:] else ""
+        raise InputError(f"{path} has no judgment for {missing[0]!r}{more}; judge them first, or leave out --judged")
+    for example in examples:
+        if not file.fits(example):
+            raise InputError(f"{path}: {example.id!r} has changed since it was judged; judge it again")
+    return [file.judgments[example.id] for example in examples]
+
+
+def judged_rows(judge: Judge, on: str | Path | Sequence[Judgment], examples: ExampleSource | None) -> list[JudgedRow]:
+    """Read the judge's verdicts on traffic, with the groups and systems of the rows.
+
+    Args:
+        judge: Whose verdicts they must be.
+        on: A file that `judge -o` wrote, or judgments.
+        examples: The rows that were judged, which have the columns `group` and `system`.
+
+    Raises:
+        InputError: The file is unreadable, another judge wrote it, or nothing in it has a verdict.
+    """
+    judgments = list(on) if not isinstance(on, str | Path) else list(read_judgments(on).judgments.values())
+    if isinstance(on, str | Path) and not made_by(judge, on):
+        raise made_by_another(judge, on)
+    if not any(judgment.value is not None for judgment in judgments):
+        raise InputError("no judged row has a verdict, so there is no share to correct")
+    columns: dict[str, Example] = {}
+    if examples is not None:
+        source = Examples.of(examples, columns=judge.columns, fields=judge.fields)
+        columns = {example.id: example for example in source}
+    rows = []
+    for judgment in judgments:
+        example = columns.get(judgment.id)
+        rows.append(
+            JudgedRow(
+                id=judgment.id,
+                value=None if judgment.error else judgment.value,
+                group=column_of(example, "group"),
+                system=column_of(example, "system"),
+                taught=judgment.decided_by == "expert",
+            )
+        )
+    return rows
+
+
+def column_of(example: Example | None, name: str) -> str | None:
+    """Return a further column of a case in words; None where it has none."""
+    value = None if example is None else example.meta.get(name)
+    return None if value is None or not str(value).strip() else str(value).strip()
