@@ -159,12 +159,12 @@ def means(count: int, seed: int) -> list[str]:
 
 
 def promises(count: int, seed: int) -> list[list[str]]:
-    """How often a threshold was named, and how often its promise was broken, by how confidence and truth go together."""
+    """How often a threshold was named, and how often its promise was broken, by what confidence says of the truth."""
     rng = np.random.default_rng(seed)
-    true_to: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-        "confidence is true": lambda sure: sure,
-        "too sure of itself": lambda sure: 0.5 + 0.8 * (sure - 0.5),
-        "confidence says nothing": lambda sure: np.full_like(sure, 0.9),
+    true_to: dict[str, Callable[[NDArray[np.float64], float], NDArray[np.float64]]] = {
+        "confidence is true": lambda sure, _: sure,
+        "too sure of itself": lambda sure, _: 0.5 + 0.8 * (sure - 0.5),
+        "confidence says nothing, a point short of the promise": lambda sure, least: np.full_like(sure, least - 0.01),
     }
     lines = []
     for name, right_of in true_to.items():
@@ -178,12 +178,12 @@ def promises(count: int, seed: int) -> list[list[str]]:
                 if grouped:
                     common = np.repeat(rng.random(-(-n // GROUP)), GROUP)[:n]
                     luck = np.where(rng.random(n) < math.sqrt(TOGETHER), common, luck)
-                right = luck < right_of(sure)
+                right = luck < right_of(sure, least)
                 found = promise_of(sure.tolist(), right.tolist(), least, named(n) if grouped else None).kept
                 if found is not None:
                     passing = traffic[traffic >= found.at]
                     named_ += 1
-                    broken += float(right_of(passing).mean()) < least
+                    broken += float(right_of(passing, least).mean()) < least
                     passed += len(passing) / len(traffic)
             words = f"{name}{', in groups' if grouped else ''}"
             share = f"{passed / max(named_, 1):.0%}"
@@ -198,7 +198,9 @@ def main() -> None:
     options.add_argument("--seed", type=int, default=1)
     settings = options.parse_args()
     print(shares_table(settings.worlds, settings.seed), "\n")
-    print(markdown(("worlds", "n", "refused", "interval holds the truth"), [means(settings.worlds // 5, settings.seed)]))
+    print(
+        markdown(("worlds", "n", "refused", "interval holds the truth"), [means(settings.worlds // 5, settings.seed)])
+    )
     head = ("worlds", "n", "a threshold is named", "then passes", "promise broken")
     print(f"\n{markdown(head, promises(settings.worlds // 10, settings.seed))}")
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Run, jsonl, missing
+from tests.support.decision_servers import system_one
 from tests.support.endpoint import Endpoint, bad_request
 
 
@@ -104,4 +108,87 @@ def test_wrong_use_is_told_before_any_call(
 ) -> None:
     asked = len(endpoint.requests)
     memalign("evaluate", warm, jsonl(Path("cases.jsonl"), rows(9, 3)), *options, code=2, says=message)
+    assert len(endpoint.requests) == asked
+
+
+# -- what the figures are worth; the figures themselves: tests/evaluation/test_traffic.py --------------------------------
+
+
+@pytest.fixture
+def sure(memalign: Run) -> Iterator[str]:
+    """A judge whose decision model is right, and says so with .95, of all but every tenth reply, where it has .6."""
+
+    def decide(state: str, _: str) -> dict[str, float]:
+        number = int(re.findall(r"Reply (\d+)", state)[-1])
+        passes = number % 2 == 0
+        yes = (0.95 if passes else 0.05) if number % 10 else 0.4
+        return {"true": yes, "false": 1 - yes}
+
+    with system_one(decide) as server:
+        model = f"system-one:m@{server.base_url}"
+        settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", model)
+        memalign("create", "sure", *settings, code=0)
+        yield "sure"
+
+
+def replies(first: int, last: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"id": f"r-{n}", "outputs": f"Reply {n}.", **more} for n in range(first, last)]
+
+
+def labelled(last: int) -> list[dict[str, Any]]:
+    return [row | {"value": n % 2 == 0} for n, row in enumerate(replies(0, last))]
+
+
+def test_what_may_pass_is_named_judged_and_reviewed(memalign: Run, sure: str, tmp_path: Path) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", labelled(200))
+    ran = memalign("evaluate", sure, cases, "--promise", "0.95", "--plan", code=0)
+    assert not missing(ran.out, "--ask-below 0.7", "What may pass without a person", "left for people", "more labels:")
+    told = memalign("evaluate", sure, cases, "--promise", "0.95", "--plan", "--json", code=0).json
+    assert told["evaluation"]["promise"]["kept"]["at"] == 0.7
+    assert told["plan"][0].startswith("With 200 cases agreement is known to ±")
+    new = jsonl(tmp_path / "new.jsonl", replies(1_000, 1_040))
+    memalign("judge", sure, new, "-o", "out.jsonl", "--ask-below", "0.7", code=0, says="4 for people")
+    lines = [json.loads(line) for line in Path("out.jsonl").read_text("utf-8").splitlines()]
+    assert [line["id"] for line in lines if line["ask"]] == ["r-1000", "r-1010", "r-1020", "r-1030"]
+    memalign("review", sure, "out.jsonl", "--examples", new, "-o", "sheet.xlsx", code=0, says="4 cases in sheet.xlsx")
+    memalign("judge", sure, new, "-o", "out.jsonl", "--ask-below", "0.5", code=0, says="0 for people")
+    memalign("review", sure, "out.jsonl", "--examples", new, "-o", "none.xlsx", code=2, says="every verdict passed")
+
+
+def test_traffic_is_corrected_from_the_command_line(memalign: Run, sure: str, tmp_path: Path) -> None:
+    traffic = jsonl(tmp_path / "traffic.jsonl", replies(0, 600, system="week 1"))
+    memalign("judge", sure, traffic, "-o", "judged.jsonl", code=0)
+    cases = jsonl(tmp_path / "cases.jsonl", [row | {"system": "week 1"} for row in labelled(100)])
+    words = ("evaluate", sure, cases, "--on", "judged.jsonl", "--examples", traffic, "--report", "r.html")
+    ran = memalign(*words, code=0, says="no model was called")
+    said = "week 1: Of 600 judged rows, 40 % are true as the judge says it, and 50 % ["
+    assert said in ran.out
+    assert said in Path("r.html").read_text("utf-8")
+    assert memalign(*words, "--json", code=0).json["evaluation"]["traffic"][0]["warnings"] == []
+
+
+def test_a_judge_is_asked_again(memalign: Run, warm: str, endpoint: Endpoint, tmp_path: Path) -> None:
+    cases = jsonl(tmp_path / "cases.jsonl", rows(5, 2))
+    memalign("evaluate", warm, cases, "--repeat", "3", code=0, says="changed its verdict on 0 of 7 cases: 0 %")
+    assert len(endpoint.requests) == 21
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("evaluate", "{}", "--promise", "95"), "a promise is a share above 0 and below 1"),
+        (("evaluate", "{}", "--examples", "{}"), "it needs --on JUDGED"),
+        (("evaluate", "{}", "--on", "none.jsonl"), "no such file"),
+        (("judge", "{}", "--ask-below", "0.5"), "name one: -o OUT.jsonl"),
+        (("judge", "{}", "--ask-below", "80", "-o", "o.jsonl"), "a confidence above 0 and at most 1"),
+        (("judge", "{}", "--ask-below", "0.8", "-o", "o.jsonl"), "this judge's model gives none"),
+    ],
+)
+def test_wrong_use_of_them_is_told_before_any_call(
+    memalign: Run, warm: str, endpoint: Endpoint, words: tuple[str, ...], message: str
+) -> None:
+    asked = len(endpoint.requests)
+    cases = str(jsonl(Path("cases.jsonl"), rows(9, 3)))
+    command, *options = (cases if word == "{}" else word for word in words)
+    memalign(command, warm, *options, code=2, says=message)
     assert len(endpoint.requests) == asked

@@ -74,7 +74,7 @@ def page(aligned: Judge) -> Report:
 
 class TestWhatItSays:
     def test_only_unseen_cases_count(self, page: Report) -> None:
-        assert page.headline.startswith("It gives the people's label in 90 of 100 cases: 90% [")
+        assert page.headline.startswith("Of the cases that people call true, the judge calls 100 % true (n = 50); of")
         assert "10 that were taught and are left out of every figure" in as_markdown(page)
 
     def test_the_judge_stands_beside_others_and_people(self, page: Report) -> None:
@@ -117,7 +117,7 @@ class TestWhatItSays:
 
     @pytest.mark.parametrize(
         ("kind", "words"),
-        [("float:0..10", "in 40 of 40 cases|CCC"), ("int:0..9", "in 24 of 40 cases|weighted kappa")],
+        [("float:0..10", "right in 100 %|CCC"), ("int:0..9", "right in 60 %|weighted kappa")],
     )
     def test_numbers_have_their_figures(self, kind: str, words: str) -> None:
         model = ScriptedChatModel(lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10})
@@ -141,6 +141,7 @@ class TestPage:
         assert page.headline in unescape(as_html(page))
         plain = json.loads(json.dumps(page.to_dict()))
         assert plain["headline"] == page.headline
-        assert plain["sections"][1]["rows"][0][1]["value"] == pytest.approx(0.9)
+        sections = {section["title"]: section for section in plain["sections"]}
+        assert sections[AGREEMENT]["rows"][0][1]["value"] == pytest.approx(0.9)
         assert plain["evaluation"]["metrics"]["accuracy"]["value"] == pytest.approx(0.9)
         assert len(plain["cases"]) == 100

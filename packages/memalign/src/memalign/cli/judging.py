@@ -29,6 +29,7 @@ from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import InputError
 
 if TYPE_CHECKING:
+    from memalign.judge import Judge
     from memalign.types import Judgment, Usage
 
 _WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
@@ -41,6 +42,14 @@ def judge(
     examples: Annotated[str, typer.Argument(metavar="EXAMPLES", help=f"A {FILES}, or a folder; {STDIN}")],
     *,
     out: Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)] = None,
+    ask_below: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Mark with ask in OUT.jsonl what goes to people: verdicts with a confidence below P. `memalign "
+            "review` then makes the sheet of these. `memalign evaluate --promise` names P.",
+        ),
+    ] = None,
     columns: ColumnMap = None,
     version: Version = None,
     concurrency: Concurrency = None,
@@ -53,12 +62,14 @@ def judge(
     have any size, and the same command resumes a run that stopped.
     """
     from memalign.io import Examples
+    from memalign.io.judgments import mark_for_people
     from memalign.judge.spec import named_parts
     from memalign.models.calls import Calls
     from memalign.models.dry_run import DryRun
     from memalign.types import Usage
 
     number, chosen = judge_with_columns(session, name, version, columns)
+    _check_ask_below(ask_below, out, chosen)
     source = Examples.of(rows_of(examples, columns, remembered=chosen.columns), fields=named_parts(chosen.instructions))
     if dry_run:
         estimate = DryRun(dimensions=chosen.memory.matrix.shape[1] or 8)
@@ -85,6 +96,8 @@ def judge(
     data: dict[str, Any] = {"judge": name, "version": number, "n": len(source), "resumed": resumed}
     data |= {"failed": len(failures), "not_judged": len(unjudged), "usage": run.usage}
     data |= {"errors": [{"id": key, "error": error} for key, error in failures], "out": out and str(out)}
+    asked = None if ask_below is None or out is None else mark_for_people(out, ask_below)
+    data |= {"asked": asked}
     parts = []
     if out is None:
         data["judgments"] = list(judgments)
@@ -96,6 +109,8 @@ def judge(
     others = (resumed, "there already"), (len(failures), "failed"), (len(unjudged), "not judged")
     counts = [f"{run.judged - len(failures)} judged{f' into {out}' if out else ''}"]
     counts += [f"{count} {word}" for count, word in others if count]
+    if asked is not None:
+        counts.append(f"{asked} for people, whose sheet `memalign review` makes")
     session.give(data, *parts, ", ".join([*counts, usage_text(run.usage, seconds)]))
     say_by_reason("failed", failures)
     say_by_reason("not judged", unjudged)
@@ -103,6 +118,23 @@ def judge(
         say(f"note: {note}")
     say_by_reason("note", run.notes)
     return FAILURES if failures or unjudged else DONE
+
+
+def _check_ask_below(below: float | None, out: Path | None, judge: Judge) -> None:
+    """Refuse `--ask-below` where no verdict will carry a probability, or nothing keeps the marks."""
+    from memalign.models.judge_models import decides_alone
+
+    if below is None:
+        return
+    if not 0 < below <= 1:
+        raise InputError(f"--ask-below is a confidence above 0 and at most 1, such as 0.8, not {below:g}")
+    if out is None:
+        raise InputError("--ask-below marks the lines of a file; name one: -o OUT.jsonl")
+    if not decides_alone(judge) and not judge.parameters.get("swap"):
+        raise InputError(
+            "--ask-below needs verdicts with a probability, and this judge's model gives none; decision models do, "
+            "and judges of pairs with --param swap=true"
+        )
 
 
 @dataclass(kw_only=True)

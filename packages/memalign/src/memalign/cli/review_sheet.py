@@ -103,7 +103,8 @@ def review(
     """Write a sheet in which experts give their verdicts.
 
     The sheet has one row per case, with empty columns for the expert's verdict and reason. Pass the filled sheet to
-    `memalign align`. No model is called.
+    `memalign align`. Of a file that `memalign judge --ask-below` marked, only what goes to people is on the sheet. No
+    model is called.
     """
     from memalign.io.judgments import is_judgment_file
     from memalign.io.review import review_cases, write_review
@@ -118,6 +119,8 @@ def review(
     else:
         raise InputError(f"{cases} holds no judgments, so leave out --examples, or name a file of `memalign judge -o`")
     where = examples or "the judge's memory"
+    if not reviewed and not missing:
+        raise InputError(f"{cases} has nothing to review: every verdict passed")
     if missing and not reviewed:
         raise InputError(
             f"{cases} holds verdicts without texts, and {where} has none of its cases; name the file "

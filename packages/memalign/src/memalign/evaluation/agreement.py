@@ -26,7 +26,7 @@ from memalign.evaluation.judged import (
     made_by_another,
 )
 from memalign.evaluation.labelled import LabelledCases, need_judge
-from memalign.evaluation.promise import Passing, Promise, passing, promise_of
+from memalign.evaluation.promise import Passing, Promise, check_promise, passing, promise_of
 from memalign.evaluation.sentences import first_lines, plan_lines, promise_lines, repeat_lines, traffic_lines
 from memalign.evaluation.traffic import Traffic, traffic_of
 from memalign.io import ExampleSource, FeedbackSource, RowSource
@@ -291,6 +291,8 @@ async def aevaluate(
         labelled = RowSource.of(labelled, columns=columns)
     if repeat is not None and repeat < 2:
         raise InputError(f"repeat is how often a case is judged: 2 or more, not {repeat}")
+    if promise is not None:
+        check_promise(promise)
     labelled_cases = LabelledCases.of(judge, labelled, others=() if against is None else (against,))
     if not include_taught:
         labelled_cases.need_unseen()

@@ -16,7 +16,7 @@ from memalign.evaluation.cases import FEWEST_GROUPS, estimate
 from memalign.evaluation.intervals import design_effect, share_interval
 from memalign.metrics import Estimate
 
-__all__ = ["GRID", "Passing", "Promise", "binomial_tail", "fewest_for", "passing", "promise_of"]
+__all__ = ["GRID", "Passing", "Promise", "binomial_tail", "check_promise", "fewest_for", "passing", "promise_of"]
 
 GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 """The thresholds, fixed before any label is seen."""
@@ -88,6 +88,16 @@ def passing(
     return Passing(at=at, label=label, n=len(kept), share=len(kept) / max(len(confidences), 1), agreement=agreement)
 
 
+def check_promise(least: float) -> None:
+    """Refuse what cannot be promised.
+
+    Raises:
+        InputError: It is not a share between 0 and 1.
+    """
+    if not 0 < least < 1:
+        raise InputError(f"a promise is a share above 0 and below 1, such as 0.95, not {least:g}")
+
+
 def promise_of(
     confidences: Sequence[float], right: Sequence[bool], least: float, groups: Sequence[str] | None = None
 ) -> Promise:
@@ -102,8 +112,7 @@ def promise_of(
     Raises:
         InputError: The promise is not a share between 0 and 1.
     """
-    if not 0 < least < 1:
-        raise InputError(f"a promise is a share above 0 and below 1, such as 0.95, not {least:g}")
+    check_promise(least)
     kept: Passing | None = None
     for step in _sequence(confidences, right, least, groups):
         if _refuted(step, confidences, right, least, groups):
@@ -177,12 +186,12 @@ def _missing(confidences: Sequence[float], right: Sequence[bool], least: float) 
     best = max(tried, key=lambda step: (step.agreement.value or 0, step.n))
     agreed = best.agreement.value or 0.0
     if agreed <= least:
-        why = f"where the judge is surest ({best.n} cases), people agree in {agreed:.0%}: labels alone will not help"
+        why = f"where the judge is surest ({best.n} cases), people agree in {agreed:.1%}: labels alone will not help"
         return Promise(least=least, why=why)
     needed = max(_needed(least, agreed), math.ceil(_FIRST * fewest))
     missing = max(1, math.ceil((needed - best.n) / best.share))
     why = (
-        f"at a confidence of {best.at:g} or more people agree in {agreed:.0%} of {best.n} cases; about {missing:,} "
+        f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases; about {missing:,} "
         "more labels would prove it if they go on so"
     )
     return Promise(least=least, why=why, missing=missing)

@@ -20,6 +20,7 @@ from memalign.evaluation.cases import ScoredCase, annotations_by_case, estimate,
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.intervals import share_interval
+from memalign.evaluation.sentences import percent
 from memalign.keys import first_spellings
 from memalign.metrics import Estimate
 from memalign.types import as_json
@@ -107,12 +108,15 @@ def report(
     if not evaluation.n:
         error = next((case.error for case in evaluation.cases if case.error), "")
         raise InputError(f"no case has a verdict: {error}")
-    cases, right = _reported_cases(evaluation), sum(bool(case.correct) for case in evaluation.cases)
-    share = f"{evaluation.metrics['accuracy']:.0%}"
+    cases = _reported_cases(evaluation)
+    headline, *others = evaluation.sentences()
     return Report(
         title=f"{judge.name}: agreement with people",
-        headline=f"It gives the people's label in {right} of {evaluation.n} cases: {share}.",
+        headline=headline,
         sections=(
+            Section("In short", others),
+            *_traffic(evaluation),
+            *_passing(evaluation),
             _task(judge, evaluation),
             _agreement(judge, evaluation, against),
             _where_it_errs(evaluation, cases),
@@ -126,6 +130,38 @@ def report(
 
 
 # -- the parts -------------------------------------------------------------------------------------------------------
+
+
+def _traffic(evaluation: Evaluation) -> list[Section]:
+    """The shares of the traffic, a table for each system."""
+    sections = []
+    for traffic in evaluation.traffic:
+        title = "In real traffic" if traffic.system is None else f"In real traffic: {traffic.system}"
+        rows: list[Row] = []
+        for share in traffic.shares:
+            own = f"{share.judge:.2f}"
+            figures = [share.corrected, share.people]
+            if share.label is None:  # a mean is no share of a bar
+                figures_text = [f"{figure:.2f}" for figure in figures]
+                rows.append([share.name, own, *figures_text])
+            else:
+                rows.append([share.name, own, *figures])
+        head = ("", "as the judge says it", "corrected for its errors", "people's labels alone")
+        sections.append(Section(title, (), head, rows))
+    return sections
+
+
+def _passing(evaluation: Evaluation) -> list[Section]:
+    """What passes without a person, where somebody asked for a promise."""
+    if evaluation.promise is None or not evaluation.thresholds:
+        return []
+    rows: list[Row] = []
+    for step in evaluation.thresholds:
+        if step.n:
+            left = f"{percent(1 - step.share)}"
+            rows.append([step.label or "any verdict", f"{step.at:g}", percent(step.share), step.agreement, left])
+    head = ("", "confidence from", "passes", "people agree", "left for people")
+    return [Section("What may pass without a person", (), head, rows)]
 
 
 def _task(judge: Judge, evaluation: Evaluation) -> Section:

@@ -23,6 +23,7 @@ __all__ = [
     "JudgmentWriter",
     "OwnVerdicts",
     "is_judgment_file",
+    "mark_for_people",
     "read_judgments",
 ]
 
@@ -35,6 +36,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     judge: str
     content_hash: str = ""
+    ask: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,11 +47,13 @@ class JudgmentFile:
         judge: The fingerprint of the judge that wrote it.
         judgments: By id, in the file's order.
         contents: The content hash of each example as it was judged, by id.
+        passed: The ids whose verdicts pass without a person, as `mark_for_people` marked them.
     """
 
     judge: str
     judgments: Mapping[str, Judgment]
     contents: Mapping[str, str]
+    passed: frozenset[str] = frozenset()
 
     def fits(self, example: Example) -> bool:
         """Whether the example is still what was judged under its id."""
@@ -72,7 +76,35 @@ def read_judgments(path: str | Path) -> JudgmentFile:
         judge=lines[-1][0].judge,
         judgments={head.id: judgment for head, judgment, _ in lines},
         contents={head.id: head.content_hash for head, _, _ in lines},
+        passed=frozenset(head.id for head, _, _ in lines if head.ask is False),
     )
+
+
+def mark_for_people(path: str | Path, below: float) -> int:
+    """Mark each line of a judgment file with `ask`: true if a person must decide it.
+
+    A verdict goes to people if it failed, or if its confidence is lower or not known. What experts or a rule decided
+    passes.
+
+    Args:
+        path: The file, which is rewritten.
+        below: The confidence, in (0, 1], below which people are asked.
+
+    Returns:
+        How many lines go to people.
+
+    Raises:
+        InputError: The file is missing or something else.
+    """
+    asked = 0
+    target = target_of(path_of(path))
+    with atomic_write(target) as file:
+        for _, judgment, raw in _lines_of(target):
+            sure = judgment.confidence is not None and judgment.confidence >= below
+            ask = judgment.error is not None or (judgment.decided_by == "model" and not sure)
+            asked += ask
+            file.write(json_line(msgspec.json.decode(raw) | {"ask": ask}))
+    return asked
 
 
 def is_judgment_file(path: str | Path) -> bool:

@@ -35,7 +35,8 @@ def review_cases(
 ) -> tuple[list[ReviewCase], list[str]]:
     """The cases of a file of judgments, in its order, and the ids of judgments that no example has.
 
-    Without `judged` all examples are cases without a verdict. Raises InputError for an example that is not what was
+    Of a file that `judge --ask-below` marked, only what goes to people. Without `judged` all examples are cases without
+    a verdict. Raises InputError for an example that is not what was
     judged, and InvalidRows.
     """
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
@@ -47,6 +48,8 @@ def review_cases(
     cases: list[ReviewCase] = []
     missing: list[str] = []
     for example_id, judgment in file.judgments.items():
+        if example_id in file.passed:
+            continue
         if (example := contents.get(example_id)) is None:
             missing.append(example_id)
             continue
