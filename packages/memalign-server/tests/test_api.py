@@ -102,7 +102,7 @@ def test_a_thumb_down_becomes_feedback_that_is_learned(local: TestClient) -> Non
 
 def test_no_thumb_changes_what_somebody_said_on_the_page(shared: world.Shared) -> None:
     ana, owner = shared.signed_in("reviewer"), shared.signed_in("owner")
-    case = kept_case(ana)
+    case = kept_case(owner)
     ana.put(f"{TONE}/cases/{case}/answer", json={"value": False, "rationale": "Cold."})
     for client in (owner, ana):
         expect(thumb(client, case, up=True, source="reviewer"), 409, "'reviewer' has reviewed")

@@ -26,7 +26,7 @@ BY_REVIEWERS = {
     "POST /judges/{judge}/review/words", "POST /judges/{judge}/teach", "POST /judges/{judge}/teach/later",
     "POST /judges/{judge}/learned/confirm", "POST /judges/{judge}/learned/better",
     "POST /judges/{judge}/learned/take-back", "POST /judges/{judge}/learned/conflict",
-    "POST /api/v1/judges/{judge}/judge", "POST /api/v1/judges/{judge}/cases",
+    "POST /api/v1/judges/{judge}/judge",
     "POST /api/v1/judges/{judge}/cases/{case}/thumb", "PUT /api/v1/judges/{judge}/cases/{case}/answer",
     "POST /api/v1/judges/{judge}/teach", "POST /api/v1/judges/{judge}/align", "POST /api/v1/judges/{judge}/unalign",
 }  # fmt: skip
@@ -120,6 +120,16 @@ def test_no_byte_of_nobodys_body_is_read(path: str, form: str, site: world.Share
     }  # fmt: skip
     asyncio.run(site.app(scope, receive, send))
     assert statuses == [401]
+
+
+def test_a_reviewer_adds_no_case_by_whatever_way(shared: world.Shared) -> None:
+    reviewer, program = shared.signed_in("reviewer"), shared.program()
+    case = {"id": "new", "inputs": "q", "outputs": "a"}
+    ways: tuple[tuple[str, Any], ...] = (("cases", {"cases": [case]}), ("judge?keep=true", case))
+    for path, body in ways:
+        assert reviewer.post(f"/api/v1/judges/tone/{path}", json=body).status_code == 403
+        assert program.post(f"/api/v1/judges/tone/{path}", json=body).status_code < 300
+    assert reviewer.post("/api/v1/judges/tone/judge", json=case).status_code == 200
 
 
 def test_a_reviewer_speaks_for_nobody_else(clients: dict[str, TestClient]) -> None:

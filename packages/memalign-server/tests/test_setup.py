@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import zipfile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
@@ -199,6 +200,15 @@ def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
 def test_a_file_that_cannot_be_read_says_why(local: TestClient, name: str, body: bytes | str, words: str) -> None:
     page = sent(local, name, body).text
     assert (words in page, "/tmp" in page) == (True, False)
+
+
+def test_a_small_sheet_that_unpacks_to_much_is_refused_at_once(local: TestClient) -> None:
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w", zipfile.ZIP_DEFLATED) as parts:
+        parts.writestr("xl/sharedStrings.xml", b"<t>a</t>" * 19_000_000)
+    assert len(body.getvalue()) < 1_000_000
+    page = sent(local, "june.xlsx", body.getvalue()).text
+    shows(page, "june.xlsx unpacks to 144 MB", "keep it under 64")
 
 
 PAIR = {"inputs": "q", "outputs": {"A": "one", "B": "two"}}

@@ -214,8 +214,11 @@ async def judge_one(
     """Judge one case now. A model that fails is a problem with its reason.
 
     Of a case that waits for review you have seen the verdict then: your answer on it is no blind one. A case that is
-    kept and has no `id` gets one made of its content; the judgment has it.
+    kept and has no `id` gets one made of its content; the judgment has it. As on the pages, owners add cases to the
+    queue: a reviewer keeps none.
     """
+    if keep and not person.owner:
+        raise Problem(403, "a case that is kept is added to the queue, which is for owners: judge it without keep")
     latest = await asyncio.to_thread(server.judges.latest, judge)
     example = Example(**{"id": "item"} | case.model_dump(exclude_none=True))
     if keep and case.id is None:
@@ -276,7 +279,7 @@ def _own_source(person: Person, source: str) -> str:
     return source
 
 
-@of_judge.post("/cases", status_code=202, tags=["review"])
+@of_judge.post("/cases", status_code=202, tags=["review"], dependencies=[OWNER])
 def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
     """Put cases in the queue, and judge those that are not judged. Content that is in it already stays as it is."""
     asked = server.judges.latest(judge).judge

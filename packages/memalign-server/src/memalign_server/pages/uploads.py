@@ -9,6 +9,7 @@ import re
 import shutil
 import stat
 import tempfile
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from memalign.io.columns import Columns
 from memalign.io.rows import Row
 from memalign.judge import named_parts
 from memalign.types import Example
+from memalign_server.people.access import LARGEST_BODY
 from memalign_server.problems import Refused
 
 __all__ = ["SUFFIXES", "Upload", "clear_uploads", "read_upload", "upload_folder"]
@@ -104,6 +106,7 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
     with tempfile.TemporaryDirectory(dir=upload_folder(place)) as folder:
         path = Path(folder) / f"upload{suffix}"
         path.write_bytes(file.read())
+        _check_unpacked(path, name)
         try:
             rows = list(RowSource.of(path).rows())
         except InputError as error:
@@ -133,6 +136,17 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
             lines = {row.line for row in error.rows}
             usable = [row for row in usable if row.line not in lines]
     return replace(upload, cases=cases, bad=sorted(bad, key=lambda error: error.line))
+
+
+def _check_unpacked(path: Path, name: str) -> None:
+    """Raise InputError for a small file that unpacks to more than anybody may send unpacked."""
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as parts:
+        size = sum(part.file_size for part in parts.infolist())
+    if size > LARGEST_BODY:
+        n, most = size >> 20, LARGEST_BODY >> 20
+        raise Refused("{name} unpacks to {n} MB; keep it under {most}, or save it as .csv", name=name, n=n, most=most)
 
 
 def _by_fields(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:

@@ -95,6 +95,7 @@ class ServerTables:
         """Read every text of people and of judged systems, decoded."""
         for row in connection.execute(select(people)):
             yield from _texts(people.name, None, row, ("name", "name_key"), kind="name")
+            yield from _texts(people.name, None, row, ("subject",), kind="sentence")
         for row in connection.execute(select(queue)):
             yield from _texts(queue.name, row.judge, row, ("case_id",), kind="id")
             yield from _texts(queue.name, row.judge, row, ("settled",), kind="name")

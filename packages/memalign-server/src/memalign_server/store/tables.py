@@ -165,7 +165,7 @@ people = Table(
     Column("role", String(16), nullable=False),  # owner, reviewer
     Column("link", _DIGEST, unique=True),  # of the personal link that waits to be used; NULL for none
     Column("link_until", _TIME),
-    Column("subject", Text, unique=True),  # who an OpenID provider says they are; NULL for a person of links
+    Column("subject", Text, unique=True, info=NAME),  # who an OpenID provider says they are; NULL for a person of links
     Column("created_at", _TIME, nullable=False),
 )
 
