@@ -72,6 +72,10 @@ ENVELOPES: list[object] = [
     {"model": "m", "message": {"role": "assistant", "content": TEXT}, "done": True, "eval_count": 5},
     *({name: completion(), "code": 0, "status": "ok"} for name in ("data", "result", "response")),
     [completion()],
+    completion(choices={"0": {"message": {"content": TEXT}}}),
+    completion(choices=[{"delta": {"content": TEXT}}]),
+    completion(choices=[{"message": {"content": ""}}, {"message": {"content": TEXT}}]),
+    f"event: message\r\n{chunk(TEXT)}event: done\r\ndata: [DONE]\r\n\r\n",
     "\n\n   " + json.dumps(completion()),
     "\ufeff" + json.dumps(completion()),
     f": comment\n\n{chunk(TEXT[:9])}{chunk(TEXT[9:])}{chunk('', 'stop')}data: [DONE]\n\n".removeprefix(": comment\n\n"),
@@ -141,6 +145,7 @@ SAID: list[tuple[Fault, type[Exception], str, int]] = [
     (failing(400, "Violated guardrail policy: api key found in the text"), ModelRefused, "filter stopped", 1),
     (failing(404, "The model `m` does not exist", "model_not_found"), AccessDenied, "model's name", 1),
     (failing(400, "Invalid model name passed in model=m"), AccessDenied, "model's name", 1),
+    (failing(400, "The requested model 'm' is not supported"), AccessDenied, "model's name", 1),
     (failing(400, "m is not a valid model ID"), AccessDenied, "model's name", 1),
     (failing(400, "API key not valid. Please pass a valid API key."), AccessDenied, "key", 1),
     (failing(500, "Authentication failed: invalid api key"), AccessDenied, "key", 1),
@@ -167,6 +172,24 @@ async def test_what_a_server_says_decides_not_its_status(
     assert len(endpoint.requests) == requests
 
 
+@pytest.mark.parametrize(
+    ("body", "calls"),
+    [
+        *((page, 0) for page in ("<html>Bad gateway</html>", "ok", "")),
+        *((cut, 3) for cut in ('{"choices": [{"mess', "[1", {"output": 1}, "null")),
+    ],
+)
+async def test_a_page_is_no_call_and_a_cut_answer_is_one_of_unknown_cost(body: object, calls: int) -> None:
+    with (
+        Endpoint(Fault(body=body)) as endpoint,
+        pytest.raises(ModelUnavailable, match="not what its API prom") as caught,
+    ):
+        await model_at(endpoint, prices=Prices(input=1.0, output=1.0)).complete(REQUEST)
+    assert len(endpoint.requests) == 3
+    assert caught.value.usage is not None
+    assert (caught.value.usage.calls, caught.value.usage.cost) == (calls, None if calls else 0.0)
+
+
 async def test_the_calls_of_answers_that_nobody_could_read_are_counted() -> None:
     unread = Fault(body=completion({"content": ""}))
     half = Fault(body=completion({}, choice={"error": {"code": 502, "message": "Idle"}}))
@@ -186,6 +209,10 @@ def refuses(name: str, message: str, **more: object) -> dict[str, Any]:
 USE_OTHER = "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 ONLY_ONE = "Unsupported value: 'temperature' does not support 0.0 with this model. Only the default (1) is supported."
 AT_MOST = "max_tokens is too large: {}. This model supports at most 512 completion tokens, whereas you provided more."
+VLLM = (
+    "'max_tokens' or 'max_completion_tokens' is too large: 1024. This model's maximum context length is {0} tokens "
+    "and your request has 300 input tokens (1024 > {0} - 300)."
+)
 REFUSALS: list[list[dict[str, Any]]] = [
     [refuses("max_tokens", USE_OTHER, param="max_tokens")],
     [refuses("max_tokens", USE_OTHER), refuses("temperature", ONLY_ONE, param="temperature")],
@@ -196,6 +223,12 @@ REFUSALS: list[list[dict[str, Any]]] = [
         refuses("max_tokens", "max_tokens: unknown field"),
         refuses("max_completion_tokens", "unknown field of tokens: max_completion_tokens"),
     ],
+    [
+        refuses(
+            "max_tokens", "max_tokens must be less than or equal to `600`, less than the `context_window`", above=600
+        )
+    ],
+    [refuses("max_tokens", VLLM.format(1_000), above=700)],
     [refuses("reasoning_effort", "Unknown parameter: reasoning_effort")],
     [refuses("top_p", "Unrecognized request argument supplied: top_p")],
     [

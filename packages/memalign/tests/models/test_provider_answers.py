@@ -37,6 +37,7 @@ GOOD = {"rationale": "Kind.", "value": "good", "score": 3, "weights": [0, 0.5]}
         'Here you are:\n```\n{"value": 1}\n```\nAnything else?',
         'The answer is {"value": 1}.',
         '[{"value": 1}]',
+        r'{"note": "It\'s \alpha of \\beta, \"so\" \u12", "value": 1,}',
     ],
 )
 def test_a_bare_fenced_or_embedded_object_is_found(text):

@@ -70,6 +70,7 @@ _PLACEHOLDER = re.compile(r"""\{[^{}"'\[\]]{0,80}\}|\{\{[^{}"']{0,80}\}\}""")
 """Braces in prose, such as {inputs}: nothing that an answer could be."""
 
 _STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+_BAD_ESCAPE = re.compile(r'((?<!\\)(?:\\\\)*)\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _OUTER = re.compile(r"^\s*(?:```\w*\s*)?|\s*(?:```)?\s*$")
 
 
@@ -117,7 +118,7 @@ def _only_value(text: str) -> object:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield the objects in a text. Raises ValueError for a brace that may belong to one that cannot be read."""
-    place, mended = 0, ""
+    place, mended = 0, False
     while (start := _next_brace(text, place)) >= 0:
         if text[start] == "}" and place and not text[place:].strip("}] \n\r\t`"):
             return  # one brace too many, straight after an object that ends the answer
@@ -130,8 +131,11 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         try:
             value, place = _decoder.raw_decode(text, start)
         except ValueError:
-            mended = mended or " " * start + _without_commas(text[start:])
-            value, place = _decoder.raw_decode(mended, start)
+            if mended:
+                raise
+            mended = True
+            text = text[:start] + _mended(text[start:])
+            value, place = _decoder.raw_decode(text, start)
         if not isinstance(value, dict):
             raise ValueError("no object")
         yield value
@@ -142,13 +146,13 @@ def _next_brace(text: str, place: int) -> int:
     return min(places, default=-1)
 
 
-def _without_commas(text: str) -> str:
-    """Return a text as long as before, with blanks for commas before a closing bracket: they are none of JSON."""
-    return _STRING_OR_COMMA.sub(lambda match: match[1] or " ", text)
+def _mended(text: str) -> str:
+    """Return a text without what JSON forbids and models write: commas before a bracket, unknown escapes."""
+    return _STRING_OR_COMMA.sub(lambda match: _BAD_ESCAPE.sub(r"\1\\\\", match[1] or ""), text)
 
 
 def _decoded(text: str) -> object:
-    for attempt in (text, _without_commas(text)):
+    for attempt in (text, _mended(text)):
         try:
             return _decoder.decode(attempt)
         except (ValueError, RecursionError):

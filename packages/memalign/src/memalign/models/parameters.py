@@ -27,6 +27,8 @@ _UNKNOWN = re.compile(
 )
 _TOKENS = re.compile(r"max_(new_|completion_|output_)?tokens|(completion|output|new) tokens", re.IGNORECASE)
 _NUMBER = re.compile(r"(?<![\w.\-])\d{2,7}(?![\w\-]|\.\d)")
+_ROOM = re.compile(r"\(\d+ > (\d+) - (\d+)\)")
+_USEFUL = 128  # tokens of an answer below which none would be whole
 _SWITCH = re.compile(
     r"\b(\w*think\w*)\W{1,3}(?:must|has to|needs to|should) be (?:set to )?\W?(true|false)", re.IGNORECASE
 )
@@ -54,6 +56,9 @@ def change_for(message: str, parameter: object, settings: Mapping[str, Any], cha
 
 def _shorter_answer(message: str, tokens: int, changes: Changes) -> Changes | None:
     """Return the change of the longest answer: as many tokens as the server takes, another name, or none."""
+    if (room := _ROOM.search(message)) is not None:  # what the prompt leaves of the context
+        left = int(room[1]) - int(room[2])
+        return {"most": left} if left >= _USEFUL else None
     fewer = [number for number in map(int, _NUMBER.findall(message)) if 16 <= number < tokens]
     if fewer:
         return {"most": max(fewer)}

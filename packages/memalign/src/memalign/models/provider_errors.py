@@ -27,7 +27,7 @@ from typing import Any
 
 from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.providers import Target
-from memalign.models.wire import INSIDE_200
+from memalign.models.wire import INSIDE_200, CutAnswer
 
 __all__ = ["OVERLOAD", "Failure", "PromptTooLong", "failure_of", "field_of", "message_of", "status_of"]
 
@@ -43,6 +43,10 @@ _SPENT = re.compile(
 _TOO_LONG = re.compile(
     r"context.{0,3}(length|window|size)|maximum context|(prompt|input|message|request).{0,30}too long|too many tokens"
     r"|number of tokens allowed|input is too long|exceed_context|string_above_max_length",
+    re.IGNORECASE,
+)
+_ANSWER_TOO_LONG = re.compile(
+    r"max_\w*tokens\W{0,3}(or \W?max_\w*tokens\W{0,2})?.{0,12}(must be (less|at most|<)|too large|less than|at most)",
     re.IGNORECASE,
 )
 _FILTERED = re.compile(
@@ -64,7 +68,8 @@ _WRONG_KEY = re.compile(
 )
 _NO_MODEL = re.compile(
     r"model_?not_?found|(model|deployment)[^.]{0,80}(not found|does not exist|not exist\b|is not available)"
-    r"|(invalid|unknown) model|not a valid model|deployment_?not_?found|endpoint_?not_?found",
+    r"|(invalid|unknown|unsupported) model|not a valid model|model_not_supported|deployment_?not_?found"
+    r"|endpoint_?not_?found|model ['\"`][^'\"`]{1,80}['\"`] is not supported",
     re.IGNORECASE,
 )
 _FEATURE = re.compile(
@@ -135,7 +140,7 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Fail
     if isinstance(error, TimeoutError):
         advice = "To wait longer: memalign edit NAME --param timeout=SECONDS."
         return Failure(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
-    answered = isinstance(error, UnexpectedModelBehavior)
+    answered = isinstance(error, UnexpectedModelBehavior) or isinstance(_innermost(error), CutAnswer)
     if answered or isinstance(cause := _innermost(error), _UNREADABLE):
         reason = "the server's answer is not what its API promises"  # and may not be repeated
     else:  # "Connection error." says nothing, its cause names the refused address
@@ -166,6 +171,8 @@ def _by_status(error: Exception, status: int, target: Target) -> Failure:
         return _STOPPED
     if denied := _denied(status, code, message, target):
         return Failure(RateLimited if status == 429 else ModelRejected, reason, advice=denied, denied=True)
+    if _ANSWER_TOO_LONG.search(message):  # not the prompt: a shorter answer may do
+        return Failure(ModelRejected, reason)
     if status not in OVERLOAD and _TOO_LONG.search(f"{type(error).__name__} {words}"):
         advice = "Say how many tokens it takes (memalign edit NAME --context N)."
         return Failure(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["INSIDE_200", "http_client", "is_answer", "readable"]
+__all__ = ["INSIDE_200", "CutAnswer", "http_client", "is_answer", "readable"]
 
 INSIDE_200 = "inside_200"
 """The key of an error's body that came with a status of success: what the server counted all the same."""
+
+
+class CutAnswer(ValueError):
+    """An answer of a model, perhaps paid for, that cannot be read at all."""
 
 
 def http_client() -> httpx2.AsyncClient:
@@ -31,8 +35,7 @@ def http_client() -> httpx2.AsyncClient:
             response = await super().send(request, **options)
             if response.status_code != 200 or options.get("stream"):
                 return response
-            content = await response.aread()
-            status, body = readable(content)
+            status, body = readable(await response.aread())
             if body is None:
                 return response
             headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _OF_BYTES]
@@ -56,8 +59,15 @@ def readable(content: bytes) -> tuple[int, dict[str, Any] | None]:
 
     Args:
         content: The body as it came: JSON, or the events of a server that always streams.
+
+    Raises:
+        CutAnswer: JSON that ends too soon.
+        ValueError: What is neither, such as a proxy's page.
     """
-    body = _events(content) if content.lstrip().startswith(b"data:") else _json(content)
+    start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
+    body = _events(content) if start.startswith((b"data:", b"event:", b"id:", b": ")) else _json(content)
+    if body is None and not start.startswith(b"null"):
+        raise CutAnswer("no JSON") if start.startswith((b"{", b"[", b"data:", b"event:")) else ValueError("no JSON")
     if isinstance(body, list) and len(body) == 1:
         body = body[0]
     if not isinstance(body, dict):
@@ -79,7 +89,7 @@ def readable(content: bytes) -> tuple[int, dict[str, Any] | None]:
 
 def is_answer(body: Mapping[str, Any]) -> bool:
     """Return whether a body is a completion, however odd."""
-    return isinstance(body.get("choices"), list) or isinstance(body.get("message"), dict)
+    return isinstance(body.get("choices"), list | dict) or isinstance(body.get("message"), dict)
 
 
 def _json(content: bytes) -> object:
@@ -115,8 +125,12 @@ def _events(content: bytes) -> object:
 def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the first choice of a completion; one that has none may have a message of its own."""
     choices = body.get("choices")
-    choices = choices if isinstance(choices, list) else [body] if isinstance(body.get("message"), dict) else []
-    return next((choice for choice in choices if isinstance(choice, dict)), {})
+    if isinstance(choices, dict):
+        choices = [*choices.values()]
+    if not isinstance(choices, list):
+        choices = [body] if isinstance(body.get("message"), dict) else []
+    found = [choice for choice in choices if isinstance(choice, dict)]
+    return next(filter(_text_of, found), found[0] if found else {})
 
 
 def _text_in(body: Mapping[str, Any]) -> str:
@@ -125,7 +139,7 @@ def _text_in(body: Mapping[str, Any]) -> str:
 
 def _text_of(choice: Mapping[str, Any]) -> str:
     """Return what a choice says, wherever it stands: in the content, as a tool call, or taken for reasoning."""
-    found = choice.get("message")
+    found = choice.get("message") or choice.get("delta")
     message: dict[str, Any] = found if isinstance(found, dict) else {}
     for said in (message.get("content"), message.get("parsed"), choice.get("text")):
         if (text := _text(said)).strip():
