@@ -78,11 +78,20 @@ def read_frame(frame: Any, columns: Columns) -> Any:
             frame = _with_index(frame)
         if hasattr(frame, "rename_columns") or hasattr(frame, "set_axis"):
             frame = _named_once(frame, kind, columns)
-        return nw.from_native(frame, eager_only=True)
+        return nw.from_native(_as_table(frame), eager_only=True)
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001  # of whichever library it is
         raise InputError(f"cannot read this {kind} as a DataFrame: {_fault(error)}") from None
+
+
+def _as_table(frame: Any) -> Any:
+    """Return a table for a part of one, such as a batch of Arrow, which Narwhals does not take; all else as it is."""
+    if type(frame).__name__ != "RecordBatch":
+        return frame
+    import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
+
+    return pa.Table.from_batches([frame])
 
 
 def _with_index(frame: Any) -> Any:

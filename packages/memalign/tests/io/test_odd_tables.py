@@ -1,0 +1,310 @@
+"""Tables, frames and data sets as their tools write them: read without guessing, or named with row and column."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from openpyxl.chart import BarChart
+
+from memalign import Example
+from memalign.errors import InputError, InvalidRows, MemalignError
+from memalign.io import RowSource, read_examples, read_feedback
+from memalign.values import ValueType
+from tests.support.scripted import scripted
+
+pd = pytest.importorskip("pandas")
+pl = pytest.importorskip("polars")
+
+BOOL, SCALE = ValueType.of("bool"), ValueType.of("float:0..1")
+
+
+def labels(path: Path, value_type: ValueType = BOOL, **options: Any) -> list[Any]:
+    return [row.value for row in read_feedback(path, value_type=value_type, **options).rows]
+
+
+# -- CSV ---------------------------------------------------------------------------------------------------------------
+
+LONG = "answer, as sent, to the customer, verbatim, in full"
+MARKS = {
+    "quoted commas in the header": (f'id;inputs;"{LONG}";value\n1;Where?;Soon.;true\n', {"outputs": LONG}),
+    "plain commas in the header": (f"id;inputs;{LONG};value\n1;Where?;Soon.;true\n", {"outputs": LONG}),
+    "a line that names the mark": ("sep=;\nid;outputs;value\n1;Soon.;true\n", {}),
+    "tabs": ("id\toutputs, please\tvalue\n1\tSoon.\ttrue\n", {"outputs": "outputs, please"}),
+    "bars": ("id|outputs|value\n1|Soon.|true\n", {}),
+    "a title": ("Feedback, May, 2026\n\nid;outputs;value\n1;Soon.;true\n", {}),
+    "an empty last column": ("id,outputs,value,\n1,Soon.,true,\n", {}),
+    "empty cells behind the last": ("id,outputs,value\n1,Soon.,true,,\n", {}),
+    "a doubled column that nobody reads": ("id,outputs,note,note,value\n1,Soon.,a,b,true\n", {}),
+    "backslashes of Spark": ('id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n', {}),
+}
+
+
+@pytest.mark.parametrize("name", MARKS)
+def test_the_marks_of_a_table_are_found(tmp_path: Path, name: str) -> None:
+    text, columns = MARKS[name]
+    (tmp_path / "f.csv").write_text(text, "utf-8")
+    rows = read_feedback(tmp_path / "f.csv", value_type=BOOL, columns=columns).rows
+    assert (rows[0].id, rows[0].outputs, rows[0].value) == ("1", "Soon.", True)
+
+
+def test_a_doubled_column_and_sparks_quotes_keep_what_they_say(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text(MARKS["a doubled column that nobody reads"][0], "utf-8")
+    assert read_examples(path)[0].meta == {"note": "a", "note (2)": "b"}
+    path.write_text(MARKS["backslashes of Spark"][0], "utf-8")
+    assert read_examples(path)[1].outputs == 'He said "soon", \\\\ then'
+    path.write_text('id,outputs\n1,"C:\\new\\"\n', "utf-8")
+    assert read_examples(path)[0].outputs == "C:\\new\\", "a backslash that ends a cell is one"
+
+
+@pytest.mark.parametrize(
+    ("cell", "value_type", "value"),
+    [
+        *((cell, "float:0..1", 0.85) for cell in ("0,85", "0.85", "85%", "85 %", "0,850")),
+        *((cell, "float:0..2000", 1234.5) for cell in ("1.234,5", '"1,234.5"', "1234,5")),
+        ('"1,500"', "int:0..2000", 1500),
+        ("4,0", "int:1..5", 4),
+        *((word, "bool", True) for word in ("WAHR", "VRAI", "Verdadero", "VERO", "t", "1.0")),
+        *((word, "bool", False) for word in ("FALSCH", "FAUX", "falso", "ЛОЖЬ", "F", "nein")),
+        ("1.0", "1|2", "1"),
+    ],
+)
+def test_labels_are_read_as_people_of_any_country_write_them(
+    tmp_path: Path, cell: str, value_type: str, value: object
+) -> None:
+    (tmp_path / "f.csv").write_text(f"id;outputs;value\n1;Soon.;{cell}\n", "utf-8")
+    assert labels(tmp_path / "f.csv", ValueType.of(value_type)) == [value]
+
+
+@pytest.mark.parametrize(
+    ("cell", "value_type", "reason"),
+    [
+        ("1,500", "float:0..2000", "may be 1.5 or 1500; write it with a decimal point"),
+        ("85%", "float:0..100", "value '85%' is not allowed"),
+        ("4,5", "int:1..5", "value '4,5' is not allowed"),
+        ("1_0", "int:1..20", "value '1_0' is not allowed"),
+        ("vielleicht", "bool", "value 'vielleicht' is not allowed"),
+    ],
+)
+def test_a_label_that_can_be_read_in_two_ways_is_named(tmp_path: Path, cell: str, value_type: str, reason: str) -> None:
+    (tmp_path / "f.csv").write_text(f"id;outputs;value\n7;Soon.;{cell}\n", "utf-8")
+    with pytest.raises(InvalidRows, match=rf"line 2 \(7\): .*{reason}"):
+        labels(tmp_path / "f.csv", ValueType.of(value_type))
+
+
+@pytest.mark.parametrize("word", ["NULL", "\\N", "nan", "NaN", "<NA>", "NaT", "#N/A", "None"])
+def test_words_for_nothing_are_nobodys_words(tmp_path: Path, word: str) -> None:
+    (tmp_path / "f.csv").write_text(
+        f"id,outputs,value,rationale,source,created_at\n1,{word},true,{word},{word},{word}\n"
+        f"2,a,{word},Cold.,ana,{word}\n",
+        "utf-8",
+    )
+    first, second = read_feedback(tmp_path / "f.csv", value_type=BOOL).rows
+    assert (first.outputs, first.rationale, first.source, first.created_at) == (word, None, "unknown", None)
+    assert (second.value, second.rationale, second.source) == (None, "Cold.", "ana")
+
+
+def test_json_in_a_cell_is_the_same_in_every_format(tmp_path: Path) -> None:
+    row = {"id": "1", "inputs": '{"question": "Why?"}', "outputs": "[sic] as {this}", "value": True}
+    (tmp_path / "f.jsonl").write_text(json.dumps(row), "utf-8")
+    pd.DataFrame([row]).to_csv(tmp_path / "f.csv", index=False)
+    pd.DataFrame([row]).to_excel(tmp_path / "f.xlsx", index=False)
+    doors = [tmp_path / "f.jsonl", tmp_path / "f.csv", tmp_path / "f.xlsx", [row], pd.DataFrame([row])]
+    for door in doors:
+        (found,) = read_examples(door)
+        assert (found.inputs, found.outputs) == ({"question": "Why?"}, "[sic] as {this}")
+    assert read_examples([Example(id="1", inputs=row["inputs"])])[0].inputs == row["inputs"], "as it was given"
+
+
+# -- sheets ------------------------------------------------------------------------------------------------------------
+
+TABLE = [["id", "outputs", "value", "rationale"], [1, "Soon.", True, "Says when."], [2, "No.", False, None]]
+
+
+def book(path: Path, prepare: Any = None, rows: list[list[Any]] = TABLE) -> Path:
+    workbook = openpyxl.Workbook()
+    sheet = workbook.worksheets[0]
+    for row in rows:
+        sheet.append(row)
+    if prepare is not None:
+        prepare(workbook, sheet)
+    workbook.save(path)
+    return path
+
+
+def chart_first(workbook: Any, sheet: Any) -> None:
+    charts = workbook.create_chartsheet("Chart", 0)
+    charts.add_chart(BarChart())
+
+
+def hidden_first(workbook: Any, sheet: Any) -> None:
+    workbook.create_sheet("lists", 0).sheet_state = "hidden"
+    workbook["lists"]["A1"] = "id"
+
+
+def empty_first(workbook: Any, sheet: Any) -> None:
+    workbook.create_sheet("empty", 0)
+
+
+def titled(workbook: Any, sheet: Any) -> None:
+    sheet.insert_rows(1, 3)
+    sheet["A1"] = "Feedback, second quarter"
+    sheet.merge_cells("A1:D1")
+
+
+def words(workbook: Any, sheet: Any) -> None:
+    sheet["C2"], sheet["C3"] = "WAHR", "FALSCH"
+
+
+@pytest.mark.parametrize("prepare", [None, chart_first, hidden_first, empty_first, titled, words])
+def test_a_workbook_is_read_past_what_is_no_table(tmp_path: Path, prepare: Any) -> None:
+    assert labels(book(tmp_path / "f.xlsx", prepare)) == [True, False]
+
+
+def test_an_error_in_a_cell_is_no_reply(tmp_path: Path) -> None:
+    path = book(tmp_path / "f.xlsx", rows=[["id", "outputs", "value"], ["1", "#N/A", True], ["2", "ok", "#REF!"]])
+    with pytest.raises(InvalidRows) as error:
+        read_feedback(path, value_type=BOOL)
+    assert "line 2 (1): no content" in str(error.value)
+    assert "line 3 (2): a row needs a value" in str(error.value)
+
+
+def test_a_sheet_may_have_percents_dates_and_fractions(tmp_path: Path) -> None:
+    def formats(workbook: Any, sheet: Any) -> None:
+        sheet["C2"], sheet["C3"] = 0.85, 1.0
+        sheet["C2"].number_format = "0%"
+
+    assert labels(book(tmp_path / "f.xlsx", formats), SCALE) == [0.85, 1]
+
+
+# -- frames and data sets ----------------------------------------------------------------------------------------------
+
+ROW: dict[str, Any] = {"id": "a", "inputs": "q", "outputs": "x", "value": True}
+
+
+def doubled(rows: list[dict[str, Any]]) -> Any:
+    frame = pd.DataFrame(rows)
+    return pd.concat([frame, pd.DataFrame({"note": ["a"]}), pd.DataFrame({"note": ["b"]})], axis=1)
+
+
+def arrow_doubled(rows: list[dict[str, Any]]) -> Any:
+    table = pa.Table.from_pylist(rows)
+    return table.append_column("note", pa.array(["a"])).append_column("note", pa.array(["b"]))
+
+
+FRAMES: dict[str, Any] = {
+    "a column twice": doubled,
+    "a column twice in Arrow": arrow_doubled,
+    "an index that is a column": lambda rows: pd.DataFrame(rows).set_index("id", drop=False),
+    "an index of two levels": lambda rows: pd.DataFrame(rows).assign(run=1).set_index(["run", "id"]),
+    "columns that are numbers": lambda rows: pd.DataFrame(rows).assign(**{"0": 1}).rename(columns={"0": 0}),
+    "categories": lambda rows: pd.DataFrame(rows).astype({"outputs": "category"}),
+    "batches of Arrow": lambda rows: pa.Table.from_pylist(rows).to_batches()[0],
+    "categories of Polars": lambda rows: pl.DataFrame(rows).with_columns(pl.col("outputs").cast(pl.Categorical)),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_frames_are_read_whatever_their_index_and_columns(name: str) -> None:
+    frame = FRAMES[name]([ROW])
+    assert [(example.id, example.outputs) for example in read_examples(frame)] == [("a", "x")]
+    judge, _ = scripted()
+    assert [judgment.value for judgment in judge.judge_many(frame)] == [True]
+
+
+def test_what_is_ambiguous_in_a_frame_is_named() -> None:
+    frame = pd.DataFrame([ROW]).set_index(pd.Index(["b"], name="id"))
+    with pytest.raises(InputError, match="has an index and a column id, which differ"):
+        read_examples(frame)
+    twice = pd.concat([pd.DataFrame([ROW]), pd.DataFrame({"outputs": ["y"]})], axis=1)
+    with pytest.raises(InputError, match="the DataFrame has outputs twice"):
+        read_examples(twice)
+    with pytest.raises(InvalidRows, match=r"line 1 .*id 1e\+17 is a fraction that has lost digits"):
+        read_feedback([ROW | {"id": 1e17}])
+
+
+def test_fractions_that_are_whole_are_names() -> None:
+    frame = pd.read_csv(io.StringIO("id,outputs,value,source\n1,a,1,7\n2,b,0,\n"))
+    frame["id"] = frame["id"].astype(float)
+    rows = read_feedback(frame, value_type=BOOL).rows
+    assert [(row.id, row.source, row.value) for row in rows] == [("1", "7", True), ("2", "unknown", False)]
+
+
+def class_labels(names: list[str]) -> Any:
+    datasets = pytest.importorskip("datasets")
+    text = datasets.Value("string")
+    features = datasets.Features(id=text, outputs=text, value=datasets.ClassLabel(names=names))
+    rows = [{"id": str(n), "outputs": "x", "value": code} for n, code in enumerate((0, 0, 1))]
+    return datasets.Dataset.from_list(rows, features=features)
+
+
+def test_codes_of_classes_are_read_by_their_names(tmp_path: Path) -> None:
+    data = class_labels(["pass", "fail"])
+    data.to_parquet(tmp_path / "f.parquet")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "f.parquet").write_bytes((tmp_path / "f.parquet").read_bytes())
+    doors = [data, data.to_iterable_dataset(), tmp_path / "f.parquet", tmp_path / "folder"]
+    doors += [pq.read_table(tmp_path / "f.parquet"), *(data.with_format(kind) for kind in ("arrow", "polars", "numpy"))]
+    for door in doors:
+        assert labels(door) == [True, True, False]
+    assert labels(class_labels(["bad", "good"]), ValueType.of("good|bad")) == ["bad", "bad", "good"]
+
+
+def test_pictures_of_a_data_set_that_nobody_reads_are_not_opened() -> None:
+    datasets = pytest.importorskip("datasets")
+    features = datasets.Features(
+        id=datasets.Value("string"), outputs=datasets.Value("string"), picture=datasets.Image()
+    )
+    rows = [{"id": "a", "outputs": "x", "picture": {"bytes": b"no picture at all", "path": None}}]
+    data = datasets.Dataset.from_list(rows, features=features)
+    assert [example.outputs for example in read_examples(data)] == ["x"]
+
+
+# -- folders, and what is broken ---------------------------------------------------------------------------------------
+
+
+def test_a_folder_of_json_lines_is_read_file_by_file(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    for name, row in {
+        "a.jsonl": ROW,
+        "b/c.ndjson": ROW | {"id": "b"},
+        "b/d.jsonl": ROW | {"id": "c", "value": "odd"},
+    }.items():
+        (tmp_path / name).write_text(f"\n{json.dumps(row)}\n", "utf-8")
+    (tmp_path / "readme.txt").write_text("not a table", "utf-8")
+    assert [example.id for example in read_examples(tmp_path)] == ["a", "b", "c"]
+    file = read_feedback(tmp_path, value_type=BOOL, skip_invalid=True)
+    assert [row.id for row in file.rows] == ["a", "b"]
+    assert str(file.invalid[0]).startswith("line 2 of b/d.jsonl (c): value 'odd' is not allowed")
+    judge, _ = scripted()
+    assert [judgment.id for judgment in judge.judge_many(tmp_path)] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("suffix", [".xlsx", ".parquet", ".jsonl", ".json", ".csv", ".tsv"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"PK\x03\x04",
+        b"\x00" * 400,
+        b"PAR1" * 8,
+        b"\xff\xfe\x00",
+        b'{"id"',
+        b'"',
+        b"[" * 3000,
+        b"id\n" + b'"' * 999,
+    ],
+    ids=repr,
+)
+def test_a_broken_file_of_any_kind_is_named(tmp_path: Path, suffix: str, content: bytes) -> None:
+    path = tmp_path / f"f{suffix}"
+    path.write_bytes(content)
+    with pytest.raises(MemalignError, match="f"):
+        read_feedback(RowSource.of(path), value_type=BOOL)
