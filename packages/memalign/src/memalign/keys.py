@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from memalign.errors import InputError, UnknownKey
@@ -134,10 +135,13 @@ def select_keys(
 
 
 def readings(selector: str) -> list[tuple[str, str | None]]:
-    """What a written key or id may mean: ids, each with a source or None for all feedback on the case."""
+    """Return what a written key or id may mean: ids, each with a source or None for all feedback on the case.
+
+    An id with more than twenty marks `@` has to be quoted.
+    """
     if selector.startswith('"'):
         return [_split(selector)]
-    ends = [at for at, character in enumerate(selector) if character == "@"]
+    ends = list(islice((at for at, character in enumerate(selector) if character == "@"), 20))
     return [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
 
 

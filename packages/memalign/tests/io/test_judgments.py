@@ -147,3 +147,14 @@ def test_a_judges_verdict_needs_a_source_as_feedback(out: Path) -> None:
             read_feedback([line | source])
     (row,) = read_feedback([line | {"source": "ana", "outputs": "Hm."}]).rows
     assert (row.source, row.value) == ("ana", True)
+
+
+@pytest.mark.parametrize("zeros", [1, 4096])
+@pytest.mark.parametrize("kept", [0, 1, 30])
+def test_zeros_that_a_power_cut_left_are_a_cut_line(out: Path, zeros: int, kept: int) -> None:
+    write(out, {"t-0": judged(), "t-1": judged()})
+    first, second, _ = out.read_bytes().split(b"\n")
+    out.write_bytes(first + b"\n" + second[:kept] + b"\0" * zeros)
+    assert list(read_judgments(out).judgments) == ["t-0"]
+    write(out, {"t-1": judged()})
+    assert ids(out) == ["t-0", "t-1"]

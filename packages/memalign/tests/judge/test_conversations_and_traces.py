@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Example, Judge
+from memalign.content import turns_of
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InputError, InvalidRows
 from memalign.models.base import Limits
@@ -199,3 +200,57 @@ def test_everything_fits_the_models_context(context: int) -> None:
     (request,) = model.requests
     assert estimate_tokens(request.system + request.user) + request.max_tokens <= context * 1.05
     assert '"refund" TOOL error' in request.user, "what failed is named whatever else is left out"
+
+
+FRAMEWORKS: dict[str, Any] = {
+    "LangChain": [
+        {"type": "human", "content": "Where?", "additional_kwargs": {}},
+        {"type": "ai", "content": "Soon.", "tool_calls": [], "response_metadata": {"tokens": 3}},
+    ],
+    "LangChain as a dict": [
+        {"type": "human", "data": {"content": "Where?"}},
+        {"type": "ai", "data": {"content": "Soon."}},
+    ],
+    "LangChain dumped": [
+        {"lc": 1, "type": "constructor", "id": ["langchain", kind], "kwargs": {"content": text}}
+        for kind, text in (("HumanMessage", "Where?"), ("AIMessage", "Soon."))
+    ],
+    "ShareGPT": [{"from": "human", "value": "Where?"}, {"from": "gpt", "value": "Soon."}],
+    "Responses": [
+        {"role": "user", "content": [{"type": "input_text", "text": "Where?"}]},
+        {"type": "message", "id": "m", "status": "completed", "role": "assistant",
+         "content": [{"type": "output_text", "text": "Soon.", "annotations": []}]},
+    ],
+    "an object with messages": {"messages": [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Soon."}]},
+    "Gemini": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "assistant", "parts": [{"text": "Soon."}]}],
+    "speakers": [{"speaker": "user", "text": "Where?"}, {"author": {"role": "assistant"}, "message": "Soon."}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_conversations_of_frameworks_are_read_as_they_are(name: str) -> None:
+    turns = turns_of(FRAMEWORKS[name])
+    assert turns is not None
+    assert [(turn.role, turn.content, turn.calls, turn.rest) for turn in turns] == [
+        ("user", "Where?", (), {}),
+        ("assistant", "Soon.", (), {}),
+    ]
+
+
+def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
+    call = {"type": "function_call", "call_id": "1", "name": "find", "arguments": '{"q": 1}'}
+    output = {"type": "function_call_output", "call_id": "1", "output": "tomorrow"}
+    of_langchain = {"type": "ai", "content": "", "tool_calls": [{"name": "find", "args": {"q": 1}, "id": "1"}]}
+    for conversation in ([call, output], [of_langchain, {"type": "tool", "content": "tomorrow", "tool_call_id": "1"}]):
+        first, second = turns_of(conversation) or ()
+        assert (first.role, second.role, second.content) == ("assistant", "tool", "tomorrow")
+        assert (first.calls[0]["name"], first.calls[0]["arguments"]) == ("find", {"q": 1})
+    beside, _ = turns_of({"messages": ["Hi."], "tools": [{"name": "find"}]}) or ()
+    assert beside.rest == {"tools": [{"name": "find"}]}
+
+
+@pytest.mark.parametrize("role", ["Agent (Ana)", "O'Neil", "ana@example.org", "1st line", "R&D", "Ärztin #2"])
+def test_people_may_be_called_as_they_are(role: str) -> None:
+    judge, model = scripted(instructions="Good? {{ conversation }}")
+    assert judge(conversation=[{"role": role, "content": "Hello."}]).value is True
+    assert f"1 {role}: " in model.requests[0].user

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from memalign.content.conversation import turns_of
 from memalign.content.paths import Part, part_in
@@ -27,24 +28,44 @@ _INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
 
 
 def _medium_in(value: object, place: str) -> tuple[str, str, str] | None:
-    """The first image, sound, video or file in `value`: place, kind, sign. A tiny icon in a page's source is text."""
-    waiting: list[tuple[str, object]] = [(place, value)]
+    """Return place, kind and sign of the first picture, sound, video or file in `value`.
+
+    A tiny icon in a page's source is text.
+    """
+    waiting: list[tuple[_Way, object]] = [(_Way(None, place), value)]
     walked = dict[int, object]()  # a value that holds itself has no end
     while waiting:
-        place, part = waiting.pop()
+        way, part = waiting.pop()
         if id(part) in walked:
             continue
         walked[id(part)] = part
-        found = _in_text(part) if isinstance(part, str) else None
-        if found is not None:
-            return place, *found
-        if isinstance(part, Mapping):
-            if (medium := _part(part)) is not None:
-                return place, *medium
-            waiting.extend((f"{place}.{name}", below) for name, below in reversed(list(part.items())))
+        found = None
+        if isinstance(part, str):
+            found = _in_text(part)
+        elif isinstance(part, Mapping):
+            found = _part(part)
+            waiting.extend((_Way(way, f".{str(name)[:40]}"), below) for name, below in reversed(part.items()))
         elif isinstance(part, list | tuple):
-            waiting.extend((f"{place}[{number}]", part[number]) for number in reversed(range(len(part))))
+            places = range(len(part))
+            waiting.extend((_Way(way, f"[{number}]"), part[number]) for number in reversed(places))
+        if found is not None:
+            return str(way), *found
     return None
+
+
+class _Way(NamedTuple):
+    """The way to a part, written out only where something is found."""
+
+    above: _Way | None
+    step: str
+
+    def __str__(self) -> str:
+        steps = [self.step]
+        way = self.above
+        while way is not None:
+            steps.append(way.step)
+            way = way.above
+        return "".join(reversed(steps))
 
 
 def _in_text(text: str) -> tuple[str, str] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 from memalign.errors import RowError
@@ -118,9 +117,16 @@ def _conflicts(
     tolerance = 0.0 if value_type is None else value_type.tolerance
     for case in cases:
         values = {str(row.key): row.value for row in case if row.value is not None}
-        if not all(same_value(*pair, tolerance) for pair in combinations(values.values(), 2)):
+        if not _all_alike(list(values.values()), tolerance):
             ids = tuple(dict.fromkeys(row.id for row in case))
             yield ConflictingLabels(ids=ids, annotations=values, label=policy_label(case, authority))
+
+
+def _all_alike(values: Sequence[Value], tolerance: float) -> bool:
+    """Return whether every two values are the same: the least and the most, or each and the first."""
+    if any(isinstance(value, str) for value in values):
+        return all(same_value(values[0], value, tolerance) for value in values)
+    return not values or same_value(min(values), max(values), tolerance)  # type: ignore[type-var]
 
 
 def _status(judge: Judge, row: Feedback) -> str:

@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
 from typing import Any
@@ -105,13 +106,20 @@ def nearest(columns: Iterable[str]) -> dict[str, str]:
     taken = set(columns) & set(FIELDS)
     found: dict[str, str] = {}
     for column in islice((name for name in columns if name not in _OURS), _MOST_NAMED):
-        plain = "_".join(re.findall(r"[^\W_]+", column[:_LONGEST].casefold()))
-        name = next(iter(get_close_matches(plain, _NAMES, n=1, cutoff=_CLOSE)), None)
-        field = _NAMES.get(plain) or (_NAMES[name] if name else None)
+        field = _field_near(column[:_LONGEST])
         if field is not None and field not in taken:
             taken.add(field)
             found[column] = field
     return found
+
+
+@lru_cache(maxsize=1000)
+def _field_near(column: str) -> str | None:
+    plain = "_".join(re.findall(r"[^\W_]+", column.casefold()))
+    if plain in _NAMES:
+        return _NAMES[plain]
+    close = get_close_matches(plain, _NAMES, n=1, cutoff=_CLOSE)
+    return _NAMES[close[0]] if close else None
 
 
 def hint_for(fields: Collection[str], columns: Collection[str]) -> str:

@@ -32,7 +32,7 @@ def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     # The standard reader refuses cells over 128 KiB unless told otherwise, and can only be told for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
     mark, begin = _mark_of(path, columns)
-    texts = islice(file_texts(path), begin, None)
+    texts: Iterator[str] = islice(file_texts(path), begin, None)
     if _backslashes(path, mark):
         texts = map(_doubled, texts)
     return table_rows(path, _records(path, texts, mark, begin), columns)

@@ -103,6 +103,7 @@ def read_feedback(
     return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes))
 
 
+_HINTS = 20  # bad rows whose columns are compared with the names of fields
 _FEW = 3  # rows of which nobody expects both labels
 
 
@@ -158,7 +159,10 @@ class _Reading(Reading):
             self.check(row, feedback)
             self._check(feedback)
         except InputError as error:
-            self.bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
+            reason = str(error)
+            if isinstance(error, _NothingSaid) and len(self.bad) < _HINTS:
+                reason += hint_for(("value", "rationale"), row.fields)
+            self.bad.append(RowError(line=row.line, reason=reason, id=shown_id(row.fields)))
             return
         if feedback.content:
             self._contents.setdefault(feedback.id, (row.line, feedback))
@@ -194,6 +198,10 @@ class _Reading(Reading):
                 self.bad.append(RowError(line=line, reason=f"no content: {CONTENT_NEEDED}", id=feedback.id))
 
 
+class _NothingSaid(InputError):
+    """A row has neither label nor words: another of its columns may hold them."""
+
+
 def _feedback(row: Row, value_type: ValueType | None) -> Feedback:
     fields = row.fields
     if fields.keys() >= JUDGED and fields.get("source") in (None, ""):
@@ -204,7 +212,7 @@ def _feedback(row: Row, value_type: ValueType | None) -> Feedback:
     case = case_fields(row)
     labels = labels_of(case, value_type)
     if labels.keys().isdisjoint(("value", "rationale")):
-        raise InputError(NOTHING_SAID + hint_for(("value", "rationale"), fields))
+        raise _NothingSaid(NOTHING_SAID)
     feedback = Feedback(**{name: value for name, value in case.items() if name not in LABEL_FIELDS}, **labels)
     if row.faults:
         feedback.__dict__["faults"] = row.faults

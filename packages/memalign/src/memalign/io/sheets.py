@@ -89,7 +89,7 @@ def _opened(file: BinaryIO) -> Workbook:
     """Open a workbook for its tables: charts, properties and the theme in it are not read, and stop nothing."""
     from openpyxl.reader.excel import ExcelReader  # four tenths of a second
 
-    class Tables(ExcelReader):
+    class Tables(ExcelReader):  # type: ignore[misc]  # openpyxl ships no types
         def read_chartsheet(self, *_: Any) -> None: ...
 
         def read_properties(self) -> None: ...
