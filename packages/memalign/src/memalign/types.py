@@ -325,6 +325,8 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
         replaced_by: The guideline that took its place: a revision, or other words of a person.
         retired_by: The person who took it out of force.
         tests: What code can decide of it, as far as labels bear it out.
+        ruled_by: The person who confirmed for every item that code may decide by it.
+        unruled_by: The person who said that code may not.
     """
 
     id: str
@@ -336,6 +338,8 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
     replaced_by: str | None = None
     retired_by: str | None = None
     tests: tuple[CodeTest, ...] = ()
+    ruled_by: str | None = None
+    unruled_by: str | None = None
 
     @cached_property
     def exposure(self) -> frozenset[FeedbackKey]:
@@ -442,7 +446,8 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         rationale: The reason; the experts' words where they judged this very item.
         confidence: The model's own probability of the value, in [0, 1], uncalibrated: `evaluate` says what it is worth
             on your labels. None where the model gives none.
-        decided_by: Whose the value is: the experts' label on this very item, or the model's.
+        decided_by: Whose the value is: the experts' label on this very item, a rule of theirs that code decides, or the
+            model's.
         findings: Which guidelines apply, and what tests found.
         guideline_ids: The guidelines that apply; of a model that names none, all that it read.
         example_ids: The cases in the prompt, or those whose label was taken.
@@ -459,7 +464,7 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     value: ValueT_co | None = None
     rationale: str | None = None
     confidence: float | None = None
-    decided_by: Literal["expert", "model"] = "model"
+    decided_by: Literal["expert", "rule", "model"] = "model"
     findings: tuple[Finding, ...] = ()
     guideline_ids: tuple[str, ...] = ()
     example_ids: tuple[str, ...] = ()

@@ -84,16 +84,8 @@ def said(tests: Iterable[CodeTest]) -> list[tuple[str, bool, Any]]:
 @pytest.mark.parametrize(
     ("write", "count", "value_type", "expected"),
     [
-        (reference, 10, bool, [FORM, (FORM[0], False, False)]),
-        (
-            unfortunate,
-            12,
-            bool,
-            [
-                ('The reply has the word "unfortunately"', True, False),
-                ('The reply has the word "unfortunately"', False, True),
-            ],
-        ),
+        (reference, 10, bool, [FORM]),
+        (unfortunate, 12, bool, [('The reply has the word "unfortunately"', True, False)]),
         (kinds, 24, "spam|order|question", [('The reply has the word "prize"', True, "spam")]),
         (pairs, 12, "A|B|tie", []),
         (reference, 6, bool, []),  # too few

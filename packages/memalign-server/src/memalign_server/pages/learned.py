@@ -12,6 +12,7 @@ from fastapi.responses import RedirectResponse, Response
 from memalign import Judge
 from memalign.align import dismiss_conflict
 from memalign.errors import InputError
+from memalign.judge.rules import rule_sentence
 from memalign.keys import same_person
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey, Guideline
@@ -234,6 +235,8 @@ def learned_page(
         conflicts=_conflicts(memory, person),
         turns=turns,
         memory=memory,
+        rule_sentence=rule_sentence,
+        value_type=loaded.value_type,
         people_of=_people_of,
         may_change=_may_change,
         today=today,

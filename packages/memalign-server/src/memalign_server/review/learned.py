@@ -98,7 +98,7 @@ def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
     rule = judge.memory.guideline(guideline)
     if rule.pinned_by not in (None, by) and rule.origin == "distilled":
         return edit_guideline(judge, guideline, text=rule.text, by=by)
-    return edit_guideline(judge, guideline, pinned=True, by=by)
+    return edit_guideline(judge, guideline, pinned=True, rule=True if rule.tests else None, by=by)
 
 
 def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:

@@ -15,13 +15,13 @@ from msgspec import structs
 from memalign import aio
 from memalign.align.deltas import CallAnswer, apply_answer
 from memalign.align.distil_answer import AnswerReader, changes_schema, merge_schema, merged_rules
-from memalign.align.learned_tests import decidable
 from memalign.align.result import Run
 from memalign.align.word_for_word import NO_WORDS
 from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
 from memalign.errors import InvalidOutput, ModelError, ModelRefused
 from memalign.judge import Judge, named_parts
+from memalign.judge.borne_out import decidable
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts.fitting import FeedbackRecord, fit_guidelines, fit_records, guideline_tokens

@@ -11,9 +11,10 @@ from typing import Any, get_args
 from msgspec.structs import replace
 
 from memalign.align.deltas import CallAnswer, Delta
-from memalign.align.learned_tests import LabelledCase, labelled_cases, proposed_tests
+from memalign.align.learned_tests import proposed_tests
 from memalign.content import judged_texts
 from memalign.judge import Judge
+from memalign.judge.borne_out import LabelledCase, labelled_cases
 from memalign.memory import FeedbackConflict
 from memalign.memory.guard import JudgedTexts, guideline_fault, tidy
 from memalign.types import FeedbackKey, Guideline, TestKind

@@ -27,6 +27,7 @@ def edit_guideline(
     text: str | None = None,
     pinned: bool | None = None,
     retired: bool | None = None,
+    rule: bool | None = None,
 ) -> Judge:
     """A judge with a guideline changed by a person, whose words no later distillation overwrites.
 
@@ -39,6 +40,8 @@ def edit_guideline(
         text: Another text. Tests stay of which it still has the literal.
         pinned: Whether it stands before others.
         retired: Whether it is out of force.
+        rule: Whether code may decide by its tests, on every item. Without a word of anybody it may only where the
+            guideline forbids something in so many words.
 
     Raises:
         UnknownKey: There is no such guideline.
@@ -49,12 +52,18 @@ def edit_guideline(
     if text is not None:
         changes |= {"text": _checked(text), "origin": by}
         changes["tests"] = tuple(test for test in old.tests if named_in(test, text))
+        if changes["text"] != old.text:
+            changes["ruled_by"] = None  # said of other words
     if pinned is not None:
         changes["pinned_by"] = by if pinned else None
     if retired is not None:
         changes["retired_by"] = by if retired else None
+    if rule is not None:
+        if rule and not old.tests:
+            raise InputError(f"{guideline_id} has no test, so code cannot decide by it")
+        changes |= {"ruled_by": by if rule else None, "unruled_by": None if rule else by}
     if not changes:
-        raise InputError("nothing to change: give a text, or pin, or retire")
+        raise InputError("nothing to change: give a text, or pin, retire, or say whether code decides (rule)")
     if text is not None or pinned or retired is False:
         changes["replaced_by"] = None
     changed = replace(old, **changes)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from memalign.align.learned_tests import ALPHA, Column, LabelledCase, chance, column_of, labelled_cases, outcome_of
+from memalign.judge.borne_out import ALPHA, Column, LabelledCase, chance, column_of, labelled_cases, outcome_of
 from memalign.judge.code_tests import checked, named_in, normal, shape
 from memalign.memory import Memory
 from memalign.types import CodeTest, TestKind
@@ -74,12 +74,12 @@ def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple
     rules = _rules(_columns(_candidates(cases, fields), cases), cases)
     limit = _chance_limit(rule.table for rule in rules)
     rules = [rule for rule in rules if rule.table[1] == 0 and chance(rule.table) <= limit]
-    covered, chosen = 0, list[CodeTest]()
+    covered, chosen = 0, dict[str, CodeTest]()
     for rule in sorted(rules, key=lambda rule: (-rule.table[0], rule.place)):
-        if rule.cases & ~covered:
+        if rule.cases & ~covered and rule.test.text not in chosen:
             covered |= rule.cases
-            chosen.append(rule.test)
-    return tuple(chosen)
+            chosen[rule.test.text] = rule.test
+    return tuple(chosen.values())
 
 
 class Rule(NamedTuple):

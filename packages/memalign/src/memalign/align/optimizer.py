@@ -24,6 +24,7 @@ from memalign.align.word_for_word import word_for_word
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, named_parts
+from memalign.judge.rules import lost_rules
 from memalign.memory import Outcome
 from memalign.memory.label_policy import checked_authority
 from memalign.memory.retrieval import embedding_text
@@ -129,6 +130,9 @@ class MemAlign:
         # 4. Distil what is pending: as many records as the model takes in one call, beside the guidelines that stand.
         #    Tests come with it: a model proposes them in its answer; where it is too weak for that, code finds them.
         learned = await self._distilled(embedded, run)
+
+        # What a label speaks against, code does not decide any more.
+        run.notes += lost_rules(judge.memory, learned.memory, judge.value_type)
 
         # 5. Locked cases are judged, hidden from themselves: a registry commits nothing that breaks one, unless it is
         #    told to. Then the impact, where it is asked for.

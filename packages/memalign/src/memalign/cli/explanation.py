@@ -60,6 +60,7 @@ def explain(
 def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     decided_by = {
         "expert": "the label that experts gave this item; no model was called",
+        "rule": "a rule of the experts, by code; no model was called",
     }
     rows = (
         ("value", label_text(judgment.value)),

@@ -37,6 +37,10 @@ def guideline(
     retire: Annotated[
         bool | None, typer.Option("--retire/--restore", help="Stop using the guideline, or use it again.")
     ] = None,
+    rule: Annotated[
+        bool | None,
+        typer.Option("--rule/--no-rule", help="Let code decide by the guideline's tests on every item, or never."),
+    ] = None,
     force: Force = False,
     by: Annotated[
         str | None, typer.Option(metavar="WHO", help="Who makes the change. The default is your user name.")
@@ -45,21 +49,24 @@ def guideline(
     """Show guidelines, or write and change them by hand.
 
     A guideline is shown with the feedback that it comes from and with its tests: what code reads off each item, each
-    with the answer that matters and the label which that answer supports.
+    with the answer that matters and the label which that answer supports. A sentence says whether code decides by it.
+    What a guideline forbids in so many words code decides without a call, as long as no label speaks against it; what
+    it asks for, only after --rule.
     """
     from memalign.align import edit_guideline, write_guideline
 
-    if add is None and text is None and pin is None and retire is None:
+    if all(part is None for part in (add, text, pin, retire, rule)):
         number, judge = session.judge(name)
-        rule = None if guideline_id is None else judge.memory.guideline(guideline_id)
-        chosen = judge.memory.guidelines if rule is None else (rule,)
+        named = None if guideline_id is None else judge.memory.guideline(guideline_id)
+        chosen = judge.memory.guidelines if named is None else (named,)
         data = {"judge": name, "version": number, "guidelines": guideline_values(chosen, judge.memory)}
         none = f"no guidelines yet; to learn some from feedback: memalign align {name} FEEDBACK"
-        exposed = [] if rule is None else [f"exposed to: {listed(rule.exposed_to) or 'no feedback'}"]
-        session.give(data, guideline_table(chosen, judge.memory) if chosen else none, *exposed)
+        exposed = [] if named is None else [f"exposed to: {listed(named.exposed_to) or 'no feedback'}"]
+        lines = rule_lines(judge, chosen)
+        session.give(data, guideline_table(chosen, judge.memory) if chosen else none, *exposed, *lines)
         return DONE
-    if add is not None and (guideline_id is not None or text is not None or retire is not None):
-        raise InputError("--add writes a new guideline, so it cannot be combined with GID, --text or --retire")
+    if add is not None and (guideline_id is not None or text is not None or retire is not None or rule is not None):
+        raise InputError("--add writes a new guideline, so it cannot be combined with GID, --text, --retire or --rule")
     if add is None and guideline_id is None:
         raise InputError(f"name the guideline to change, for example G2; to list them: memalign guideline {name}")
     who = by or user_name()
@@ -67,12 +74,14 @@ def guideline(
     def change(judge: Judge) -> Judge:
         if guideline_id is None:
             return write_guideline(judge, add or "", by=who, pinned=bool(pin))
-        return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire)
+        return edit_guideline(judge, guideline_id, by=who, text=text, pinned=pin, retired=retire, rule=rule)
 
     saved = session.registry().update(name, change, "edit", force=force)
     memory = saved.judge.memory
     changed = memory.guidelines[-1] if guideline_id is None else memory.guideline(guideline_id)
-    give_changes(session, saved, {"guidelines": guideline_values([changed], memory)})
+    give_changes(
+        session, saved, {"guidelines": guideline_values([changed], memory)}, *rule_lines(saved.judge, [changed])
+    )
     return DONE
 
 
@@ -113,6 +122,14 @@ def guideline_table(guidelines: Iterable[Guideline], memory: Memory | None = Non
         source = "; ".join(filter(None, (origin, listed(guideline.supported_by))))
         rows.append((guideline.id, status_text(guideline, memory), text, source))
     return table(("id", "status", "guideline", "from"), rows, **options)
+
+
+def rule_lines(judge: Judge, guidelines: Iterable[Guideline]) -> list[str]:
+    """For each guideline with a test a sentence: whether code decides by it, and if not, why."""
+    from memalign.judge.rules import rule_sentence
+
+    said = ((guideline.id, rule_sentence(judge.memory, judge.value_type, guideline)) for guideline in guidelines)
+    return [f"{name}: {sentence}" for name, sentence in said if sentence]
 
 
 def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[dict[str, Any]]:

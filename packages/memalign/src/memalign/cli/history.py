@@ -48,14 +48,14 @@ def diff(
     return DONE
 
 
-def give_changes(session: Session, saved: Saved, data: Mapping[str, Any]) -> None:
+def give_changes(session: Session, saved: Saved, data: Mapping[str, Any], *more: str) -> None:
     """Print what a change by hand did, as JSON beside `data`."""
     from memalign.registry.diff import compare
 
     changes = compare(saved.before, saved.judge)
     lines = top(diff_lines(changes), _LINES, "--json lists them all")
     common = {"judge": saved.judge.name, "version": saved.version, "changes": vars(changes)}
-    session.give({**common, **data}, *lines, version_line(saved.judge.name, saved))
+    session.give({**common, **data}, *lines, *more, version_line(saved.judge.name, saved))
 
 
 def diff_text(diff: MemoryDiff) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.guidelines import guideline_table, guideline_values, settling, user_name
+from memalign.cli.guidelines import guideline_table, guideline_values, rule_lines, settling, user_name
 from memalign.cli.history import give_changes
 from memalign.cli.options import VALUE_TYPES, ColumnMap, Force, Name, Version, Yes, columns_of
 from memalign.cli.output import counted, facts, listed, table
@@ -84,6 +84,7 @@ def show(
     parts: list[Any] = [facts((key, listed(v) if isinstance(v, list) else v) for key, v in rows)]
     if memory.semantic:
         parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
+        parts += rule_lines(judge, memory.semantic)
     if away := len(memory.guidelines) - len(memory.semantic):
         parts.append(f"{counted(away, 'more guideline')} not in force; to see why: memalign guideline {name}")
     if waiting := [(entry["key"], entry["reason"]) for entry in data["pending"]]:
@@ -94,7 +95,11 @@ def show(
         entries = session.registry().ledger(name, number)
         counts = Counter(entry.state for entry in entries)
         data["ledger"] = {"counts": dict(counts), "entries": entries}
-        states = [(entry.key, entry.state, listed(entry.guideline_ids), entry.reason) for entry in entries]
+        said = dict(line.split(": ", 1) for line in rule_lines(judge, memory.guidelines))
+        states = []
+        for entry in entries:
+            reasons = [entry.reason, *(said.get(name, "") for name in entry.guideline_ids)]
+            states.append((entry.key, entry.state, listed(entry.guideline_ids), "; ".join(filter(None, reasons))))
         parts.append(table(("feedback", "state", "guidelines", "reason"), states, title="Feedback"))
         parts.append(", ".join(f"{count} {state}" for state, count in counts.items()) or "no feedback yet")
     session.give(data, *parts)

@@ -22,6 +22,7 @@ __all__ = [
     "Reading",
     "checked",
     "facts",
+    "found_words",
     "holds",
     "named_in",
     "normal",
@@ -180,6 +181,20 @@ def checked(
     if test.kind == "length" and not bounds:
         return "it has no bound"
     return guideline_fault(sentence(test), judged, comments)
+
+
+def found_words(test: CodeTest, reading: Reading) -> str | None:
+    """Return the words of an item that a test found; None where it counts."""
+    if test.kind in ("length", "number"):
+        return None
+    words = reading.text(test.field, str)
+    form = shape if test.kind == "shape" else str.casefold
+    literal = form(normal(test.text))
+    said = form(words)
+    at = said.find(literal) if test.kind == "contains" else next(places(said, literal), -1)
+    if test.kind == "ends":
+        at = len(said) - len(literal)
+    return words[at : at + len(literal)] if at >= 0 and len(said) == len(words) else normal(test.text)
 
 
 def named_in(test: CodeTest, text: str) -> bool:

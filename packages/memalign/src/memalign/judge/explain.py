@@ -19,7 +19,8 @@ __all__ = ["explain"]
 async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[str, Any]:
     """How `judge` came to its judgment of `example`: guidelines, cases with their labels, and the prompt byte for byte.
 
-    No judge model is asked. `prompt` is None where experts had judged this very item. `same_prompt` is False where
+    No judge model is asked. `prompt` is None where experts had judged this very item, or where a
+    rule of theirs decided. `same_prompt` is False where
     other cases would be shown now. Raises InputError for a judgment that failed.
     """
     if judgment.error is not None:
@@ -33,7 +34,7 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
         "same_prompt": True,
         "prompt": None,
     }
-    if judgment.decided_by == "expert":
+    if judgment.decided_by != "model":
         return data
     prompt = await prompt_of(judge, example, open_model(judge), Calls())
     messages = {"system": prompt.request.system, "user": prompt.request.user, "schema": prompt.request.schema}

@@ -14,6 +14,7 @@ from memalign.errors import InputError, ModelError
 from memalign.judge.answer import read_answer
 from memalign.judge.decision import decided
 from memalign.judge.prompt import Prompt, check_item, prompt_of
+from memalign.judge.rules import ruled_judgment
 from memalign.judge.standing import standing_judgment
 from memalign.models.base import ChatModel
 from memalign.models.calls import Calls
@@ -36,10 +37,13 @@ async def decide(judge: Judge, example: Example, calls: Calls, *, standing: bool
     # 1. An item that experts have judged has their label, and costs no call.
     if standing and (judgment := standing_judgment(judge, example)) is not None:
         return judgment
-    # 2. A decision model gets one request, for the verdict and a question about each guideline.
+    # 2. What a rule of the experts forbids, code finds: it costs no call either.
+    if (judgment := ruled_judgment(judge, example)) is not None:
+        return judgment
+    # 3. A decision model gets one request, for the verdict and a question about each guideline.
     if decides_alone(judge):
         return await decided(judge, example, calls)
-    # 3. A chat model gets one request, and answers with findings, a reason and a value; code keeps an evidence only
+    # 4. A chat model gets one request, and answers with findings, a reason and a value; code keeps an evidence only
     #    if the item has it. A judge of two sides may be asked with the sides swapped, too.
     return await _own_judgment(judge, example, calls)
 

@@ -18,7 +18,7 @@ __all__ = ["DISTILLED", "NAMES", "keys_in", "names_in", "reason_of", "strings", 
 DISTILLED = "distilled"
 """The origin of a guideline that a model wrote."""
 
-NAMES = ("pinned_by", "retired_by", "dismissed_by")
+NAMES = ("pinned_by", "retired_by", "dismissed_by", "ruled_by", "unruled_by")
 """Fields of guidelines and conflicts that say who did something."""
 
 

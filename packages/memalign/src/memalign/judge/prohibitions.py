@@ -1,0 +1,107 @@
+"""Whether a sentence forbids, in so many words, what a test finds. English, one form each, and no guessing.
+
+Who writes "never write X unless …" or "do not avoid X" forbids nothing that code may decide; nor does a quotation of a
+rule. So a sentence has to begin with the prohibition, name the very words, and end there or go on with a reason; and
+nothing in the whole text may sound like a condition or an exception.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from memalign.judge.code_tests import normal, shape
+from memalign.types import CodeTest
+
+__all__ = ["forbidden_answer"]
+
+_WORD = r"[\w%€$£/.'-]+"
+_SUBJECT = (
+    r"(?:(?:a|an|the|any|every|each|all|our|your|good|reply|replies|answer|answers|response|responses|message|messages"
+    r"|letter|letters|email|emails|text|texts|summary|summaries|it|we|you|they|please|must|should|shall|may|can|have|has"
+    r"|is|are|be|of|keep|to|use|write|in) ){0,6}"
+)
+_NEVER = r"(?:never|do not|does not|don't|doesn't|not|cannot|can't|mustn't|shouldn't)"
+_VERB = (
+    r"(?:write|writes|say|says|use|uses|mention|mentions|include|includes|contain|contains|have|has|put|puts|add|adds"
+    r"|name|names|(?:begin|begins|start|starts|open|opens|end|ends|close|closes|sign|signs) with)"
+)
+_FILLER = (
+    r"(?:(?:the|a|an|any|word|words|phrase|term|expression|sentence|number|code|reference|like|such as|anything) ){0,5}"
+)
+_OTHERS = rf"(?:\"?{_WORD}(?: {_WORD}){{0,3}}\"?,? (?:or|nor) )?"
+_TAIL = r"(?: (?:in (?:a|an|the|any|our|your) (?:reply|answer|response|message|letter|email|text|summary)|here|ever))?"
+_END = (
+    rf"(?:,? (?:or|nor) \"?{_WORD}(?: {_WORD}){{0,3}}\"?)?{_TAIL}(?:[.!]?$|[;:,(\u2013\u2014-].*| [\u2013\u2014-] .*)"
+)
+_MOST = r"(?:at most|no more than|not more than|never more than|a maximum of|max\.?)"
+
+_CONDITION = re.compile(
+    r"\b(?:unless|except|exception|if|when|whenever|where|while|only|but|until|without|instead|other than|apart|besides"
+    r"|however|though|although|sometimes|usually|mostly|often|rarely|alone|twice|once|again|avoid|forget|fail|omit|skip"
+    r"|hesitate|wrong|untrue|need|unlike|save for|otherwise|in case|provided)\b|\?",
+    re.IGNORECASE,
+)
+_NEGATION = re.compile(r"\b(?:never|no|not|cannot|nobody|nothing|none|neither)\b|n't\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+
+
+def forbidden_answer(test: CodeTest, text: str, comments: Iterable[str] = ()) -> bool | None:
+    """Return the answer of a test that a text forbids, or None where it forbids nothing that code may decide.
+
+    Args:
+        test: What code reads off an item.
+        text: The guideline, without its label.
+        comments: The experts' own words behind it: a condition in one of them counts as one in the text.
+    """
+    texts = [normal(text), *map(normal, comments)]
+    if any(_CONDITION.search(_without_quotations(said)) for said in texts):
+        return None
+    for sentence in _SENTENCE.split(texts[0]):
+        if len(_NEGATION.findall(_without_quotations(sentence))) <= 1:
+            answer = _forbidden(test, sentence)
+            if answer is not None:
+                return answer
+    return None
+
+
+def _without_quotations(text: str) -> str:
+    return re.sub(r'"[^"]*"', '""', text)
+
+
+def _forbidden(test: CodeTest, sentence: str) -> bool | None:
+    if test.kind in ("length", "number"):
+        return _beyond(test, sentence)
+    for match in re.finditer(rf"^{_SUBJECT}(?:{_NEVER} {_VERB}|no) {_FILLER}{_OTHERS}", sentence, re.IGNORECASE):
+        if _names(test, sentence[match.end() :]):
+            return True
+    # The optional parts may have taken the literal itself.
+    plain = re.match(rf"^{_SUBJECT}(?:{_NEVER} {_VERB}|no) {_FILLER}", sentence, re.IGNORECASE)
+    bare = re.match(rf"^{_SUBJECT}(?:{_NEVER} {_VERB}|no) ", sentence, re.IGNORECASE)
+    rests = [sentence[found.end() :] for found in (plain, bare) if found]
+    return True if any(_names(test, rest) for rest in rests) else None
+
+
+def _names(test: CodeTest, rest: str) -> bool:
+    """Return whether what follows the verb is the test's literal, and nothing that narrows it down."""
+    form = shape if test.kind == "shape" else str.casefold
+    literal = form(normal(test.text))
+    said = form(rest)
+    for quote in ('"', "'", ""):
+        named = f"{quote}{literal}{quote}"
+        if len(said) == len(rest) and said.startswith(named):
+            return re.match(_END, rest[len(named) :], re.IGNORECASE) is not None
+    return False
+
+
+def _beyond(test: CodeTest, sentence: str) -> bool | None:
+    """Return the answer of a test of numbers that means more than a sentence allows."""
+    unit = "words?" if test.kind == "length" else re.escape(normal(test.text))
+    match = re.match(rf"^{_SUBJECT}{_MOST} (\d+) ?{unit}{_END}", sentence, re.IGNORECASE)
+    if match is None:
+        return None
+    most = float(match[1])
+    if test.low is not None and test.low > most and test.high is None:
+        return True
+    # Of a number with a unit, "no" may also mean that there is none.
+    return False if test.kind == "length" and test.low is None and test.high == most else None

@@ -1,0 +1,168 @@
+"""Rules that code decides: what an expert forbids in so many words, and what a person confirmed for every item.
+
+Nothing of this is stored but the person's word. Whether a rule decides follows from the guideline, its test and all
+labels in memory, so that a label which speaks against it takes it out of force at once, and so does forgetting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from memalign.cache import cached
+from memalign.judge.borne_out import ALPHA, chance, column_of, labelled_cases, outcome_of
+from memalign.judge.code_tests import Reading, found_words, holds, named_in, sentence
+from memalign.judge.prohibitions import forbidden_answer
+from memalign.memory import Memory
+from memalign.types import CodeTest, Example, Finding, Guideline, Judgment
+from memalign.values import Value, ValueType, value_text
+
+if TYPE_CHECKING:
+    from memalign.judge.judge import Judge
+
+__all__ = ["CodeRule", "lost_rules", "rule_sentence", "ruled_judgment", "rules_in_force"]
+
+
+class CodeRule(NamedTuple):
+    """Where `test` answers `answer`, the verdict is `value`; nothing follows from the contrary."""
+
+    guideline: Guideline
+    test: CodeTest
+    answer: bool
+    value: Value
+
+    def __str__(self) -> str:
+        """`where the reply has the word "unfortunately", the verdict is false`."""
+        said = sentence(self.test, positive=self.answer)
+        return f"where {said[0].lower()}{said[1:]}, the verdict is {value_text(self.value)}"
+
+
+def ruled_judgment(judge: Judge, example: Example) -> Judgment | None:
+    """Return the judgment of the rules that an item breaks; None where it breaks none, or where they differ."""
+    rules = rules_in_force(judge.memory, judge.value_type)
+    if not rules:
+        return None
+    reading = Reading(example.content)
+    broken = [rule for rule in rules if holds(rule.test, reading) is rule.answer]
+    if len({value_text(rule.value) for rule in broken}) != 1:
+        return None
+    findings = [
+        Finding(
+            guideline=rule.guideline.id,
+            value=rule.value,
+            evidence=found_words(rule.test, reading) if rule.answer else None,
+            test=sentence(rule.test),
+            holds=rule.answer,
+            taught_by=judge.memory.sources_of(rule.guideline),
+        )
+        for rule in broken
+    ]
+    ids = tuple(dict.fromkeys(rule.guideline.id for rule in broken))
+    first = broken[0]
+    return Judgment(
+        id=example.id,
+        value=first.value,
+        rationale=f"{first.guideline.id} decides by code: {first}. {first.guideline.text}",
+        decided_by="rule",
+        findings=tuple(findings),
+        guideline_ids=ids,
+        memory_hash=judge.memory.hash,
+    )
+
+
+def rules_in_force(memory: Memory, value_type: ValueType) -> tuple[CodeRule, ...]:
+    """Return the rules by which code decides, in the order of the guidelines."""
+
+    def make() -> tuple[CodeRule, ...]:
+        rules = []
+        for guideline in memory.semantic:
+            for test in guideline.tests:
+                rule = _rule(memory, value_type, guideline, test)
+                if isinstance(rule, CodeRule):
+                    rules.append(rule)
+        return tuple(rules)
+
+    return cached(memory, ("rules", value_type), make)
+
+
+def rule_sentence(memory: Memory, value_type: ValueType, guideline: Guideline) -> str:
+    """Return in a sentence whether code decides by a guideline, and if not, why; empty without a test."""
+    reasons = [_rule(memory, value_type, guideline, test) for test in guideline.tests]
+    deciding = [rule for rule in reasons if isinstance(rule, CodeRule)]
+    if not reasons:
+        return ""
+    if memory.status(guideline) == "active" and deciding:
+        return f"Code decides: {deciding[0]}; no model is asked."
+    why = reasons[0] if isinstance(reasons[0], str) else "the guideline is not in force"
+    return f"Code does not decide: {why}."
+
+
+def lost_rules(before: Memory, after: Memory, value_type: ValueType) -> list[str]:
+    """Return a sentence for each guideline by which code decided before, and does no longer."""
+    deciding = {rule.guideline.id for rule in rules_in_force(after, value_type)}
+    standing = {guideline.id for guideline in after.guidelines}
+    lost = dict.fromkeys(rule.guideline.id for rule in rules_in_force(before, value_type))
+    named = [name for name in lost if name in standing and name not in deciding]
+    return [
+        f"{name}: {rule_sentence(after, value_type, after.guideline(name)) or 'Code decides no more.'}"
+        for name in named
+    ]
+
+
+def _rule(memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest) -> CodeRule | str:
+    """Return the rule that a guideline's test makes, or why it makes none."""
+    if guideline.unruled_by is not None:
+        return f"{guideline.unruled_by} switched it off"
+    if not named_in(test, guideline.text):
+        return "the guideline does not name what the test looks for"
+    answer = _forbidden_answer(memory, value_type, guideline, test)
+    if answer is None and guideline.ruled_by is None:
+        return "it asks for something, or has a condition, and nobody confirmed it for every item (--rule)"
+    if answer is None:
+        answer = _rejecting(value_type, test)
+    value = _value_where(value_type, test, answer)
+    if value is None:
+        return "more than two labels are possible"
+    if against := _counterexample(memory, test, answer, value):
+        return f"{against} speaks against it"
+    cases = labelled_cases(memory, value_type)
+    column = column_of(cases, test)
+    table = (column if answer else column.turned()).table(outcome_of(cases, value))
+    if not cases or chance(table) > ALPHA:
+        return "too few labels bear it out"
+    return CodeRule(guideline, test, answer, value)
+
+
+def _forbidden_answer(memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest) -> bool | None:
+    comments = []
+    for key in guideline.supported_by:
+        annotation = memory.annotation(key)
+        comments.append((annotation.rationale if annotation else None) or "")
+    text = guideline.text
+    for label in map(value_text, value_type.labels):
+        text = text.removesuffix(f": {label}.")
+    return forbidden_answer(test, text, comments)
+
+
+def _rejecting(value_type: ValueType, test: CodeTest) -> bool:
+    """Return the answer by which a confirmed rule decides: of yes and no the one that means no, else the feedback's."""
+    return test.holds if value_type.kind != "bool" or test.value is False else not test.holds
+
+
+def _value_where(value_type: ValueType, test: CodeTest, answer: bool) -> Value | None:
+    """Return the label where the test answers so: the test's own, or the other one of two."""
+    if test.value not in value_type.labels:
+        return None
+    others = [label for label in value_type.labels if label != test.value]
+    if answer is test.holds:
+        return test.value
+    return others[0] if len(others) == 1 else None
+
+
+def _counterexample(memory: Memory, test: CodeTest, answer: bool, value: Value) -> str | None:
+    """Return the key of feedback, whoever gave it, whose label is another one although the test answers so."""
+    for case in memory.cases:
+        if holds(test, Reading(case.example.content)) is answer:
+            for annotation in case.annotations:
+                if annotation.value is not None and annotation.value != value:
+                    return str(annotation.key)
+    return None
