@@ -21,7 +21,7 @@ import msgspec
 
 from memalign.errors import InputError
 
-__all__ = ["MAX_DEPTH", "MEDIA", "Fault", "decode_json", "is_absent", "plain", "plain_text"]
+__all__ = ["MAX_DEPTH", "MEDIA", "Fault", "decode_json", "fields_of", "is_absent", "plain", "plain_text"]
 
 MAX_DEPTH = 200
 """How deep lists and objects in a field may be nested: deeper ones would overflow a reader's stack."""
@@ -253,6 +253,17 @@ def _unwrapped(value: Any) -> Any:
     if isinstance(value, Sequence):
         return list(value)
     return _of_library(value)
+
+
+def fields_of(value: object) -> dict[str, Any] | None:
+    """Return the fields of a Pydantic model, a dataclass, a named tuple or the like; None for anything else."""
+    if hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    try:
+        found = _of_library(value)
+    except _Odd:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _of_library(value: Any) -> Any:

@@ -42,6 +42,7 @@ MARKS = {
     "an empty last column": ("id,outputs,value,\n1,Soon.,true,\n", {}),
     "empty cells behind the last": ("id,outputs,value\n1,Soon.,true,,\n", {}),
     "a doubled column that nobody reads": ("id,outputs,note,note,value\n1,Soon.,a,b,true\n", {}),
+    "lines of an old Macintosh": ("id,outputs,value\r1,Soon.,true\r2,No.,false\r", {}),
     "backslashes of Spark": ('id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n', {}),
 }
 
@@ -205,6 +206,9 @@ FRAMES: dict[str, Any] = {
     "an index that is a column": lambda rows: pd.DataFrame(rows).set_index("id", drop=False),
     "an index of two levels": lambda rows: pd.DataFrame(rows).assign(run=1).set_index(["run", "id"]),
     "columns that are numbers": lambda rows: pd.DataFrame(rows).assign(**{"0": 1}).rename(columns={"0": 0}),
+    "columns of two levels": lambda rows: pd.DataFrame(rows).pipe(
+        lambda f: f.set_axis([(name, "") for name in f], axis=1)
+    ),
     "categories": lambda rows: pd.DataFrame(rows).astype({"outputs": "category"}),
     "batches of Arrow": lambda rows: pa.Table.from_pylist(rows).to_batches()[0],
     "categories of Polars": lambda rows: pl.DataFrame(rows).with_columns(pl.col("outputs").cast(pl.Categorical)),
@@ -279,12 +283,19 @@ def test_a_folder_of_json_lines_is_read_file_by_file(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_text(f"\n{json.dumps(row)}\n", "utf-8")
     (tmp_path / "readme.txt").write_text("not a table", "utf-8")
+    (tmp_path / ".hidden.jsonl").write_text("half of a li", "utf-8")
     assert [example.id for example in read_examples(tmp_path)] == ["a", "b", "c"]
     file = read_feedback(tmp_path, value_type=BOOL, skip_invalid=True)
     assert [row.id for row in file.rows] == ["a", "b"]
     assert str(file.invalid[0]).startswith("line 2 of b/d.jsonl (c): value 'odd' is not allowed")
     judge, _ = scripted()
     assert [judgment.id for judgment in judge.judge_many(tmp_path)] == ["a", "b", "c"]
+
+
+def test_a_folder_of_other_files_says_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,outputs\n1,a\n", "utf-8")
+    with pytest.raises(InputError, match="is a folder without JSON lines or Parquet files; name a file"):
+        read_examples(tmp_path)
 
 
 @pytest.mark.parametrize("suffix", [".xlsx", ".parquet", ".jsonl", ".json", ".csv", ".tsv"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections import namedtuple
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,15 @@ def test_objects_of_python_are_read_by_their_fields(judge: Judge) -> None:
     assert example.trace == "plain text"
     with pytest.raises(InputError, match=r"^a: outputs\.x\[1\] is a object, which is not a JSON value"):
         judge(Example(id="a", outputs={"x": [1, object()]}))
+
+
+def test_rows_may_be_objects_of_python() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    row = {"id": "a", "outputs": "x", "value": True}
+    model = pydantic.create_model("Row", **{name: (Any, value) for name, value in row.items()})
+    made = [dataclasses.make_dataclass("Row", row)(**row), namedtuple("Row", row)(**row), model()]
+    for item in made:
+        assert read_feedback([item]).rows == read_feedback([row]).rows
 
 
 def test_what_was_left_out_is_named_with_its_row() -> None:

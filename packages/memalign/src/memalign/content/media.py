@@ -44,7 +44,7 @@ def _medium_in(value: object, place: str) -> tuple[str, str, str] | None:
             found = _in_text(part)
         elif isinstance(part, Mapping):
             found = _part(part)
-            waiting.extend((_Way(way, f".{str(name)[:40]}"), below) for name, below in reversed(part.items()))
+            waiting.extend((_Way(way, f".{str(name)[:40]}"), below) for name, below in reversed(list(part.items())))
         elif isinstance(part, list | tuple):
             places = range(len(part))
             waiting.extend((_Way(way, f"[{number}]"), part[number]) for number in reversed(places))

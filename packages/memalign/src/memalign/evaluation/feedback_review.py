@@ -126,7 +126,7 @@ def _all_alike(values: Sequence[Value], tolerance: float) -> bool:
     """Return whether every two values are the same: the least and the most, or each and the first."""
     if any(isinstance(value, str) for value in values):
         return all(same_value(values[0], value, tolerance) for value in values)
-    return not values or same_value(min(values), max(values), tolerance)  # type: ignore[type-var]
+    return not values or same_value(min(values), max(values), tolerance)
 
 
 def _status(judge: Judge, row: Feedback) -> str:

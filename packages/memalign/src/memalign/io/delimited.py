@@ -32,10 +32,20 @@ def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     # The standard reader refuses cells over 128 KiB unless told otherwise, and can only be told for the whole process.
     csv.field_size_limit(max(csv.field_size_limit(), 2**31 - 1))
     mark, begin = _mark_of(path, columns)
-    texts: Iterator[str] = islice(file_texts(path), begin, None)
+    texts: Iterator[str] = islice(_lines(path), begin, None)
     if _backslashes(path, mark):
         texts = map(_doubled, texts)
     return table_rows(path, _records(path, texts, mark, begin), columns)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Return the lines of a text file, which an old program may end by carriage returns alone. Raises InputError."""
+    first = next(file_texts(path), "")
+    if "\r" not in first.rstrip("\r\n"):
+        yield from file_texts(path)
+        return
+    for text in file_texts(path):
+        yield from re.split(r"(?<=\r)(?!\n)", text)
 
 
 def _records(path: Path, texts: Iterable[str], mark: str, begin: int) -> Iterator[tuple[int, list[str]] | RowError]:
@@ -146,7 +156,7 @@ def _cells_row(line: int, cells: Sequence[Any], header: Sequence[str], *, ragged
 
 def _mark_of(path: Path, columns: Columns) -> tuple[str, int]:
     """Return the mark between cells, and how many lines come before the table to say so."""
-    lines = list(islice(file_texts(path), _TITLE_ROWS))
+    lines = list(islice(_lines(path), _TITLE_ROWS))
     named = re.fullmatch(r"sep=(.)\s*", lines[0], re.IGNORECASE) if lines else None
     if named:
         return named[1], 1
@@ -180,9 +190,9 @@ def _doubled(text: str) -> str:
 
 def _backslashes(path: Path, mark: str) -> bool:
     """Return whether a file has backslashes before its quotation marks, as Spark writes: then only so is it whole."""
-    if not any('\\"' in text for text in file_texts(path)):
+    if not any('\\"' in text for text in _lines(path)):
         return False
-    return not _reads(file_texts(path), mark) and _reads(map(_doubled, file_texts(path)), mark)
+    return not _reads(_lines(path), mark) and _reads(map(_doubled, _lines(path)), mark)
 
 
 def _reads(texts: Iterable[str], mark: str) -> bool:

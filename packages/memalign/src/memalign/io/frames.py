@@ -110,10 +110,15 @@ def _named_once(frame: Any, kind: str, columns: Columns) -> Any:
     """Return a frame of Arrow or pandas with names that are texts, each once."""
     of_arrow = hasattr(frame, "rename_columns")
     labels = list(frame.column_names if of_arrow else frame.columns)
-    names = distinct_names(f"the {kind}", [str(label) for label in labels], columns)
+    names = distinct_names(f"the {kind}", [_label(label) for label in labels], columns)
     if names == labels:
         return frame
     return frame.rename_columns(names) if of_arrow else frame.set_axis(names, axis=1)
+
+
+def _label(label: object) -> str:
+    """Return a column's name as text; of several levels those that say anything."""
+    return ".".join(str(level) for level in label if str(level)) if isinstance(label, tuple) else str(label)
 
 
 def _fault(error: Exception) -> str:

@@ -19,7 +19,7 @@ from memalign.io.files import path_of
 from memalign.io.frames import Frame, column_names, frame_rows, is_frame, parquet_rows
 from memalign.io.rows import Row, array_rows, file_lines, folder_rows, json_rows, never_empty
 from memalign.io.sheets import HIDDEN, restored, sheet_rows
-from memalign.json_values import decode_json, is_absent, plain, plain_text
+from memalign.json_values import decode_json, fields_of, is_absent, plain, plain_text
 from memalign.types import CONTENT_FIELDS, Example, Feedback
 from memalign.values import Value, ValueType
 
@@ -42,7 +42,7 @@ CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row o
 _FORMATS = (
     ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or a folder of JSON lines or Parquet files"
 )
-_LINES = (".jsonl", ".ndjson")
+_LINES, _PARQUET = (".jsonl", ".ndjson"), (".parquet", ".parq", ".pq", "")
 MISSING = frozenset(("NULL", "null", "\\N", "nan", "NaN", "-nan", "<NA>", "NaT", "None", "#N/A", "N/A", "n/a"))
 """What databases and libraries write into a text for a cell that is missing; in content it is a word like any other."""
 
@@ -159,8 +159,7 @@ def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     """The rows of a file or of a folder of Parquet files, as they were written; its suffix says how it is read."""
     suffix = path.suffix.lower()
     if path.is_dir():
-        lines = sorted(file for file in path.rglob("*") if file.suffix.lower() in _LINES and file.is_file())
-        return folder_rows(path, lines) if lines else parquet_rows(path)
+        return _rows_of_folder(path)
     if suffix == ".parquet":
         return parquet_rows(path)
     if suffix in _LINES:
@@ -172,6 +171,23 @@ def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     if suffix == ".xlsx":
         return sheet_rows(path, columns)
     raise InputError(f"{path}: the name of a file ends in {_FORMATS}")
+
+
+def _rows_of_folder(folder: Path) -> Iterator[Row | RowError]:
+    """Read the JSON lines in a folder, else its Parquet files; hidden and temporary files are none of it."""
+    files = []
+    for file in sorted(folder.rglob("*")):
+        shown = all(part[0] not in "._" for part in file.relative_to(folder).parts)
+        if shown and file.is_file():
+            files.append(file)
+    lines = [file for file in files if file.suffix.lower() in _LINES]
+    if lines:
+        return folder_rows(folder, lines)
+    if not any(file.suffix.lower() in _PARQUET for file in files):
+        raise InputError(
+            f"{folder} is a folder without JSON lines or Parquet files; name a file, or a folder with some"
+        )
+    return parquet_rows(folder)
 
 
 class Reading:
@@ -231,6 +247,8 @@ def _object_row(position: int, item: object) -> Row | RowError:
     if isinstance(item, Example | Feedback):
         fields = msgspec.structs.asdict(item)
         return Row(line=position, fields=fields, exact=True, faults=item.faults)
+    if not isinstance(item, Mapping):
+        item = fields_of(item) or item
     if isinstance(item, Mapping):
         return Row(line=position, fields={plain_text(str(name)): value for name, value in item.items()})
     return RowError(line=position, reason=f"a row is a mapping, an Example or a Feedback, not {type(item).__name__}")
