@@ -23,6 +23,7 @@ _DATA_URL = rf"data:{_MIME}[\w.+-]*(?:;[\w.=-]+)*,"
 _BASE64 = {"iVBORw0KGgo": "image", "/9j/": "image", "R0lGOD": "image", "UklGR": "image", "JVBERi0": "file",
            "UEsDB": "file", "SUQz": "audio", "T2dnUw": "audio"}  # fmt: skip
 _BARE = re.compile(rf"({'|'.join(_BASE64)})[A-Za-z0-9+/\r\n]{{200,}}={{0,2}}\s*")
+_ATTACHED = re.compile(r"\s*mlflow-attachment://[^\s?]*(?:\?\S*?content_type=(image|audio|video)?\S*|\S*)\s*")
 _WHOLE = re.compile(rf"\s*{_DATA_URL}", re.IGNORECASE)
 _INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
 
@@ -73,6 +74,9 @@ def _in_text(text: str) -> tuple[str, str] | None:
     url = (_WHOLE.match(text) or _INSIDE.search(text)) if "data:" in text else None
     if url:
         return (url[1] or "file").lower(), "a data: URL"
+    attached = _ATTACHED.fullmatch(text) if "mlflow-attachment:" in text else None
+    if attached:
+        return attached[1] or "file", "an attachment of MLflow"
     bare = _BARE.fullmatch(text)
     return (_BASE64[bare[1]], "base64") if bare else None
 

@@ -251,7 +251,9 @@ def _object_row(position: int, item: object) -> Row | RowError:
         item = fields_of(item) or item
     if isinstance(item, Mapping):
         return Row(line=position, fields={plain_text(str(name)): value for name, value in item.items()})
-    return RowError(line=position, reason=f"a row is a mapping, an Example or a Feedback, not {type(item).__name__}")
+    kind = type(item).__name__
+    hint = "; memalign.integrations.mlflow.feedback_of(traces, judge) makes rows of MLflow's" if kind == "Trace" else ""
+    return RowError(line=position, reason=f"a row is a mapping, an Example or a Feedback, not {kind}{hint}")
 
 
 def _id_of_content(row: Row) -> str:

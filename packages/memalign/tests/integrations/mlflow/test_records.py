@@ -87,6 +87,18 @@ def test_a_judge_that_cannot_be_registered_leaves_no_run(aligned, experiment, tm
 
 
 @pytest.mark.usefixtures("endpoint")
+@pytest.mark.parametrize("described", [None, "Whether we are kind"])
+def test_what_get_scorer_gives_says_where_the_memory_is(described: str | None):
+    aligned = tone_judge(description=described).align(fetched(lesson(1)), MemAlignOptimizer())
+    aligned.register()
+    plain = scorers.get_scorer(name="tone")
+    assert "memalign.integrations.mlflow.load('tone')" in plain.description
+    assert plain.description.startswith(described or "Learned by memalign")
+    assert load("tone").description == described
+    assert plain.align(fetched(lesson(2)), MemAlignOptimizer()).description == described
+
+
+@pytest.mark.usefixtures("endpoint")
 def test_a_judge_that_was_never_aligned_is_not_loaded():
     tone_judge().register()
     with pytest.raises(MlflowException, match="never aligned by memalign"):

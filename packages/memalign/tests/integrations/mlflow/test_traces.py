@@ -13,11 +13,11 @@ from mlflow.entities import AssessmentSource
 
 import memalign as ma
 from memalign.errors import InputError
-from memalign.integrations.mlflow import MemAlignOptimizer
+from memalign.integrations.mlflow import MemAlignOptimizer, feedback_of
 from memalign.integrations.mlflow.assessments import read_feedback
 from memalign.integrations.mlflow.experiments import cases_of_experiment
 from memalign.integrations.mlflow.traces import content_of, without_verdicts
-from tests.support.mlflow_world import fetched, labelled, lesson, says, tone_judge, traced
+from tests.support.mlflow_world import fetched, labelled, lesson, refused, says, tone_judge, traced
 
 JUDGE = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
 
@@ -62,6 +62,7 @@ def test_what_people_say_of_a_crashed_application_is_feedback():
     assert row.content == {"inputs": {"question": "question 1"}, "outputs": "(the application gave no outputs)"}
 
 
+@pytest.mark.usefixtures("endpoint")
 def test_a_trace_lacking_a_field_or_spans_is_skipped():
     with mlflow.start_span("bare") as span:
         pass
@@ -71,6 +72,74 @@ def test_a_trace_lacking_a_field_or_spans_is_skipped():
     says(whole := traced(1), False, "cold")
     found = read_feedback(mlflow.search_traces(return_type="list", include_spans=False), "tone", JUDGE)
     assert (set(found.skipped), found.content) == ({span.trace_id, whole}, {}), "and takes nothing back"
+    with refused(r"2 of 2: .* came without its spans; search_traces\(include_spans=True\)"):
+        tone_judge().align(mlflow.search_traces(return_type="list", include_spans=False), MemAlignOptimizer())
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_trace_whose_application_logged_no_inputs_teaches():
+    with mlflow.start_span("reply") as span:
+        span.set_outputs("answer 1")
+    says(span.trace_id, False, "say: case 1 is unkind")
+    aligned = tone_judge().align(fetched(span.trace_id), MemAlignOptimizer())
+    (case,) = aligned.memalign_judge.memory.cases
+    assert case.example.inputs == "(the application logged no inputs)"
+    assert aligned(trace=fetched(span.trace_id)[0]).metadata["memalign.decided_by"] == "expert"
+
+
+PIXELS = "data:image/png;base64,iVBORw0KGgo="
+ATTACHED = "mlflow-attachment://9b1c?content_type=image%2Fpng&trace_id=tr-1&size=5"
+
+
+@pytest.mark.parametrize(
+    "held", [ATTACHED, PIXELS, "mlflow-attachment://9b1c?trace_id=tr-1&content_type=application%2Fpdf"]
+)
+def test_a_picture_or_a_file_costs_its_own_trace(endpoint, caplog, held: str):
+    with mlflow.start_span("reply") as span:
+        span.set_inputs({"question": "what is this?", "picture": held})
+        span.set_outputs("answer 5")
+    says(span.trace_id, False, "say: case 5 is unkind")
+    aligned = tone_judge().align(fetched(span.trace_id, lesson(1)), MemAlignOptimizer())
+    assert len(aligned._episodic_trace_ids) == 1
+    assert f"skipped 1 of 2 traces, {span.trace_id} (inputs.picture is " in caplog.text
+    with refused("inputs.picture is (an image|a file)"):
+        aligned(trace=fetched(span.trace_id)[0])
+    with refused("1 of 1: inputs.picture is "):
+        tone_judge().align(fetched(span.trace_id), MemAlignOptimizer())
+    assert "mlflow-attachment" not in str(endpoint.requests)
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_traces_are_rows_of_an_evaluation():
+    aligned = tone_judge().align(fetched(lesson(1), labelled(2)), MemAlignOptimizer())
+    held_out = [labelled(number) for number in (5, 6, 7)]
+    says(wrong := traced(8), False)
+    for traces in (fetched(*held_out, wrong, traced(9)), mlflow.search_traces(max_results=5)):
+        rows = feedback_of(traces, aligned)
+        assert {row.id for row in rows} == {*held_out, wrong}
+        found = ma.evaluate(aligned.memalign_judge, rows)
+        assert (found.n, found.metrics["accuracy"].value) == (4, 0.75)
+    with pytest.raises(InputError, match=r"not Trace; memalign.integrations.mlflow.feedback_of\(traces, judge\)"):
+        ma.evaluate(aligned.memalign_judge, fetched(*held_out))
+    for traces in ([], fetched(traced(10))):
+        with refused("No valid feedback records found"):
+            feedback_of(traces, aligned)
+
+
+@pytest.mark.usefixtures("endpoint")
+def test_a_wrong_label_is_named_by_its_trace_and_how_to_go_on():
+    says(wrong := traced(1), "perhaps")
+    with refused(f"MemAlignOptimizer\\(skip_invalid=True\\) learns the others\n  {wrong}: "):
+        tone_judge().align(fetched(wrong, lesson(2)), MemAlignOptimizer())
+
+
+def test_a_judge_of_a_level_of_sessions_is_refused():
+    class Leveled(type(tone_judge())):  # type: ignore[misc]  # as MLflow 3.18 has it
+        session_level: str | None = "trip"
+
+    judge = Leveled(name="tone", instructions="{{ conversation }}", model="openai:/small", feedback_value_type=bool)
+    with refused("'trip'.*make it without session_level"):
+        MemAlignOptimizer().align(judge, fetched(traced(1, session="s")))
 
 
 def test_only_people_say_what_was_expected():

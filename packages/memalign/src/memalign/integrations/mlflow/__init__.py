@@ -23,9 +23,9 @@ from memalign.errors import ConfigurationError
 if find_spec("mlflow") is None:
     raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "mlflow>=3.11.1"')
 
-from memalign.integrations.mlflow.assessments import log_feedback
+from memalign.integrations.mlflow.assessments import feedback_of, log_feedback
 from memalign.integrations.mlflow.judge import MemAlignJudge
 from memalign.integrations.mlflow.loading import load
 from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
 
-__all__ = ["MemAlignJudge", "MemAlignOptimizer", "load", "log_feedback"]
+__all__ = ["MemAlignJudge", "MemAlignOptimizer", "feedback_of", "load", "log_feedback"]

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import mlflow
-from mlflow.entities import AssessmentSource
+from mlflow.entities import AssessmentSource, Trace
 
 import memalign
+from memalign.content import check_fields
+from memalign.errors import InputError
 from memalign.integrations.mlflow.base_judges import core_label
 from memalign.integrations.mlflow.errors import invalid
-from memalign.integrations.mlflow.traces import content_of, holding, items_of, plain
+from memalign.integrations.mlflow.traces import Item, content_of, holding, items_of, lacking, plain
+from memalign.judge import named_parts
 from memalign.memory import Annotation
-from memalign.types import UNKNOWN_SOURCE, Feedback
+from memalign.types import UNKNOWN_SOURCE, Example, Feedback
+
+_logger = logging.getLogger(__name__)
 
 _SAID_AT = "memalign.created_at"
 """In an assessment's metadata: when an expert said what was logged, perhaps long after."""
@@ -51,9 +58,9 @@ def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: 
         every = [assessment for assessment in assessments if assessment.feedback is not None]
         usable, why = _usable(every, name)
         content = content_of(item.traces, core.fields, base)
-        if usable and (missing := [field for field in core.fields if field not in content]):
-            # Nothing is taken back here: the trace may have come without its spans.
-            feedback.skipped[case_id] = f"the judge's instructions name {{{{ {missing[0]} }}}}, and the trace has none"
+        unread = _unread(core, item, content) if usable else ""
+        if unread:  # nothing is taken back here: the trace may have come without its spans
+            feedback.skipped[case_id] = unread
             continue
         feedback.content[case_id] = content
         if not usable:
@@ -71,6 +78,68 @@ def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: 
             )
             feedback.rows.append(row)
     return feedback
+
+
+def _unread(core: memalign.Judge, item: Item, content: dict[str, Any]) -> str:
+    """Return why the judge cannot read a case: a field is missing, or holds a picture or a file; else ""."""
+    missing = [field for field in core.fields if field not in content]
+    if missing:
+        return lacking(item.traces, missing[0])
+    try:
+        check_fields(Example(id=item.case_id, **content), named_parts(core.instructions))
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def feedback_of(traces: Iterable[Any], judge: Any) -> list[Feedback]:
+    """Return what people say of MLflow's traces as rows for `memalign.evaluate`, and for every command.
+
+    Args:
+        traces: A list, or the frame of `search_traces()`; people's assessments have the judge's name.
+        judge: An aligned judge, or one of memalign with the assessments' name.
+
+    Returns:
+        A row for each person and trace, with the fields that the judge reads. A trace that lacks one is left out, with
+        a warning.
+
+    Raises:
+        MlflowException: It is no list of traces, or none of them has feedback (INVALID_PARAMETER_VALUE).
+    """
+    core = getattr(judge, "memalign_judge", judge)
+    if not isinstance(core, memalign.Judge):
+        raise invalid(f"feedback_of takes an aligned judge, or one of memalign; got {type(judge).__name__}")
+    found = read_feedback(listed(traces), judge.name, core, getattr(judge, "base_judge", None))
+    if not found.rows:
+        raise invalid(nothing_learned(found, judge.name))
+    if found.skipped:
+        _logger.warning("judge %s: %d traces have no feedback that counts", judge.name, len(found.skipped))
+    return found.rows
+
+
+def nothing_learned(feedback: TraceFeedback, name: str) -> str:
+    """Say why no trace has feedback for a judge, in the words of MLflow's own optimizer first."""
+    counted = Counter(feedback.skipped.values())
+    why = "; ".join(f"{count} of {len(feedback.skipped)}: {reason}" for reason, count in counted.most_common(3))
+    return (
+        f"No valid feedback records found in the traces for judge {name!r} ({why or 'no traces'}). What counts is the "
+        "feedback of people (source_type HUMAN) under the judge's name, which mlflow.log_feedback logs"
+    )
+
+
+def listed(traces: Any, *, or_ids: bool = False) -> list[Any]:
+    """Return the traces, which may be a frame of `mlflow.search_traces()`. Raises MlflowException for anything else."""
+    kinds, ids = ((Trace, str), ", or of the ids of traces") if or_ids else ((Trace,), "")
+    if hasattr(traces, "columns") and "trace" in traces.columns:
+        traces = [Trace.from_json(trace) if isinstance(trace, str) else trace for trace in traces["trace"]]
+    several = isinstance(traces, Iterable) and not isinstance(traces, str | Trace) and not hasattr(traces, "columns")
+    every = list(traces) if several else [traces]
+    if not several or any(not isinstance(trace, kinds) for trace in every):
+        raise invalid(
+            f"traces must be a list of Trace objects{ids}, or what mlflow.search_traces() gives; got "
+            f"{type(every[0]).__name__}"
+        )
+    return every
 
 
 def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:

@@ -91,6 +91,12 @@ def core_of(base: Any, value_type: ValueType) -> memalign.Judge:
 
     Raises MlflowException (INVALID_PARAMETER_VALUE) for a name, a model or a parameter that cannot be.
     """
+    level = getattr(base, "session_level", None)
+    if level is not None:
+        raise invalid(
+            f"judge {base.name!r} judges sessions at the level {level!r}, and memalign learns of whole sessions; "
+            "make it without session_level, and give traces a session of that level"
+        )
     inference = inference_of(base)
     model = judge_model(base)
     with translated():

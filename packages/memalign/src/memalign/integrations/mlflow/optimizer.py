@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import jinja2  # noqa: F401  # what the first align needs is loaded here
 import jsonschema  # noqa: F401
 import mlflow
-from mlflow.entities import Trace
 from mlflow.genai.judges.base import AlignmentOptimizer
 
 import memalign
 from memalign import aio
 from memalign.align import AlignResult, MemAlign
 from memalign.align.forget import forget
-from memalign.integrations.mlflow.assessments import TraceFeedback, read_feedback
+from memalign.errors import InputError, InvalidRows
+from memalign.integrations.mlflow.assessments import TraceFeedback, listed, nothing_learned, read_feedback
 from memalign.integrations.mlflow.base_judges import base_of, core_of, value_type_of
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.judge import MemAlignJudge
@@ -101,12 +102,12 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         start = self._start(judge)
         core, base = start.memalign_judge, start.base_judge
         with translated():
-            feedback = read_feedback(_traces(traces), base.name, core, base)
+            feedback = read_feedback(listed(traces), base.name, core, base)
         _check(core, feedback)
         stale = _stale(core, feedback)
         before = core.replace(memory=forget(core.memory, stale)) if stale else core
         optimizer = self._optimizer_for(core)
-        with translated(), mlflow.tracing.context(enabled=False):
+        with translated(), _rows_by_trace(), mlflow.tracing.context(enabled=False):
             result = aio.run(
                 optimizer.align(before, feedback.rows, skip_invalid=self.skip_invalid, progress=self.progress)
             )
@@ -121,7 +122,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         """Forget the feedback on traces, or ids of traces; see `MemAlignJudge.unalign`."""
         start = self._start(judge)
         core = start.memalign_judge
-        learned, unknown = cases_of(_traces(traces, or_ids=True), core.memory)
+        learned, unknown = cases_of(listed(traces, or_ids=True), core.memory)
         if unknown:
             _logger.warning("judge %s never learned from %s", core.name, _few(unknown))
         if not learned:
@@ -137,7 +138,9 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         if result.changed:
             _logger.info("judge %s: %s", name, result)
         for conflict in result.conflicts:
-            _logger.warning("judge %s: people differ on %s: %s", name, _few(conflict.ids), conflict.reason)
+            given = ", ".join(f"{key.source}: {value}" for key, value in conflict.annotations.items())
+            text = "judge %s: people differ on %s: %s; %s counts (%s)"
+            _logger.warning(text, name, _few(conflict.ids), given, conflict.label, conflict.reason)
         reasons: dict[str, list[str]] = {}  # one call that failed leaves much feedback pending, for one reason
         for key, why in result.pending:
             reasons.setdefault(why, []).append(str(key))
@@ -198,25 +201,21 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             return MemAlign(reflection_model=reflection, embedding_model=embedding, **settings)
 
 
-def _traces(traces: Any, *, or_ids: bool = False) -> list[Any]:
-    """Return the traces, which may be a frame of `mlflow.search_traces()`. Raises MlflowException for anything else."""
-    kinds, ids = ((Trace, str), ", or of the ids of traces") if or_ids else ((Trace,), "")
-    if hasattr(traces, "columns") and "trace" in traces.columns:
-        traces = [Trace.from_json(trace) if isinstance(trace, str) else trace for trace in traces["trace"]]
-    listed = isinstance(traces, Iterable) and not isinstance(traces, str | Trace) and not hasattr(traces, "columns")
-    every = list(traces) if listed else [traces]
-    if not listed or any(not isinstance(trace, kinds) for trace in every):
-        raise invalid(
-            f"traces must be a list of Trace objects{ids}, or what mlflow.search_traces() gives; got "
-            f"{type(every[0]).__name__}"
-        )
-    return every
+@contextmanager
+def _rows_by_trace() -> Iterator[None]:
+    """Name traces, and the argument of this optimizer, where the command line would name lines and its option."""
+    try:
+        yield
+    except InvalidRows as error:
+        reasons = "\n".join(f"  {row.id}: {row.reason}" for row in error.rows[: InvalidRows.SHOWN])
+        more = "MemAlignOptimizer(skip_invalid=True) learns the others"
+        raise InputError(f"{len(error.rows)} labels cannot be used, nothing was done; {more}\n{reasons}") from error
 
 
 def _check(core: memalign.Judge, feedback: TraceFeedback) -> None:
     """Raise MlflowException where there is nothing to learn; warn of what is not learned."""
     if not (feedback.content or feedback.skipped):
-        raise invalid("no traces to align with")
+        raise invalid("No traces provided for alignment")
     name, skipped = core.name, feedback.skipped
     emptied = [case_id for case_id in skipped if case_id in feedback.content and core.memory.case(case_id) is not None]
     if emptied:
@@ -224,15 +223,13 @@ def _check(core: memalign.Judge, feedback: TraceFeedback) -> None:
             f"all feedback for judge {name!r} on {_few(emptied)} was deleted since it was learned "
             f"({skipped[emptied[0]]}); aligning again forgets nothing: call unalign(traces) to forget it"
         )
-    why = next(iter(skipped.values()), "")
     if not feedback.rows:
-        raise invalid(
-            f"none of {len(skipped)} traces has feedback for judge {name!r} ({why}); log some with "
-            "mlflow.log_feedback, as a person (source_type HUMAN)"
-        )
+        raise invalid(nothing_learned(feedback, name))
     if skipped:
+        every = len({*skipped, *feedback.content})
+        why = next(iter(skipped.values()))
         text = "judge %s: skipped %d of %d traces, %s (%s)"
-        _logger.warning(text, name, len(skipped), len(feedback.content), _few(list(skipped)), why)
+        _logger.warning(text, name, len(skipped), every, _few(list(skipped)), why)
     for note in feedback.notes:
         _logger.info("judge %s: %s", name, note)
     if core.value_type.numeric and not core.value_type.bounded:

@@ -49,11 +49,15 @@ def record_of(
         "settings": dict(settings),
         "value_type": core.value_type.spec,
         "omitted": omitted,
+        "description": base.description,
         "episodic_trace_ids": [case.id for case in core.memory.cases],
         "semantic_memory": [guideline.record for guideline in learned_guidelines(core.memory)],
     }
     data = {**dumped[DATA], "instructions": instructions_with(base.instructions, core.memory), OURS: own}
-    return {**dumped, **({"timeout": base.timeout} if "timeout" in dumped else {}), DATA: data}
+    where = f"Learned by memalign: memalign.integrations.mlflow.load({base.name!r}) gives it with its memory."
+    described = "\n\n".join(filter(None, (base.description, where)))
+    timeout = {"timeout": base.timeout} if "timeout" in dumped else {}
+    return {**dumped, **timeout, "description": described, DATA: data}
 
 
 @contextmanager

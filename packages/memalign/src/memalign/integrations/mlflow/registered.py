@@ -59,7 +59,8 @@ def registered(
             f"If its instructions were edited in MLflow since, {AGAIN}"
         )
     with damaged(name):
-        dumped = {**record, DATA: {**data, "instructions": own["instructions"]}}
+        author = {"description": own["description"], DATA: {**data, "instructions": own["instructions"]}}
+        dumped = {**record, **author}
         base = base_of(Scorer.model_validate(dumped))
         base.aggregations = record.get("aggregations")  # MLflow's reader took them only later
         for field, value in own["omitted"].items():

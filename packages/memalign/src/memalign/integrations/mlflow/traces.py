@@ -17,6 +17,10 @@ from memalign.memory import Memory
 from memalign.types import Example
 
 _SESSION = "mlflow.session"
+_NOTHING = {
+    "inputs": "(the application logged no inputs)",
+    "outputs": "(the application gave no outputs)",  # it crashed, and people say so
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +92,9 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
         options = {name: True for name in flags if getattr(base, f"_{name}_in_conversation", False)}
         content["conversation"] = resolve_conversation_from_session(list(traces), **options) or None
     elif (root := next((span for span in traces[0].data.spans if span.parent_id is None), None)) is not None:
-        content = {"inputs": plain(root.inputs), "outputs": plain(root.outputs)}
-        if content["inputs"] is not None and content["outputs"] is None:
-            content["outputs"] = "(the application gave no outputs)"  # it crashed, and people say so
+        content = {name: plain(getattr(root, name)) for name in ("inputs", "outputs") if name in wanted}
+        given = root.inputs is not None or root.outputs is not None
+        content = {name: _NOTHING[name] if value is None and given else value for name, value in content.items()}
     # A program's expectation is its guess, not a reference.
     every = (assessment for trace in traces for assessment in trace.info.assessments or ())
     expected = holding(assessment for assessment in every if assessment.expectation is not None)
@@ -109,6 +113,16 @@ def without_verdicts(trace: Any) -> Any:
     shown = {span["span_id"] for span in shown_spans([span.to_dict() for span in trace.data.spans])}
     spans = [span for span in trace.data.spans if span.to_dict()["span_id"] in shown]
     return type(trace)(info=info, data=type(trace.data)(spans=spans))
+
+
+def lacking(traces: list[Any], name: str) -> str:
+    """Say why traces lack a field that a judge reads."""
+    named = f"the judge's instructions name {{{{ {name} }}}}, and"
+    if name == "expectations":
+        return f"{named} nobody logged an expectation on the trace; mlflow.log_expectation does"
+    if not traces[0].data.spans:
+        return f"{named} the trace came without its spans; search_traces(include_spans=True) loads them"
+    return f"{named} the trace has none"
 
 
 def plain(value: Any) -> Any:
