@@ -181,9 +181,10 @@ def pictures(chromium: Browser, to: Path) -> None:
         owner.goto("/judges/replies/setup?open=erase")
         owner.fill("input[name=matching]", "torn saddle")
         owner.click("button:has-text('Find everywhere')")
-        owner.wait_for_selector("button.erase")
+        owner.wait_for_selector(".sure .erase")
         take(owner, "erase-light-wide")
-        owner.click("button.erase:has-text('for good')")
+        owner.click("summary:has-text('for good')")
+        owner.click("button.erase:has-text('Yes')")
         owner.wait_for_selector("text=We searched again afterwards")
         take(owner, "receipt-light-wide")
 

@@ -178,7 +178,7 @@ def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
     tables: Connection, holder: str, person: str, value: bool, teaches: list[str]
 ) -> None:
     differ(tables, "c-00")
-    disputes.settle(tables, JUDGE, "c-00", holder)
+    disputes.settle(tables, JUDGE, "c-00", holder, by="olga")
     say(tables, person, "c-00", value, "More words.")
     query = select(reviews.c.person).join(queue, queue.c.case_id == reviews.c.case_id).where(TEACHES)
     assert sorted(tables.execute(query.where(reviews.c.case_id == "c-00")).scalars()) == teaches
@@ -210,7 +210,7 @@ def test_only_what_everybody_keeps_goes_to_an_owner(tables: Connection) -> None:
 def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection) -> None:
     differ(tables, "c-00")
     say(tables, "cleo", "c-00", False)
-    disputes.settle(tables, JUDGE, "c-00", "ana")
+    disputes.settle(tables, JUDGE, "c-00", "ana", by="olga")
     tables.execute(reviews.delete().where(reviews.c.person == "ana"))
     disputes.refresh_disputes(tables, JUDGE, kind=YES_NO)  # as the next teaching does
     assert waiting(tables, "ben") == ["cleo"]

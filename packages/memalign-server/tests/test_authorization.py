@@ -23,7 +23,8 @@ DOORS = {
 """What is open to strangers."""
 BY_REVIEWERS = {
     "POST /language", "POST /judges/{judge}/review", "POST /judges/{judge}/review/differ",
-    "POST /judges/{judge}/review/words", "POST /judges/{judge}/teach", "POST /judges/{judge}/teach/later",
+    "POST /judges/{judge}/review/words", "POST /judges/{judge}/review/undo",
+    "POST /judges/{judge}/teach", "POST /judges/{judge}/teach/later",
     "POST /judges/{judge}/learned/confirm", "POST /judges/{judge}/learned/better",
     "POST /judges/{judge}/learned/take-back", "POST /judges/{judge}/learned/conflict",
     "POST /api/v1/judges/{judge}/judge",

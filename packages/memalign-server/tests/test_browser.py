@@ -113,7 +113,8 @@ def test_a_customer_is_found_everywhere_and_erased(page: Page) -> None:
     page.uncheck("input[name=tick]")
     page.wait_for_selector("#ticks button:disabled")
     page.check("input[name=tick]")
-    page.click("button:has-text('Erase for good: 1 case')")
+    page.click("summary:has-text('Erase for good: 1 case')")
+    page.click("button:has-text('Yes, erase it for good')")
     page.wait_for_selector("text=We searched again afterwards: 0 left.")
     assert "three weeks late" not in page.content().lower().replace('value="three weeks late"', "")
     assert "/receipts/" in page.url

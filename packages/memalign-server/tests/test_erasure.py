@@ -257,7 +257,7 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     site.registry().align("tone", rows)
     site.registry().update("tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local"))
     page = site.found("lindqvist")
-    shows(page, "Found: 1 comment, 1 learned sentence", "comment, yours", "learned, yours")
+    shows(page, "Found: 1 comment, 1 learned sentence", "comment, yours", "learned from local")
     learned = [tick for tick in ticks(page) if tick.startswith("sentence:")]
     assert "1 learned sentence" in site.erased(matching="lindqvist", tick=learned)
     assert not site.tables_with("gets a call")
@@ -275,7 +275,7 @@ def planned_and_erased(site: Site, matching: str, tick: list[str]) -> tuple[str,
         f"<main>{post(site.client, '/judges/tone/erase/ticks', matching=matching, tick=tick).text}</main>"
     )
     receipt = words_of(site.erased(matching=matching, tick=tick))
-    planned = button.partition("Erase for good: ")[2].partition(" Keep all")[0]
+    planned = button.partition("Erase for good: ")[2].partition(" It cannot")[0]
     return planned, receipt.partition("Erased ")[2].partition("Erased ")[2].partition(" In force now")[0]
 
 

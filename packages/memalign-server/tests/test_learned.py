@@ -87,7 +87,7 @@ class Site:
 
     def better(self, guideline: str, text: str, *, tried: str = "", action: str = "try") -> Any:
         path = "/judges/tone/learned/better"
-        return post(self.client, path, guideline=guideline, text=text, tried=tried, action=action)
+        return post(self.client, path, parts=True, guideline=guideline, text=text, tried=tried, action=action)
 
     def keep_wording(self, guideline: str, text: str) -> str:
         return self.do("learned/better", guideline=guideline, text=text, tried=text, action="keep")
@@ -338,7 +338,7 @@ def quarrelling(request: ChatRequest) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
-        ("c5@local", ["Say sorry, always.", None]),
+        ("c5@local", ["Say sorry, always.", "Never say sorry."]),  # somebody else's stay
         ("c6@ben", [None, "Never say sorry."]),
         ("", ["Say sorry, always.", "Never say sorry."]),
     ],

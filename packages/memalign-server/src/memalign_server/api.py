@@ -407,7 +407,7 @@ def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
     """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
     if not (person.owner or same_person(body.source, person.name)):
         raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
-    return begin("unalign", body.model_dump())
+    return begin("unalign", {**body.model_dump(), "by": person.name})
 
 
 @of_judge.post("/erase", status_code=202, tags=["learning"], dependencies=[OWNER])

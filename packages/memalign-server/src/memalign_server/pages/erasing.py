@@ -29,6 +29,7 @@ from memalign.registry.residue import strings
 from memalign.types import FeedbackKey, canonical_json
 from memalign_server.pages.rendering import link, render
 from memalign_server.pages.setup import Screen, Setup
+from memalign_server.pages.texts import is_word_in
 from memalign_server.people.access import HAND, OWNER, inert, is_part
 from memalign_server.people.people import list_people
 from memalign_server.problems import Refused
@@ -72,6 +73,7 @@ class Mention:
         whose: The person who wrote it; empty for the one who asks.
         line: What is shown of its words; empty where only an earlier state has them.
         apart: Whether it is a case that does not hold the text: nobody says anything else of it.
+        inside: Whether it holds the text in longer words alone, such as "Ana" in "Analysis".
     """
 
     kind: Literal["case", "comment", "sentence", "member", "note"]
@@ -80,6 +82,7 @@ class Mention:
     whose: str = ""
     line: str = ""
     apart: bool = False
+    inside: bool = False
 
     @property
     def tick(self) -> str:
@@ -98,7 +101,8 @@ def find_mentions(setup: Screen, matching: Text = "") -> Response:
     for name, apart in (("mentions", False), ("others", True)):
         group = [mention for mention in mentions if mention.apart is apart]
         groups |= {name: group[:_MOST], f"more_{name}": max(0, len(group) - _MOST)}
-    counts = _planned_counts(setup, _arguments(setup, matching, mentions, whole=True)) if mentions else Counter[str]()
+    ticks = [mention.tick for mention in mentions if not mention.apart and not mention.inside]
+    counts = _planned_counts(setup, _arguments(setup, matching, mentions, ticks)) if ticks else Counter[str]()
     return setup.render("erase", matching=matching, counts=counts, **groups)
 
 
@@ -138,7 +142,7 @@ def _arguments(
     ticked, unticked = list[Mention](), list[Mention]()
     places = {True: 0, False: 0}
     for mention in mentions:
-        is_more = places[mention.apart] >= _MOST and _MORE[mention.apart] in ticks
+        is_more = places[mention.apart] >= _MOST and _MORE[mention.apart] in ticks and not mention.inside
         is_ticked = mention.tick in ticks or is_more or (whole and not mention.apart)
         places[mention.apart] += 1
         (ticked if is_ticked else unticked).append(mention)
@@ -194,19 +198,30 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
         learned = memory.case(case_id)
         example = examples.get(case_id) or (learned and learned.example)
         texts = [*strings(example.outputs), *strings(example.content), case_id] if example else []
-        about: dict[str, Any] = {"taught": bool(learned), "apart": case_id not in holding}
+        inside = _is_inside(texts, text) and case_id in holding
+        about: dict[str, Any] = {"taught": bool(learned), "apart": case_id not in holding, "inside": inside}
         mentions.append(Mention(kind="case", name=case_id, line=_line(texts, finder), **about))
     for key in keys:
         comments = words.get(key, [])
         if key.id not in holding or key.source in sources or any(map(finder.holds, comments)):
             whose = "" if same_person(key.source, setup.person.name) else key.source
-            mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=_line(comments, finder)))
+            inside = key.source not in sources and _is_inside(comments, text)
+            line = _line(comments, finder)
+            mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=line, inside=inside))
     for rule in memory.guidelines:
         if rule.id in rules and finder.holds(rule.text):
-            others = [name for name in rule.people if not same_person(name, setup.person.name)]
-            whose = ", ".join(sorted(others))
-            mentions.append(Mention(kind="sentence", name=rule.id, whose=whose, line=_line([rule.text], finder)))
+            whose = ", ".join(sorted(rule.people or {key.source for key in memory.sources_of(rule)}))
+            inside = _is_inside([rule.text], text)
+            line = _line([rule.text], finder)
+            mentions.append(Mention(kind="sentence", name=rule.id, whose=whose, line=line, inside=inside))
     return mentions or [Mention(kind="note")] * bool(receipts)
+
+
+def _is_inside(texts: Sequence[str], wanted: str) -> bool:
+    """Return whether some text holds what was looked for, and each one in longer words alone."""
+    finder = Finder(wanted)
+    holding = [text for text in texts if finder.holds(text)]
+    return bool(holding) and not any(is_word_in(text, wanted) for text in holding)
 
 
 def _holding(setup: Setup, text: str, cases: Sequence[str]) -> set[str]:

@@ -19,7 +19,7 @@ from memalign.types import FeedbackKey, Guideline
 from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.verdicts import question_of
-from memalign_server.people.access import Asking
+from memalign_server.people.access import Asking, is_part
 from memalign_server.people.people import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.review.answers import previous_case, say_drafts
@@ -33,7 +33,7 @@ from memalign_server.review.learned import (
     turns_of,
     withdrawal_of,
 )
-from memalign_server.review.teaching import untaught_words
+from memalign_server.review.teaching import choice_of, untaught_words
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.work.jobs import Job
 
@@ -232,6 +232,7 @@ def learned_page(
         first=next((row.id for row in rows if row.guideline and not _named(person, row.guideline.people)), None),
         take=take,
         withdrawal_of=withdrawal_of,
+        choice_of=choice_of,
         conflicts=_conflicts(memory, person),
         turns=turns,
         memory=memory,
@@ -345,7 +346,12 @@ def say_better(
         server.registry.update(judge, lambda old: rephrased(old, **wording, by=person.name))
         return _start(server, judge, person, "refresh")  # what people see next, and what they answered
     job = server.jobs.start("try", judge, {**wording, "person": person.name}, asked_by=person.name)
-    return _better(request, server, judge, person, wording, job=job)
+    address = link(judge, "learned", job=job.id, better=guideline)
+    if not is_part(request):
+        return RedirectResponse(address, 303)
+    answer = _better(request, server, judge, person, wording, job=job)
+    answer.headers["x-address"] = address
+    return answer
 
 
 @router.post("/learned/take-back")
@@ -357,7 +363,9 @@ def take_back(
     keys = _own_keys(memory, person, row)
     withdrawal = withdrawal_of(memory, keys, person.name)
     staying = [*withdrawal.stays, *(withdrawal.in_question if keep else ())]
-    return _start(server, judge, person, "unalign", keys=[str(key) for key in keys], keep=staying, words=True)
+    return _start(
+        server, judge, person, "unalign", keys=[str(key) for key in keys], keep=staying, words=True, by=person.name
+    )
 
 
 # -- comments that contradict each other -------------------------------------------------------------------------------
@@ -380,7 +388,7 @@ def _conflicts(memory: Memory, person: Person) -> list[tuple[list[Annotation], l
 def settle_conflict(
     judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()], holds: Annotated[str, Form()] = ""
 ) -> Response:
-    """Choose which of several comments holds, and the others are withdrawn; without a choice all of them hold."""
+    """Choose which of several comments holds: the others are out of force, and stay; without a choice all hold."""
     conflicts = _conflicts(server.judges.latest(judge).judge.memory, person)
     choices = next((choices for sides, choices in conflicts if [str(side.key) for side in sides] == key), None)
     if choices is None:
@@ -388,6 +396,8 @@ def settle_conflict(
     if holds not in choices:
         raise Problem(403, "this is for owners: ask one")
     if holds:
-        return _start(server, judge, person, "unalign", keys=[name for name in key if name != holds], words=True)
+        others = [name for name in key if name != holds]
+        choice = {"by": person.name, "holder": FeedbackKey.parse(holds).source}
+        return _start(server, judge, person, "unalign", keys=others, words=True, **choice)
     server.registry.update(judge, lambda old: dismiss_conflict(old, key, by=person.name))
     return RedirectResponse(link(judge, "learned"), 303)

@@ -23,6 +23,7 @@ from memalign.errors import (
     RateLimited,
 )
 from memalign.memory import Memory
+from memalign.models.judge_models import open_judging_model
 from memalign.types import Example
 from memalign.values import ValueType
 from memalign_server.pages.rendering import error_text, link, render
@@ -112,7 +113,7 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
         else:
             judge = _new(draft, person, set())
         # Without its memory, for what an expert has said of a case is answered without the model.
-        trial = judge.replace(memory=Memory()).ajudge(case.example if case else _invented(judge))
+        trial = _asked_once(judge).ajudge(case.example if case else _invented(judge))
         judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
         if case is not None:
             with server.store.write() as connection:
@@ -122,6 +123,13 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
         fault = "key" if re.search(r"needs a key|a provider's key|(KEY|TOKEN). environment", str(error)) else fault
         detail = error_text(request, error)
     return render(request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail)
+
+
+def _asked_once(judge: Judge) -> Judge:
+    """The judge without its memory, with a model that is not asked a second time where the first one fails."""
+    model = open_judging_model(judge)
+    once = getattr(model, "once", None)
+    return judge.replace(memory=Memory(), model=model if once is None else once())
 
 
 def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:

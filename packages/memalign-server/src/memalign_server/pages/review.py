@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import secrets
 from dataclasses import dataclass
 from functools import cached_property
@@ -111,6 +113,8 @@ class Reviewing:
             "agree": agree,
             "field": not card.held_out and (word or bool(words) or (judgment is not None and not agree)),
             "words": words,
+            "stale": answers.is_stale(own),
+            "answer": own.revision,
             "revision": own.draft_revision,
             "asked": judgment is None and bool(self.working),
         }
@@ -130,12 +134,15 @@ def review_page(
     """
     judge, name, loaded, _ = screen.judge, screen.person.name, screen.loaded, screen.working
     kind, card, waiting, template, behind = loaded.judge.value_type, None, None, None, False
+    put_off = _put_off(screen)
     with screen.server.store.read() as connection:
         if case is not None:
             card = _named(connection, judge, case)
-        elif waiting := disputes.difference(connection, judge, name, kind=kind):
+        elif waiting := disputes.difference(connection, judge, name, kind=kind, put_off=put_off):
             template = "differ.html"
-        elif screen.person.owner and (waiting := disputes.open_settlement(connection, judge, kind=kind)):
+        elif screen.person.owner and (
+            waiting := disputes.open_settlement(connection, judge, kind=kind, put_off=put_off)
+        ):
             template = "settle.html"
         elif not again and ask_to_teach(
             screen.request, len(untaught_words(connection, judge, name).get("waiting", ()))
@@ -150,6 +157,8 @@ def review_page(
             card = waiting.case
         if card is None or waiting is not None:
             parts = screen.common(connection, card) | {"foot": template, "waiting": waiting}
+            keys = [choice.key for choice in choices_of(kind, speaking(screen.request))]
+            parts["keep_key"] = "" if "K" in keys else "K"  # no key of a verdict does anything else here
         else:
             parts = screen.foot(connection, card, front=front, word=word)
         parts["progress"] = progress = progress_of(connection, judge, name)
@@ -160,7 +169,8 @@ def review_page(
     if card is not None and behind:
         screen.ask(card.case_id)
     question, blocks = question_of(loaded.judge), blocks_of(card.example, loaded.judge) if card else []
-    return render(screen.request, "review.html", page="review", question=question, blocks=blocks, **parts)
+    news: dict[str, Any] = {"done": None if case is not None else _cookie(screen, _UNDO, {}), "put_off": len(put_off)}
+    return render(screen.request, "review.html", page="review", question=question, blocks=blocks, **news, **parts)
 
 
 @router.get("/review/foot")
@@ -188,9 +198,8 @@ def save_answer(
     judge, name, kind = screen.judge, screen.person.name, screen.loaded.judge.value_type
     problem, conflict = None, None
     with screen.server.store.write() as connection:
-        card, before = _named(connection, judge, case), review_of(connection, judge, name, case)
-        words = rationale if rationale is not None else (before and before.rationale) or ""
-        answer = Answer(state=state, value=value.strip() or None, rationale=words, form=form, revision=revision)
+        card = _named(connection, judge, case)
+        answer = Answer(state=state, value=value.strip() or None, rationale=rationale, form=form, revision=revision)
         try:
             conflict = answers.save(connection, judge, name, case, answer, kind=kind)
         except (InputError, InvalidValue) as error:
@@ -212,22 +221,28 @@ def save_words(
     case: Annotated[str, Form()],
     words: Annotated[str | None, Form()] = None,
     revision: Annotated[int, Form(ge=0)] = 0,
+    answer: Annotated[int | None, Form(ge=0)] = None,
     go: Literal["", "next", "back", "leave"] = Form(""),
 ) -> Response:
     """Keep what a person has typed on a case; where they go on, it becomes their answer's.
 
-    The answer to a script has the draft's `revision` and its `words`, which another window may have added to.
+    Words about another verdict than that of now, from an older window, are shown again before they count. The answer to
+    a script has the draft's `revision` and its `words`, which another window may have added to.
     """
     judge, name, kind = screen.judge, screen.person.name, screen.loaded.judge.value_type
+    is_theirs = True
     with screen.server.store.write() as connection:
         _named(connection, judge, case)
         if words is not None:  # a foot without a field says nothing of words that are there
-            save_draft(connection, judge, name, case, words, revision=revision)
-        if go:
+            is_theirs = save_draft(connection, judge, name, case, words, revision=revision, answer=answer)
+        if go and is_theirs:
             answers.say_drafts(connection, judge, name, case, kind=kind)
         own = review_of(connection, judge, name, case)
     if own is None:
         raise Refused("answer this case first")
+    if not is_theirs and go != "leave":
+        parts = screen.foot_of(case)
+        return render(screen.request, parts["foot"], status=409, **parts)
     if go == "back":
         return screen.go(case=case, front="true")
     if go == "next" or not screen.is_part:
@@ -243,11 +258,13 @@ def choose(screen: Screen, case: Annotated[str, Form()], theirs: Annotated[str, 
     revision, other = _revision_and_name(theirs)
     with screen.server.store.write() as connection:
         _named(connection, judge, case)
+        before = review_of(connection, judge, name, case)
         if other:
             disputes.take_over(connection, judge, name, case, other, kind=kind, revision=revision)
         else:
             disputes.keep_answer(connection, judge, name, case)
-    return screen.go()
+    value = None if before is None else before.value
+    return _with_undo(screen, {"case": case, "what": "taken" if other else "kept", "who": other, "value": value})
 
 
 @router.post("/review/settle", dependencies=[OWNER])
@@ -261,8 +278,64 @@ def settle(screen: Screen, case: Annotated[str, Form()], holder: Annotated[str, 
         queued = _named(connection, screen.judge, case)
         answer = review_of(connection, screen.judge, name, case) if name else None
         if queued.disputed and (not name or (answer is not None and answer.revision == revision)):
-            disputes.settle(connection, screen.judge, case, name)
-    return screen.go()
+            disputes.settle(connection, screen.judge, case, name, by=screen.person.name)
+    return _with_undo(screen, {"case": case, "what": "settled", "who": name})
+
+
+@router.post("/review/undo")
+def undo(screen: Screen) -> Response:
+    """Take back what the person has just chosen on a difference; it is shown again."""
+    with screen.server.store.write() as connection:
+        done = _cookie(screen, _UNDO, {})
+        disputes.undo(connection, screen.judge, screen.person.name, done, kind=screen.loaded.judge.value_type)
+    answer = screen.go()
+    answer.delete_cookie(_UNDO, path=link(screen.judge, "review"))
+    return answer
+
+
+@router.get("/review/later")
+def put_off(screen: Screen, case: str | None = None) -> Response:
+    """Put a difference off for an hour; without a case none is put off any more."""
+    answer = screen.go()
+    path = link(screen.judge, "review")
+    if case is None:
+        answer.delete_cookie(_PUT_OFF, path=path)
+        return answer
+    cases = [*_put_off(screen), case][-_MOST_PUT_OFF:]
+    answer.set_cookie(_PUT_OFF, _for_cookie(cases), max_age=3600, path=path, httponly=True, samesite="lax")
+    return answer
+
+
+_UNDO = "memalign_undo"
+_PUT_OFF = "memalign_put_off"
+_MOST_PUT_OFF = 20
+_LONGEST_COOKIE = 3500  # characters; a browser drops a longer one
+
+
+def _for_cookie(value: object) -> str:
+    text = base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
+    return text if len(text) <= _LONGEST_COOKIE else ""
+
+
+def _cookie(screen: Reviewing, name: str, default: Any) -> Any:
+    """The value of a cookie of these pages; the default if there is none, or it is none of ours."""
+    try:
+        value = json.loads(base64.urlsafe_b64decode(screen.request.cookies.get(name, "")))
+    except ValueError:
+        return default
+    return value if isinstance(value, type(default)) else default
+
+
+def _put_off(screen: Reviewing) -> list[str]:
+    return [case for case in _cookie(screen, _PUT_OFF, []) if isinstance(case, str)]
+
+
+def _with_undo(screen: Reviewing, done: dict[str, Any]) -> Response:
+    """Go on, and remember for two minutes what was chosen."""
+    answer = screen.go()
+    path = link(screen.judge, "review")
+    answer.set_cookie(_UNDO, _for_cookie(done), max_age=120, path=path, httponly=True, samesite="lax")
+    return answer
 
 
 def _revision_and_name(text: str) -> tuple[int, str]:

@@ -19,6 +19,7 @@ from memalign import Judge
 from memalign.errors import InputError
 from memalign_server.pages.content import label_of
 from memalign_server.pages.rendering import error_text, link, render
+from memalign_server.pages.texts import marked
 from memalign_server.pages.uploads import SUFFIXES, read_upload
 from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import LARGEST_BODY, OWNER, Asking
@@ -91,6 +92,8 @@ class Setup:
             cases, members = connection.execute(counts).one(), list_people(connection)
         context: dict[str, Any] = {
             "setup": self,
+            "marked": marked,
+            "receipts": self.server.jobs.receipts(self.judge) if open == "erase" else (),
             "question": question_of(self.latest),
             "cases": cases,
             "suffixes": ",".join(SUFFIXES),

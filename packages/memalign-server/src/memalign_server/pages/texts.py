@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-__all__ = ["prose", "visible"]
+__all__ = ["is_word_in", "marked", "prose", "visible"]
 
 _MARKS = re.compile(r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\[\]\n]+\]\(", re.MULTILINE)
 _CODE = {  # a sentence begins with one capital letter, or ends before the second word
@@ -38,6 +39,42 @@ _LINES = str.maketrans("", "", "\n\t")
 def visible(text: str) -> Markup:
     """`text` escaped, with characters that a reader cannot see, or that turn its order around, as their numbers."""
     return escape(_readable(text))
+
+
+def marked(text: str, wanted: str) -> Markup:
+    """Return a text with every place marked that reads as what was looked for, whatever its case and accents."""
+    parts = list[Markup]()
+    done = 0
+    for start, end in _places(text, wanted):
+        parts += [visible(text[done:start]), Markup("<mark>{}</mark>").format(visible(text[start:end]))]
+        done = end
+    return Markup().join([*parts, visible(text[done:])])
+
+
+def is_word_in(text: str, wanted: str) -> bool:
+    """Return whether a text has what was looked for outside longer words: "Ana", and not "Analysis"."""
+    places = list(_places(text, wanted))
+    alone = (not (text[:start][-1:].isalnum() or text[end : end + 1].isalnum()) for start, end in places)
+    return not places or any(alone)
+
+
+def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
+    """Where the text reads as what is wanted: the first letter, and the one after the last."""
+    letters = [(folded, place) for place, letter in enumerate(text) for folded in _folded(letter)]
+    read = "".join(folded for folded, _ in letters)
+    sought = "".join(map(_folded, " ".join(wanted.split())))
+    at = read.find(sought) if sought else -1
+    while at >= 0:
+        end = at + len(sought)
+        yield letters[at][1], letters[end - 1][1] + 1
+        at = read.find(sought, end)
+
+
+def _folded(letter: str) -> str:
+    if letter.isspace():
+        return " "
+    parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", letter).casefold())
+    return "".join(part for part in parts if not unicodedata.combining(part) and unicodedata.category(part) != "Cf")
 
 
 def prose(text: str) -> Markup:

@@ -13,7 +13,9 @@ from typing import Any, Literal
 from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, or_, select, true, update
 
 from memalign.keys import FeedbackKey, name_key
+from memalign.memory import Annotation
 from memalign.values import Value, ValueType
+from memalign_server.people.people import spelled
 from memalign_server.problems import Refused
 from memalign_server.review.cases import Progress, case_of, own_review, parts_of
 from memalign_server.store.tables import new_id, now, queue, reviews
@@ -28,6 +30,7 @@ VERDICT = and_(reviews.c.state == "answered", reviews.c.value.is_not(None))
 
 TEACHES: ColumnElement[bool] = and_(
     queue.c.held_out == 0,
+    reviews.c.overruled_by.is_(None),
     or_(and_(queue.c.disputed == 0, queue.c.settled.is_(None)), queue.c.settled == reviews.c.person),
 )
 """The condition, of `reviews` joined to `queue`, under which a judge may learn an answer."""
@@ -41,13 +44,14 @@ _FEW = 20  # cases whose answers are read at once, where the first that waits is
 class Answer:
     """What a form says: the state, the value of an answered case, and words. `form` is the form's own random id.
 
+    Without a `rationale` the words that are there stay with their verdict: if it changes, they become a draft.
     `revision` is the one that the form was filled in against: 0 for a case that nobody had answered. `seen` says that
     the judge's verdict was in view.
     """
 
     state: State
     value: Value | None = None
-    rationale: str = ""
+    rationale: str | None = ""
     form: str
     revision: int = 0
     seen: bool = False
@@ -64,7 +68,7 @@ def save(
     case, before = case_of(connection, judge, case_id), review_of(connection, judge, person, case_id)
     if case is None:
         raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case_id)
-    value, words = _checked(answer, kind)
+    value, words = _checked(answer, before, kind)
     if before is not None and before.revision != answer.revision:
         return None if before.form == answer.form and answer.revision < before.revision else before
     at = now()
@@ -82,6 +86,11 @@ def save(
     if (before is None or passed) and not answer.seen:
         values |= _blind(case, value)
     same = same_value(None if before is None else before.value, value, kind)
+    values |= {"overruled_by": None, "overruled_for": None}  # it is a new statement
+    if not (before is not None and same):
+        values["value_since"] = values["revision"]
+        if before is not None and answer.rationale is None:
+            give_up_words(connection, before)
     if before is None:
         connection.execute(insert(reviews).values(judge=judge, case_id=case_id, person=person, **values))
     else:
@@ -97,7 +106,7 @@ def save(
         of_case = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person.in_(differing))
         connection.execute(update(reviews).where(*of_case).values(kept_revision=0))
         disputed = not stays and differ(verdicts, kind)
-        mark_dispute(connection, judge, case_id, disputed, case.settled if stays else None)
+        mark_dispute(connection, judge, case_id, disputed, *((case.settled, case.settled_by) if stays else ()))
     return None
 
 
@@ -111,13 +120,16 @@ def is_untaught(review: Row[Any]) -> bool:
     return bool(review.state == "answered" and review.taught != review.revision)
 
 
-def _checked(answer: Answer, kind: ValueType) -> tuple[Value | None, str | None]:
-    words = _checked_words(answer.rationale).strip() or None
+def _checked(answer: Answer, before: Row[Any] | None, kind: ValueType) -> tuple[Value | None, str | None]:
+    words = None if answer.rationale is None else _checked_words(answer.rationale).strip() or None
+    kept = before.rationale if before is not None and answer.rationale is None else words
     if answer.state != "answered":
-        return None, words
-    if answer.value is None and words is None:
+        return None, kept
+    if answer.value is None and kept is None:
         raise Refused("choose a verdict, or write why, or skip the case")
-    return None if answer.value is None else kind.parse(answer.value), words
+    value = None if answer.value is None else kind.parse(answer.value)
+    stays = before is None or before.value is None or same_value(before.value, value, kind)
+    return value, kept if stays else words
 
 
 def _checked_words(words: str) -> str:
@@ -148,10 +160,13 @@ def same_value(one: Value | None, other: Value | None, kind: ValueType) -> bool:
     return one is other if one is None or other is None else kind.agree(one, other)
 
 
-def mark_dispute(connection: Connection, judge: str, case_id: str, disputed: bool, settled: str | None) -> None:
-    """Note whether people differ on a case, and whose answer holds."""
+def mark_dispute(
+    connection: Connection, judge: str, case_id: str, disputed: bool, settled: str | None = None, by: str | None = None
+) -> None:
+    """Note whether people differ on a case, whose answer holds, and by whose choice."""
     case = and_(queue.c.judge == judge, queue.c.case_id == case_id)
-    connection.execute(update(queue).where(case).values(disputed=int(disputed), settled=settled))
+    state = {"disputed": int(disputed), "settled": settled, "settled_by": by}
+    connection.execute(update(queue).where(case).values(state))
 
 
 def differ(verdicts: Iterable[Row[Any]], kind: ValueType) -> bool:
@@ -171,30 +186,53 @@ def verdicts_on(connection: Connection, judge: str, case_ids: Iterable[str]) -> 
 # -- drafts: words that are typed and not yet given to an answer -------------------------------------------------------
 
 
-def save_draft(connection: Connection, judge: str, person: str, case_id: str, words: str, *, revision: int) -> None:
+def save_draft(
+    connection: Connection,
+    judge: str,
+    person: str,
+    case_id: str,
+    words: str,
+    *,
+    revision: int,
+    answer: int | None = None,
+) -> bool:
     """Keep all that is in the field of an answered case, which was filled with the draft of a `revision`.
 
     Words that were typed over an older revision, in another window, are joined to those that were saved since: none of
-    the two is lost. Raises InputError for too many words, and if the person has not answered the case.
+    the two is lost. Words belong to the `answer`, by its revision, over which they were typed: if the verdict is
+    another one by now, they are kept and are not given to it.
+
+    Returns:
+        Whether they belong to the verdict of now.
+
+    Raises:
+        InputError: There are too many words, or the person has not answered the case.
     """
     words, own = _checked_words(words), review_of(connection, judge, person, case_id)
     if own is None:
         raise Refused("answer this case first")
+    answer = own.revision if answer is None else answer
     saved = (own.rationale or "") if own.draft is None else own.draft
     if own.draft_revision != revision and saved.strip() not in words:
         words = _checked_words(saved if words.strip() in saved else f"{saved}\n{words}")
-    if words != own.draft:
-        _set_draft(connection, own, words)
+    if words != own.draft or answer != own.draft_of:
+        _set_draft(connection, own, words, answer)
+    return bool(answer >= own.value_since)
+
+
+def is_stale(own: Row[Any]) -> bool:
+    """Return whether the words that are shown were written about another verdict of this person than that of now."""
+    return own.draft is not None and own.draft_of < own.value_since
 
 
 def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType) -> None:
     """Give a person's drafts to the answers that they belong to, as their words; without `case_ids` all of them.
 
-    Drafts on cases without an answer stay, and so do words of a verdict that was given up for a colleague's.
+    Drafts on cases without an answer stay, and so do words about a verdict that the person has given up since.
     """
     waiting = select(reviews).where(reviews.c.judge == judge, reviews.c.person == person, reviews.c.draft.is_not(None))
     for own in connection.execute(waiting.where(reviews.c.state == "answered")).all():
-        if own.case_id not in case_ids if case_ids else own.form == TAKEN_OVER:
+        if is_stale(own) or (case_ids and own.case_id not in case_ids):
             continue
         words = own.draft.strip()
         if words != (own.rationale or "") and (words or own.value is not None):
@@ -204,9 +242,9 @@ def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, 
         _set_draft(connection, own, None)
 
 
-def _set_draft(connection: Connection, own: Row[Any], words: str | None) -> None:
+def _set_draft(connection: Connection, own: Row[Any], words: str | None, answer: int = 0) -> None:
     """Change a draft; what was typed before that and arrives later is joined to it."""
-    change = {"draft": words, "draft_revision": own.draft_revision + 1}
+    change = {"draft": words, "draft_revision": own.draft_revision + 1, "draft_of": answer}
     connection.execute(update(reviews).where(own_row(own.judge, own.person, own.case_id)).values(change))
 
 
@@ -252,6 +290,34 @@ def _came_at(judge: str, person: str, case_id: str) -> Any:
     other = reviews.alias()
     own = (other.c.judge == judge, other.c.person == person, other.c.case_id == case_id, other.c.state != "undone")
     return select(other.c.created_at).where(*own).scalar_subquery()
+
+
+def give_up_words(connection: Connection, own: Row[Any]) -> None:
+    """Make a person's words about a verdict that they give up a draft: it is kept, and not taught with another one."""
+    if own.rationale is not None and own.draft is None:  # nothing newer was typed
+        _set_draft(connection, own, own.rationale, own.value_since)
+
+
+def overrule(connection: Connection, judge: str, feedback: Iterable[Annotation], *, by: str, holder: str) -> None:
+    """Put people's words out of force by somebody else's choice: they stay, with whose choice it was.
+
+    Args:
+        connection: The transaction.
+        judge: The judge that followed them.
+        feedback: What is out of force, as the judge had it in memory.
+        by: Who chose.
+        holder: Whose words hold instead; "" for nobody's.
+    """
+    choice = {"overruled_by": by, "overruled_for": holder, "taught": 0}
+    for said in feedback:
+        person = spelled(connection, said.source)
+        own = own_row(judge, person, said.id)
+        if connection.execute(update(reviews).where(own).values(**choice)).rowcount:
+            continue
+        at = said.created_at or now()
+        row = {"judge": judge, "case_id": said.id, "person": person, "state": "answered", "form": ""}
+        words = {"value": said.value, "rationale": said.rationale, "revision": 1, "value_since": 1}
+        connection.execute(insert(reviews).values(**row, **words, **choice, created_at=at, updated_at=at))
 
 
 def withdraw(connection: Connection, judge: str, keys: Iterable[FeedbackKey], *, words_only: bool = False) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, and_, select, update
+from sqlalchemy import Connection, Row, and_, or_, select, update
 
 from memalign.keys import same_person
 from memalign.memory import Annotation, Memory
@@ -19,6 +20,7 @@ from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
 
 _OF_CASE = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
+_CHOICE = "choice"
 _UNTAUGHT = and_(reviews.c.state == "answered", reviews.c.taught != reviews.c.revision)
 
 
@@ -51,17 +53,41 @@ def lessons_of(connection: Connection, judge: str) -> list[Lesson]:
 def untaught_words(connection: Connection, judge: str, person: str) -> dict[str, list[Annotation]]:
     """What a person explained and the judge has not learned, the earliest first, by the reason.
 
-    They are `waiting` to be taught, or may not teach: `held-out`, `differing`, or `settled` for another answer.
+    They are `waiting` to be taught, or may not teach: `held-out`, `differing`, or out of force by somebody's choice,
+    whose reason says who chose, and whose words hold instead (see `choice_of`).
     """
     own = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.rationale.is_not(None))
-    query = select(reviews, queue.c.held_out, queue.c.disputed, queue.c.settled).join(queue, _OF_CASE)
+    query = select(reviews, queue.c.held_out, queue.c.disputed, queue.c.settled, queue.c.settled_by)
+    waits = and_(_UNTAUGHT, queue.c.case_id.is_not(None))
+    out_of_force = and_(reviews.c.state == "answered", reviews.c.overruled_by.is_not(None))
+    query = query.outerjoin(queue, _OF_CASE).where(*own, or_(waits, out_of_force)).order_by(reviews.c.updated_at)
     words: dict[str, list[Annotation]] = {}
-    for row in connection.execute(query.where(*own, _UNTAUGHT).order_by(reviews.c.updated_at)):
+    for row in connection.execute(query):
         comment = Annotation(id=row.case_id, source=person, rationale=row.rationale, created_at=row.updated_at)
-        settled = "waiting" if row.settled in (None, person) else "settled"
-        reason = "held-out" if row.held_out else "differing" if row.disputed else settled
-        words.setdefault(reason, []).append(comment)
+        words.setdefault(_reason(row, person), []).append(comment)
     return words
+
+
+def _reason(row: Row[Any], person: str) -> str:
+    """Why the words of an answer are not taught."""
+    if row.overruled_by is not None:
+        return _choice(row.overruled_by, row.overruled_for)
+    if row.held_out:
+        return "held-out"
+    if row.disputed:
+        return "differing"
+    return "waiting" if row.settled in (None, person) else _choice(row.settled_by, row.settled)
+
+
+def _choice(by: str | None, holder: str | None) -> str:
+    return "\n".join((_CHOICE, by or "", holder or ""))
+
+
+def choice_of(reason: str) -> tuple[str, str] | None:
+    """Return who put words out of force and whose hold instead, "" for nobody's; None for another reason."""
+    kind, _, names = reason.partition("\n")
+    by, _, holder = names.partition("\n")
+    return (by, holder) if kind == _CHOICE else None
 
 
 def overruled(connection: Connection, judge: str, memory: Memory) -> list[FeedbackKey]:

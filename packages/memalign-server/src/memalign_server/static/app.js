@@ -190,7 +190,9 @@
     else if (foot.matches(".turned")) delete tab[typedAnswer(foot.querySelector("form"))];
     if (foot.dataset.announce) one("#live").textContent = foot.dataset.announce;
     const free = doc.activeElement === doc.body || doc.activeElement.closest("#foot, .head");
-    if (free) foot.querySelector("[autofocus]")?.focus({ preventScroll: true });
+    const first = free ? foot.querySelector("[autofocus]") : null;
+    first?.focus({ preventScroll: true });
+    if (first?.matches("textarea")) first.setSelectionRange(first.value.length, first.value.length);
   };
 
   // -- what is watched: an element with data-poll asks there every second, until something else takes its place ------
@@ -225,11 +227,16 @@
   const fieldsOf = (form, button) => {
     const outside = [...form.elements].filter((field) => !form.contains(field) && !field.disabled);
     for (const field of outside) field.disabled = true;
-    const fields = new FormData(form, form.contains(button) ? button : null);
+    const fields = new FormData(form, button?.type === "submit" && form.contains(button) ? button : null);
     for (const field of outside) field.disabled = false;
     return fields;
   };
+  let waiting = 0;
   const busy = (form, is) => {
+    const late = form.querySelector(".late");
+    clearTimeout(waiting);
+    if (late) late.hidden = true;
+    if (late && is) waiting = setTimeout(() => { late.hidden = false; }, PATIENCE / 5);
     if (is) form.setAttribute("aria-busy", "true"); else form.removeAttribute("aria-busy");
     for (const line of form.querySelectorAll(".busy")) line.hidden = !is;
   };
@@ -303,26 +310,19 @@
   // -- files: how far one is, what is too large, and a server that says nothing --------------------------------------
   const upload = (form, to, fields, headers) => new Promise((happened) => {
     const bar = form.querySelector("progress");
-    const late = form.querySelector(".late");
     const file = [...fields.values()].find((value) => value instanceof File);
     if (file && file.size > Number(form.dataset.most || Infinity)) { happened({ status: 413 }); return; }
     const request = new XMLHttpRequest();
-    let quiet = 0;
-    const sign = () => {
-      clearTimeout(quiet);
-      if (late) late.hidden = true;
-      quiet = setTimeout(() => { if (late) late.hidden = false; }, PATIENCE / 3);
-    };
-    const end = (answer) => { clearTimeout(quiet); if (late) late.hidden = true; happened(answer); };
     request.open("POST", to);
     for (const [name, value] of Object.entries({ "X-Part": "true", ...headers })) request.setRequestHeader(name, value);
     request.upload.onprogress = ({ loaded, total }) => {
-      sign();
+      busy(form, true); // it moves
       if (bar && loaded < total) bar.value = loaded / total; else bar?.removeAttribute("value");
     };
-    request.onload = () => end(read(request.status, request.responseText, { get: (name) => request.getResponseHeader(name) }));
-    request.onerror = () => end({ status: 0 });
-    sign();
+    request.onload = () => {
+      happened(read(request.status, request.responseText, { get: (name) => request.getResponseHeader(name) }));
+    };
+    request.onerror = () => happened({ status: 0 });
     request.send(fields);
   });
   const boxOf = (event) => (event.dataTransfer?.types.includes("Files") ? event.target.closest(".drop") : null);

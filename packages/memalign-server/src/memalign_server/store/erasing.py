@@ -62,9 +62,11 @@ class ServerTables:
             for row in connection.execute(select(table).where(table.c.judge == receipt.judge)).all():
                 this = and_(*(column == row._mapping[column] for column in table.primary_key))  # a public name
                 source = row.person if table is reviews else None
-                blank = {name: None for name in names if _holds(residue, getattr(row, name))}
+                blank: dict[str, Any] = {name: None for name in names if _holds(residue, getattr(row, name))}
                 if table is queue and _is_name(residue, row.settled):
                     blank["settled"] = None
+                named = ("settled_by",) if table is queue else ("overruled_by", "overruled_for")
+                blank |= {name: _GONE for name in named if _is_name(residue, getattr(row, name))}
                 if row.case_id in residue.cases or (source and FeedbackKey(row.case_id, source) in residue.keys):
                     connection.execute(delete(table).where(this))
                 elif blank:
@@ -98,12 +100,12 @@ class ServerTables:
             yield from _texts(people.name, None, row, ("subject",), kind="sentence")
         for row in connection.execute(select(queue)):
             yield from _texts(queue.name, row.judge, row, ("case_id",), kind="id")
-            yield from _texts(queue.name, row.judge, row, ("settled",), kind="name")
+            yield from _texts(queue.name, row.judge, row, ("settled", "settled_by"), kind="name")
             yield from _texts(queue.name, row.judge, row, ("example",))
             yield from _texts(queue.name, row.judge, row, _OF_MODELS[queue], kind="sentence")
         for row in connection.execute(select(reviews)):
             yield from _texts(reviews.name, row.judge, row, ("case_id",), kind="id")
-            yield from _texts(reviews.name, row.judge, row, ("person",), kind="name")
+            yield from _texts(reviews.name, row.judge, row, ("person", "overruled_by", "overruled_for"), kind="name")
             yield from _texts(reviews.name, row.judge, row, ("value", "blind_value", "rationale", "draft"))
             yield from _texts(reviews.name, row.judge, row, _OF_MODELS[reviews], kind="sentence")
         for row in connection.execute(select(jobs)):

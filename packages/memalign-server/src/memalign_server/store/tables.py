@@ -193,6 +193,7 @@ queue = Table(
     Column("first_version", Integer),  # and which version that was
     Column("disputed", Integer, nullable=False, default=0),  # 1: people answered it differently, nothing is settled
     Column("settled", String(200), info=NAME),  # whose answer holds; "" for nobody's; NULL where nothing is settled
+    Column("settled_by", String(200), info=NAME),  # and who chose that
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("added_at", _TIME, nullable=False),
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
@@ -232,6 +233,10 @@ reviews = Table(
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
     Column("draft", Text, info=TEXT),  # what is typed and not yet said: shown to nobody else, and never taught
     Column("draft_revision", Integer, nullable=False, default=0),  # counts its changes
+    Column("draft_of", Integer, nullable=False, default=0),  # the revision of the answer over which it was typed
+    Column("value_since", Integer, nullable=False, default=0),  # the revision that gave the verdict of now
+    Column("overruled_by", String(200), info=NAME),  # who put these words out of force; NULL where they are in force
+    Column("overruled_for", String(200), info=NAME),  # and whose hold instead; "" for nobody's
     Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
     Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
     Column("kept_revision", Integer, nullable=False, default=0),  # the revision that they kept against a colleague's

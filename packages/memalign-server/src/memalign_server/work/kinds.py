@@ -11,8 +11,9 @@ from sqlalchemy import func, select
 from memalign import Judge
 from memalign.align import AlignResult
 from memalign.errors import MemalignError
+from memalign.keys import same_person
 from memalign.types import Example
-from memalign_server.review.answers import withdraw
+from memalign_server.review.answers import overrule, withdraw
 from memalign_server.review.cases import add_cases, cases_ahead, is_behind
 from memalign_server.review.disputes import refresh_disputes
 from memalign_server.review.learned import cases_for_trial, rephrased
@@ -47,13 +48,19 @@ async def unalign(work: Work) -> dict[str, Any]:
     """Forget the feedback that `keys` and `source` name, from the next version on, and judge again what that changes.
 
     Guidelines of `keep` stay: their wording is a person's who keeps it. With `words` the verdicts of the feedback stay
-    answers, without their words.
+    answers, without their words. Of people other than `by`, who asks, everything stays that they said: it is out of
+    force, by that choice, and what `holder` said holds instead.
     """
     keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
     keep, words = tuple(work.arguments.get("keep") or ()), bool(work.arguments.get("words"))
+    before, _ = await work.latest()
     result = await work.registry.aunalign(work.judge, *keys, source=source, keep=keep, **work.options())
+    by = work.arguments.get("by")
+    others = [key for key in result.removed if by is not None and not same_person(key.source, by)]
+    said = [note for note in map(before.memory.annotation, others) if note is not None]
     with work.store.write() as connection:
-        withdraw(connection, work.judge, result.removed, words_only=words)
+        withdraw(connection, work.judge, set(result.removed).difference(others), words_only=words)
+        overrule(connection, work.judge, said, by=by or "", holder=work.arguments.get("holder") or "")
         rules, cases = {rule.id for rule in result.forgotten}, {key.id for key in result.removed}
         # A version whose memory was empty had nothing of them in view.
         query = select(queued.c.version).where(queued.c.judge == work.judge).distinct()
@@ -61,7 +68,7 @@ async def unalign(work: Work) -> dict[str, Any]:
         versions = set(connection.execute(taught).scalars())
         forget_judgments(connection, work.judge, guidelines=rules, cases=cases, versions=versions)
     failed = await work.judge_again(result.judge, result.version or 0, blank=work.unjudged())
-    return {**result.to_dict(), "summary": str(result), "failed": failed}
+    return {**result.to_dict(), "summary": str(result), "failed": failed, "overruled": len(said)}
 
 
 async def teach(work: Work) -> dict[str, Any]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
 import msgspec
 
@@ -128,6 +129,12 @@ class ProviderModel(Generic[ClientT]):
     async def ready(self) -> None:
         """Open the provider, so that the time of the first call is that of the call."""
         await self._client()
+
+    def once(self) -> Self:
+        """Return the same model with one attempt a call: what is wrong is said at once, and nothing waits."""
+        single = copy.copy(self)
+        single.retry = msgspec.structs.replace(self.retry, attempts=1)
+        return single
 
     def open(self) -> ClientT:
         """pydantic-ai's model. Raises ConfigurationError with what to install or set."""

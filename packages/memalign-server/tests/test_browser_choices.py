@@ -1,0 +1,370 @@
+"""Choices of several people in a real Chromium: nothing happens that nobody chose, and nobody's words are lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import select
+
+from memalign.align import write_guideline
+from memalign_server.people.people import Role
+from memalign_server.store import Store
+from memalign_server.store.tables import jobs, reviews
+from server_support import world
+from server_support.browser import answered, enter, opened, served, until, wait_for, words_saved
+from server_support.reviewing import hold_out, put_in
+from tests.support.learning import changes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from playwright.sync_api import Browser, Page
+
+    from memalign.models.base import ChatRequest
+
+LATE = "/judges/tone/review?case=late"
+REVIEW = "/judges/tone/review"
+SETUP = "/judges/tone/setup?open="
+
+
+def quarrelling(request: ChatRequest) -> dict[str, Any]:
+    """A model that finds two comments to contradict each other."""
+    if "changes" not in request.schema["properties"]:
+        return {"rationale": "It answers the question.", "value": True}
+    reply = changes_of(request.user, lambda _, words: f"Rule: {words}")
+    labels = [change["feedback"][0] for change in reply["changes"] if change["action"] == "ADD"]
+    conflicts = [{"feedback": labels[:2], "about": "a day"}] if len(labels) > 1 else []
+    return {**reply, "conflicts": conflicts}
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[tuple[str, str]]:
+    """A served registry with an owner, Olga, and two reviewers, Nina and Ben; its address and URL."""
+    registry = world.opened(tmp_path, script=quarrelling)
+    registry.create(world.judge("tone"))
+    world.link(registry.url, "Olga")
+    for name in ("Nina", "Ben", "Yara"):
+        world.link(registry.url, name, Role.REVIEWER)
+    app = world.server(tmp_path, script=quarrelling)
+    with world.listening(app) as address:
+        client = world.Browser(app, base_url=world.ADDRESS, headers={"accept": "text/html"})
+        client.post(world.link(registry.url, "Olga"))
+        put_in(client)
+        hold_out(client)
+        yield address, registry.url
+
+
+def of(chromium: Browser, team: tuple[str, str], name: str, back: str = REVIEW) -> Page:
+    page = opened(chromium, team[0])
+    enter(page, team[1], name, back)
+    return page
+
+
+def rows(url: str) -> dict[tuple[str, str], Any]:
+    with Store(url).read() as connection:
+        return {(row.case_id, row.person): row for row in connection.execute(select(reviews))}
+
+
+def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(chromium: Browser, team: tuple[str, str]) -> None:
+    nina, yara = (of(chromium, team, name, LATE) for name in ("Nina", "Yara"))
+    answered(nina, "n")
+    nina.keyboard.type("It is cold.")
+    words_saved(nina)
+    nina.keyboard.press("Enter")
+    answered(yara, "y")
+    yara.goto(REVIEW)
+    yara.wait_for_selector("h2:has-text('You and Nina differ')")
+    for key in ("y", "n", "Enter", "1"):
+        yara.keyboard.press(key)
+    yara.wait_for_timeout(300)
+    assert rows(team[1])["late", "Yara"].value is True, "no key takes a colleague's answer"
+    assert yara.locator("h2:has-text('You and Nina differ')").count() == 1
+    yara.click("a:has-text('Later')")
+    yara.wait_for_selector("text=Case 2 of 5")
+    yara.goto("/judges/tone/review/later")
+    yara.wait_for_selector("h2:has-text('You and Nina differ')")
+    yara.click("button:has-text('Nina is right')")
+    yara.wait_for_selector("text=You took Nina")
+    assert rows(team[1])["late", "Yara"].value is False
+    yara.click("button:has-text('Undo')")
+    yara.wait_for_selector("h2:has-text('You and Nina differ')")
+    assert rows(team[1])["late", "Yara"].value is True
+    yara.keyboard.press("k")
+    yara.wait_for_selector("text=You kept your answer.")
+
+    # Nina keeps hers, and the owner settles: later, then Nina's, undone, then Nina's for good.
+    nina.goto(REVIEW)
+    nina.keyboard.press("k")
+    nina.wait_for_selector("text=You kept your answer.")
+    olga = of(chromium, team, "Olga")
+    olga.wait_for_selector("text=differ. Which holds?")
+    olga.click("a:has-text('Later')")
+    olga.wait_for_selector("text=Case 1 of 5")
+    olga.goto("/judges/tone/review/later")
+    for name in ("Yara", "Nina"):
+        olga.wait_for_selector("text=differ. Which holds?")
+        olga.click(f"button:has-text('{name}')")
+        olga.wait_for_selector(f".undo:has-text('{name}')")
+        if name == "Yara":
+            olga.click("button:has-text('Undo')")
+    yara.goto("/judges/tone/learned")
+    assert rows(team[1])["late", "Nina"].rationale == "It is cold."
+
+
+def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
+    chromium: Browser, team: tuple[str, str]
+) -> None:
+    pages = {name: of(chromium, team, name) for name in ("Nina", "Ben")}
+    said = {"Nina": ("late", "Never promise a day."), "Ben": ("twice", "You must name the day.")}
+    for name, (case, words) in said.items():
+        pages[name].goto(f"{REVIEW}?case={case}")
+        answered(pages[name], "n")
+        pages[name].keyboard.type(words)
+        words_saved(pages[name])
+        pages[name].keyboard.press("Enter")
+        pages[name].wait_for_selector("#foot:not(.back)")
+    olga = of(chromium, team, "Olga", LATE)
+    olga.request.post("/judges/tone/teach")
+    until(olga, "true")
+    olga.goto("/judges/tone/learned")
+    for _ in range(60):
+        if olga.locator("text=These two say different things").count():
+            break
+        olga.wait_for_timeout(500)
+        olga.reload()
+    assert "whose choice it was" in olga.inner_text(".conflict")
+    olga.locator(".conflict .sides > div", has_text="Never promise").get_by_role("button").click()
+    olga.wait_for_selector("text=The judge does not follow the other words any more.")
+    ben = pages["Ben"]
+    ben.goto("/judges/tone/learned")
+    row = ben.locator("article", has_text="You must name the day.").inner_text()
+    assert "Olga chose that what Nina said holds. Your words stay here." in row
+    kept = rows(team[1])["twice", "Ben"]
+    assert (kept.rationale, kept.value, kept.overruled_by, kept.overruled_for) == (
+        said["Ben"][1],
+        False,
+        "Olga",
+        "Nina",
+    )
+    memory = world.opened(team[1]).load("tone").memory
+    assert [note.source for note in memory.annotations() if note.rationale] == ["Nina"]
+    olga.request.post("/judges/tone/teach")
+    wait_for(olga, lambda: not [job for job in jobs_of(team[1]) if job in ("queued", "running")])
+    memory = world.opened(team[1]).load("tone").memory
+    assert [note.source for note in memory.annotations() if note.rationale] == ["Nina"], "it is not taught again"
+
+
+def jobs_of(url: str) -> list[str]:
+    with Store(url).read() as connection:
+        return list(connection.execute(select(jobs.c.state)).scalars())
+
+
+def test_words_belong_to_the_answer_over_which_they_were_typed(chromium: Browser, team: tuple[str, str]) -> None:
+    first = of(chromium, team, "Nina", LATE)
+    second = first.context.new_page()
+    second.goto(LATE)
+    answered(first, "n")
+    second.reload()
+    second.click("button:has-text('Back')")
+    second.wait_for_selector("button[aria-pressed=true]:has-text('No')")
+    answered(second, "y")
+    first.focus("textarea[name=words]")
+    first.keyboard.type("It is cold.")
+    first.wait_for_selector("text=You wrote this about another answer of yours.")
+    assert rows(team[1])["late", "Nina"].rationale is None
+    assert first.input_value("textarea[name=words]") == "It is cold."
+    first.goto("/judges/tone/teach")
+    assert "explained" not in first.inner_text("main"), "it is not taught with the other verdict"
+    first.goto(f"{LATE}&word=true")
+    first.wait_for_selector("text=You wrote this about another answer of yours.")
+    first.press("textarea[name=words]", "Enter")  # it still holds
+    first.wait_for_selector("#foot:not(.back)")
+    row = rows(team[1])["late", "Nina"]
+    assert (row.value, row.rationale) == (True, "It is cold.")
+
+    # Back, and the other verdict: the reason of before is asked about again.
+    first.goto(f"{LATE}&front=true")
+    answered(first, "n")
+    first.wait_for_selector("text=You wrote this about another answer of yours.")
+    assert rows(team[1])["late", "Nina"].rationale is None
+
+
+@pytest.mark.parametrize("case", [("/judges", "question"), ("experts", "name"), ("question", "instructions")])
+def test_a_rejected_form_keeps_what_was_typed_and_says_why_beside_it(
+    chromium: Browser, team: tuple[str, str], case: tuple[str, str]
+) -> None:
+    place, field = case
+    page = of(chromium, team, "Olga", place if place.startswith("/") else f"{SETUP}{place}")
+    if place == "/judges":
+        page.click("summary:has-text('A new question')")
+        page.click("summary:has-text('All that the model is told')")
+        page.fill("textarea[name=instructions]", "No field in braces, but a long prompt.")
+        page.fill("input[name=question]", "Is it good?")
+        page.click("text=Save the question")
+        field = "instructions"
+    elif place == "experts":
+        page.fill("input[name=name]", "  bEN ")
+        page.click("text=Make a link")
+    else:
+        page.click("summary:has-text('All that the model is told')")
+        page.fill("textarea[name=instructions]", "No field in braces, but a long prompt.")
+        page.click("text=Save the question")
+    fault = page.wait_for_selector(f".field:has([name={field}]) .fault")
+    assert fault is not None
+    assert page.get_attribute(f"[name={field}]", "aria-invalid") == "true"
+    assert page.input_value(f"[name={field}]") in ("  bEN ", "No field in braces, but a long prompt.")
+    page.wait_for_timeout(200)
+    assert page.url.endswith(place if place.startswith("/") else f"open={place}")
+
+
+def test_a_personal_link_is_shown_once_and_its_page_can_be_loaded_again(
+    chromium: Browser, team: tuple[str, str]
+) -> None:
+    page = of(chromium, team, "Olga", f"{SETUP}experts")
+    page.fill("input[name=name]", "Dora")
+    page.click("text=Make a link")
+    page.wait_for_selector("[role=status] code")
+    page.reload()
+    page.wait_for_selector("b:has-text('Dora')")
+    assert page.locator("[role=status] code").count() == 0
+    assert "taken" not in page.inner_text("main")
+    for path in ("experts", "find", "erase", "setup/question", "setup/cases", "review/differ", "learned/better"):
+        answer = page.goto(f"/judges/tone/{path}")
+        assert answer is not None
+        assert answer.status == 200, path
+    page.goto(f"{SETUP}experts")
+    dora = page.locator("li", has_text="Dora")
+    dora.locator("summary:has-text('Remove')").click()
+    assert dora.count() == 1, "it asks once"
+    dora.get_by_role("button", name="Remove Dora").click()
+    page.wait_for_selector("b:has-text('Dora')", state="detached")
+
+
+def test_an_erasure_asks_once_marks_what_it_found_and_its_receipt_is_listed(
+    chromium: Browser, team: tuple[str, str]
+) -> None:
+    registry = world.opened(team[1], script=quarrelling)
+    registry.update("tone", lambda judge: write_guideline(judge, "Portobello is a mushroom.", by="Olga"))
+    page = of(chromium, team, "Olga", f"{SETUP}erase")
+    page.fill("input[name=matching]", "PORTO")
+    page.click("button:has-text('Find everywhere')")
+    page.wait_for_selector("text=Found:")
+    assert page.url.endswith("open=erase")
+    assert page.locator("mark").all_inner_texts() == ["Porto", "Porto"]
+    assert page.locator("[name=tick]:checked").count() == 1, "a longer word is listed and has no tick"
+    page.click("summary:has-text('Erase for good: 1 case')")
+    page.wait_for_timeout(200)
+    assert "/receipts/" not in page.url
+    page.click("button:has-text('Yes, erase it for good')")
+    page.wait_for_selector("text=1 case")
+    page.wait_for_selector("dt:has-text('Erased')")
+    page.goto(f"{SETUP}erase")
+    page.click("summary:has-text('Earlier erasures')")
+    page.click("a[href*='/receipts/']")
+    page.wait_for_selector("h1")
+    assert "mushroom" in str(registry.load("tone").memory.guidelines)
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A model's server that has no room."""
+
+    def do_POST(self) -> None:
+        body = json.dumps({"error": {"message": "Rate limit reached"}}).encode()
+        self.send_response(429)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def test_a_trial_says_at_once_that_nothing_answers_or_that_there_is_no_room(chromium: Browser, tmp_path: Path) -> None:
+    refusing = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    threading.Thread(target=refusing.serve_forever, daemon=True).start()
+    world.registry(tmp_path)
+    with served(f"sqlite:///{tmp_path / 'memalign.db'}") as address:
+        page = opened(chromium, address)
+        page.goto(f"{SETUP}question")
+        port = refusing.server_address[1]
+        for model, words in ((f"openai:m@http://127.0.0.1:{port}/v1", "takes no more requests now"),
+                             ("openai:m@http://127.0.0.1:9/v1", "nothing answers there")):  # fmt: skip
+            page.fill("#model", model)
+            page.click("button:has-text('Try it')")
+            page.wait_for_selector(f"#tried:has-text('{words}')")
+    refusing.shutdown()
+    refusing.server_close()
+
+
+def test_an_upload_that_cannot_arrive_says_so(chromium: Browser, tmp_path: Path) -> None:
+    world.registry(tmp_path)
+    large = tmp_path / "large.csv"
+    with large.open("wb") as file:
+        file.write(b"inputs,outputs\n")
+        file.truncate(70 << 20)
+    small = tmp_path / "small.csv"
+    small.write_text("inputs,outputs\nWhere is it?,On its way.\n")
+    with served(f"sqlite:///{tmp_path / 'memalign.db'}") as address:
+        page = opened(chromium, address)
+        page.goto(f"{SETUP}cases")
+        page.set_input_files("input[type=file]", large)
+        page.wait_for_selector(".fault:has-text('too large')")
+        stalled: list[Any] = []
+        page.route("**/setup/cases", lambda route: stalled.append(route))  # noqa: PLW0108  # Playwright takes no builtin
+        page.set_input_files("input[type=file]", small)
+        page.wait_for_selector("text=The file is on its way")
+        page.wait_for_selector("text=The server does not answer yet.")
+        stalled[0].abort()
+        page.wait_for_selector(".fault:has-text('No connection: nothing was sent.')")
+        page.unroute("**/setup/cases")
+        box = page.locator(".drop span")
+        transfer = page.evaluate_handle(
+            """() => { const data = new DataTransfer();
+            data.items.add(new File(["inputs,outputs\\nWhere?,Here.\\n"], "d.csv")); return data; }"""
+        )
+        box.dispatch_event("drop", {"dataTransfer": transfer})
+        page.wait_for_selector("td:has-text('Where?')")
+    page.click("text=Add 1 case")
+    page.wait_for_selector(".fault:has-text('No connection')")
+
+
+def test_an_outage_is_said_for_a_verdict_and_for_a_teaching_and_covers_nothing(
+    chromium: Browser, tmp_path: Path
+) -> None:
+    world.registry(tmp_path)
+    url = f"sqlite:///{tmp_path / 'memalign.db'}"
+    with world.client(url, script=world.turning) as client:
+        put_in(client)
+        hold_out(client)
+    with served(url) as address:
+        port = int(address.rpartition(":")[2])
+        page = opened(chromium, address)
+        page.goto(LATE)
+        answered(page, "n")
+        page.keyboard.type("Cold.")
+        words_saved(page)
+        page.goto("/judges/tone/review?case=twice")
+        teaching = page.context.new_page()
+        teaching.goto("/judges/tone/teach")
+        teaching.route("**/jobs/*", lambda route: route.abort())
+        teaching.click("button:has-text('Teach it')")
+        teaching.wait_for_selector("#line:has-text('No answer just now.')")
+        teaching.unroute("**/jobs/*")
+        teaching.wait_for_url("**/learned**")
+    page.keyboard.press("n")
+    page.wait_for_selector("#line:has-text('Not saved yet: no connection.')")
+    assert page.get_attribute("button.verdict:has-text('No')", "aria-pressed") == "true"
+    assert page.is_visible("text=Kept here until the server answers")
+    line, tabs = page.locator("#line").bounding_box(), page.locator(".bar").bounding_box()
+    head = page.locator("h1").bounding_box()
+    assert None not in (line, tabs, head)
+    edges = [edge for box in (tabs, line, head) if box for edge in (box["y"], box["y"] + box["height"])]
+    assert edges == sorted(edges), "tabs, note and question, one below the other"
+    with served(url, port):
+        page.wait_for_selector(".foot.back")
+        assert page.is_hidden("#line")
