@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from shared import markdown
 
+from memalign.evaluation import ScoredCase
 from memalign.evaluation.promise import promise_of
 from memalign.evaluation.traffic import corrected_mean, corrected_share, refusal
 
@@ -179,7 +180,17 @@ def promises(count: int, seed: int) -> list[list[str]]:
                     common = np.repeat(rng.random(-(-n // GROUP)), GROUP)[:n]
                     luck = np.where(rng.random(n) < math.sqrt(TOGETHER), common, luck)
                 right = luck < right_of(sure, least)
-                found = promise_of(sure.tolist(), right.tolist(), least, named(n) if grouped else None).kept
+                cases = []
+                for place, group in enumerate(named(n)):
+                    case = ScoredCase(
+                        id=str(place),
+                        label=True,
+                        value=bool(right[place]),
+                        confidence=float(sure[place]),
+                        group=group if grouped else None,
+                    )
+                    cases.append(case)
+                found = promise_of(cases, least).kept
                 if found is not None:
                     passing = traffic[traffic >= found.at]
                     named_ += 1

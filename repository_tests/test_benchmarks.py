@@ -360,3 +360,23 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(monkeypatch: p
     assert "A good reply says by when." in asked(str(shown), "proposed_instruction")
     assert "by when" not in asked(str(shown | {"rationale": ""}), "proposed_instruction")
     assert [right(""), right("A good reply says by when."), right(f"Example: {shown['rationale']}")] == [0, 20, 20]
+
+
+# -- labels.py and coverage.py -----------------------------------------------------------------------------------------
+
+
+def test_the_table_of_labels_is_the_documents() -> None:
+    page = (ROOT / "docs" / "how-to" / "labels.md").read_text("utf-8")
+    assert benchmark("labels.py").stdout.strip() in page
+
+
+def test_intervals_and_promises_hold_in_worlds_whose_truth_is_known() -> None:
+    """A few worlds of the 10,000 of docs/results.md: enough to see an interval that is far too narrow."""
+    lines = benchmark("coverage.py", "--worlds", 400).stdout.splitlines()
+    every = next(line for line in lines if line.startswith("| all |"))
+    held, own = (float(cell.strip(" %")) for cell in (every.split("|")[4], every.split("|")[6]))
+    assert held >= 92
+    assert own < 40
+    broken = [line.split("|")[5] for line in lines if line.startswith(("| confidence", "| too sure"))]
+    assert len(broken) == 6
+    assert all(float(cell.strip(" %")) <= 10 for cell in broken)

@@ -14,10 +14,11 @@ from scipy import stats  # type: ignore[import-untyped]
 from memalign import Judge
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import ScoredCase, as_html, as_markdown, evaluate, report
-from memalign.evaluation.basics import basics_of
-from memalign.evaluation.planning import claims, half_width
+from memalign.evaluation.intervals import mean_interval
 from memalign.evaluation.promise import binomial_tail, fewest_for, passing, promise_of
-from memalign.evaluation.traffic import JudgedRow, corrected_mean, corrected_share, refusal, traffic_of
+from memalign.evaluation.sentences import constant_label, half_width
+from memalign.evaluation.traffic import corrected_mean, corrected_share, refusal, traffic_of
+from memalign.metrics import Estimate
 from memalign.models.base import ChatRequest, Question
 from memalign.testing import ScriptedDecisionModel
 from memalign.types import Feedback, Judgment, Usage
@@ -34,16 +35,30 @@ GIVEN = np.clip(SCORES + (PLACES * 3) % 4 - 1, 1, 5)
 GIVEN_OTHERS = 1 + (np.arange(900) * 13) % 5
 
 
+def ends(figure: Estimate | None) -> tuple[float, float, float]:
+    """The figure and the ends of its interval, which must be there."""
+    assert figure is not None
+    assert figure.value is not None
+    assert figure.low is not None
+    assert figure.high is not None
+    return figure.value, figure.low, figure.high
+
+
+def width(figure: Estimate) -> float:
+    _, low, high = ends(figure)
+    return high - low
+
+
 # -- the corrected share -----------------------------------------------------------------------------------------------
 
 
 def test_a_share_is_that_of_prediction_powered_inference() -> None:
     """The figures of ppi-python 0.2.3 (ppi_mean_ci, power-tuned); its intervals are normal, ours a little wider."""
     share = corrected_share(list(LABELS), list(VERDICTS), list(OTHERS))
-    assert (share.value, share.low, share.high) == pytest.approx((0.5673, 0.4976, 0.6369), abs=0.015)
-    assert share.high - share.low > 0.6369 - 0.4976
+    assert ends(share) == pytest.approx((0.5673, 0.4976, 0.6369), abs=0.015)
+    assert width(share) > 0.6369 - 0.4976
     mean = corrected_mean(list(SCORES), list(GIVEN), list(GIVEN_OTHERS))
-    assert (mean.value, mean.low, mean.high) == pytest.approx((2.7526, 2.5435, 2.9617), abs=0.01)
+    assert ends(mean) == pytest.approx((2.7526, 2.5435, 2.9617), abs=0.01)
 
 
 def test_a_judge_that_says_nothing_leaves_the_labels_alone() -> None:
@@ -52,25 +67,25 @@ def test_a_judge_that_says_nothing_leaves_the_labels_alone() -> None:
     same = [True] * 2_000
     share = corrected_share(labels, same, [True] * 9_000)
     wilson = stats.binomtest(1_500, 2_000).proportion_ci(method="wilson")
-    assert (share.value, share.low, share.high) == pytest.approx((0.75, wilson.low, wilson.high), abs=1e-3)
+    assert ends(share) == pytest.approx((0.75, wilson.low, wilson.high), abs=1e-3)
 
 
 def test_a_perfect_judge_has_the_share_of_all_rows() -> None:
     share = corrected_share(list(LABELS), list(LABELS), list(OTHERS))
     assert share.value == pytest.approx((LABELS.sum() + OTHERS.sum()) / 980)
-    assert share.low < share.value < share.high, "eighty labels prove no perfection"
+    assert width(share) > 0, "eighty labels prove no perfection"
 
 
 def test_cases_that_belong_together_tell_less() -> None:
     one = corrected_share(list(LABELS), list(VERDICTS), list(OTHERS))
     # four copies of each of twenty cases are twenty cases
-    few = np.repeat(LABELS[:20], 4), np.repeat(VERDICTS[:20], 4)
+    few, said = np.repeat(LABELS[:20], 4).tolist(), np.repeat(VERDICTS[:20], 4).tolist()
     groups = [f"g{place // 4}" for place in range(80)]
-    copies = corrected_share(*(list(part) for part in few), list(OTHERS), groups)
-    alone = corrected_share(*(list(part) for part in few), list(OTHERS))
+    copies = corrected_share(few, said, list(OTHERS), groups)
+    alone = corrected_share(few, said, list(OTHERS))
     assert copies.value == alone.value
-    assert copies.high - copies.low > 1.7 * (alone.high - alone.low)
-    assert one.high - one.low < copies.high - copies.low
+    assert width(copies) > 1.7 * width(alone)
+    assert width(one) < width(copies)
 
 
 @pytest.mark.parametrize(
@@ -149,8 +164,8 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path: Path) -> None:
     result = evaluate(judge, rows(0, 100), on=out)
     (traffic,) = result.traffic
     (share,) = traffic.shares
-    assert (traffic.labelled, traffic.judged, share.label) == (100, 1_000, True)
-    assert share.corrected.low < 0.5 < share.corrected.high
+    assert (traffic.labelled, traffic.judged, share.label) == (100, 1_000, "true")
+    assert ends(share.corrected)[1] < 0.5 < ends(share.corrected)[2]
     said = "Of 1,000 judged rows, 50 % are true as the judge says it, and 50 % ["
     assert any(line.startswith(said) for line in str(result).splitlines()[:5])
     assert "corrected for its errors on 100 labelled cases. People's labels alone: 50 % [40 %, 60 %]." in str(result)
@@ -161,7 +176,7 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path: Path) -> None:
     for text in (as_markdown(page).replace("\\", ""), as_html(page)):
         assert said in text
     assert page.headline == result.sentences()[0]
-    assert [section.title for section in page.sections[:2]] == ["In short", "In real traffic"]
+    assert page.sections[0].title == "In short"
 
 
 def test_labelled_rows_may_be_a_part_of_the_traffic(tmp_path: Path) -> None:
@@ -218,17 +233,17 @@ def test_labels_of_another_system_are_warned_of(labelled: Any, traffic: Any, war
         ScoredCase(id=str(n), label=label(n), value=label(n) == right(n), system=labelled.get("system"))
         for n in range(50)
     ]
-    judged = [JudgedRow(id=f"r{n}", value=label(n), system=traffic.get("system")) for n in range(200)]
+    judged = [ScoredCase(id=f"r{n}", label="", value=label(n), system=traffic.get("system")) for n in range(200)]
     (result,) = traffic_of(ValueType.of("bool"), cases, judged)
     assert list(result.warnings) == ([warning] if warning else [])
 
 
 def test_labels_that_were_not_drawn_at_random_are_warned_of() -> None:
     cases = [ScoredCase(id=str(n), label=label(n), value=n % 10 > 0) for n in range(60)]
-    judged = [JudgedRow(id=f"r{n}", value=n % 3 == 0) for n in range(300)]
+    judged = [ScoredCase(id=f"r{n}", label="", value=n % 3 == 0) for n in range(300)]
     (result,) = traffic_of(ValueType.of("bool"), cases, judged)
     assert result.warnings == (
-        "the judge says false of 10% of labelled and 67% of other rows, so the labelled ones do not look drawn at random",
+        "the judge says 0.90 on labelled and 0.33 on other rows, so the labelled ones do not look drawn at random",
     )
 
 
@@ -245,10 +260,10 @@ def test_every_value_type_has_its_shares(kind: str, values: list[Any], names: li
     cases = [
         ScoredCase(id=str(n), label=values[n % 3], value=values[n % 3 if n % 4 else (n + 1) % 3]) for n in range(60)
     ]
-    judged = [JudgedRow(id=f"r{n}", value=values[n % 3]) for n in range(300)]
+    judged = [ScoredCase(id=f"r{n}", label="", value=values[n % 3]) for n in range(300)]
     (result,) = traffic_of(ValueType.of(kind), cases, judged)
-    assert [share.name for share in result.shares] == names
-    assert all(share.corrected.low < share.corrected.value < share.corrected.high for share in result.shares)
+    assert [share.label for share in result.shares] == names
+    assert all(width(share.corrected) > 0 for share in result.shares)
     assert all(share.people.value is not None for share in result.shares)
 
 
@@ -262,13 +277,23 @@ def test_the_binomial_tail_is_scipys() -> None:
     assert fewest_for(0.95, 1) == 93
 
 
+def surely(confidences: list[float], right: list[bool], groups: list[str] | None = None) -> list[ScoredCase]:
+    """Cases of which the judge is so sure, and is right or not."""
+    return [
+        ScoredCase(
+            id=str(n), label=True, value=good, confidence=confidences[n], group=None if groups is None else groups[n]
+        )
+        for n, good in enumerate(right)
+    ]
+
+
 def test_a_promise_names_the_lowest_threshold_that_is_proven() -> None:
     confidences = [0.99] * 200 + [0.6] * 200
-    good = [True] * 200 + [n % 2 == 0 for n in range(200)]
-    found = promise_of(confidences, good, 0.95)
+    found = promise_of(surely(confidences, [True] * 200 + [n % 2 == 0 for n in range(200)]), 0.95)
     assert found.kept is not None
     assert (found.kept.at, found.kept.n, found.kept.share) == (0.7, 200, 0.5)
-    assert promise_of(confidences, [True] * 400, 0.95).kept == passing(confidences, [True] * 400, 0.0)
+    all_right = surely(confidences, [True] * 400)
+    assert promise_of(all_right, 0.95).kept == passing(all_right, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -280,16 +305,16 @@ def test_a_promise_names_the_lowest_threshold_that_is_proven() -> None:
             100,
             20,
             0.9,
-            "where the judge is surest (100 cases), people agree in 80.0%: labels alone will not help",
+            "people agree in 80.0% of 100 cases, so that labels alone will not help",
             None,
         ),
-        (100, 4, 0.95, "about 1,186 more labels would prove it if they go on so", 1186),
+        (100, 4, 0.95, "about 1,183 more labels would prove it", 1183),
     ],
 )
 def test_a_promise_that_is_not_proven_says_what_is_missing(
     n: int, wrong: int, least: float, why: str, missing: int | None
 ) -> None:
-    found = promise_of([0.9] * n, [place >= wrong for place in range(n)], least)
+    found = promise_of(surely([0.9] * n, [place >= wrong for place in range(n)]), least)
     assert (found.kept, found.missing) == (None, missing)
     assert why in found.why
 
@@ -297,14 +322,14 @@ def test_a_promise_that_is_not_proven_says_what_is_missing(
 def test_a_promise_is_a_share() -> None:
     for least in (0, 1, 95, -0.5, float("nan")):
         with pytest.raises(InputError, match=r"a promise is a share above 0 and below 1, such as 0\.95"):
-            promise_of([0.9], [True], least)
+            evaluate(deciding(), rows(0, 4), promise=least)
 
 
 def test_verdicts_that_go_together_prove_less() -> None:
     confidences, good = [0.9] * 100, [n >= 4 for n in range(100)]
-    assert promise_of(confidences, good, 0.9).kept is not None
+    assert promise_of(surely(confidences, good), 0.9).kept is not None
     groups = [f"g{n // 10}" for n in range(100)]
-    assert promise_of(confidences, good, 0.9, groups).kept is None
+    assert promise_of(surely(confidences, good, groups), 0.9).kept is None
 
 
 def test_a_decision_models_judge_says_what_may_pass() -> None:
@@ -359,26 +384,42 @@ def test_the_first_sentences_need_no_statistics() -> None:
 @pytest.mark.parametrize(
     ("kind", "pairs", "constant", "lean"),
     [
-        ("bool", [(True, True)] * 30 + [(True, False)] * 10, (True, 0.75), (True, 0.25)),
-        ("A|B|C", [("A", "A")] * 10 + [("B", "B")] * 20, ("B", 2 / 3), (None, 0.0)),
-        ("int:1..5", [(4, 3)] * 10 + [(2, 2)] * 5, (3, 2 / 3), (None, 2 / 3)),
-        ("float:0..1", [(0.2, 0.6)] * 8 + [(0.4, 0.1)] * 7, (0.6, 8 / 15), (None, -1.1 / 15)),
-        ("str", [("x", "y")], (None, None), (None, None)),
-        ("bool", [], (None, None), (None, None)),
+        (
+            "bool",
+            [(True, True)] * 30 + [(True, False)] * 10,
+            (True, 0.75),
+            "It leans to true: it says so 40 times, and",
+        ),
+        ("A|B|C", [("A", "A")] * 10 + [("B", "B")] * 20, ("B", 2 / 3), "It leans clearly to no label."),
+        (
+            "int:1..5",
+            [(4, 3)] * 10 + [(2, 2)] * 5,
+            (3, 2 / 3),
+            "On average its score is +0.67 [+0.4, +0.94] from people's",
+        ),
+        ("float:0..1", [(0.2, 0.6)] * 8 + [(0.4, 0.1)] * 7, (0.6, 8 / 15), "not clearly too high or too low."),
     ],
 )
-def test_the_plain_figures(kind: str, pairs: Any, constant: Any, lean: Any) -> None:
-    basics = basics_of(ValueType.of(kind), scored(*pairs))
-    assert (basics.constant, basics.constant_share) == (constant[0], pytest.approx(constant[1]))
-    assert (basics.leans_to, basics.lean.value) == (lean[0], pytest.approx(lean[1]))
+def test_the_plain_figures(kind: str, pairs: Any, constant: Any, lean: str) -> None:
+    value, share = constant_label(ValueType.of(kind), scored(*pairs))
+    assert value == constant[0]
+    assert share == pytest.approx(constant[1])
+    verdicts = {n: value for n, (value, _) in enumerate(pairs)}
+
+    def answer(request: ChatRequest) -> dict[str, Any]:
+        return {"rationale": "", "value": verdicts[int(ITEM.findall(request.user)[-1])]}
+
+    judge = scripted(answer, instructions="How? {{ outputs }}", feedback_value_type=kind)[0]
+    labelled = [Feedback(id=str(n), outputs=f"item {n}", value=truth) for n, (_, truth) in enumerate(pairs)]
+    assert lean in evaluate(judge, labelled).sentences()[-1]
 
 
-def test_the_mean_error_has_scipys_interval() -> None:
-    pairs = [(1 + n % 5, 1 + (n * 3) % 5) for n in range(50)]
-    errors = [value - truth for value, truth in pairs]
-    low, high = stats.t.interval(0.95, 49, np.mean(errors), stats.sem(errors))
-    lean = basics_of(ValueType.of("int:1..5"), scored(*pairs)).lean
-    assert (lean.low, lean.high) == pytest.approx((low, high), abs=1e-3)
+def test_the_mean_has_scipys_interval() -> None:
+    errors = [1.0 + n % 5 - (1 + (n * 3) % 5) for n in range(50)]
+    assert mean_interval(errors) == pytest.approx(
+        stats.t.interval(0.95, 49, np.mean(errors), stats.sem(errors)), abs=1e-3
+    )
+    assert mean_interval([1.0, 2.0]) is None
 
 
 def test_a_judge_no_better_than_one_answer_is_told_so() -> None:
@@ -428,9 +469,3 @@ def test_a_plan_says_what_more_labels_show() -> None:
     assert lines[0] == "With 84 cases agreement is known to ±9.1 points."
     assert re.fullmatch(r"\d{3} more labels: half of that\.", lines[1])
     assert half_width(0.9, 100) == pytest.approx(0.0636, abs=1e-3)
-
-
-def test_the_table_of_claims_is_the_documents() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "how-to" / "labels.md").read_text("utf-8")
-    for each in claims():
-        assert f"| {each.claim} | {each.least:,} | {each.method} |" in page

@@ -13,7 +13,6 @@ import msgspec
 
 from memalign import aio
 from memalign.errors import InputError
-from memalign.evaluation.basics import Basics, basics_of
 from memalign.evaluation.cases import ScoredCase, clusters, estimate
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.intervals import agreement_interval, share_interval
@@ -27,7 +26,7 @@ from memalign.evaluation.judged import (
 )
 from memalign.evaluation.labelled import LabelledCases, need_judge
 from memalign.evaluation.promise import Passing, Promise, check_promise, passing, promise_of
-from memalign.evaluation.sentences import first_lines, plan_lines, promise_lines, repeat_lines, traffic_lines
+from memalign.evaluation.sentences import plan_of, sentences_of
 from memalign.evaluation.traffic import Traffic, traffic_of
 from memalign.io import ExampleSource, FeedbackSource, RowSource
 from memalign.metrics import Estimate, Statistic, ccc, cohen_kappa
@@ -87,7 +86,6 @@ class Evaluation:
         taught: Labelled cases that a judge here was taught, by id or content. They count in no other figure.
         taught_ids: Their ids.
         taught_accuracy: How often the judge gives their labels; None unless they were judged too.
-        basics: Figures that need no statistics: right of each label, what always gives one, the lean.
         metrics: accuracy (of float: the share within a tenth of the scale); besides kappa of bool and choices,
             weighted_kappa (quadratic) of int, ccc of float. Where cases have a group, intervals come from whole groups;
             fewer than ten groups give none.
@@ -114,7 +112,6 @@ class Evaluation:
     taught: int = 0
     taught_ids: tuple[str, ...] = ()
     taught_accuracy: Estimate | None = None
-    basics: Basics = Basics()  # noqa: RUF009  # frozen
     metrics: dict[str, Estimate]
     labels: tuple[Value, ...]
     confusion: tuple[tuple[int, ...], ...]
@@ -152,20 +149,16 @@ class Evaluation:
         Empty where verdicts carry no probability.
         """
         sure = [case for case in self.cases if case.confidence is not None]
-        if not sure:
-            return ()
-        kinds = list(dict.fromkeys(case.value for case in sure)) if self.labels else []
-        rows = []
-        for value in [None, *kinds] if len(kinds) > 1 else [None]:
-            own = [case for case in sure if value is None or case.value == value]
-            confidences, right, groups = _columns(own)
-            label = None if value is None else value_text(value)
-            rows += [passing(confidences, right, at, label=label, groups=groups) for at in _SHOWN_THRESHOLDS]
-        return tuple(rows)
+        steps = [passing(sure, at) for at in _SHOWN_THRESHOLDS] if sure else []
+        for label in self.labels:
+            own = [case for case in sure if case.value == label]
+            if 0 < len(own) < len(sure):
+                steps += [passing(own, at, label=True) for at in _SHOWN_THRESHOLDS]
+        return tuple(steps)
 
     def plan(self) -> list[str]:
         """Say what more labels would show."""
-        return plan_lines(self)
+        return plan_of(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures and cases as plain JSON values."""
@@ -191,14 +184,7 @@ class Evaluation:
 
     def sentences(self) -> list[str]:
         """Say the figures in plain sentences, the traffic and the promise included."""
-        lines = first_lines(self)
-        for traffic in self.traffic:
-            lines += traffic_lines(traffic)
-        if self.promise is not None:
-            lines += promise_lines(self.promise)
-        if self.repeated is not None:
-            lines += repeat_lines(self.repeated)
-        return lines
+        return sentences_of(self)
 
     def lines(self) -> list[str]:
         """Write this judge's figures, without those of the judge it is compared with."""
@@ -320,9 +306,10 @@ async def aevaluate(
 
     evaluation = await side(judge, out)
     if rows is not None:
-        evaluation = replace(evaluation, traffic=traffic_of(judge.value_type, evaluation.cases, rows))
+        traffic = traffic_of(judge.value_type, evaluation.cases, rows[0], taught=rows[1])
+        evaluation = replace(evaluation, traffic=traffic)
     if promise is not None:
-        evaluation = replace(evaluation, promise=_promise(evaluation, promise))
+        evaluation = replace(evaluation, promise=_promise(evaluation.cases, promise))
     if repeat is not None:
         evaluation = await _repeated(evaluation, labelled_cases.examples, repeat, partial(ask, judge))
     if against is None:
@@ -339,20 +326,12 @@ evaluate = aio.blocking(aevaluate)
 # -- beyond agreement ------------------------------------------------------------------------------------------------
 
 
-def _columns(cases: Sequence[ScoredCase]) -> tuple[list[float], list[bool], list[str] | None]:
-    confidences = [case.confidence or 0.0 for case in cases]
-    return confidences, [bool(case.correct) for case in cases], clusters(cases)
-
-
-def _promise(evaluation: Evaluation, least: float) -> Promise:
-    sure = [case for case in evaluation.cases if case.confidence is not None and case.value is not None]
-    if sure or not evaluation.n:
-        confidences, right, groups = _columns(sure)
-        return promise_of(confidences, right, least, groups)
-    return Promise(
-        least=least,
-        why="the verdicts carry no probability; those of decision models do, and those of pairs with --param swap=true",
-    )
+def _promise(cases: Sequence[ScoredCase], least: float) -> Promise:
+    sure = [case for case in cases if case.confidence is not None and case.value is not None]
+    if sure or not cases:
+        return promise_of(sure, least)
+    decision = "the verdicts carry no probability; those of decision models do"
+    return Promise(least=least, why=f"{decision}, and those of pairs with --param swap=true")
 
 
 async def _repeated(
@@ -405,7 +384,6 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Mapping[str, J
         taught=len(labelled.taught),
         taught_ids=tuple(example.id for example in labelled.taught),
         taught_accuracy=measure(judge.value_type, taught)["accuracy"] if taught else None,
-        basics=basics_of(judge.value_type, scored),
         metrics=measure(judge.value_type, scored),
         labels=labels,
         confusion=tuple(tuple(counts[row, column] for column in labels) for row in labels),

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memalign.errors import InputError
-from memalign.evaluation.traffic import JudgedRow
+from memalign.evaluation.cases import ScoredCase
 from memalign.io import Examples, ExampleSource, read_judgments
 from memalign.judge.many import signature_of
+from memalign.judge.spec import named_parts
 from memalign.prompts.rendering import prompts_hash
 from memalign.types import Example, Judgment
 
@@ -60,7 +61,9 @@ def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgme
     return [file.judgments[example.id] for example in examples]
 
 
-def judged_rows(judge: Judge, on: str | Path | Sequence[Judgment], examples: ExampleSource | None) -> list[JudgedRow]:
+def judged_rows(
+    judge: Judge, on: str | Path | Sequence[Judgment], examples: ExampleSource | None
+) -> tuple[list[ScoredCase], int]:
     """Read the judge's verdicts on traffic, with the groups and systems of the rows.
 
     Args:
@@ -68,31 +71,36 @@ def judged_rows(judge: Judge, on: str | Path | Sequence[Judgment], examples: Exa
         on: A file that `judge -o` wrote, or judgments.
         examples: The rows that were judged, which have the columns `group` and `system`.
 
+    Returns:
+        The rows, whose labels say nothing; and how many more the judge was taught.
+
     Raises:
         InputError: The file is unreadable, another judge wrote it, or nothing in it has a verdict.
     """
-    judgments = list(on) if not isinstance(on, str | Path) else list(read_judgments(on).judgments.values())
-    if isinstance(on, str | Path) and not made_by(judge, on):
-        raise made_by_another(judge, on)
-    if not any(judgment.value is not None for judgment in judgments):
+    if isinstance(on, str | Path):
+        if not made_by(judge, on):
+            raise made_by_another(judge, on)
+        on = list(read_judgments(on).judgments.values())
+    judged = [judgment for judgment in on if judgment.decided_by != "expert"]
+    if not any(judgment.value is not None for judgment in judged):
         raise InputError("no judged row has a verdict, so there is no share to correct")
     columns: dict[str, Example] = {}
     if examples is not None:
-        source = Examples.of(examples, columns=judge.columns, fields=judge.fields)
-        columns = {example.id: example for example in source}
+        for example in Examples.of(examples, columns=judge.columns, fields=named_parts(judge.instructions)):
+            columns[example.id] = example
     rows = []
-    for judgment in judgments:
-        example = columns.get(judgment.id)
+    for judgment in judged:
+        known = columns.get(judgment.id)
         rows.append(
-            JudgedRow(
+            ScoredCase(
                 id=judgment.id,
-                value=None if judgment.error else judgment.value,
-                group=column_of(example, "group"),
-                system=column_of(example, "system"),
-                taught=judgment.decided_by == "expert",
+                label="",
+                value=judgment.value,
+                group=column_of(known, "group"),
+                system=column_of(known, "system"),
             )
         )
-    return rows
+    return rows, len(on) - len(judged)
 
 
 def column_of(example: Example | None, name: str) -> str | None:

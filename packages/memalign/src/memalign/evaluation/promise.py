@@ -12,19 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memalign.errors import InputError
-from memalign.evaluation.cases import FEWEST_GROUPS, estimate
+from memalign.evaluation.cases import FEWEST_GROUPS, ScoredCase, clusters, estimate
 from memalign.evaluation.intervals import design_effect, share_interval
 from memalign.metrics import Estimate
+from memalign.values import value_text
 
-__all__ = ["GRID", "Passing", "Promise", "binomial_tail", "check_promise", "fewest_for", "passing", "promise_of"]
+__all__ = ["Passing", "Promise", "binomial_tail", "check_promise", "fewest_for", "passing", "promise_of"]
 
-GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
-"""The thresholds, fixed before any label is seen."""
-
+_GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 _ALPHA = 0.05
-_NORMAL = 1.645  # standard errors of a one-sided test at 95 %
-_FIRST = 1.6
-"""The first test has so many times the fewest cases: then one error or two do not end the sequence at its beginning."""
+_FIRST = 1.6  # times the fewest cases has the first test: one error does not end the sequence at its beginning
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +30,7 @@ class Passing:
 
     Attributes:
         at: The threshold of the confidence, in [0, 1].
-        label: The verdict that is looked at; None for all of them.
+        label: The verdict that is looked at, in words; None for all of them.
         n: Labelled cases that pass.
         share: Their share of the labelled cases with such a verdict; the others are left for people.
         agreement: How often people agree with those that pass, with its interval at 95 %.
@@ -51,7 +48,7 @@ class Promise:
     """The threshold above which people agree with at least `least` of the verdicts, at 95 % confidence.
 
     Attributes:
-        least: What is promised, in (0, 1).
+        least: The promised agreement, in (0, 1).
         kept: The threshold, what passes, and the agreement there; None where none is proven to keep it.
         why: Why there is none, and how many labels are missing.
         missing: Labelled cases that are missing at least; None where labels alone will not do.
@@ -63,29 +60,25 @@ class Promise:
     missing: int | None = None
 
 
-def passing(
-    confidences: Sequence[float],
-    right: Sequence[bool],
-    at: float,
-    *,
-    label: str | None = None,
-    groups: Sequence[str] | None = None,
-) -> Passing:
+def passing(cases: Sequence[ScoredCase], at: float, *, label: bool = False) -> Passing:
     """Measure the verdicts whose confidence is at least `at`.
 
     Args:
-        confidences: The probability of each verdict, in [0, 1].
-        right: Whether people give the same label.
+        cases: Cases with a verdict and a confidence.
         at: The threshold.
-        label: Whose verdicts these are, for the result.
-        groups: The group of each case, where cases belong together.
+        label: Name the verdict of the cases in the result, because they all have it.
     """
-    kept = [place for place, confidence in enumerate(confidences) if confidence >= at]
-    good = [right[place] for place in kept]
-    among = None if groups is None else [groups[place] for place in kept]
-    share = sum(good) / len(good) if good else None
-    agreement = estimate(share, among, lambda: share_interval(good, among))
-    return Passing(at=at, label=label, n=len(kept), share=len(kept) / max(len(confidences), 1), agreement=agreement)
+    sure = _sure(cases, at)
+    right = [bool(case.correct) for case in sure]
+    groups = clusters(sure)
+    share = sum(right) / len(right) if right else None
+    return Passing(
+        at=at,
+        label=value_text(cases[0].value) if label else None,
+        n=len(sure),
+        share=len(sure) / max(len(cases), 1),
+        agreement=estimate(share, groups, lambda: share_interval(right, groups)),
+    )
 
 
 def check_promise(least: float) -> None:
@@ -98,105 +91,76 @@ def check_promise(least: float) -> None:
         raise InputError(f"a promise is a share above 0 and below 1, such as 0.95, not {least:g}")
 
 
-def promise_of(
-    confidences: Sequence[float], right: Sequence[bool], least: float, groups: Sequence[str] | None = None
-) -> Promise:
+def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
     """Find the lowest threshold that keeps a promise, or say what is missing for one.
 
     Args:
-        confidences: The probability of each verdict, in [0, 1].
-        right: Whether people give the same label.
+        cases: Cases with a verdict and a confidence.
         least: The agreement that is promised for all verdicts that pass, in (0, 1).
-        groups: The group of each case, where cases belong together.
-
-    Raises:
-        InputError: The promise is not a share between 0 and 1.
     """
-    check_promise(least)
-    kept: Passing | None = None
-    for step in _sequence(confidences, right, least, groups):
-        if _refuted(step, confidences, right, least, groups):
-            kept = step
-        else:
+    fewest = fewest_for(least)
+    steps: dict[int, float] = {}  # of steps that pass the same cases the loosest counts
+    for at in reversed(_GRID):
+        steps[len(_sure(cases, at))] = at
+    sequence = [at for n, at in steps.items() if n >= _FIRST * fewest]
+    if not sequence:
+        sequence = [at for n, at in steps.items() if n >= fewest][-1:]
+    kept: float | None = None
+    for at in sequence:
+        if not _proven(_sure(cases, at), least):
             break
+        kept = at
     if kept is not None:
-        return Promise(least=least, kept=kept)
-    return _missing(confidences, right, least)
+        return Promise(least=least, kept=passing(cases, kept))
+    return _missing(cases, least, fewest)
 
 
-def _sequence(
-    confidences: Sequence[float], right: Sequence[bool], least: float, groups: Sequence[str] | None
-) -> list[Passing]:
-    """List the steps that are tested, the strictest first; chosen by how many cases pass, not by their labels."""
-    steps: list[Passing] = []
-    for at in reversed(GRID):
-        step = passing(confidences, right, at, groups=groups)
-        if step.n and steps and steps[-1].n == step.n:
-            steps[-1] = step  # the same cases: the lower threshold lets more of the traffic pass
-        else:
-            steps.append(step)
-    enough = [step for step in steps if step.n >= _FIRST * fewest_for(least)]
-    return enough or [step for step in steps if step.n >= fewest_for(least)][-1:]
+def _sure(cases: Sequence[ScoredCase], at: float) -> list[ScoredCase]:
+    return [case for case in cases if (case.confidence or 0.0) >= at]
 
 
-def _refuted(
-    step: Passing, confidences: Sequence[float], right: Sequence[bool], least: float, groups: Sequence[str] | None
-) -> bool:
-    """Return whether it is refuted that the promise is broken at this step, by the exact binomial test."""
-    places = [place for place, confidence in enumerate(confidences) if confidence >= step.at]
-    wrong = sum(not right[place] for place in places)
+def _proven(cases: Sequence[ScoredCase], least: float) -> bool:
+    """Return whether the exact binomial test refutes that people agree with fewer of the verdicts."""
+    right = [float(bool(case.correct)) for case in cases]
+    groups = clusters(cases)
     effect = 1.0
     if groups is not None:
-        among = [groups[place] for place in places]
-        if len(set(among)) < FEWEST_GROUPS:
+        if len(set(groups)) < FEWEST_GROUPS:
             return False
-        effect = design_effect([float(right[place]) for place in places], among)
-    n = math.floor(len(places) / effect)
-    return binomial_tail(math.ceil(wrong / effect), n, 1 - least) <= _ALPHA
+        effect = design_effect(right, groups)
+    wrong = math.ceil((len(right) - sum(right)) / effect)
+    return binomial_tail(wrong, math.floor(len(right) / effect), 1 - least) <= _ALPHA
 
 
 def binomial_tail(most: int, n: int, share: float) -> float:
     """Return the probability of at most `most` of `n` cases, where each has the probability `share`."""
-    if most >= n:
-        return 1.0
-    terms = []
-    for k in range(most + 1):
+    total = 0.0
+    for k in range(min(most, n) + 1):
         ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-        terms.append(math.exp(ways + k * math.log(share) + (n - k) * math.log1p(-share)))
-    return math.fsum(terms)
+        total += math.exp(ways + k * math.log(share) + (n - k) * math.log1p(-share))
+    return min(1.0, total)
 
 
 def fewest_for(least: float, wrong: int = 0) -> int:
-    """Return how many cases prove a promise at 95 % confidence when so many of them are wrong: 59 for 0.95 and none."""
-    n = math.ceil(math.log(_ALPHA) / math.log(least)) if wrong == 0 else wrong + 1
+    """Return how many cases prove a promise when so many of them are wrong: 59 for 0.95 and none."""
+    n = wrong + 1
     while binomial_tail(wrong, n, 1 - least) > _ALPHA:
         n += 1
     return n
 
 
-def _missing(confidences: Sequence[float], right: Sequence[bool], least: float) -> Promise:
+def _missing(cases: Sequence[ScoredCase], least: float, fewest: int) -> Promise:
     """Say how many labels are missing, judged by the threshold at which people agree most."""
-    n, fewest = len(right), fewest_for(least)
+    n = len(cases)
     if n < fewest:
-        missing = fewest - n
-        why = f"even without an error it takes {fewest} labelled cases, and {n} are here: at least {missing} more"
-        return Promise(least=least, why=why, missing=missing)
-    steps = [passing(confidences, right, at) for at in GRID]
-    tried = [step for step in steps if step.n >= fewest / 2 and step.agreement.value is not None]
-    best = max(tried, key=lambda step: (step.agreement.value or 0, step.n))
+        why = f"even without an error it takes {fewest} labelled cases, and {n} are here"
+        return Promise(least=least, why=f"{why}: at least {fewest - n} more", missing=fewest - n)
+    steps = [step for step in (passing(cases, at) for at in _GRID) if step.n >= fewest / 2]
+    best = max(steps, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
+    surest = f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"
     if agreed <= least:
-        why = f"where the judge is surest ({best.n} cases), people agree in {agreed:.1%}: labels alone will not help"
-        return Promise(least=least, why=why)
-    needed = max(_needed(least, agreed), math.ceil(_FIRST * fewest))
+        return Promise(least=least, why=f"{surest}, so that labels alone will not help")
+    needed = max(2.7 * least * (1 - least) / (agreed - least) ** 2, _FIRST * fewest)  # 2.7: 1.645 squared
     missing = max(1, math.ceil((needed - best.n) / best.share))
-    why = (
-        f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases; about {missing:,} "
-        "more labels would prove it if they go on so"
-    )
-    return Promise(least=least, why=why, missing=missing)
-
-
-def _needed(least: float, agreed: float) -> int:
-    """Return about how many cases prove a promise if people go on to agree as often, by the normal approximation."""
-    return math.ceil(_NORMAL**2 * least * (1 - least) / (agreed - least) ** 2)
+    return Promise(least=least, why=f"{surest}; about {missing:,} more labels would prove it", missing=missing)

@@ -115,7 +115,6 @@ def report(
         headline=headline,
         sections=(
             Section("In short", others),
-            *_traffic(evaluation),
             *_passing(evaluation),
             _task(judge, evaluation),
             _agreement(judge, evaluation, against),
@@ -130,25 +129,6 @@ def report(
 
 
 # -- the parts -------------------------------------------------------------------------------------------------------
-
-
-def _traffic(evaluation: Evaluation) -> list[Section]:
-    """The shares of the traffic, a table for each system."""
-    sections = []
-    for traffic in evaluation.traffic:
-        title = "In real traffic" if traffic.system is None else f"In real traffic: {traffic.system}"
-        rows: list[Row] = []
-        for share in traffic.shares:
-            own = f"{share.judge:.2f}"
-            figures = [share.corrected, share.people]
-            if share.label is None:  # a mean is no share of a bar
-                figures_text = [f"{figure:.2f}" for figure in figures]
-                rows.append([share.name, own, *figures_text])
-            else:
-                rows.append([share.name, own, *figures])
-        head = ("", "as the judge says it", "corrected for its errors", "people's labels alone")
-        sections.append(Section(title, (), head, rows))
-    return sections
 
 
 def _passing(evaluation: Evaluation) -> list[Section]:
