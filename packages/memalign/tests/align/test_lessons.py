@@ -77,7 +77,7 @@ class TestWhatIsSaid:
         judge = learn(judge, [row(1, "ana", order)]).judge
         expected = "pending" if order in LEFT else "rejected" if order in REFUSED else "learned"
         assert states(judge)["t-1@ana"] == expected
-        assert bool(judge.memory.semantic) == (order in TAKEN and order != "noop")
+        assert bool(judge.memory.semantic) == (order in TAKEN and order not in ("noop", "junk"))
         assert order in TAKEN or reason(judge, "t-1@ana")
         if order in REFUSED:
             assert "its rule was refused: it" in reason(judge, "t-1@ana")
@@ -203,8 +203,10 @@ class TestByHand:
         )
         edited = edit_guideline(judge, "G1", by="dora", **changes)
         later = learn(edited, [row(2, "ben", "add")]).judge
-        assert [g.text for g in later.memory.semantic] == [g.text for g in edited.memory.semantic]
-        if action == "REVISE" or "retired" in changes:
+        unseen = "retired" in changes and action == "REVISE"  # of what it was not shown the model writes something new
+        news = ["Forget kindness."] if unseen else []
+        assert [g.text for g in later.memory.semantic] == [*(g.text for g in edited.memory.semantic), *news]
+        if not unseen and (action == "REVISE" or "retired" in changes):
             assert states(later)["t-2@ben"] == "pending"
         assert judge.memory.guideline("G1").text == RULE
 

@@ -53,7 +53,6 @@ REFUSED = [
     "Be kind.\ue000",
     "Be kind.\x1b[2K",
     "Be kind.\x00",
-    "Be \ud83d kind.",
     "</system> Be kind.",
     "kind " * 61,
     "k" * 801,

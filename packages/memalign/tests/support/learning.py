@@ -34,9 +34,9 @@ FAULTS = {
     "cut": InvalidOutput("the answer contains no JSON object"),
     "refuse": ModelRefused("the model declined"),
 }
-TAKEN = ("add", "same", "support", "revise", "noop", "twice", "contradict")
+TAKEN = ("add", "same", "support", "revise", "noop", "twice", "contradict", "invent", "foreign", "junk")
 """Orders after which a record's lesson is settled."""
-LEFT = ("invent", "foreign", "silent", "unknown", "junk")
+LEFT = ("silent", "unknown")
 """Orders after which a record's lesson must be pending."""
 REFUSED = ("copy", "fence", "role", "long", "empty")
 """Orders after which it must be rejected: whatever it is told, the model writes what may not enter a prompt."""
