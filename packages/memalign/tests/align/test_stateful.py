@@ -17,7 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from memalign import Judge, aio
 from memalign.align import AlignResult, edit_guideline, lock, set_policy, write_guideline
 from memalign.judge.prompt import prompt_of
+from memalign.keys import same_person
 from memalign.memory import Memory
+from memalign.memory.text_search import NameFinder
 from memalign.models.base import ChatRequest, Limits
 from memalign.models.calls import Calls
 from memalign.testing import HashEmbedding, ScriptedChatModel
@@ -38,6 +40,7 @@ from tests.support.learning import (
     row,
     words_in,
 )
+from tests.support.names import spelled_otherwise
 from tests.support.places import place_of
 
 SOURCES = ("ana@example.org", "two words", "a:b/c%20", "مراجِعة")
@@ -281,7 +284,7 @@ class RegistryMachine(JudgeMachine):
     @judge.setter
     def judge(self, judge: Judge) -> None:
         if judge != self.judge:
-            self.registry.update("replies", lambda _: judge)
+            self.registry.update("replies", lambda _: judge, force=True)
 
     def learn(self, rows: list[dict[str, Any]]) -> AlignResult:
         # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
@@ -299,6 +302,20 @@ class RegistryMachine(JudgeMachine):
         assert self.erased.isdisjoint(str(annotation.key) for annotation in restored.memory.annotations())
         self.withdrawn = {str(stone.key) for stone in restored.memory.tombstones if stone.state == "withdrawn"}
 
+    @precondition(lambda self: bool(self.judge.memory.guidelines))
+    @rule(data=st.data(), source=sources)
+    def pin_in_another_spelling(self, data: st.DataObject, source: str) -> None:
+        rule = data.draw(st.sampled_from(self.judge.memory.guidelines))
+        self.judge = edit_guideline(self.judge, rule.id, by=data.draw(spelled_otherwise(source)), pinned=True)
+
+    @rule(data=st.data(), source=sources, depth=st.integers(0, 2))
+    def note_a_name(self, data: st.DataObject, source: str, depth: int) -> None:
+        note = f"{data.draw(spelled_otherwise(source))} was asked"
+        for _ in range(depth):
+            note = json.dumps([note])
+        changed = self.judge.replace(retrieval_k=self.judge.retrieval_k % 5 + 1)
+        self.registry.save(changed, note=note)
+
     @rule(data=st.data(), how=st.sampled_from(["key", "source"]))
     def erase(self, data: st.DataObject, how: str) -> None:
         before = set().union(*(alive(judge.memory) for judge in self.versions()))
@@ -306,13 +323,27 @@ class RegistryMachine(JudgeMachine):
         assume(keys)
         key = data.draw(st.sampled_from(keys))
         asked = len(self.model.requests)
-        receipt = self.registry.erase("replies", **({"selectors": [key]} if how == "key" else {"source": key.source}))
+        odd = data.draw(spelled_otherwise(key.source))
+        selection: dict[str, Any] = {"selectors": [key._replace(source=odd)]} if how == "key" else {"source": odd}
+        preview = self.registry.erase("replies", **selection, dry_run=True)
+        receipt = self.registry.erase("replies", **selection)
         assert receipt.complete, receipt.left
+        assert (receipt.counts, receipt.wordings) == (preview.counts, preview.wordings)
+        assert receipt.latest in (None, self.registry.history("replies")[-1].number)
+        if how == "source":
+            self.nobody_is_named(key.source)
         self.erased |= set(map(str, receipt.keys))
         self.withdrawn -= self.erased
         self.erased_words |= before.difference(*(alive(judge.memory) for judge in self.versions()))
         assert not self.erased_words & set(words_in(prompts_of(self.model, asked))), "nor asked again"
         self.seen = {}  # versions were rewritten
+
+    def nobody_is_named(self, source: str) -> None:
+        for info, judge in zip(self.registry.history("replies"), self.versions(), strict=True):
+            assert not NameFinder(source).holds(info.note or "")
+            people = {name for rule in judge.memory.guidelines for name in (*rule.people, rule.retired_by or "")}
+            people.update(judge.memory.authority, (said.source for said in judge.memory.annotations()))
+            assert not any(same_person(name, source) for name in people)
 
     @invariant()
     def every_version_holds_and_no_byte_what_was_erased(self) -> None:
