@@ -313,7 +313,7 @@ class RegistryMachine(JudgeMachine):
         note = f"{data.draw(spelled_otherwise(source))} was asked"
         for _ in range(depth):
             note = json.dumps([note])
-        changed = self.judge.replace(retrieval_k=self.judge.retrieval_k % 5 + 1)
+        changed = self.judge.replace(retrieval_k=(self.judge.retrieval_k or 0) % 5 + 1)
         self.registry.save(changed, note=note)
 
     @rule(data=st.data(), how=st.sampled_from(["key", "source"]))
