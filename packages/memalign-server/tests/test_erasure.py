@@ -14,11 +14,13 @@ from sqlalchemy import select, text
 from memalign import Registry
 from memalign.align import write_guideline
 from memalign.errors import RegistryError, UnknownKey
+from memalign.registry import erase as erase_module
 from memalign.registry import other_tables
 from memalign.registry import registry as registry_module
+from memalign.registry.erase import plan_erasure
 from memalign.registry.erase_check import search_again
 from memalign_server.store import Store
-from memalign_server.store.tables import jobs, metadata, queue
+from memalign_server.store.tables import jobs, metadata, queue, reviews
 from memalign_server.work.jobs import Jobs
 from server_support import world
 from server_support.reviewing import answer, expect, job_ended, post, put_in, shows, wait, words_of
@@ -352,6 +354,27 @@ def test_the_last_owner_does_not_leave_and_nothing_is_erased(shared: world.Share
     page = post(owner, "/judges/tone/find", matching="owner").text
     expect(post(owner, "/judges/tone/erase", matching="owner", tick=ticks(page)), 422, "the team needs an owner")
     assert world.answer_row(owner, "thanks", "owner").rationale == "It is warm."
+
+
+@pytest.mark.parametrize(("case", "plans"), [("late", 1), ("okafor-1", 2)])
+def test_an_answer_while_an_erasure_plans_waits_for_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, case: str, plans: int
+) -> None:
+    planned = list[str]()
+
+    def answered_meanwhile(*arguments: Any) -> Any:
+        plan = plan_erasure(*arguments)
+        planned.append("plan")
+        if len(planned) == 1:
+            answer(site.client, case, value="false", rationale="Mr Okafor waits.")
+        return plan
+
+    put_in(site.client, [CASES[0], *OTHERS])
+    monkeypatch.setattr(erase_module, "plan_erasure", answered_meanwhile)
+    receipt = site.registry().erase("tone", ["okafor-1"])
+    assert (receipt.left, receipt.cases, len(planned)) == ((), ("okafor-1",), plans)
+    kept = [row.case_id for row in world.stored(site.client, select(reviews))]
+    assert kept == ([] if case == "okafor-1" else [case]), "what is said of other cases stays"
 
 
 def test_receipts_are_listed_the_newest_first(site: Site) -> None:

@@ -6,17 +6,18 @@ stays, without a model's words that repeat the erased text. Work of the judge lo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, and_, delete, select, update
+import msgspec
+from sqlalchemy import Column, Connection, Row, Table, Text, and_, delete, select, type_coerce, update
 
 from memalign.registry import Receipt
 from memalign.registry.other_tables import Passage, TextKind, Words
 from memalign.registry.residue import Residue, strings
 from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.problems import Refused
-from memalign_server.store.tables import jobs, people, queue, reviews
+from memalign_server.store.tables import Json, from_json, jobs, people, queue, reviews
 
 __all__ = ["ERASED", "TABLES", "check_team_keeps_owner", "forget_judgments"]
 
@@ -28,6 +29,12 @@ _LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, an
 _OF_CASES = frozenset(("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale"))
 _OF_MODELS = {queue: ("judgment", "verdict", "first_value", "problem"), reviews: ("judge_value",)}
 
+_NAMES_OF_OTHERS: dict[Table, dict[str, str | None]] = {
+    queue: {"settled": None, "settled_by": _GONE},
+    reviews: {"overruled_by": _GONE, "overruled_for": _GONE},
+}
+"""Columns that name people other than whoever answered, with what stands there when the name has gone."""
+
 
 class ServerTables:
     """The server's tables, as the registry knows them."""
@@ -36,8 +43,9 @@ class ServerTables:
 
     def passages(self, connection: Connection, judge: str) -> Iterator[Passage]:
         """Read every case and comment of a judge; of work, those that its JSON values copy."""
-        for row in connection.execute(select(queue.c.case_id, queue.c.example).where(queue.c.judge == judge)):
-            yield Passage(id=row.case_id, source=None, content=[list(row.example.to_dict().values())])
+        cases = select(queue.c.case_id, _written_as(queue.c.example).label("example"))
+        for row in connection.execute(cases.where(queue.c.judge == judge)):
+            yield Passage(id=row.case_id, source=None, content=[list(from_json(row.example).values())])
         for row in connection.execute(select(reviews).where(reviews.c.judge == judge)):
             values = [value for value in (row.value, row.blind_value) if value is not None]
             words = [value for value in values if isinstance(value, str) and len(value.split()) > _LABEL]
@@ -58,21 +66,25 @@ class ServerTables:
             cases=residue.cases | {key.id for key in residue.keys},
             versions={version.number for version in receipt.versions if version.guidelines},
         )
+        repeats = _reader(residue)
         for table, names in _OF_MODELS.items():
-            for row in connection.execute(select(table).where(table.c.judge == receipt.judge)).all():
-                this = and_(*(column == row._mapping[column] for column in table.primary_key))  # a public name
+            people = _NAMES_OF_OTHERS[table]
+            columns = [*table.primary_key, table.c.case_id.label("of_case")]
+            columns += [table.c[name].label(f"{name}_name") for name in people]
+            columns += [_written_as(table.c[name]).label(f"{name}_text") for name in names]
+            for row in connection.execute(select(*columns).where(table.c.judge == receipt.judge)).all():
                 source = row.person if table is reviews else None
-                blank: dict[str, Any] = {name: None for name in names if _holds(residue, getattr(row, name))}
-                if table is queue and _is_name(residue, row.settled):
-                    blank["settled"] = None
-                named = ("settled_by",) if table is queue else ("overruled_by", "overruled_for")
-                blank |= {name: _GONE for name in named if _is_name(residue, getattr(row, name))}
-                if row.case_id in residue.cases or (source and FeedbackKey(row.case_id, source) in residue.keys):
-                    connection.execute(delete(table).where(this))
-                elif blank:
-                    connection.execute(update(table).where(this).values(blank))
-                else:
+                written = {name: getattr(row, f"{name}_text") for name in names}
+                blank: dict[str, Any] = {name: None for name, text in written.items() if repeats(table.c[name], text)}
+                for name, gone in people.items():
+                    if _is_name(residue, getattr(row, f"{name}_name")):
+                        blank[name] = gone
+                goes = row.of_case in residue.cases or (source and FeedbackKey(row.of_case, source) in residue.keys)
+                if not (goes or blank):
                     continue
+                this = and_(*(column == row._mapping[column] for column in table.primary_key))  # a public name
+                change = delete(table) if goes else update(table).values(blank)
+                connection.execute(change.where(this))
                 touched += 1
         _leave_team(connection, receipt.judge)
         self._forget_work(connection, receipt, residue)
@@ -149,14 +161,52 @@ def forget_judgments(
     rules, examples, count = set(guidelines), set(cases), 0
     empty: dict[str, Any] = {"judgment": None, "verdict": None, "version": None, "rank": 0.5}
     judged = (queue.c.judge == judge, queue.c.judgment.is_not(None))
-    for row in connection.execute(select(queue.c.number, queue.c.judgment, queue.c.version).where(*judged)).all():
-        applied = {*row.judgment.guideline_ids, *(finding.guideline for finding in row.judgment.findings)}
+    written = select(queue.c.number, _written_as(queue.c.judgment).label("text"), queue.c.version)
+    for row in connection.execute(written.where(*judged)).all():
+        shown = msgspec.json.decode(row.text, type=_Shown)
+        applied = {*shown.guideline_ids, *(finding.guideline for finding in shown.findings)}
         of_version = bool(rules) and (row.version is None or row.version in versions)
-        by_model = of_version and row.judgment.decided_by != "expert"
-        if by_model or rules & applied or examples & set(row.judgment.example_ids):
+        by_model = of_version and shown.decided_by != "expert"
+        if by_model or rules & applied or examples & set(shown.example_ids):
             connection.execute(update(queue).where(queue.c.number == row.number).values(empty))
             count += 1
     return count
+
+
+class _Finding(msgspec.Struct):
+    guideline: str = ""
+
+
+class _Shown(msgspec.Struct):
+    """What of a judgment says what its prompt held."""
+
+    guideline_ids: list[str] = []
+    example_ids: list[str] = []
+    findings: list[_Finding] = []
+    decided_by: str = ""
+
+
+def _written_as(column: Any) -> Any:
+    """A column of JSON as the text that the table keeps: most rows need not be made into cases and judgments."""
+    return type_coerce(column, Text())
+
+
+def _reader(residue: Residue) -> Callable[[Column[Any], str | None], bool]:
+    """Return the function that says whether what a column holds repeats what is erased; most texts come many times."""
+    known: dict[str, bool] = {}
+
+    def holds(text: str) -> bool:
+        if text not in known:
+            known[text] = _holds(residue, text)
+        return known[text]
+
+    def repeats(column: Column[Any], written: str | None) -> bool:
+        if not written:
+            return False
+        value = from_json(written) if isinstance(column.type, Json) else written
+        return any(map(holds, strings(value)))
+
+    return repeats
 
 
 def _texts(

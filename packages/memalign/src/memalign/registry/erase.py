@@ -8,7 +8,7 @@ that differ and remembers keyed hashes. `erase_check` then searches for what is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -157,7 +157,7 @@ def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_r
     if dry_run:
         return replace(plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable), plan.residue
     with database.write(name) as connection:
-        if not _holds(connection, plan.state):
+        if not _stands(connection, plan, selectors):
             plan = plan_erasure(connection, name, selectors)
         carry_out(connection, plan)
     return plan.receipt, plan.residue
@@ -249,9 +249,29 @@ def _passages(connection: Connection, name: str) -> tuple[Passage, ...]:
     return tuple(passage for tables in other_tables(connection) for passage in tables.passages(connection, name))
 
 
-def _holds(connection: Connection, state: State) -> bool:
-    """Return whether nothing of a judge has changed since its state was read."""
-    return _mark(connection, state.name) == state.mark and _passages(connection, state.name) == state.passages
+def _stands(connection: Connection, plan: Plan, selectors: Selectors) -> bool:
+    """Return whether a plan is still right: what was said since concerns nothing that goes, and is spared by it."""
+    state, residue = plan.state, plan.residue
+    if _mark(connection, state.name) != state.mark:
+        return False
+    passages = _passages(connection, state.name)
+    new = _not_among(passages, state.passages)
+    touched = residue.cases | {key.id for key in residue.keys}
+    for passage in (*new, *_not_among(state.passages, passages)):
+        named = selectors.source is not None and same_person(passage.source, selectors.source)
+        held = selectors.text is not None and passage.held_by(selectors.text)
+        if passage.id in touched or named or held:
+            return False
+    residue.spare(text for passage in new for text in strings(passage.content))
+    return True
+
+
+def _not_among(passages: Iterable[Passage], others: Iterable[Passage]) -> list[Passage]:
+    """Return the passages that are not among others."""
+    known: dict[tuple[str, str | None], list[Passage]] = {}
+    for passage in others:
+        known.setdefault((passage.id, passage.source), []).append(passage)
+    return [passage for passage in passages if passage not in known.get((passage.id, passage.source), ())]
 
 
 # -- select ------------------------------------------------------------------------------------------------------------

@@ -98,6 +98,16 @@ class Residue:
         self._phrases |= phrases.intersection(_phrases(short))
         self._judged.clear()
 
+    def spare(self, survivors: Iterable[str]) -> None:
+        """Look no longer for what these texts hold, which stay."""
+        for text in survivors:
+            words = _words(text)
+            self._short.pop(text.strip(), None)
+            self._runs.difference_update(_runs_of(words, self._vocabulary))
+            self._phrases = {phrase for phrase in self._phrases if not _within(phrase, words)}
+        self._vocabulary = _vocabulary(self._runs)
+        self._judged.clear()
+
     def is_name(self, name: str | None) -> bool:
         """Return whether this is the name of a person who is to be nowhere, in any spelling."""
         if not name:
