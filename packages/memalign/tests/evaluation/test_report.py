@@ -124,7 +124,7 @@ class TestWhatItSays:
         ranks = Judge(name="rank", instructions="Rank {{ outputs }}", feedback_value_type=kind, model=model)
         labelled = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=min(n % 10 + n % 2, 9)) for n in range(40)]
         page = page_of(ranks, labelled)
-        for text in (as_markdown(page), unescape(as_html(page))):
+        for text in (as_markdown(page), unescape(as_html(page)).replace("\N{NO-BREAK SPACE}", " ")):
             assert all(word in text for word in [*words.split("|"), "What it costs"])
 
 
@@ -138,7 +138,7 @@ class TestPage:
 
     def test_html_markdown_and_json_say_the_same(self, page: Report) -> None:
         assert page.headline in as_markdown(page).replace("\\[", "[").replace("\\]", "]")
-        assert page.headline in unescape(as_html(page))
+        assert page.headline in unescape(as_html(page)).replace("\N{NO-BREAK SPACE}", " ")
         plain = json.loads(json.dumps(page.to_dict()))
         assert plain["headline"] == page.headline
         sections = {section["title"]: section for section in plain["sections"]}

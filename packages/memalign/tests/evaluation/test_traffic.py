@@ -173,7 +173,7 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path: Path) -> None:
     in_memory = evaluate(judge, rows(0, 100), on=judge.judge_many(items(1_000, 2_000)))
     assert in_memory.traffic == result.traffic
     page = report(judge, result)
-    for text in (as_markdown(page).replace("\\", ""), as_html(page)):
+    for text in (as_markdown(page).replace("\\", ""), as_html(page).replace("\N{NO-BREAK SPACE}", " ")):
         assert said in text
     assert page.headline == result.sentences()[0]
     assert page.sections[0].title == "In short"
@@ -243,7 +243,8 @@ def test_labels_that_were_not_drawn_at_random_are_warned_of() -> None:
     judged = [ScoredCase(id=f"r{n}", label="", value=n % 3 == 0) for n in range(300)]
     (result,) = traffic_of(ValueType.of("bool"), cases, judged)
     assert result.warnings == (
-        "the judge says 0.90 on labelled and 0.33 on other rows, so the labelled ones do not look drawn at random",
+        "by the judge's verdicts, true is 0.90 of labelled and 0.33 of other rows, so the labelled ones do not look drawn "
+        "at random",
     )
 
 
@@ -308,6 +309,7 @@ def test_a_promise_names_the_lowest_threshold_that_is_proven() -> None:
             "people agree in 80.0% of 100 cases, so that labels alone will not help",
             None,
         ),
+        (80, 5, 0.95, "people agree in 93.8% of 80 cases, which does not tell yet: label more", None),
         (100, 4, 0.95, "about 1,183 more labels would prove it", 1183),
     ],
 )

@@ -25,7 +25,7 @@ from memalign.evaluation.judged import (
     made_by_another,
 )
 from memalign.evaluation.labelled import LabelledCases, need_judge
-from memalign.evaluation.promise import Passing, Promise, check_promise, passing, promise_of
+from memalign.evaluation.promise import Passing, Promise, check_promise, promise_of, steps_of
 from memalign.evaluation.sentences import plan_of, sentences_of
 from memalign.evaluation.traffic import Traffic, traffic_of
 from memalign.io import ExampleSource, FeedbackSource, RowSource
@@ -50,7 +50,6 @@ METRICS: dict[str, tuple[str, Statistic]] = {
 
 _LISTED_LABELS = 12  # an int:0..100 would make a confusion matrix of mostly empty rows
 _LISTED_IDS = 10
-_SHOWN_THRESHOLDS = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 _SAMPLE = 20  # cases that are judged again
 
 
@@ -149,11 +148,11 @@ class Evaluation:
         Empty where verdicts carry no probability.
         """
         sure = [case for case in self.cases if case.confidence is not None]
-        steps = [passing(sure, at) for at in _SHOWN_THRESHOLDS] if sure else []
+        steps = steps_of(sure)
         for label in self.labels:
             own = [case for case in sure if case.value == label]
             if 0 < len(own) < len(sure):
-                steps += [passing(own, at, label=True) for at in _SHOWN_THRESHOLDS]
+                steps += steps_of(own, label=True)
         return tuple(steps)
 
     def plan(self) -> list[str]:

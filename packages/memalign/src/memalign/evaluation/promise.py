@@ -17,7 +17,7 @@ from memalign.evaluation.intervals import design_effect, share_interval
 from memalign.metrics import Estimate
 from memalign.values import value_text
 
-__all__ = ["Passing", "Promise", "binomial_tail", "check_promise", "fewest_for", "passing", "promise_of"]
+__all__ = ["Passing", "Promise", "binomial_tail", "check_promise", "fewest_for", "passing", "promise_of", "steps_of"]
 
 _GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 _ALPHA = 0.05
@@ -81,6 +81,19 @@ def passing(cases: Sequence[ScoredCase], at: float, *, label: bool = False) -> P
     )
 
 
+def steps_of(cases: Sequence[ScoredCase], *, label: bool = False) -> list[Passing]:
+    """Measure the verdicts at every threshold; of thresholds that the same cases pass, at the lowest.
+
+    Args:
+        cases: Cases with a verdict and a confidence.
+        label: Name the verdict of the cases in the result, because they all have it.
+    """
+    lowest: dict[int, float] = {}
+    for at in _GRID:
+        lowest.setdefault(len(_sure(cases, at)), at)
+    return [passing(cases, at, label=label) for n, at in lowest.items() if n]
+
+
 def check_promise(least: float) -> None:
     """Refuse what cannot be promised.
 
@@ -99,20 +112,18 @@ def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
         least: The agreement that is promised for all verdicts that pass, in (0, 1).
     """
     fewest = fewest_for(least)
-    steps: dict[int, float] = {}  # of steps that pass the same cases the loosest counts
-    for at in reversed(_GRID):
-        steps[len(_sure(cases, at))] = at
-    sequence = [at for n, at in steps.items() if n >= _FIRST * fewest]
+    steps = steps_of(cases)[::-1]
+    sequence = [step for step in steps if step.n >= _FIRST * fewest]
     if not sequence:
-        sequence = [at for n, at in steps.items() if n >= fewest][-1:]
-    kept: float | None = None
-    for at in sequence:
-        if not _proven(_sure(cases, at), least):
+        sequence = [step for step in steps if step.n >= fewest][-1:]
+    kept: Passing | None = None
+    for step in sequence:
+        if not _proven(_sure(cases, step.at), least):
             break
-        kept = at
+        kept = step
     if kept is not None:
-        return Promise(least=least, kept=passing(cases, kept))
-    return _missing(cases, least, fewest)
+        return Promise(least=least, kept=kept)
+    return _missing(cases, steps, least, fewest)
 
 
 def _sure(cases: Sequence[ScoredCase], at: float) -> list[ScoredCase]:
@@ -149,18 +160,20 @@ def fewest_for(least: float, wrong: int = 0) -> int:
     return n
 
 
-def _missing(cases: Sequence[ScoredCase], least: float, fewest: int) -> Promise:
+def _missing(cases: Sequence[ScoredCase], steps: Sequence[Passing], least: float, fewest: int) -> Promise:
     """Say how many labels are missing, judged by the threshold at which people agree most."""
     n = len(cases)
     if n < fewest:
         why = f"even without an error it takes {fewest} labelled cases, and {n} are here"
         return Promise(least=least, why=f"{why}: at least {fewest - n} more", missing=fewest - n)
-    steps = [step for step in (passing(cases, at) for at in _GRID) if step.n >= fewest / 2]
-    best = max(steps, key=lambda step: (step.agreement.value or 0.0, step.n))
+    tried = [step for step in steps if step.n >= fewest / 2]
+    best = max(tried, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
     surest = f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"
     if agreed <= least:
-        return Promise(least=least, why=f"{surest}, so that labels alone will not help")
+        hopeless = (best.agreement.high or 1.0) < least
+        more = "so that labels alone will not help" if hopeless else "which does not tell yet: label more"
+        return Promise(least=least, why=f"{surest}, {more}")
     needed = max(2.7 * least * (1 - least) / (agreed - least) ** 2, _FIRST * fewest)  # 2.7: 1.645 squared
     missing = max(1, math.ceil((needed - best.n) / best.share))
     return Promise(least=least, why=f"{surest}; about {missing:,} more labels would prove it", missing=missing)

@@ -282,7 +282,14 @@ def as_html(report: Report) -> str:
         loader=PackageLoader("memalign", "evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     template = pages.get_template("report.html.jinja")
-    return template.render(report=report, at=lambda value: round(100 * min(1.0, max(0.0, value)), 1), short=_short)
+    return template.render(
+        report=report, at=lambda value: round(100 * min(1.0, max(0.0, value)), 1), short=_short, whole=_whole
+    )
+
+
+def _whole(text: str) -> str:
+    """Keep a number and its sign on one line."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
 
 
 def as_markdown(report: Report) -> str:

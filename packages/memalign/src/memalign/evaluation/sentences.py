@@ -135,9 +135,13 @@ def _promise(promise: Promise) -> list[str]:
     least, kept = percent(promise.least), promise.kept
     if kept is None:
         return [f"No threshold is proven to keep a promise of {least}: {promise.why}."]
+    proof = (
+        f"people agree with at least {least} of them, at 95 % confidence (here {percent(kept.agreement)}, n = {kept.n})"
+    )
+    if kept.share == 1:
+        return [f"All verdicts may pass without a person: {proof}."]
     return [
-        f"Verdicts with a confidence of {kept.at:g} or more may pass without a person: people agree with at least "
-        f"{least} of them, at 95 % confidence (here {percent(kept.agreement)}, n = {kept.n}).",
+        f"Verdicts with a confidence of {kept.at:g} or more may pass without a person: {proof}.",
         f"So {percent(kept.share)} of the verdicts pass, and {percent(1 - kept.share)} are left for people: "
         f"memalign judge … --ask-below {kept.at:g}",
     ]

@@ -165,15 +165,16 @@ def _share(
         groups,
         lambda: interval(truth, groups),
     )
+    name = "mean" if label is None else value_text(label)
     refused = refusal(truth, verdicts, groups)
     corrected = Estimate(value=None)
     if not refused:
         correct = corrected_mean if label is None else corrected_share
         corrected = correct(truth, verdicts, rest, groups, clusters(others))
-        warnings += _not_at_random(verdicts, rest)
+        warnings += _not_at_random(name, verdicts, rest)
     own = [number(row.value) for row in judged]
     return Share(
-        label="mean" if label is None else value_text(label),
+        label=name,
         judge=sum(own) / len(own) if own else math.nan,
         corrected=corrected,
         people=people,
@@ -181,7 +182,7 @@ def _share(
     )
 
 
-def _not_at_random(labelled: Numbers, others: Numbers) -> list[str]:
+def _not_at_random(name: str, labelled: Numbers, others: Numbers) -> list[str]:
     """Warn where verdicts on labelled and other rows differ by more than three standard errors."""
     if not others:
         return []
@@ -192,7 +193,7 @@ def _not_at_random(labelled: Numbers, others: Numbers) -> list[str]:
     if apart <= max(3 * error, spread / 5):
         return []
     return [
-        f"the judge says {one.mean():.2f} on labelled and {other.mean():.2f} on other rows, "
+        f"by the judge's verdicts, {name} is {one.mean():.2f} of labelled and {other.mean():.2f} of other rows, "
         "so the labelled ones do not look drawn at random"
     ]
 
