@@ -92,9 +92,22 @@ def test_bad_entries_cost_themselves_and_good_ones_teach(
     assert {*ended.values()} == {"learned"}
 
 
-@pytest.mark.parametrize("text", [json.dumps(GOOD), json.dumps({"Changes": GOOD}), "[" + json.dumps(GOOD)[1:-1] + ",]"])
-def test_a_bare_list_is_an_answer(text: str) -> None:
+LISTS: list[Any] = [
+    *(GOOD, {"Changes": GOOD}, {"rules": GOOD, "note": "That is all."}, {"answer": {"changes": GOOD}}),
+    *({"changes": {f"C{n}": rule for n, rule in enumerate(GOOD)}}, {"changes": [json.dumps(rule) for rule in GOOD]}),
+]
+
+
+@pytest.mark.parametrize(
+    "text", [*map(json.dumps, LISTS), "[" + json.dumps(GOOD)[1:-1] + ",]", "\n".join(map(json.dumps, GOOD))]
+)
+def test_a_list_in_another_form_is_an_answer(text: str) -> None:
     assert learned(text)[:2] == (1, RULES)
+
+
+def test_an_answer_that_changes_nothing_is_one() -> None:
+    for text in ('{"changes": null}', '{"changes": []}'):
+        assert learned(text)[:2] == (1, [])
 
 
 def test_one_change_without_its_list_is_an_answer() -> None:

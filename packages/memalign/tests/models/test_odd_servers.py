@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -142,6 +143,7 @@ SAID: list[tuple[Fault, type[Exception], str, int]] = [
         1,
     ),
     (failing(403, "Input was flagged", 403, metadata={"reasons": ["violence"]}), ModelRefused, "filter stopped", 1),
+    (Fault(status=403, body="<html>Sorry, you have been blocked</html>"), ModelUnavailable, "firewall", 1),
     (failing(400, "Violated guardrail policy: api key found in the text"), ModelRefused, "filter stopped", 1),
     (failing(404, "The model `m` does not exist", "model_not_found"), AccessDenied, "model's name", 1),
     (failing(400, "Invalid model name passed in model=m"), AccessDenied, "model's name", 1),
@@ -312,6 +314,16 @@ async def test_a_wait_of_hours_ends_the_call_with_the_servers_sentence(
         assert (await model.complete(REQUEST)).data == ANSWER, "nobody else waits for it"
     assert time.monotonic() - started < 30
     assert len(endpoint.requests) == 2
+
+
+async def test_a_hundred_calls_that_are_told_to_come_back_tomorrow_end_at_once() -> None:
+    fault = Fault(status=429, headers={"Retry-After": "86400"}, body={"error": {"message": "Daily limit"}})
+    with Endpoint(fault) as endpoint:
+        model = model_at(endpoint, retry=LATER)
+        ended = await asyncio.gather(*(model.complete(REQUEST) for _ in range(100)), return_exceptions=True)
+    assert {type(error) for error in ended} == {RateLimited}
+    assert len(endpoint.requests) == 100
+    assert endpoint.times[-1] - endpoint.times[0] < 60, "a second between two would be a hundred"
 
 
 async def test_a_wait_beyond_the_timeout_ends_the_call() -> None:

@@ -34,20 +34,52 @@ def read_answer(
     Returns:
         The object, with its values as the schema has them, and the reason why it does not do: "" where it does.
     """
+    needed = _needed(schema, optional)
+    lists = [name for name in needed if _type(schema, name) == "array"]
     found = _found(text)
-    lists = [name for name in _needed(schema, optional) if _type(schema, name) == "array"]
-    if isinstance(found, list) and len(lists) == 1:
-        found = {lists[0]: found}
+    if len(lists) == 1:
+        found = _with_list(found, text, lists[0], schema["properties"][lists[0]])
     elif isinstance(found, list) and len(found) == 1:
         found = found[0]
     if not isinstance(found, dict):
         return None, "it held no JSON object"
-    data = _unwrapped(found, _needed(schema, optional))
-    if len(lists) == 1 and lists[0] not in data and schema["properties"][lists[0]]["items"].get("properties"):
-        entry = schema["properties"][lists[0]]["items"]["properties"]
-        if len(data.keys() & entry.keys()) > 1:  # the only entry, without its list
-            data = {lists[0]: [data]}
-    return _read(data, schema, optional)
+    return _read(_unwrapped(found, needed), schema, optional)
+
+
+def _with_list(found: object, text: str, name: str, schema: dict[str, Any]) -> object:
+    """Return the object with the list that it needs, where its entries came without it, or under another name.
+
+    Args:
+        found: What the answer is, if it is one object or list.
+        text: The answer: its objects may be the entries.
+        name: The property that is a list of objects.
+        schema: Its schema.
+    """
+    entry = schema.get("items", {}).get("properties", {})
+
+    def entries(value: object) -> bool:
+        return isinstance(value, list) and bool(value) and all(map(is_entry, value))
+
+    def is_entry(value: object) -> bool:
+        return isinstance(value, dict) and len(value.keys() & entry.keys()) > 1
+
+    if isinstance(found, list):
+        return {name: found}
+    if isinstance(found, dict):
+        named = _key(found, name)
+        if named is not None:
+            inner = found[named]
+            each = [*inner.values()] if isinstance(inner, dict) and not is_entry(inner) else inner
+            return found | {name: each if entries(each) else [] if inner is None else inner}
+        others = [part for part in found.values() if entries(part)]
+        if len(others) == 1 or is_entry(found):
+            return {name: [found] if is_entry(found) else others[0]}
+        return found
+    try:
+        each = list(_objects(text))
+    except (ValueError, RecursionError):
+        return found
+    return {name: each} if entries(each) else found
 
 
 def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] = ()) -> str | None:

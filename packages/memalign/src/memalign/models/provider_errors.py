@@ -169,6 +169,9 @@ def _by_status(error: Exception, status: int, target: Target) -> Failure:
     words = f"{code} {message}" if message else f"{code} {getattr(error, 'body', '')}"
     if _refused(error, status, words):
         return _STOPPED
+    if status == 403 and str(getattr(error, "body", "")).lstrip().startswith("<"):
+        # A firewall's page: the API says of a wrong key in JSON that it is one. One item may be at fault.
+        return Failure(ModelUnavailable, f"{reason}, with a page", advice="A firewall may have stopped the request.")
     if denied := _denied(status, code, message, target):
         return Failure(RateLimited if status == 429 else ModelRejected, reason, advice=denied, denied=True)
     if _ANSWER_TOO_LONG.search(message):  # not the prompt: a shorter answer may do

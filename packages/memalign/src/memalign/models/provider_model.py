@@ -185,10 +185,11 @@ class ProviderModel(Generic[ClientT]):
                     failure = failure_of(error, self.target, seconds)
                     if failure.answered and spent is not None:
                         spent.append(self._spent_on(*failure.tokens))
-                    if failure.retry and (isinstance(error, TimeoutError) or failure.overload):
-                        self._limiter.overloaded(again=number > 1)
                     longest = min(self.retry.max_wait, seconds)
-                    if too_long := (failure.retry_after or 0.0) > longest:
+                    too_long = (failure.retry_after or 0.0) > longest
+                    if failure.retry and not too_long and (isinstance(error, TimeoutError) or failure.overload):
+                        self._limiter.overloaded(again=number > 1)
+                    if too_long:
                         failure = replace(failure, reason=f"{failure.reason}; {_too_long(failure, longest)}")
                     if too_long or not failure.retry or number >= self.retry.attempts:
                         # Not how long it took: a hundred items on a server that is down are one reason, told once.
