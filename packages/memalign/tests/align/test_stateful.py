@@ -289,7 +289,7 @@ class RegistryMachine(JudgeMachine):
     def learn(self, rows: list[dict[str, Any]]) -> AlignResult:
         # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
         self.erased_words -= set(words_in(json.dumps(rows)))
-        return self.registry.align("replies", rows, allow_erased=True)
+        return self.registry.align("replies", rows, allow_erased=True, force=True)
 
     def versions(self) -> list[Judge]:
         return [self.registry.load("replies", info.number) for info in self.registry.history("replies")]

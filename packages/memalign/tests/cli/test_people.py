@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from memalign import Registry
+from memalign import Judge, Registry
 from memalign.align import AlignResult, BrokenLock, Conflict, Impact, VerdictChange
 from memalign.cli.align import report_parts
 from memalign.cli.guidelines import status_text
 from memalign.cli.output import show
 from memalign.memory import FeedbackConflict, Memory
+from memalign.models.base import Limits
+from memalign.testing import ScriptedChatModel
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value
 from tests.cli.conftest import Run, jsonl, missing
@@ -192,3 +195,29 @@ def test_what_matches_a_text_is_shown_and_kept_until_asked(
     assert "order is late" not in done.out.lower()
     nothing = memalign("erase", aligned, "--matching", "Secret Name", "--yes", code=2, says="this text")
     assert "Secret" not in nothing.err
+
+
+def test_a_rule_that_code_decides_is_said_switched_off_and_confirmed(
+    memalign: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [
+        {"id": f"t-{n}", "source": "ana", "outputs": f"{'Unfortunately' if n % 2 else 'Today'} {n} waits.",
+         "value": n % 2 == 0, "rationale": "Never write unfortunately."}
+        for n in range(12)
+    ]  # fmt: skip
+    weak = ScriptedChatModel([], limits=Limits(writes=False), name="openai:test")
+    judge = Judge(name="house", instructions="Good? {{ outputs }}", feedback_value_type=bool, model=weak)
+    registry = Registry(f"sqlite:///{tmp_path / 'memalign.db'}")
+    registry.create(judge.align(rows).judge)
+    decides = 'Code decides: where the reply has the word "unfortunately", the verdict is false'
+    for command in (("show", "house"), ("show", "house", "--ledger"), ("guideline", "house", "G1")):
+        assert decides in " ".join(memalign(*command, code=0).out.split())
+    items, out = tmp_path / "items.jsonl", tmp_path / "out.jsonl"
+    items.write_text(json.dumps({"id": "i-1", "outputs": "Unfortunately it broke."}) + "\n", "utf-8")
+    monkeypatch.setenv("OPENAI_API_KEY", "k")  # which nothing is sent with
+    memalign("judge", "house", items, "-o", out, code=0)
+    explained = memalign("explain", "house", out, "i-1", "--examples", items, code=0).out
+    assert "a rule of the experts, by code; no model was called" in " ".join(explained.split())
+    off = memalign("guideline", "house", "G1", "--no-rule", "--by", "dora", code=0).out
+    assert "Code does not decide: dora switched it off." in " ".join(off.split())
+    assert decides in " ".join(memalign("guideline", "house", "G1", "--rule", "--by", "dora", code=0).out.split())

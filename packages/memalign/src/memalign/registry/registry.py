@@ -313,7 +313,7 @@ class Registry:
             time.sleep(_pause(attempt))
             latest, judge = self._load(name, None)
             changed = function(judge)
-            if changed.memory.locks and changed.fingerprint != judge.fingerprint and action == "edit" and not force:
+            if action == "edit" and not force and changed.fingerprint != judge.fingerprint:
                 self._check_locks(judge, changed)
             with suppress(VersionConflict):
                 number = commit(self._database, changed, action=action, note=note, parent=latest)
@@ -322,7 +322,11 @@ class Registry:
 
     def _check_locks(self, before: Judge, after: Judge) -> None:
         """Raise LockBroken where a judge that was changed by hand gets a locked case wrong."""
-        broken = aio.run(broken_locks(after, Run(before=before, calls=Calls())))
+        locked = set(before.memory.locks).intersection(after.memory.locks)
+        if not locked:
+            return
+        found = aio.run(broken_locks(after, Run(before=before, calls=Calls())))
+        broken = [lock for lock in found if lock.id in locked]
         if broken:
             named = "; ".join(map(str, broken))
             raise LockBroken(f"{named}; nothing was changed; to change it all the same: --force (force=True)")
