@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import INSTRUCTIONS, Run, jsonl
 from tests.support import paying
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import Endpoint, Fault
 
 ROWS = paying.rows(12)
 PRICE = "input=100,output=400"  # dollars for a million tokens: cents a call
@@ -90,6 +92,21 @@ def test_a_limit_that_cannot_hold_loses_nothing(memalign: Run, priced: str, rows
     memalign("align", priced, rows, "--max-cost", "1", code=2, says=unknown)
     assert not endpoint.requests, "it is refused before anything is paid"
     memalign("align", priced, rows, code=0)
+
+
+def test_what_a_limit_could_not_count_is_kept_and_a_dry_run_says_so(
+    memalign: Run, priced: str, rows: Path, endpoint: Endpoint
+) -> None:
+    def uncounted(body: dict[str, Any]) -> Fault:
+        return Fault(body={"choices": [{"message": {"content": json.dumps(paying.answer(body))}}]})
+
+    endpoint.answer = uncounted
+    memalign("align", priced, rows, "--max-cost", "1", code=2, says="the server counts no tokens")
+    assert len(endpoint.requests) == 1
+    kept = "no model call is needed: an earlier run paid for 1 answer, and kept what it got"
+    memalign("align", priced, rows, "--dry-run", code=0, says=kept)
+    memalign("align", priced, rows, code=0, says="reused 1 answer that an interrupted run had paid for")
+    assert len(endpoint.requests) == 1
 
 
 def test_a_stopped_evaluation_resumes_with_the_same_command(

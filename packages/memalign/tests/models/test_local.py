@@ -11,7 +11,7 @@ import pytest
 
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from memalign.models import local, resolve, resolve_decision
-from memalign.models.base import ChatModel, ChatRequest, DecisionModel
+from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import Answer, LocalChatModel
 
@@ -52,7 +52,6 @@ class TestOpening:
         path.write_bytes(b"GGUF")
         model = resolve(f"local:{path}")
         assert isinstance(model, ChatModel)
-        assert isinstance(model, DecisionModel)
         assert model.name == f"local:{path}"
         assert resolve_decision(f"local:{path.parent}/./mine.gguf") is model
 
