@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Feedback, Judge
-from memalign.align.learned_tests import chance, decidable, labelled_cases, proposed_tests
+from memalign.align.learned_tests import proposed_tests
 from memalign.content import judged_texts
+from memalign.judge.borne_out import chance, decidable, labelled_cases
 from memalign.judge.code_tests import sentence
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest

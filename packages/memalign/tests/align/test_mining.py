@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from memalign import Feedback, Guideline
-from memalign.align.learned_tests import ALPHA
 from memalign.align.mining import mined, with_mined
+from memalign.judge.borne_out import ALPHA
 from memalign.judge.code_tests import sentence
 from memalign.memory import Annotation, Case, Memory
 from memalign.types import CodeTest
