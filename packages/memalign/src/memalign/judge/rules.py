@@ -124,7 +124,7 @@ def _rule(memory: Memory, value_type: ValueType, guideline: Guideline, test: Cod
         return "more than two labels are possible"
     if against := _counterexample(memory, test, answer, value):
         return f"{against} speaks against it"
-    cases = labelled_cases(memory, value_type)
+    cases = cached(memory, ("labelled cases", value_type), lambda: labelled_cases(memory, value_type))
     column = column_of(cases, test)
     table = (column if answer else column.turned()).table(outcome_of(cases, value))
     if not cases or chance(table) > ALPHA:
@@ -160,8 +160,9 @@ def _value_where(value_type: ValueType, test: CodeTest, answer: bool) -> Value |
 
 def _counterexample(memory: Memory, test: CodeTest, answer: bool, value: Value) -> str | None:
     """Return the key of feedback, whoever gave it, whose label is another one although the test answers so."""
-    for case in memory.cases:
-        if holds(test, Reading(case.example.content)) is answer:
+    readings = cached(memory, "readings", lambda: [Reading(case.example.content) for case in memory.cases])
+    for case, reading in zip(memory.cases, readings, strict=True):
+        if holds(test, reading) is answer:
             for annotation in case.annotations:
                 if annotation.value is not None and annotation.value != value:
                     return str(annotation.key)
