@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -322,9 +322,9 @@ def test_a_promise_that_is_not_proven_says_what_is_missing(
 
 
 def test_a_promise_is_a_share() -> None:
-    for least in (0, 1, 95, -0.5, float("nan")):
+    for least in (0, 1, 95, -0.5, float("nan"), "0.9"):
         with pytest.raises(InputError, match=r"a promise is a share above 0 and below 1, such as 0\.95"):
-            evaluate(deciding(), rows(0, 4), promise=least)
+            evaluate(deciding(), rows(0, 4), promise=cast("float", least))
 
 
 def test_verdicts_that_go_together_prove_less() -> None:
@@ -471,3 +471,14 @@ def test_a_plan_says_what_more_labels_show() -> None:
     assert lines[0] == "With 84 cases agreement is known to ±9.1 points."
     assert re.fullmatch(r"\d{3} more labels: half of that\.", lines[1])
     assert half_width(0.9, 100) == pytest.approx(0.0636, abs=1e-3)
+
+
+def test_means_stay_on_their_scale_and_many_labels_are_not_all_listed() -> None:
+    high = [ScoredCase(id=str(n), label=5 - (n % 20 == 0), value=5 - (n % 25 == 0)) for n in range(60)]
+    (result,) = traffic_of(
+        ValueType.of("int:1..5"), high, [ScoredCase(id=f"r{n}", label="", value=5) for n in range(9)]
+    )
+    assert ends(result.shares[0].corrected)[2] <= 5
+    kind = ValueType.of("|".join(f"L{n}" for n in range(30)))
+    many = [ScoredCase(id=f"r{n}", label="", value=f"L{n % 30}") for n in range(90)]
+    assert len(traffic_of(kind, [], many)[0].shares) == 12

@@ -269,57 +269,82 @@ async def aevaluate(
         InputError: No case has a label, all are in memory, or a file of judgments does not fit.
         TypeError: The judge is not the first argument.
     """
-    need_judge(judge, "evaluate(judge, labelled)")
-    if against is not None:
-        need_judge(against, "evaluate(judge, labelled, against=judge)")
+    _check(judge, against, repeat, promise)
     if columns is not None:
         labelled = RowSource.of(labelled, columns=columns)
-    if repeat is not None and repeat < 2:
-        raise InputError(f"repeat is how often a case is judged: 2 or more, not {repeat}")
-    if promise is not None:
-        check_promise(promise)
-    labelled_cases = LabelledCases.of(judge, labelled, others=() if against is None else (against,))
-    if not include_taught:
-        labelled_cases.need_unseen()
-    examples = labelled_cases.examples
-    if include_taught:
-        examples += labelled_cases.taught
+    cases = LabelledCases.of(judge, labelled, others=() if against is None else (against,))
     rows = None if on is None else judged_rows(judge, on, on_examples)
-    files = [judged] if isinstance(judged, str | Path) else list(judged)
-    if not files and isinstance(on, str | Path) and covers(on, examples):
-        files = [on]
-    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
-
-    async def ask(one: Judge, some: Sequence[Example], out: str | Path | None = None) -> JudgmentList[Any]:
-        return await one.ajudge_many(some, concurrency=concurrency, out=out, progress=progress, max_cost=calls)
-
-    async def side(one: Judge, out: str | Path | None) -> Evaluation:
-        file = next((path for path in files if made_by(one, path)), None)
-        if file is not None:
-            known = judgments_from(file, examples)
-            return _evaluation(one, labelled_cases, _by_id(examples, known), Usage())
-        if files and one is judge:
-            raise made_by_another(one, files[0])
-        made = await ask(one, examples, out)
-        return _evaluation(one, labelled_cases, _by_id(examples, made), made.usage)
-
-    evaluation = await side(judge, out)
+    run = _Run(
+        cases=cases,
+        examples=cases.all_examples if include_taught else cases.unseen_examples,
+        files=[judged] if isinstance(judged, str | Path) else list(judged),
+        calls=max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost),
+        concurrency=concurrency,
+        progress=progress,
+    )
+    if not run.files and isinstance(on, str | Path) and covers(on, run.examples):
+        run = replace(run, files=[on])
+    evaluation = await run.side(judge, first=True, out=out)
     if rows is not None:
-        traffic = traffic_of(judge.value_type, evaluation.cases, rows[0], taught=rows[1])
-        evaluation = replace(evaluation, traffic=traffic)
+        evaluation = replace(evaluation, traffic=traffic_of(judge.value_type, evaluation.cases, *rows))
     if promise is not None:
         evaluation = replace(evaluation, promise=_promise(evaluation.cases, promise))
     if repeat is not None:
-        evaluation = await _repeated(evaluation, labelled_cases.examples, repeat, partial(ask, judge))
-    if against is None:
-        return evaluation
-    base = await side(against, None)
-    comparable = base.n > 0 and evaluation.n > 0
-    return replace(evaluation, base=base, comparison=compare(base, evaluation) if comparable else None)
+        evaluation = await _repeated(evaluation, cases.examples, repeat, partial(run.ask, judge))
+    if against is not None:
+        evaluation = _compared(evaluation, await run.side(against))
+    return evaluation
 
 
 evaluate = aio.blocking(aevaluate)
 """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
+
+
+def _check(judge: Judge, against: Judge | None, repeat: int | None, promise: float | None) -> None:
+    """Refuse what cannot be measured, before anything is read or paid for."""
+    need_judge(judge, "evaluate(judge, labelled)")
+    if against is not None:
+        need_judge(against, "evaluate(judge, labelled, against=judge)")
+    if repeat is not None and (not isinstance(repeat, int) or repeat < 2):
+        raise InputError(f"repeat is how often a case is judged: 2 or more, not {repeat}")
+    if promise is not None:
+        check_promise(promise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """The cases of one evaluation, files with judgments on them, and the limits within which judges are asked."""
+
+    cases: LabelledCases
+    examples: Sequence[Example]
+    files: Sequence[str | Path]
+    calls: Calls
+    concurrency: int | None
+    progress: Progress | None
+
+    async def ask(self, judge: Judge, some: Sequence[Example], out: str | Path | None = None) -> JudgmentList[Any]:
+        return await judge.ajudge_many(
+            some, concurrency=self.concurrency, out=out, progress=self.progress, max_cost=self.calls
+        )
+
+    async def side(self, judge: Judge, *, first: bool = False, out: str | Path | None = None) -> Evaluation:
+        """Evaluate one judge, by a file that it wrote, or by asking it; the first must have written a file, if any."""
+        for file in self.files:
+            if made_by(judge, file):
+                return self._evaluation(judge, judgments_from(file, self.examples), Usage())
+        if first and self.files:
+            raise made_by_another(judge, self.files[0])
+        made = await self.ask(judge, self.examples, out)
+        return self._evaluation(judge, made, made.usage)
+
+    def _evaluation(self, judge: Judge, judgments: Sequence[Judgment], usage: Usage) -> Evaluation:
+        by_id = {example.id: judgment for example, judgment in zip(self.examples, judgments, strict=True)}
+        return _evaluation(judge, self.cases, by_id, usage)
+
+
+def _compared(evaluation: Evaluation, base: Evaluation) -> Evaluation:
+    comparison = compare(base, evaluation) if base.n and evaluation.n else None
+    return replace(evaluation, base=base, comparison=comparison)
 
 
 # -- beyond agreement ------------------------------------------------------------------------------------------------
@@ -362,10 +387,6 @@ async def _repeated(
 
 
 # -- from judgments to figures ---------------------------------------------------------------------------------------
-
-
-def _by_id(examples: Sequence[Example], judgments: Sequence[Judgment]) -> dict[str, Judgment]:
-    return {example.id: judgment for example, judgment in zip(examples, judgments, strict=True)}
 
 
 def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Mapping[str, Judgment], usage: Usage) -> Evaluation:

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Comparison", "compare"]
 
+Verdict = Literal["ahead", "behind", "tied"]
+
 _ALPHA = 0.05
+_WORDS: dict[Verdict, str] = {
+    "ahead": "the second judge is better",
+    "behind": "the second judge is worse",
+    "tied": "no clear difference",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +47,7 @@ class Comparison:
 
     n: int
     left_out: int
-    verdict: Literal["ahead", "behind", "tied"]
+    verdict: Verdict
     first: float
     second: float
     difference: Estimate
@@ -55,16 +62,19 @@ class Comparison:
         return html_view(str(self).splitlines())
 
     def __str__(self) -> str:
-        words = {"ahead": "the second judge is better", "behind": "the second judge is worse"}
-        pairs = f"n = {self.n} cases scored by both" + (f", {self.left_out} left out" if self.left_out else "")
+        pairs = f"n = {self.n} cases scored by both"
+        if self.left_out:
+            pairs += f", {self.left_out} left out"
         difference = f"{self.difference:+.2f}  {self.difference.no_interval or ''}".rstrip()
         lines = [
-            f"{words.get(self.verdict, 'no clear difference')}, {pairs}",
+            f"{_WORDS[self.verdict]}, {pairs}",
             f"accuracy: {self.first:.2f} -> {self.second:.2f}  difference {difference}",
             f"{len(self.fixed)} fixed, {len(self.broken)} broken; McNemar p = {self.mcnemar_p:.3f}",
         ]
-        ids = {"fixed": self.fixed, "broken": self.broken}
-        return "\n".join([*lines, *(f"{name}: {', '.join(ids[name])}" for name in ids if ids[name])])
+        for name, ids in (("fixed", self.fixed), ("broken", self.broken)):
+            if ids:
+                lines.append(f"{name}: {', '.join(ids)}")
+        return "\n".join(lines)
 
 
 def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase]) -> Comparison:
@@ -82,35 +92,50 @@ def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Seque
     Raises:
         InputError: No case was scored by both, or a case has two different labels.
     """
-    sides = (side if isinstance(side, Sequence) else side.cases for side in (first, second))
-    before, after = ({case.id: case for case in side} for side in sides)
-    shared = [(before[name], after[name]) for name in before if name in after]
+    before, after = _by_id(first), _by_id(second)
+    shared = [(old, after[name]) for name, old in before.items() if name in after]
     pairs = [(old, new) for old, new in shared if old.value is not None and new.value is not None]
     if not pairs:
         raise InputError("no case was scored in both; evaluate both judges on the same labelled file")
+    _check_labels(pairs)
+    n = len(pairs)
+    groups = clusters([old for old, _ in pairs])
+    changes = [bool(new.correct) - bool(old.correct) for old, new in pairs]
+    difference = estimate(sum(changes) / n, groups, lambda: paired_interval(changes, groups))
+    fixed = tuple(new.id for old, new in pairs if new.correct and not old.correct)
+    broken = tuple(new.id for old, new in pairs if old.correct and not new.correct)
+    p = mcnemar_exact(len(fixed), len(broken))
+    return Comparison(
+        n=n,
+        left_out=len(before.keys() | after.keys()) - n,
+        verdict=_verdict(difference, p),
+        first=sum(bool(old.correct) for old, _ in pairs) / n,
+        second=sum(bool(new.correct) for _, new in pairs) / n,
+        difference=difference,
+        fixed=fixed,
+        broken=broken,
+        mcnemar_p=p,
+    )
+
+
+def _by_id(side: Evaluation | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
+    cases = side if isinstance(side, Sequence) else side.cases
+    return {case.id: case for case in cases}
+
+
+def _check_labels(pairs: Sequence[tuple[ScoredCase, ScoredCase]]) -> None:
+    """Refuse a case that has two different labels."""
     for old, new in pairs:
         if not same_value(old.label, new.label):
             raise InputError(
                 f"{old.id!r} has label {value_text(old.label)} in the first and {value_text(new.label)} in the "
                 "second; evaluate both judges on the same labelled file"
             )
-    groups, n = clusters([old for old, _ in pairs]), len(pairs)
-    changes = [bool(new.correct) - bool(old.correct) for old, new in pairs]
-    fixed, broken = ([old.id for (old, _), own in zip(pairs, changes, strict=True) if own == way] for way in (1, -1))
-    right = sum(bool(old.correct) for old, _ in pairs) / n
-    difference = estimate(sum(changes) / n, groups, lambda: paired_interval(changes, groups))
-    p = mcnemar_exact(len(fixed), len(broken))
-    verdict: Literal["ahead", "behind", "tied"] = "tied"
-    if difference.low is not None and difference.high is not None and p < _ALPHA:
-        verdict = "ahead" if difference.low > 0 else "behind" if difference.high < 0 else "tied"
-    return Comparison(
-        n=n,
-        left_out=len(before.keys() | after.keys()) - n,
-        verdict=verdict,
-        first=right,
-        second=right + sum(changes) / n,
-        difference=difference,
-        fixed=tuple(fixed),
-        broken=tuple(broken),
-        mcnemar_p=p,
-    )
+
+
+def _verdict(difference: Estimate, p: float) -> Verdict:
+    if difference.low is None or difference.high is None or p >= _ALPHA:
+        return "tied"
+    if difference.low > 0:
+        return "ahead"
+    return "behind" if difference.high < 0 else "tied"

@@ -77,17 +77,20 @@ class LabelledCases:
             rows=tuple(rows), examples=tuple(examples), labels=labels, unlabelled=unlabelled, taught=tuple(taught)
         )
 
-    def need_unseen(self) -> None:
-        """Refuse to measure a judge on nothing but what it was taught.
+    @property
+    def all_examples(self) -> tuple[Example, ...]:
+        """The cases that count, and behind them the taught ones."""
+        return self.examples + self.taught
 
-        Raises:
-            InputError: All labelled cases are taught.
-        """
+    @property
+    def unseen_examples(self) -> tuple[Example, ...]:
+        """The cases that count. Raises InputError if there is none, because the judge was taught all."""
         if not self.examples:
             raise InputError(
                 f"every labelled case ({len(self.taught)}) is in the judge's memory, so they say nothing about unseen "
                 "cases; use cases that it has not learned from"
             )
+        return self.examples
 
 
 def knows(judge: Judge, case: Example | Feedback) -> bool:

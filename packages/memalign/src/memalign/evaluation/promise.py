@@ -100,8 +100,8 @@ def check_promise(least: float) -> None:
     Raises:
         InputError: It is not a share between 0 and 1.
     """
-    if not 0 < least < 1:
-        raise InputError(f"a promise is a share above 0 and below 1, such as 0.95, not {least:g}")
+    if not isinstance(least, int | float) or not 0 < least < 1:
+        raise InputError(f"a promise is a share above 0 and below 1, such as 0.95, not {least!r}")
 
 
 def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
@@ -164,8 +164,8 @@ def _missing(cases: Sequence[ScoredCase], steps: Sequence[Passing], least: float
     """Say how many labels are missing, judged by the threshold at which people agree most."""
     n = len(cases)
     if n < fewest:
-        why = f"even without an error it takes {fewest} labelled cases, and {n} are here"
-        return Promise(least=least, why=f"{why}: at least {fewest - n} more", missing=fewest - n)
+        why = f"even without an error it takes {fewest:,} labelled cases, and {n} are here"
+        return Promise(least=least, why=f"{why}: at least {fewest - n:,} more", missing=fewest - n)
     tried = [step for step in steps if step.n >= fewest / 2]
     best = max(tried, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0

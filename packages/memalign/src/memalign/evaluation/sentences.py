@@ -132,12 +132,12 @@ def _share(share: Share, traffic: Traffic) -> str:
 
 
 def _promise(promise: Promise) -> list[str]:
-    least, kept = percent(promise.least), promise.kept
+    least = f"{100 * promise.least:g} %"
+    kept = promise.kept
     if kept is None:
         return [f"No threshold is proven to keep a promise of {least}: {promise.why}."]
-    proof = (
-        f"people agree with at least {least} of them, at 95 % confidence (here {percent(kept.agreement)}, n = {kept.n})"
-    )
+    here = f"here {percent(kept.agreement)}, n = {kept.n}"
+    proof = f"people agree with at least {least} of them, at 95 % confidence ({here})"
     if kept.share == 1:
         return [f"All verdicts may pass without a person: {proof}."]
     return [
@@ -149,7 +149,7 @@ def _promise(promise: Promise) -> list[str]:
 
 def _repeated(repeated: Repeated) -> list[str]:
     if not repeated.n:
-        return [f"No case could be judged again: {repeated.stopped}"]
+        return [f"No case could be judged again: {repeated.stopped or 'none has a verdict'}"]
     changed = f"{repeated.turned} of {repeated.n} cases: {percent(repeated.share)}."
     lines = [f"Asked {repeated.times} times, the judge changed its verdict on {changed}"]
     if repeated.stopped:

@@ -9,6 +9,7 @@ thirty labels; benchmarks/coverage.py has tried it.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ _ALL_TOGETHER = 4.0
 """Groups that are added in which all cases go together: ten groups show little of how far they do."""
 
 _LEVEL = 0.95
+_LISTED = 12  # labels: of more, those that the judge gives most
 
 Numbers = Sequence[float]
 Groups = Sequence[str] | None
@@ -84,7 +86,6 @@ def traffic_of(
     kind: ValueType,
     cases: Sequence[ScoredCase],
     rows: Sequence[ScoredCase],
-    *,
     taught: int = 0,
 ) -> tuple[Traffic, ...]:
     """Correct the judge's shares of traffic by its errors on labelled cases.
@@ -126,6 +127,8 @@ def _traffic(
         labels = (None,)
     elif judged:
         labels = kind.labels[:1] if kind.kind == "bool" else kind.labels
+        if len(labels) > _LISTED:
+            labels = [label for label, _ in Counter(row.value for row in judged).most_common(_LISTED)]
     warnings = [] if labels else ["free text has no shares"]
     theirs = sorted({case.system or "no system" for case in scored})
     if scored and theirs != [system or "no system"]:
@@ -137,12 +140,13 @@ def _traffic(
         judged=len(judged),
         unscored=len(rows) - len(judged),
         taught=taught,
-        shares=tuple(_share(label, scored, judged, warnings) for label in labels),
+        shares=tuple(_share(kind, label, scored, judged, warnings) for label in labels),
         warnings=tuple(warnings),
     )
 
 
 def _share(
+    kind: ValueType,
     label: Value | None,
     cases: Sequence[ScoredCase],
     judged: Sequence[ScoredCase],
@@ -170,7 +174,7 @@ def _share(
     corrected = Estimate(value=None)
     if not refused:
         correct = corrected_mean if label is None else corrected_share
-        corrected = correct(truth, verdicts, rest, groups, clusters(others))
+        corrected = _on_scale(kind, correct(truth, verdicts, rest, groups, clusters(others)))
         warnings += _not_at_random(name, verdicts, rest)
     own = [number(row.value) for row in judged]
     return Share(
@@ -180,6 +184,14 @@ def _share(
         people=people,
         refused=refused,
     )
+
+
+def _on_scale(kind: ValueType, figure: Estimate) -> Estimate:
+    """Keep the mean of a score and its interval between the bounds of the scale."""
+    if not kind.numeric:
+        return figure
+    ends = np.clip([figure.value or 0.0, figure.low or 0.0, figure.high or 0.0], kind.low, kind.high)
+    return Estimate(value=float(ends[0]), low=float(ends[1]), high=float(ends[2]))
 
 
 def _not_at_random(name: str, labelled: Numbers, others: Numbers) -> list[str]:
