@@ -48,6 +48,9 @@ FORM = CodeTest(kind="shape", text="KD/4821", value=True)
         ("Never write unfortunately in the first line.", WORD, None),
         ("Never write unfortunately twice.", WORD, None),
         ("Never write unfortunately and sadly together.", WORD, None),
+        ("Never write unfortunately; exceptions: funerals.", WORD, None),
+        ("Never write unfortunately: allowed in letters.", WORD, None),
+        ("Never write unfortunately to children.", WORD, None),
         # It forbids the contrary, or nothing at all.
         ("Do not avoid unfortunately.", WORD, None),
         ("Never leave out unfortunately.", WORD, None),

@@ -37,7 +37,8 @@ _END = (
 _MOST = r"(?:at most|no more than|not more than|never more than|a maximum of|max\.?)"
 
 _CONDITION = re.compile(
-    r"\b(?:unless|except|exception|if|when|whenever|where|while|only|but|until|without|instead|other than|apart|besides"
+    r"\b(?:unless|except|exceptions?|excluding|allowed|permitted|required|acceptable|fine|okay|joke|kidding|please do"
+    r"|if|when|whenever|where|while|only|but|until|without|instead|other than|apart|besides"
     r"|however|though|although|sometimes|usually|mostly|often|rarely|alone|twice|once|again|avoid|forget|fail|omit|skip"
     r"|hesitate|wrong|untrue|need|unlike|save for|otherwise|in case|provided)\b|\?",
     re.IGNORECASE,
