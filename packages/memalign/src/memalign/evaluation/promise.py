@@ -22,6 +22,7 @@ __all__ = ["Passing", "Promise", "binomial_tail", "check_promise", "fewest_for",
 _GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 _ALPHA = 0.05
 _FIRST = 1.6  # times the fewest cases has the first test: one error does not end the sequence at its beginning
+_PART = 3  # and at least such a part of all cases, for the same reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,8 @@ def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
     """
     fewest = fewest_for(least)
     steps = steps_of(cases)[::-1]
-    sequence = [step for step in steps if step.n >= _FIRST * fewest]
+    start = max(_FIRST * fewest, len(cases) / _PART)
+    sequence = [step for step in steps if step.n >= start]
     if not sequence:
         sequence = [step for step in steps if step.n >= fewest][-1:]
     kept: Passing | None = None
@@ -123,7 +125,7 @@ def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
         kept = step
     if kept is not None:
         return Promise(least=least, kept=kept)
-    return _missing(cases, steps, least, fewest)
+    return _missing(sequence, least, fewest, len(cases))
 
 
 def _sure(cases: Sequence[ScoredCase], at: float) -> list[ScoredCase]:
@@ -160,13 +162,11 @@ def fewest_for(least: float, wrong: int = 0) -> int:
     return n
 
 
-def _missing(cases: Sequence[ScoredCase], steps: Sequence[Passing], least: float, fewest: int) -> Promise:
+def _missing(tried: Sequence[Passing], least: float, fewest: int, n: int) -> Promise:
     """Say how many labels are missing, judged by the threshold at which people agree most."""
-    n = len(cases)
-    if n < fewest:
+    if not tried:
         why = f"even without an error it takes {fewest:,} labelled cases, and {n} are here"
         return Promise(least=least, why=f"{why}: at least {fewest - n:,} more", missing=fewest - n)
-    tried = [step for step in steps if step.n >= fewest / 2]
     best = max(tried, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
     surest = f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"

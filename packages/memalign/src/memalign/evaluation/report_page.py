@@ -115,9 +115,9 @@ def report(
         headline=headline,
         sections=(
             Section("In short", others),
-            *_passing(evaluation),
             _task(judge, evaluation),
             _agreement(judge, evaluation, against),
+            *_passing(evaluation),
             _where_it_errs(evaluation, cases),
             _guidelines(judge, evaluation),
             Section("What it costs", [_cost(evaluation)]),
