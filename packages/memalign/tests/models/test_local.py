@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
-from memalign.models import local, resolve, resolve_decision
+from memalign.models import local, resolve
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import Answer, LocalChatModel
@@ -53,7 +53,7 @@ class TestOpening:
         model = resolve(f"local:{path}")
         assert isinstance(model, ChatModel)
         assert model.name == f"local:{path}"
-        assert resolve_decision(f"local:{path.parent}/./mine.gguf") is model
+        assert resolve(f"local:{path.parent}/./mine.gguf") is model
 
     async def test_a_file_that_holds_no_model_is_refused(self, tmp_path: Path) -> None:
         path = tmp_path / "text.gguf"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.models.answers import find_object, misfit, read_answer, without_halves
-from memalign.values import ValueType
+from memalign.models.answers import read_answer, without_halves
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -26,6 +24,13 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 STRICT = SCHEMA | {"required": ["rationale", "value", "score"]}
+ANY: dict[str, Any] = {"type": "object"}
+
+
+def find_object(text: str) -> dict[str, Any] | None:
+    return read_answer(text, ANY)[0]
+
+
 GOOD = {"rationale": "Kind.", "value": "good", "score": 3, "weights": [0, 0.5]}
 
 
@@ -102,66 +107,10 @@ def test_a_number_that_is_needed_is_read_or_refused(score):
 def test_what_is_optional_may_be_missing_or_anything(left):
     schema = SCHEMA | {"required": [*GOOD]}
     needed = {key: part for key, part in GOOD.items() if key != "score"}
-    assert misfit({**needed, **left}, schema) is not None
-    assert misfit({**needed, **left}, schema, optional=["score"]) is None
-    assert read_answer(json.dumps({**needed, **left}), schema, optional=["score"]) == ({**needed, **left}, "")
-    assert misfit({**GOOD, "value": None}, schema, optional=["score"]) is not None
-
-
-JUDGED: dict[str, Any] = {
-    "type": "object",
-    "properties": {"findings": {"type": "array"}, "rationale": {"type": "string"}, "value": {}},
-    "required": ["findings", "rationale", "value"],
-}
-SPELLINGS: list[tuple[ValueType, Any, Any]] = [
-    (ValueType.of("bool"), True, [True, "True", "true", " TRUE ", "yes", "Yes", 1, 1.0, "1", "1.0", "pass"]),
-    (ValueType.of("bool"), False, [False, "False", "false", "NO", 0, 0.0, "0", "fail"]),
-    (ValueType.of("int:1..5"), 4, [4, 4.0, "4", " 4 ", "4.0"]),
-    (ValueType.of("float:-1..1"), 0.5, [0.5, "0.5", ".5"]),
-    (ValueType.of("Good|Bad"), "Good", ["Good", "good", "GOOD", " good "]),
-    (ValueType.of("1|2"), "1", ["1", 1, 1.0]),
-]
-
-
-def _prose(text: str) -> str:
-    return f"As {{inputs}} goes, I'd say:\n```json\n{text}\n```\nIs there anything else?"
-
-
-WRAPPINGS: list[Callable[[str], str]] = [
-    *(str, json.dumps, "\ufeff {}\n\n".format, "```\n{}\n```".format, "```json\n{}".format, _prose, "[{}]".format),
-    *('{{"answer": {}}}'.format, '{{"name": "verdict", "arguments": {}}}'.format, "{0}\n{0}".format, "{}}}".format),
-    'I repeat {{"value": true or false}}, {{x}}.</think>\n{}'.format,
-    'Perhaps {{"value": "?"}}</thinking>{}'.format,
-    '<|channel|>analysis<|message|>A {{"b"}}<|end|><|start|>assistant<|channel|>final<|message|>{}<|return|>'.format,
-    "analysisWe judge.assistantfinal{}".format,
-    lambda text: text.replace("}", ",}"),
-    lambda text: text.replace('"value"', '"Value"').replace('"rationale"', '"RATIONALE"'),
-    lambda text: repr(json.loads(text)),
-]
-WRAPPING_BY = st.sampled_from(WRAPPINGS)
-ANYTHING = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=4)
-
-
-@given(st.data())
-def test_whatever_is_around_a_verdict_it_is_read_as_it_was_meant(data):
-    value_type, meant, spellings = data.draw(st.sampled_from(SPELLINGS))
-    schema = JUDGED | {"properties": JUDGED["properties"] | {"value": value_type.json_schema()}}
-    plain = st.text(st.characters(exclude_characters="{}[],'\"`", exclude_categories=["Cs"]), max_size=20)
-    around: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
-        {}, optional={"rationale": plain | st.none(), "findings": st.none() | st.just([])}
-    )
-    answer = data.draw(around) | {"value": data.draw(st.sampled_from(spellings))}
-    found, problem = read_answer(data.draw(WRAPPING_BY)(json.dumps(answer)), schema, optional=["findings", "rationale"])
-    assert (problem, found and found["value"]) == ("", meant)
-
-
-@given(ANYTHING, ANYTHING, st.dictionaries(st.sampled_from(["id", "score", "note"]), ANYTHING))
-def test_what_does_not_bear_on_a_verdict_may_be_anything(rationale, findings, more):
-    schema = JUDGED | {"properties": JUDGED["properties"] | {"value": {"type": "boolean"}}}
-    text = json.dumps({"findings": findings, "rationale": rationale, **more, "value": "no"})
-    found, _ = read_answer(text, schema, optional=["findings", "rationale"])
-    assert found is not None
-    assert found["value"] is False
+    text = json.dumps({**needed, **left})
+    assert read_answer(text, schema)[1]
+    assert read_answer(text, schema, optional=["score"]) == ({**needed, **left}, "")
+    assert read_answer(json.dumps(GOOD | {"value": None}), schema, optional=["score"])[1]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from typing import Any
 from memalign.errors import InvalidValue
 from memalign.values import UNBOUNDED, ValueType
 
-__all__ = ["find_object", "misfit", "read_answer", "without_halves"]
+__all__ = ["read_answer", "without_halves"]
 
 
 def read_answer(
@@ -55,38 +55,36 @@ def _with_list(found: object, text: str, name: str, schema: dict[str, Any]) -> o
         name: The property that is a list of objects.
         schema: Its schema.
     """
-    entry = schema.get("items", {}).get("properties", {})
-
-    def entries(value: object) -> bool:
-        return isinstance(value, list) and bool(value) and all(map(is_entry, value))
-
-    def is_entry(value: object) -> bool:
-        return isinstance(value, dict) and len(value.keys() & entry.keys()) > 1
-
+    entry = schema.get("items", {}).get("properties", {}).keys()
     if isinstance(found, list):
         return {name: found}
+    if isinstance(found, dict) and (key := _key(found, name)) is not None:
+        return found | {name: _listed(found[key], entry)}
     if isinstance(found, dict):
-        named = _key(found, name)
-        if named is not None:
-            inner = found[named]
-            each = [*inner.values()] if isinstance(inner, dict) and not is_entry(inner) else inner
-            return found | {name: each if entries(each) else [] if inner is None else inner}
-        others = [part for part in found.values() if entries(part)]
-        if len(others) == 1 or is_entry(found):
-            return {name: [found] if is_entry(found) else others[0]}
-        return found
+        others = [part for part in (*found.values(), [found]) if _are_entries(part, entry)]
+        return {name: others[0]} if len(others) == 1 else found
     try:
-        each = list(_objects(text))
+        lines = list(_objects(text))
     except (ValueError, RecursionError):
         return found
-    return {name: each} if entries(each) else found
+    return {name: lines} if _are_entries(lines, entry) else found
 
 
-def misfit(value: object, schema: dict[str, Any], *, optional: Collection[str] = ()) -> str | None:
-    """Return why an object does not answer a schema, by the rule that it breaks, or None if it does."""
-    if not isinstance(value, dict):
-        return 'answer breaks the rule type: "object"'
-    return _read(value, schema, optional)[1] or None
+def _listed(entries: object, entry: Collection[str]) -> object:
+    """Return entries as a list: they may be none, one, or come by names."""
+    if entries is None:
+        return []
+    if not isinstance(entries, dict) or _are_entries([entries], entry):
+        return entries
+    named = [*entries.values()]
+    return named if _are_entries(named, entry) else entries
+
+
+def _are_entries(value: object, entry: Collection[str]) -> bool:
+    """Return whether a value is a list of objects that have at least two of an entry's properties each."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(each, dict) and len(set(entry).intersection(each)) > 1 for each in value)
 
 
 # -- finding the object ------------------------------------------------------------------------------------------------
@@ -106,19 +104,11 @@ _BAD_ESCAPE = re.compile(r'((?<!\\)(?:\\\\)*)\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _OUTER = re.compile(r"^\s*(?:```\w*\s*)?|\s*(?:```)?\s*$")
 
 
-def find_object(text: str) -> dict[str, Any] | None:
-    """Return the one JSON object that `text` holds, among prose, in a fence or after thinking; None without one.
+def _found(text: str) -> object:
+    """Return the one object or list that `text` holds, among prose, in a fence or after thinking; None without one.
 
     What is quoted inside an object that cannot be read is none: it may be what the judged item says.
     """
-    found = _found(text)
-    if isinstance(found, list):
-        found = found[0] if len(found) == 1 else None
-    return found if isinstance(found, dict) else None
-
-
-def _found(text: str) -> object:
-    """Return the one object or list that `text` holds, or None."""
     found = _only_value(text)
     if found is not None:
         return found
@@ -290,20 +280,23 @@ def _value(raw: object, schema: dict[str, Any]) -> object:
     What a list holds is left to whoever reads it: a bad entry costs itself.
     """
     kind = schema.get("type")
-    if kind == "array":
-        entries = [raw] if isinstance(raw, dict) else raw
-        if not isinstance(entries, list):
-            raise InvalidValue("no list")
-        return entries
-    if kind == "object":
-        if not isinstance(raw, dict):
-            raise InvalidValue("no object")
+    if kind == "array" and isinstance(raw, dict):
+        return [raw]
+    if kind in ("array", "object"):
+        if not isinstance(raw, list if kind == "array" else dict):
+            raise InvalidValue(f"no {kind}")
         return raw
-    if kind == "string" and "enum" not in schema and isinstance(raw, str):
-        return raw
-    if kind == "string" and "enum" not in schema and isinstance(raw, int | float) and not isinstance(raw, bool):
-        return json.dumps(raw)
+    if kind == "string" and "enum" not in schema:
+        return _words(raw)
     return _value_type(schema).parse(raw)
+
+
+def _words(raw: object) -> str:
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
+        raise InvalidValue("no text")
+    return json.dumps(raw)
 
 
 def _value_type(schema: dict[str, Any]) -> ValueType:

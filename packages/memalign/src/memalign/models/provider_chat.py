@@ -64,11 +64,9 @@ class ProviderChatModel(ProviderModel["Model"]):
                 text = response.text or ""
                 data, problem = read_answer(text, request.schema, optional=request.optional)
                 if data is not None and not problem:
-                    if self._plain is None:
-                        self._plain, self._changes = asked.plain, asked.changes
-                    return ChatReply(
-                        data=data, text=text, usage=sum(spent, Usage()), answered_by=response.model_name or ""
-                    )
+                    self._settle(asked)
+                    usage, name = sum(spent, Usage()), response.model_name or ""
+                    return ChatReply(data=data, text=text, usage=usage, answered_by=name)
                 if cut := response.finish_reason == "length":
                     problem = f"it was cut after {request.max_tokens * attempt} tokens"
                 if cut or not text.strip():
@@ -76,6 +74,12 @@ class ProviderChatModel(ProviderModel["Model"]):
                 elif data is None and self._plain is None:  # it may be one that ignores a format without a word
                     asked = replace(asked, plain=True)
             raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {problem}{remedy}")
+
+    def _settle(self, asked: _Asked) -> None:
+        """Keep how the first answer was asked for: judged text moves it no more."""
+        if self._plain is None:
+            self._plain = asked.plain
+            self._changes = asked.changes
 
     async def _ask(
         self, model: Model, request: ChatRequest, problem: str, asked: _Asked, spent: list[Usage]
@@ -87,23 +91,26 @@ class ProviderChatModel(ProviderModel["Model"]):
                 return await self._send(model, request, problem, asked, spent), asked
             except ModelRejected as error:
                 known = _Asked(plain=self._plain or False, changes=self._changes)
-                if self._plain is not None and asked != known and not informed and not error.denied:
+                if self._plain is not None and asked != known and not informed:
                     informed = True  # by another request, which found out meanwhile
                     asked = known
                     continue
-                refusal = error.__cause__ or error
                 settings = self._settings(model, request, asked, longer=bool(problem))
-                change = None
-                if not error.denied and not _too_long(error):
-                    change = change_for(message_of(refusal), field_of(refusal, "param"), settings, asked.changes)
-                if change is not None:
-                    logger.info("%s; asked again with other parameters: %s", error, change)
-                    asked = replace(asked, changes=asked.changes | change)
-                elif self._plain is None and not asked.plain and not error.denied and not _too_long(error):
-                    logger.info("%s; asked again in a plainer form", error)
-                    asked = replace(asked, plain=True)
-                else:
-                    raise
+                asked = self._otherwise(error, settings, asked)
+
+    def _otherwise(self, error: ModelRejected, settings: dict[str, Any], asked: _Asked) -> _Asked:
+        """Return how else to put a request that was refused. Raises the refusal where nothing else may do."""
+        if error.denied or isinstance(error, PromptTooLong):
+            raise error
+        refusal = error.__cause__ or error
+        change = change_for(message_of(refusal), field_of(refusal, "param"), settings, asked.changes)
+        if change is not None:
+            logger.info("%s; asked again with other parameters: %s", error, change)
+            return replace(asked, changes=asked.changes | change)
+        if self._plain is not None or asked.plain:
+            raise error
+        logger.info("%s; asked again in a plainer form", error)
+        return replace(asked, plain=True)
 
     async def _send(
         self, model: Model, request: ChatRequest, problem: str, asked: _Asked, spent: list[Usage]
@@ -162,7 +169,3 @@ class _Asked:
 
     plain: bool
     changes: Changes
-
-
-def _too_long(error: ModelRejected) -> bool:
-    return isinstance(error, PromptTooLong)

@@ -174,20 +174,24 @@ def _by_status(error: Exception, status: int, target: Target) -> Failure:
         return Failure(ModelUnavailable, f"{reason}, with a page", advice="A firewall may have stopped the request.")
     if denied := _denied(status, code, message, target):
         return Failure(RateLimited if status == 429 else ModelRejected, reason, advice=denied, denied=True)
-    if _ANSWER_TOO_LONG.search(message):  # not the prompt: a shorter answer may do
-        return Failure(ModelRejected, reason)
-    if status not in OVERLOAD and _TOO_LONG.search(f"{type(error).__name__} {words}"):
+    # Not the prompt but the answer that is asked for may be too long: a shorter one may do.
+    shorter = status in OVERLOAD or _ANSWER_TOO_LONG.search(message)
+    if not shorter and _TOO_LONG.search(f"{type(error).__name__} {words}"):
         advice = "Say how many tokens it takes (memalign edit NAME --context N)."
         return Failure(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
+    return _passing(status, code, message, reason, _wait_of(error, message)) or Failure(ModelRejected, reason)
+
+
+def _passing(status: int, code: str, message: str, reason: str, wait: float | None) -> Failure | None:
+    """Return the failure that another attempt may not meet; None for one that lasts."""
     if status == 429 or (status < 500 and _RATE.search(f"{code} {message}")):
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
-        wait = _wait_of(error, message)
         return Failure(RateLimited, reason, advice=advice, retry=True, retry_after=wait, overload=True)
     if status in (408, 409, 425) or (status >= 500 and not _FEATURE.search(message)):
         advice = "The server failed, not your request. Try later, or ask for less at once (--concurrency)."
-        wait, overload = _wait_of(error, message), status in OVERLOAD
+        overload = status in OVERLOAD
         return Failure(ModelUnavailable, reason, advice=advice, retry=True, retry_after=wait, overload=overload)
-    return Failure(ModelRejected, reason)
+    return None
 
 
 def _without_keys(message: str, target: Target) -> str:
@@ -211,19 +215,23 @@ def _denied(status: int, code: str, message: str, target: Target) -> str:
     if status == 429:
         spent = _QUOTA.search(code) or _SPENT.search(message)
         return f"The quota of {target.key_name} is used up; waiting does not help." if spent else ""
-    key = f"Check {target.key_name}: missing, wrong, without credit, or without this model."
-    if status in (401, 402) or (status < 500 and _SPENT.search(words)):
-        return key
-    if _FEATURE.search(message) and not _WRONG_KEY.search(words):
+    if _wrong_key(status, words, message):
+        return f"Check {target.key_name}: missing, wrong, without credit, or without this model."
+    if _FEATURE.search(message):
         return ""
-    if (status == 403 and not _RATE.search(words)) or (status == 400 and _KEY.search(message)):
-        return key
-    if _WRONG_KEY.search(words):
-        return key
     if status == 404 or 300 <= status < 400 or _NO_MODEL.search(words):
         place = f", and the address {target.address}, which usually ends in /v1" if target.address else ""
         return f"Check the model's name{place}."
     return ""
+
+
+def _wrong_key(status: int, words: str, message: str) -> bool:
+    """Return whether the key or the account is at fault, by the status where the words say nothing else."""
+    if status in (401, 402) or _WRONG_KEY.search(words) or (status < 500 and _SPENT.search(words)):
+        return True
+    if _FEATURE.search(message):
+        return False
+    return (status == 403 and not _RATE.search(words)) or (status == 400 and bool(_KEY.search(message)))
 
 
 _IN_WORDS = re.compile(

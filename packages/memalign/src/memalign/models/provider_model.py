@@ -182,24 +182,32 @@ class ProviderModel(Generic[ClientT]):
                     self._has_answered = True
                     return answer
                 except Exception as error:
-                    failure = failure_of(error, self.target, seconds)
-                    if failure.answered and spent is not None:
-                        spent.append(self._spent_on(*failure.tokens))
-                    longest = min(self.retry.max_wait, seconds)
-                    too_long = (failure.retry_after or 0.0) > longest
-                    if failure.retry and not too_long and (isinstance(error, TimeoutError) or failure.overload):
+                    failure = self._failure(error, seconds, spent)
+                    overload = failure.overload or isinstance(error, TimeoutError)
+                    if failure.retry and overload:
                         self._limiter.overloaded(again=number > 1)
-                    if too_long:
-                        failure = replace(failure, reason=f"{failure.reason}; {_too_long(failure, longest)}")
-                    if too_long or not failure.retry or number >= self.retry.attempts:
-                        # Not how long it took: a hundred items on a server that is down are one reason, told once.
-                        tries = f" ({number} attempts)" if number > 1 else ""
-                        said = f"{self.target}: {failure.reason.rstrip('.')}{tries}"
-                        message = ". ".join(filter(None, [said, failure.advice]))
-                        raise failure.error(message, denied=failure.denied) from error
+                    if not failure.retry or number >= self.retry.attempts:
+                        raise self._ended(failure, number) from error
             wait = min(self.retry.wait(number, failure.retry_after), seconds)
             await self.retry.pause(wait, number, subject=str(self.target), reason=failure.reason)
             number += 1
+
+    def _failure(self, error: Exception, seconds: float, spent: list[Usage] | None) -> Failure:
+        """Return the failure that an error is; a wait beyond what a call waits ends it, with the server's sentence."""
+        failure = failure_of(error, self.target, seconds)
+        if failure.answered and spent is not None:
+            spent.append(self._spent_on(*failure.tokens))
+        longest = min(self.retry.max_wait, seconds)
+        if (failure.retry_after or 0.0) <= longest:
+            return failure
+        asked = f"the server asks to wait {failure.retry_after:.0f} s, and a call waits {longest:g} s at most"
+        return replace(failure, reason=f"{failure.reason.rstrip('.')}; {asked}", retry=False)
+
+    def _ended(self, failure: Failure, attempts: int) -> ModelError:
+        # Not how long it took: a hundred items on a server that is down are one reason, told once.
+        tries = f" ({attempts} attempts)" if attempts > 1 else ""
+        said = f"{self.target}: {failure.reason.rstrip('.')}{tries}"
+        return failure.error(". ".join(filter(None, [said, failure.advice])), denied=failure.denied)
 
     def _usage(self, used: RequestUsage, model: str | None) -> Usage:
         """Return what one answered request cost: by our prices, else by genai-prices' bundled list, else None."""
@@ -209,10 +217,6 @@ class ProviderModel(Generic[ClientT]):
         usage = Usage(calls=1, input_tokens=read, cached_tokens=cached, output_tokens=written, cost=None)
         counted = read or written  # which some endpoints do not
         return msgspec.structs.replace(usage, cost=self.price_of(usage, model)) if counted else usage
-
-
-def _too_long(failure: Failure, longest: float) -> str:
-    return f"the server asks to wait {failure.retry_after:.0f} s, and a call waits {longest:g} s at most"
 
 
 def open_provider(target: Target) -> Provider[Any]:

@@ -64,19 +64,10 @@ def readable(content: bytes) -> tuple[int, dict[str, Any] | None]:
         CutAnswer: JSON that ends too soon.
         ValueError: What is neither, such as a proxy's page.
     """
-    start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
-    body = _events(content) if start.startswith((b"data:", b"event:", b"id:", b": ")) else _json(content)
-    if body is None and not start.startswith(b"null"):
-        raise CutAnswer("no JSON") if start.startswith((b"{", b"[", b"data:", b"event:")) else ValueError("no JSON")
-    if isinstance(body, list) and len(body) == 1:
-        body = body[0]
+    body = _unwrapped(_opened(content))
     if not isinstance(body, dict):
         return 200, None
-    for name in ("data", "result", "response"):  # a gateway's envelope around the envelope
-        inner = body.get(name)
-        if "choices" not in body and isinstance(inner, dict) and "choices" in inner:
-            body = inner
-    text = _text_in(body)
+    text = _text_of(_choice(body))
     if not text and (error := _error_in(body)) is not None:
         return _status_of(error), {"error": {**error, INSIDE_200: _usage(body) or {}}}
     if is_answer(body):
@@ -85,6 +76,26 @@ def readable(content: bytes) -> tuple[int, dict[str, Any] | None]:
     if isinstance(vectors, list) and vectors and all(isinstance(row, dict) and "embedding" in row for row in vectors):
         return 200, _embeddings(body, vectors)
     return 200, None
+
+
+def _opened(content: bytes) -> object:
+    """Return what a body holds. Raises ValueError, and CutAnswer for what began as an answer."""
+    start = content.removeprefix(b"\xef\xbb\xbf").lstrip()
+    streamed = start.startswith((b"data:", b"event:", b"id:", b": "))
+    body = _events(content) if streamed else _json(content)
+    if body is None and not start.startswith(b"null"):
+        raise CutAnswer("no JSON") if streamed or start.startswith((b"{", b"[")) else ValueError("no JSON")
+    return body
+
+
+def _unwrapped(body: object) -> object:
+    """Return the completion in a gateway's envelope around it."""
+    if isinstance(body, list) and len(body) == 1:
+        body = body[0]
+    if not isinstance(body, dict) or "choices" in body:
+        return body
+    inner = [part for name in ("data", "result", "response") if isinstance(part := body.get(name), dict)]
+    return next((part for part in inner if "choices" in part), body)
 
 
 def is_answer(body: Mapping[str, Any]) -> bool:
@@ -133,28 +144,31 @@ def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
     return next(filter(_text_of, found), found[0] if found else {})
 
 
-def _text_in(body: Mapping[str, Any]) -> str:
-    return _text_of(_choice(body))
-
-
 def _text_of(choice: Mapping[str, Any]) -> str:
     """Return what a choice says, wherever it stands: in the content, as a tool call, or taken for reasoning."""
-    found = choice.get("message") or choice.get("delta")
-    message: dict[str, Any] = found if isinstance(found, dict) else {}
-    for said in (message.get("content"), message.get("parsed"), choice.get("text")):
+    message = _message(choice)
+    for said in (message.get("content"), message.get("parsed"), choice.get("text"), _arguments(message)):
         if (text := _text(said)).strip():
             return text
-    calls = message.get("tool_calls")
-    calls = calls if isinstance(calls, list) else [{"function": message.get("function_call")}]
-    functions = [call.get("function") for call in calls if isinstance(call, dict)]
-    arguments = [_text(each.get("arguments")) for each in functions if isinstance(each, dict)]
-    if len(arguments) == 1 and arguments[0].strip():
-        return arguments[0]
     for name in ("reasoning_content", "reasoning"):  # servers whose parser takes a whole answer for a thought
         thought = _text(message.get(name)).strip()
         if thought.startswith("{") and thought.endswith("}"):
             return thought
     return ""
+
+
+def _message(choice: Mapping[str, Any]) -> dict[str, Any]:
+    found = choice.get("message") or choice.get("delta")
+    return found if isinstance(found, dict) else {}
+
+
+def _arguments(message: Mapping[str, Any]) -> object:
+    """Return the arguments of the one tool call of a message; None without one."""
+    calls = message.get("tool_calls")
+    calls = calls if isinstance(calls, list) else [{"function": message.get("function_call")}]
+    functions = [call.get("function") for call in calls if isinstance(call, dict)]
+    named = [each for each in functions if isinstance(each, dict)]
+    return named[0].get("arguments") if len(named) == 1 else None
 
 
 def _text(content: object) -> str:
@@ -190,31 +204,36 @@ _REASONS |= dict.fromkeys(
 def _completion(body: dict[str, Any], text: str) -> dict[str, Any]:
     """Return the completion with everything around its text put right. What it has besides stays."""
     choice = _choice(body)
-    found = choice.get("message")
-    message: dict[str, Any] = dict(found) if isinstance(found, dict) else {}
-    refusal = message.get("refusal")
-    for name in ("tool_calls", "function_call", "annotations", "audio", "parsed", "reasoning_details"):
-        message.pop(name, None)
-    message |= {"role": "assistant", "content": text}
-    message["refusal"] = refusal if isinstance(refusal, str) and refusal.strip() and not text.strip() else None
-    for name in ("reasoning", "reasoning_content"):
-        if not isinstance(message.get(name), str):
-            message.pop(name, None)
     given = choice.get("finish_reason") or choice.get("done_reason")
     reason = given if isinstance(given, str) else "stop"
     kept = {name: part for name, part in choice.items() if name not in ("logprobs", "error", "delta", "text")}
-    choice = kept | {"index": 0, "finish_reason": _REASONS.get(reason.lower(), reason), "message": message}
-    model = body.get("model")
+    kept |= {"index": 0, "finish_reason": _REASONS.get(reason.lower(), reason)}
+    kept |= {"message": _mended(_message(choice), text)}
     identity = body.get("id")
-    body = {key: part for key, part in body.items() if key not in _UNREAD}
-    return body | {
+    return {name: part for name, part in body.items() if name not in _UNREAD} | {
         "id": identity if isinstance(identity, str) else "",
         "object": "chat.completion",
         "created": 0,
-        "model": model if isinstance(model, str) else "",
-        "choices": [choice],
+        "model": _name(body),
+        "choices": [kept],
         "usage": _usage(body),
     }
+
+
+def _mended(message: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Return a message with its text, and without what nobody reads."""
+    mended = {name: part for name, part in message.items() if name not in _UNREAD_OF_A_MESSAGE}
+    for name in ("reasoning", "reasoning_content"):
+        if not isinstance(mended.get(name), str):
+            mended.pop(name, None)
+    refusal = message.get("refusal")
+    refused = isinstance(refusal, str) and refusal.strip() and not text.strip()
+    return mended | {"role": "assistant", "content": text, "refusal": refusal if refused else None}
+
+
+def _name(body: Mapping[str, Any]) -> str:
+    name = body.get("model")
+    return name if isinstance(name, str) else ""
 
 
 def _embeddings(body: dict[str, Any], vectors: list[dict[str, Any]]) -> dict[str, Any]:
@@ -223,15 +242,15 @@ def _embeddings(body: dict[str, Any], vectors: list[dict[str, Any]]) -> dict[str
     rows = sorted(rows, key=lambda row: row["index"]) if all(type(row["index"]) is int for row in rows) else rows
     usage = body.get("usage")
     read = _first_count(usage, "prompt_tokens", "total_tokens", "input_tokens") if isinstance(usage, dict) else None
-    name = body.get("model")
     return {
         "object": "list",
-        "model": name if isinstance(name, str) else "",
+        "model": _name(body),
         "data": rows,
         "usage": {"prompt_tokens": read or 0, "total_tokens": read or 0},
     }
 
 
+_UNREAD_OF_A_MESSAGE = {"tool_calls", "function_call", "annotations", "audio", "parsed", "reasoning_details"}
 _UNREAD = {"error", "message", "service_tier", "system_fingerprint", "moderation", "metadata", "prompt_filter_results"}
 
 
@@ -295,18 +314,23 @@ def _error_in(body: Mapping[str, Any]) -> dict[str, Any] | None:
     choice = _choice(body)
     errors = body.get("errors")
     first = errors[0] if isinstance(errors, list) and errors else None
-    for found in (body.get("error"), choice.get("error"), first):
-        if isinstance(found, dict) and found:
-            return {**found, "message": _sentence(found)}
-        if found and not isinstance(found, dict):
-            return {**_flat(body), "message": found if isinstance(found, str) else _sentence(body)}
+    found = body.get("error") or choice.get("error") or first
+    if isinstance(found, dict):
+        return {**found, "message": _sentence(found)}
+    if found:
+        return {**_flat(body), "message": found if isinstance(found, str) else _sentence(body)}
     if choice.get("finish_reason") == "error":
         return {"message": "the server ended its answer with an error", "code": 502}
+    if is_answer(body) or not _is_error(body):
+        return None
+    return {**_flat(body), "message": _sentence(body)}
+
+
+def _is_error(body: Mapping[str, Any]) -> bool:
+    """Return whether a body that is no completion is an error as a whole."""
     named = body.get("object") == "error" or body.get("success") is False or "detail" in body
     coded = any(body.get(name) for name in ("code", "status_code", "error_code", "error_msg", "statusCode"))
-    if not is_answer(body) and (named or coded) and _sentence(body):
-        return {**_flat(body), "message": _sentence(body)}
-    return None
+    return (named or coded) and bool(_sentence(body))
 
 
 def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
