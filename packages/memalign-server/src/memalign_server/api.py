@@ -31,6 +31,7 @@ from memalign_server.review.cases import (
     own_review,
     store_judgments,
 )
+from memalign_server.review.sharing import THUMB
 from memalign_server.server import JUDGE, Here, Loaded, Server
 from memalign_server.store.tables import new_id, queue, reviews, whole_value
 from memalign_server.work.jobs import Job
@@ -47,7 +48,6 @@ JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])]
 Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
 Words = Annotated[str, Field(max_length=LONGEST)]
-_THUMB = "thumb"  # in place of a form: nobody said it in the review, so another thumb may replace it
 
 
 class _Body(BaseModel):
@@ -263,10 +263,10 @@ def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, perso
         if value is None and (thumb.up or isinstance(verdict, bool)):
             value = verdict if thumb.up else not verdict
         before = review_of(connection, judge, source, case)
-        if not (before is None or before.state == "undone" or before.form == _THUMB or source == PROGRAM.name):
+        if not (before is None or before.state == "undone" or before.form == THUMB or source == PROGRAM.name):
             raise Problem(409, f"{source!r} has reviewed case {case!r}: what they said there is kept as it is")
         revision, words = 0 if before is None else before.revision, thumb.rationale
-        answer = Answer(state="answered", value=value, rationale=words, form=_THUMB, revision=revision, seen=True)
+        answer = Answer(state="answered", value=value, rationale=words, form=THUMB, revision=revision, seen=True)
         save(connection, judge, source, case, answer, kind=kind)
         return _answer(review_of(connection, judge, source, case))
 
@@ -313,7 +313,10 @@ def list_review_cases(
         raise Problem(422, "the order `useful` is for cases that are open or skipped, and has no `after`")
     with server.store.read() as connection:
         if order == "useful":
-            cases = next_cases(connection, judge, person.name, n=limit, again=state == "skipped")
+            with server.opened.turn(judge, person.name) as turn:
+                cases = next_cases(connection, judge, person.name, n=limit, again=state == "skipped", turn=turn)
+                for case in cases:
+                    server.opened.open(judge, case.case_id, person.name)
         else:
             query = select(queue).outerjoin(reviews, own_review(judge, person.name))
             query = query.where(queue.c.judge == judge, queue.c.number > after)
@@ -338,6 +341,7 @@ def answer_case(judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here
         form = Answer(**answer.model_dump())
         stays = save(connection, judge, person.name, case, form, kind=latest.value_type)
         if stays is None:
+            server.opened.close(judge, case, person.name)
             return _review_case(connection, latest, person.name, queued)
     raise Problem(
         409,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final, cast
 
 from fastapi import Depends, Request
@@ -12,6 +12,7 @@ from sqlalchemy import select
 from memalign.errors import JudgeNotFound
 from memalign.judge import Judge
 from memalign.registry import Registry, tables
+from memalign_server.review.sharing import OpenCases
 from memalign_server.settings import Settings
 from memalign_server.store import Store
 from memalign_server.work.jobs import Jobs
@@ -56,13 +57,17 @@ class Judges:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """One server: its settings, the registry of judges, its own tables, its jobs, and the judges that it has loaded."""
+    """One server: its settings, the registry of judges, its own tables, its jobs, the judges that it has loaded.
+
+    `opened` says who has which case open.
+    """
 
     settings: Settings
     registry: Registry
     store: Store
     jobs: Jobs
     judges: Judges
+    opened: OpenCases = field(default_factory=OpenCases)
 
 
 def _server(request: Request) -> Server:

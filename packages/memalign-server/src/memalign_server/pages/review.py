@@ -138,6 +138,8 @@ def review_page(
     with screen.server.store.read() as connection:
         if case is not None:
             card = _named(connection, judge, case)
+            if (own := review_of(connection, judge, name, case)) is None or own.state != "answered":
+                screen.server.opened.open(judge, case, name)
         elif waiting := disputes.difference(connection, judge, name, kind=kind, put_off=put_off):
             template = "differ.html"
         elif screen.person.owner and (
@@ -150,8 +152,11 @@ def review_page(
             return RedirectResponse(link(judge, "teach"), 303)
         else:
             measuring = MEASURING in screen.request.cookies and not is_measured(connection, judge, kind)
-            coming = next_cases(connection, judge, name, n=_SOON, again=again, measuring=measuring)
-            card = next(iter(coming), None)
+            with screen.server.opened.turn(judge, name) as turn:
+                coming = next_cases(connection, judge, name, n=_SOON, again=again, measuring=measuring, turn=turn)
+                card = next(iter(coming), None)
+                if card is not None:
+                    screen.server.opened.open(judge, card.case_id, name)
             behind = any(is_behind(ahead, loaded.version) and ahead.problem is None for ahead in coming)
         if waiting is not None:
             card = waiting.case
@@ -206,6 +211,7 @@ def save_answer(
             problem = error_text(screen.request, error)
     status = 409 if conflict else 422 if problem else 200
     if status == 200:
+        screen.server.opened.close(judge, case, name)
         if state != "answered" or not screen.is_part:
             return screen.go(case=case if state == "answered" else None)
         if card.judgment is None:

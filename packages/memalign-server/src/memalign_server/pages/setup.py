@@ -26,6 +26,7 @@ from memalign_server.people.access import LARGEST_BODY, OWNER, Asking
 from memalign_server.people.people import list_people
 from memalign_server.problems import Refused
 from memalign_server.review.cases import add_cases, new_cases
+from memalign_server.review.sharing import answers_wanted, set_answers_wanted
 from memalign_server.server import JUDGE, Here
 from memalign_server.store.tables import queue, reviews
 from memalign_server.work.jobs import Job
@@ -90,12 +91,14 @@ class Setup:
         with self.server.store.read() as connection:
             answers = {name: (n, at) for name, n, at in connection.execute(people.group_by(reviews.c.person))}
             cases, members = connection.execute(counts).one(), list_people(connection)
+            wanted = answers_wanted(connection, self.judge)
         context: dict[str, Any] = {
             "setup": self,
             "marked": marked,
             "receipts": self.server.jobs.receipts(self.judge) if open == "erase" else (),
             "question": question_of(self.latest),
             "cases": cases,
+            "wanted": wanted,
             "suffixes": ",".join(SUFFIXES),
             "members": members,
             "answers": answers,
@@ -147,6 +150,14 @@ def take_cases(
         added, repeated = add_cases(connection, setup.judge, upload.cases)
     judging = setup.start("queue").id if added else None
     return setup.redirect(open="cases", job=judging, added=added, repeated=repeated)
+
+
+@router.post("/setup/answers")
+def want_answers(setup: Screen, wanted: Annotated[int, Form()]) -> Response:
+    """Set how many people answer each case."""
+    with setup.server.store.write() as connection:
+        set_answers_wanted(connection, setup.judge, wanted)
+    return setup.redirect(open="cases")
 
 
 @router.post("/pull")

@@ -18,6 +18,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    Select,
     Text,
     and_,
     case,
@@ -37,6 +38,7 @@ from memalign.registry.residue import strings
 from memalign.types import Example, Judgment
 from memalign.values import value_text
 from memalign_server.problems import Refused
+from memalign_server.review.sharing import Turn, answers_of, answers_wanted, needed
 from memalign_server.store.tables import from_json, now, queue, reviews, to_json
 
 ONE_IN = 4
@@ -49,23 +51,28 @@ _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 _CHANCES = 1_000_000
 _MOST_FOUND = 20  # cases of one search
 
+_NOBODY = Turn()
+
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far one person is: all cases, those they answered, skipped and called unclear, and answers with words."""
+    """How far one person is: the cases they answered, skipped and called unclear, answers with words, and what waits.
 
-    total: int
+    `waiting` are the cases that the person has not seen and that want an answer more.
+    """
+
     answered: int
     skipped: int
     unclear: int
     explained: int
+    waiting: int
 
     @property
-    def waiting(self) -> int:
-        """Cases that the person has not seen."""
-        return max(0, self.total - self.answered - self.skipped - self.unclear)
+    def total(self) -> int:
+        """The cases that the person has seen, and those that wait for them."""
+        return self.answered + self.skipped + self.unclear + self.waiting
 
 
 def own_review(judge: str, person: str) -> ColumnElement[bool]:
@@ -170,30 +177,69 @@ def _usefulness(judgment: Judgment) -> float:
 
 
 def next_cases(
-    connection: Connection, judge: str, person: str, *, n: int = 2, again: bool = False, measuring: bool = False
+    connection: Connection,
+    judge: str,
+    person: str,
+    *,
+    n: int = 2,
+    again: bool = False,
+    measuring: bool = False,
+    turn: Turn = _NOBODY,
 ) -> list[Row[Any]]:
     """The cases that come next for a person.
 
-    After three others comes one that is held out. Where one of the two kinds is used up, the other goes on. With
-    `measuring` those that are held out come first, because the person wants to know how good the judge is. With `again`
-    it is the cases that the person skipped, instead of those that wait for an answer.
+    After three others comes one that is held out. Where one of the two kinds is used up, the other goes on. What they
+    have open comes first, and what has all the answers that it wants, or will have them from those who have it open,
+    does not come.
+
+    Args:
+        connection: A transaction.
+        judge: The judge.
+        person: Who is served.
+        n: How many cases at most.
+        again: Whether it is the cases that the person skipped, instead of those that wait for an answer.
+        measuring: Whether those that are held out come first: the person wants to know how good the judge is.
+        turn: Who has what open.
     """
-    query, own = select(queue).where(queue.c.judge == judge).limit(n), own_review(judge, person)
+    wanted, given, own = answers_wanted(connection, judge), answers_of(judge), own_review(judge, person)
+    query = select(queue, given.label("given"), needed(wanted).label("needed"))
+    query = query.where(queue.c.judge == judge, given < needed(wanted)).limit(n + len(turn.others))
     order = (queue.c.rank.desc(), queue.c.number)
+
+    def free(rows: Iterable[Row[Any]]) -> list[Row[Any]]:
+        return [row for row in rows if row.given + turn.others.get(row.case_id, 0) < row.needed]
+
     if again:  # few: found by the person and sorted, not by the order of all cases
         skipped = query.join(reviews, own).where(reviews.c.state == "skipped")
-        return list(connection.execute(skipped.order_by((queue.c.disputed + 0).desc(), *order)))
+        return free(connection.execute(skipped.order_by((queue.c.disputed + 0).desc(), *order)))[:n]
     query = query.where(~exists().where(own, reviews.c.state != "undone")).order_by(queue.c.disputed.desc(), *order)
-    others, held_out = (list(connection.execute(query.where(queue.c.held_out == kind))) for kind in (0, 1))
-    # Of the last three cases that the person saw, how many came after one that was held out.
-    seen = select(queue.c.held_out).join(reviews, and_(own, reviews.c.state != "undone")).where(queue.c.judge == judge)
-    latest = connection.execute(seen.order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1)).scalars().all()
-    since, coming = latest.index(1) if 1 in latest else len(latest), list[Row[Any]]()
+    others, held_out = (free(connection.execute(query.where(queue.c.held_out == kind))) for kind in (0, 1))
+    coming = [] if measuring else _opened(connection, query, others, held_out, turn)[:n]
+    since = _since_held_out(connection, judge, own)
     while (others or held_out) and len(coming) < n:
         kind = held_out if not others or (held_out and (measuring or since >= ONE_IN - 1)) else others
         since = 0 if kind is held_out else since + 1
         coming.append(kind.pop(0))
     return coming
+
+
+def _opened(
+    connection: Connection, waiting: Select[Any], others: list[Row[Any]], held_out: list[Row[Any]], turn: Turn
+) -> list[Row[Any]]:
+    """Take what a person has open and has not answered out of both kinds, to come first."""
+    if not turn.own:
+        return []
+    rows = list(connection.execute(waiting.where(queue.c.case_id.in_(turn.own))))
+    for kind in (others, held_out):
+        kind[:] = [row for row in kind if row.case_id not in turn.own]
+    return rows
+
+
+def _since_held_out(connection: Connection, judge: str, own: ColumnElement[bool]) -> int:
+    """How many of the last cases that a person saw came after one that was held out."""
+    seen = select(queue.c.held_out).join(reviews, and_(own, reviews.c.state != "undone")).where(queue.c.judge == judge)
+    latest = connection.execute(seen.order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1)).scalars().all()
+    return latest.index(1) if 1 in latest else len(latest)
 
 
 def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[Row[Any]]:
@@ -248,13 +294,23 @@ def measuring_names(connection: Connection, judge: str) -> set[str]:
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """How far a person is with the queue of a judge."""
-    total = select(func.count()).select_from(queue).where(queue.c.judge == judge).scalar_subquery()
-    states = {state: func.count(case((reviews.c.state == state, 1))) for state in ("answered", "skipped", "unclear")}
+    states = {state: func.count(case((reviews.c.state == state, 1))) for state in ("answered", "unclear")}
     explained = func.count(case((reviews.c.state == "answered", reviews.c.rationale)))
-    columns = {"total": total, **states, "explained": explained}
+    # What has its answers from others by now is nothing that the person could take up again.
+    wanting = _wanting(connection, judge)
+    skipped = wanting.where(exists().where(own_review(judge, person), reviews.c.state == "skipped"))
+    waiting = wanting.where(~exists().where(own_review(judge, person), reviews.c.state != "undone"))
+    counts = {"skipped": skipped.scalar_subquery(), "waiting": waiting.scalar_subquery()}
+    columns = {**states, "explained": explained, **counts}
     query = select(*(column.label(name) for name, column in columns.items()))
     row = connection.execute(query.where(reviews.c.judge == judge, reviews.c.person == person)).one()
     return Progress(**row._mapping)  # SQLAlchemy's public name for it
+
+
+def _wanting(connection: Connection, judge: str) -> Select[Any]:
+    """The number of cases that want an answer more."""
+    wants = answers_of(judge) < needed(answers_wanted(connection, judge))
+    return select(func.count()).select_from(queue).where(queue.c.judge == judge, wants)
 
 
 def find_cases(connection: Connection, judge: Judge, text: str) -> list[Example]:

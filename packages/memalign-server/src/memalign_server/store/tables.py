@@ -257,6 +257,16 @@ Index(
     postgresql_where=_untaught,
 )
 
+# By it the answers on one case are counted without a look at their rows.
+Index("memalign_server_reviews_case", *(reviews.c.judge, reviews.c.case_id, reviews.c.state, reviews.c.form))
+
+judge_settings = Table(
+    "memalign_server_judges",
+    metadata,
+    judge_column(primary_key=True),
+    Column("answers_wanted", Integer, nullable=False),  # of different people on each case: 1, 2 or 3
+)
+
 jobs = Table(
     "memalign_server_jobs",
     metadata,

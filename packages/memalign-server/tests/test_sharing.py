@@ -1,0 +1,232 @@
+"""A team shares one queue: who is served what, however many come, leave, skip or lose their browser."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import select
+
+from memalign_server.review.sharing import OPEN_SECONDS
+from memalign_server.store.tables import queue, reviews
+from server_support import world
+from server_support.reviewing import answer, card, expect, hold_out, post, put_in, send
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+NAMES = ("Ana", "Ben", "Carla", "Davi", "Eva")
+REVIEW = "/judges/tone/review"
+
+
+def cases(number: int) -> list[dict[str, Any]]:
+    return [{"id": f"c-{n}", "inputs": f"Question {n}?", "outputs": f"Reply {n}."} for n in range(number)]
+
+
+class Clock:
+    """A clock that stands until it is put on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(shared: world.Shared) -> Clock:
+    """The clock by which that server's cases are open."""
+    shared.server.opened.clock = made = Clock()
+    return made
+
+
+class Expert:
+    """Somebody at their browser, who holds a case until they have answered it."""
+
+    def __init__(self, shared: world.Shared, name: str) -> None:
+        self.name, self.client = name, shared.signed_in(name)
+        self.shown: dict[str, str] = {}
+
+    def look(self) -> str | None:
+        """The id of the case that they are served; None at the end."""
+        self.shown = card(self.client.get(REVIEW))
+        return self.shown.get("case")
+
+    def say(self, **said: Any) -> None:
+        assert send(self.client, self.shown, **said).status_code in (200, 303)
+
+
+def answers_by_case(client: TestClient) -> Counter[str]:
+    rows = world.stored(client, select(reviews.c.case_id).where(reviews.c.state == "answered"))
+    return Counter(row.case_id for row in rows)
+
+
+def held_out_of(client: TestClient) -> set[str]:
+    return {row.case_id for row in world.stored(client, select(queue.c.case_id).where(queue.c.held_out == 1))}
+
+
+def test_five_experts_share_two_hundred_cases(
+    shared: world.Shared, clock: Clock, draws: Callable[[int | None], None]
+) -> None:
+    """A sixth joins late, a browser dies, and cases are skipped: at most 260 answers, and no two on one case."""
+    draws(None)
+    owner, chance = shared.signed_in("owner"), random.Random(5)
+    put_in(owner, cases(200))
+    measuring = held_out_of(owner)
+    assert len(measuring) == 50
+    team, idle = [Expert(shared, name) for name in NAMES], set[str]()
+    holding: dict[str, str] = {}  # who has which case on their screen
+    steps = 0
+    while len(idle) < len(team) or holding:
+        steps += 1
+        if steps == 100:
+            team.append(Expert(shared, "Fabio"))
+        if steps == 150:
+            dead = team.pop(0)  # with a case on the screen that nobody will answer
+            assert dead.name in holding
+        if len(idle) == len(team):  # all others are through: what the dead browser holds is free by now
+            clock.now += OPEN_SECONDS + 1
+            holding.clear()
+            idle.clear()
+        expert = chance.choice(team)
+        if holding.pop(expert.name, None) is not None:
+            said = {"state": "skipped"} if chance.random() < 0.05 else {"value": "true"}
+            expert.say(**said)
+        case = expert.look()
+        if case is None:
+            idle.add(expert.name)
+            continue
+        idle.clear()
+        holding[expert.name] = case
+        most = 2 if case in measuring else 1
+        assert Counter(holding.values())[case] <= most, f"{case} is open for {holding}"
+    given = answers_by_case(owner)
+    assert sum(given.values()) <= 260
+    assert {case for case in given if case not in measuring and given[case] != 1} == set()
+    assert {case for case in measuring if given[case] != 2} == set()
+    assert len(given) == 200
+    assert steps > 250
+
+
+def test_experts_who_ask_at_once_are_served_different_cases(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(20))
+    team = [Expert(shared, name) for name in NAMES]
+    with ThreadPoolExecutor(len(team)) as pool:
+        for _ in range(4):
+            served = list(pool.map(Expert.look, team))
+            assert len(set(served)) == len(team)
+            for expert in team:
+                expert.say(value="true")
+    assert [expert.look() for expert in team] == [None] * 5
+    assert answers_by_case(owner) == Counter({f"c-{n}": 1 for n in range(20)})
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 3])
+def test_the_owner_says_how_many_answers_a_case_wants(shared: world.Shared, wanted: int) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(4))
+    hold_out(owner, "c-3")
+    expect(post(owner, "/judges/tone/setup/answers", wanted=wanted), 303)
+    assert f'value="{wanted}" checked' in owner.get("/judges/tone/setup?open=cases").text
+    team = [Expert(shared, name) for name in NAMES]
+    for _ in range(4):
+        for expert in team:
+            if expert.look() is not None:
+                expert.say(value="true")
+    given = answers_by_case(owner)
+    assert given == Counter({"c-0": wanted, "c-1": wanted, "c-2": wanted, "c-3": max(wanted, 2)})
+
+
+def test_a_number_of_answers_is_one_two_or_three_and_the_owners(shared: world.Shared) -> None:
+    owner, ana = shared.signed_in("owner"), shared.signed_in("Ana")
+    for wanted in (0, 4, "many"):
+        expect(post(owner, "/judges/tone/setup/answers", wanted=wanted), 422)
+    expect(post(ana, "/judges/tone/setup/answers", wanted=2), 403)
+
+
+def test_a_case_is_free_again_after_ten_minutes_and_a_late_answer_is_kept(shared: world.Shared, clock: Clock) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(1))
+    ana, ben = Expert(shared, "Ana"), Expert(shared, "Ben")
+    assert (ana.look(), ben.look()) == ("c-0", None)
+    clock.now = OPEN_SECONDS - 1
+    assert ben.look() is None
+    clock.now = OPEN_SECONDS + 1
+    assert ben.look() == "c-0"
+    ben.say(value="false")
+    ana.say(value="true")  # she comes back from lunch: what she says is not lost
+    assert answers_by_case(owner) == Counter({"c-0": 2})
+
+
+def test_who_loads_the_page_again_keeps_their_case(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(6))
+    ana, ben = Expert(shared, "Ana"), Expert(shared, "Ben")
+    first = ana.look()
+    assert ben.look() != first
+    assert [ana.look() for _ in range(3)] == [first] * 3
+
+
+def test_what_one_skips_comes_to_another_and_is_not_asked_again_once_it_has_its_answer(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(1))
+    ana, ben = Expert(shared, "Ana"), Expert(shared, "Ben")
+    ana.look()
+    ana.say(state="skipped")
+    assert "See the 1 that you skipped" in ana.client.get(REVIEW).text
+    assert (ana.look(), ben.look()) == (None, "c-0")
+    ben.say(value="true")
+    assert card(ana.client.get(REVIEW, params={"again": "true"})) == {}
+    assert "that you skipped" not in ana.client.get(REVIEW).text
+
+
+def test_a_thumb_of_an_application_takes_no_expert_their_case(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(1))
+    body = {"up": True, "source": "app-7"}
+    assert shared.program().post("/api/v1/judges/tone/cases/c-0/thumb", json=body).status_code == 200
+    assert Expert(shared, "Ana").look() == "c-0"
+
+
+def test_programs_that_ask_by_the_api_share_the_same_cases(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(2))
+    query = {"order": "useful", "limit": 1}
+    ana, ben = shared.signed_in("Ana"), Expert(shared, "Ben")
+    (first,) = ana.get("/api/v1/judges/tone/cases", params=query).json()["items"]
+    assert ben.look() not in (first["id"], None)
+    ben.say(value="true")
+    assert ben.look() is None
+    answered = ana.put(f"/api/v1/judges/tone/cases/{first['id']}/answer", json={"value": True})
+    assert answered.status_code == 200
+    assert ana.get("/api/v1/judges/tone/cases", params=query).json()["items"] == []
+
+
+def test_a_case_opened_by_its_address_is_served_to_nobody_else(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(2))
+    shared.signed_in("Ana").get(REVIEW, params={"case": "c-0"})
+    assert Expert(shared, "Ben").look() == "c-1"
+
+
+def test_a_case_wants_an_answer_again_when_its_answer_is_erased(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(1))
+    answer(shared.signed_in("Ana"), "c-0", value="true")
+    ben = Expert(shared, "Ben")
+    assert ben.look() is None
+    shared.server.registry.erase("tone", source="Ana")
+    assert ben.look() == "c-0"
+
+
+def test_what_waits_for_somebody_is_what_is_left_for_them(shared: world.Shared) -> None:
+    owner = shared.signed_in("owner")
+    put_in(owner, cases(3))
+    answer(shared.signed_in("Ana"), "c-0", value="true")
+    ben = Expert(shared, "Ben")
+    assert "Case 1 of 2" in ben.client.get(REVIEW).text
