@@ -95,6 +95,24 @@ def test_brackets_in_a_text_end_nobodys_stack() -> None:
         assert (turn.calls[0]["arguments"] != text) is opened
 
 
+@pytest.mark.parametrize("start", [1_772_366_400, "1772366400", 1_772_366_400.0, 1_772_366_400_000_000_000])
+def test_whole_seconds_are_seconds(start: Any) -> None:
+    end = (
+        start + (3 * 10**9 if start == 1_772_366_400_000_000_000 else 3) if not isinstance(start, str) else "1772366403"
+    )
+    tree = span_tree([{"name": "a", "span_id": "1", "start": start, "end": end}])
+    assert tree is not None
+    assert (tree.spans[0].start, tree.spans[0].seconds) == (1_772_366_400_000_000_000, 3.0)
+
+
+def test_housekeeping_of_a_tool_is_not_shown() -> None:
+    kept = {"bookmarked": False, "createdAt": "x", "updatedAt": "y", "environment": "default", "public": True}
+    span = {"name": "a", "id": "1", "traceId": "t", "isRootObservation": True, "completionStartTime": "z", **kept}
+    tree = span_tree([{**span, "model": "m"}])
+    assert tree is not None
+    assert tree.spans[0].attributes == {"model": "m"}
+
+
 def test_conventions_of_tracers_are_known() -> None:
     tree = span_tree(
         [

@@ -60,6 +60,8 @@ NAMESPACES = re.compile(
     "ai|arize|braintrust|eval|gen_ai|langfuse|langsmith|lmnr|logfire|mlflow|opik|phoenix|traceloop|weave"
 )
 """Attributes in which tracers nest their names, instead of writing them with dots. What else is nested is content."""
+SECONDS = 10**9
+"""From here to a hundred times as much, a number in `start` is seconds of a time since 2001, not some ns after 1970."""
 LEVELS = 4
 """How deep such names are nested at most."""
 
@@ -160,7 +162,7 @@ def _first(value: object, keys: Sequence[str]) -> Any:
 def _span(value: Mapping[str, Any]) -> Span:
     """The span with the ids that the tracer gave it and its parent, "" for none."""
     attributes = _attributes(value.get("attributes"))
-    start, end = _time(_first(value, STARTS)), _time(_first(value, ENDS))
+    start, end = _moment(value, STARTS), _moment(value, ENDS)
     status, message = _status(value)
     error = isinstance(value.get("error"), str)
     return Span(
@@ -282,6 +284,13 @@ def _plain_name(name: str) -> str:
 def _opened(value: object) -> Any:
     """The value itself where it is written as JSON inside a text, as most tracers write what a span was given."""
     return json_inside(value) if isinstance(value, str) and value[:1] in ("{", "[", '"') else value
+
+
+def _moment(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:
+    """Nanoseconds since the epoch; in `start` and `end` a whole number may be seconds without their fraction."""
+    time = _time(_first(span, keys))
+    bare = _first(span, keys[:-1]) is None
+    return time * 10**9 if bare and time is not None and SECONDS <= time < 100 * SECONDS else time
 
 
 def _time(value: object) -> int | None:

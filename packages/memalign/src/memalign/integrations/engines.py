@@ -1,6 +1,7 @@
-"""What one task of an engine does: `Judge.predict_batch` on its rows, within the task's part of the job's limits.
+"""Judging in a distributed engine: what Spark and Ray share.
 
-Tasks do not know of each other. A rate and a limit of cost are divided evenly by the number of tasks, so a task that
+The engine deals out rows, repeats what it lost and stores verdicts. Its workers do not know of each other, so that each
+task has an equal part of the limits of the job. The sum never passes the limit, at the price of waste: a task that
 is slow, or has expensive rows, cannot use what another one leaves.
 """
 
@@ -8,18 +9,16 @@ from __future__ import annotations
 
 import logging
 import math
-import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.io import Frame
 from memalign.judge import Judge, signature_of
-from memalign.judge.frames import keys_of
+from memalign.judge.frames import content_hashes, verdict_schema
 from memalign.models.base import PricedModel
 from memalign.models.calls import Calls, check_concurrency
 from memalign.models.judge_models import open_judging_model
-from memalign.types import Usage
+from memalign.types import CONTENT_FIELDS, Usage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +34,8 @@ class Limits(TypedDict, total=False):
     Attributes:
         concurrency: Calls in flight of one task; None for as many as suit the model.
         max_cost: Dollars of all tasks together. Each may spend an equal part; the rest of its rows have an error.
-        rows_per_second: Rows a second of all tasks together, if all of them run at once.
+        rows_per_second: Rows a second of all tasks together, if all of them run at once. Calls start at this pace,
+            however long they take.
     """
 
     concurrency: int | None
@@ -49,16 +49,23 @@ class EngineTask:
     Args:
         judge: Where it names no model, the one that the driver's environment names is used by all tasks.
         tasks: How many tasks share the limits. The log says what each has.
-        done: A frame of earlier verdicts, or pairs of an id and a content hash: rows that are left out.
+        columns: The columns of the rows; None for those that the judge can read.
+        keep: Columns that verdicts have beside their own.
         limits: See `Limits`.
 
     Raises:
-        InputError: When a limit, or the number of tasks, is not a number above 0.
+        InputError: When a limit, or the number of tasks, is not a number above 0, or a column cannot be read or kept.
         ConfigurationError: Without a model, its key, or the price that `max_cost` needs.
     """
 
     def __init__(
-        self, judge: Judge, tasks: int, done: Frame | Collection[tuple[str, str]] = (), **limits: Unpack[Limits]
+        self,
+        judge: Judge,
+        tasks: int,
+        *,
+        columns: Sequence[str] | None = None,
+        keep: Sequence[str] = (),
+        **limits: Unpack[Limits],
     ) -> None:
         if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
             raise InputError(f"tasks is a whole number from 1 up, not {tasks!r}")
@@ -72,25 +79,52 @@ class EngineTask:
             what = f"max_cost cannot hold, because the price of {model.name} is not known"
             raise ConfigurationError(f"{what}; give it in the judge's parameter models, or leave max_cost out")
         self.judge = judge.replace(model=model.name) if judge.model is None else judge
-        self._done = keys_of(done, signature_of(self.judge))
+        self.signature = signature_of(self.judge)
+        wanted = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
+        columns = [*wanted.values()] if columns is None else columns
+        self.read = {field: name for field, name in wanted.items() if name in columns}
+        """The columns that are read, by their fields."""
+        if not self.read.keys() & set(CONTENT_FIELDS):
+            lacks = f"no column of content: {', '.join(wanted.values())}; its columns: {', '.join(columns)}"
+            raise InputError(f"the rows have {lacks}; name them, as Judge(columns={{'outputs': 'answer'}}) does")
+        self.keep = tuple(keep)
+        for name in self.keep:
+            if name not in columns or name in verdict_schema(judge):
+                why = "is a column of the verdicts; rename it" if name in columns else "is no column of the rows"
+                raise InputError(f"{name!r} cannot be kept: it {why}")
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Return the verdicts on the rows of a table; a row that fails, or is beyond a limit, has an error."""
+        """Return the verdicts on the rows of a table, each with its id as it was; what fails has an error."""
+        self._calls = self._calls or Calls(max_cost=self._max_cost, per_second=self._rate)  # of all tables of a task
+        judge = self.judge.replace(columns={})
+        verdicts = judge.predict_batch(self._rows(table), concurrency=self._concurrency, max_cost=self._calls)
+        if "id" in self.read and self.read["id"] in table.column_names:
+            verdicts = verdicts.set_column(0, "id", table[self.read["id"]])
+        for name in self.keep:
+            verdicts = verdicts.append_column(name, table[name])
+        return verdicts
+
+    def hashed(self, table: pa.Table) -> pa.Table:
+        """Return a table with a column for its ids as text and one for the hash of each row's content."""
+        hashes = content_hashes(self.judge.replace(columns={}), self._rows(table))
+        ids = table[self.read["id"]].cast("string") if "id" in self.read else _column(hashes)
+        return table.append_column("memalign_id", ids).append_column("memalign_hash", _column(hashes))
+
+    def _rows(self, table: pa.Table) -> pa.Table:
+        """Return what the judge reads. Ids are numbers: rows of one id are judged alike, in one table or in two."""
         import pyarrow as pa
 
-        if self._rate is None:
-            return self._judged(table)
-        size, parts = math.ceil(self._rate), []
-        for start in range(0, max(len(table), 1), size):
-            begin = time.monotonic()
-            parts.append(self._judged(table.slice(start, size)))
-            time.sleep(max(0.0, len(parts[-1]) / self._rate - (time.monotonic() - begin)))
-        return pa.concat_tables(parts)
+        fields = {field: table[name] for field, name in self.read.items() if name in table.column_names}
+        if "id" in fields:
+            ids = fields["id"].cast("string").to_pylist()
+            fields["id"] = _column([str(n) if name and name.strip() else None for n, name in enumerate(ids)])
+        return pa.table(fields)
 
-    def _judged(self, table: pa.Table) -> pa.Table:
-        self._calls = self._calls or Calls(max_cost=self._max_cost)  # of this task alone, for all of its tables
-        predict = self.judge.predict_batch
-        return predict(table, done=self._done, concurrency=self._concurrency, max_cost=self._calls)
+
+def _column(values: Sequence[str | None]) -> Any:
+    import pyarrow as pa
+
+    return pa.chunked_array([pa.array(values, pa.string())])
 
 
 def _part(name: str, limit: float | None, tasks: int) -> float | None:

@@ -21,6 +21,8 @@ from memalign.io.rows import Row, file_lines, json_rows
 
 __all__ = ["holds_spans", "trace_rows"]
 
+_HOUSEKEEPING = frozenset(("bookmarked", "public", "environment", "createdAt", "updatedAt", "isRootObservation"))
+"""What Langfuse writes of a span and changes afterwards, so that the same run would be another case."""
 _BEGINNING = re.compile(rb'\s*\[?\s*\{\s*"resource_?[sS]pans"\s*:')
 
 
@@ -65,7 +67,8 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
             continue
         spans = [span for span in exported_spans(document) if isinstance(span, dict) and "name" in span]
         for span in spans:
-            traces.setdefault(trace_of(span), []).append(span)
+            kept = {name: value for name, value in span.items() if name not in _HOUSEKEEPING}
+            traces.setdefault(trace_of(span), []).append(kept)
         if nameless := [span["name"] for span in traces.pop("", [])]:
             errors.append(RowError(line=number, reason=f"the span {nameless[0]!r} names no trace"))
         elif not spans:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Collection, Sequence
+from typing import Any, Unpack
 
-from memalign.errors import ConfigurationError
+from memalign.errors import ConfigurationError, InputError
 from memalign.integrations.engines import EngineTask, Limits
 from memalign.io import Frame
 from memalign.judge import Judge
+from memalign.judge.frames import keys_of
+from memalign.types import CONTENT_FIELDS
 
 try:
     import pyarrow as pa
-    from ray.data import ActorPoolStrategy
+    import pyarrow.compute as pc
+    import ray.data
+    from ray.data import ActorPoolStrategy, Dataset
 except ImportError as missing:
     raise ConfigurationError(f"Ray needs what is not here ({missing}): install memalign[ray]") from None
 
-if TYPE_CHECKING:
-    from ray.data import Dataset
-
 __all__ = ["judge"]
 
+_KEY = ("memalign_id", "memalign_hash")
 _CPUS = 0.5  # a worker waits more than it computes; at a whole CPU each none would be left for reading the rows
 
 
@@ -40,7 +42,8 @@ def judge(
     *,
     tasks: int = 4,
     batch_size: int = 1_000,
-    done: Frame | Collection[tuple[str, str]] = (),
+    done: Dataset | Frame | Collection[tuple[str, str]] = (),
+    keep: Sequence[str] = (),
     **limits: Unpack[Limits],
 ) -> Dataset:
     """Return the verdicts on the rows of a data set, with the columns of `Judge.predict_batch`.
@@ -48,20 +51,50 @@ def judge(
     It is lazy, as all of Ray Data is, and every action judges again: write the verdicts once, and read them from there.
 
     Args:
-        ds: Rows with the columns that the judge reads, and `id`.
+        ds: Rows with the columns that the judge reads, and `id`, which is unique.
         judge: Only the driver needs the registry that it came from.
         tasks: Worker processes, half a CPU each, that judge side by side.
         batch_size: Rows that a worker judges at a time. What is judged again if it is lost is a block, or a batch.
-        done: What an earlier run judged: its verdicts as a frame, or pairs of an id and a content hash. Left out.
+        done: What an earlier run judged: its verdicts as a data set, which stays on the engine, or as another frame, or
+            pairs of an id and a content hash. Left out.
+        keep: Columns of the rows that the verdicts have too.
         limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.Limits`.
 
     Returns:
-        A data set with one row for each row that is judged. A row that fails has an `error` and stops no other.
+        A data set with one row for each row that is judged, and `id` as it was. A row that fails has an `error` and
+        stops no other.
 
     Raises:
-        InputError: When a limit is not a number above 0.
+        InputError: When no column has content, a column cannot be kept, or a limit is not a number above 0.
         ConfigurationError: Without a model, its key, or the price that `max_cost` needs.
     """
-    task = EngineTask(judge, tasks, done, **limits)
-    settings: dict[str, Any] = {"batch_format": "pyarrow", "batch_size": batch_size, "num_cpus": _CPUS}
-    return ds.map_batches(_Worker, fn_constructor_args=(task,), compute=ActorPoolStrategy(size=tasks), **settings)
+    columns = ds.columns() or ["id", *CONTENT_FIELDS]
+    task = EngineTask(judge, tasks, columns=columns, keep=keep, **limits)
+    rows = ds.select_columns(list(dict.fromkeys([*task.read.values(), *task.keep])))
+    settings: dict[str, Any] = {"batch_format": "pyarrow", "batch_size": batch_size}
+    earlier = _keys(done, task.signature)
+    if earlier is not None:
+        hashed = rows.map_batches(task.hashed, **settings)
+        rows = hashed.join(earlier, "left_anti", num_partitions=tasks, on=_KEY)
+    pool = ActorPoolStrategy(size=tasks)
+    return rows.map_batches(_Worker, fn_constructor_args=(task,), compute=pool, num_cpus=_CPUS, **settings)
+
+
+def _keys(done: Dataset | Frame | Collection[tuple[str, str]], signature: str) -> Dataset | None:
+    """Return the ids and content hashes that a judge has answered, as a data set; None for nothing."""
+    if isinstance(done, Dataset):
+        return done.map_batches(_answered, fn_args=(signature,), batch_format="pyarrow")
+    keys = sorted(keys_of(done, signature))
+    if not keys:
+        return None
+    return ray.data.from_arrow(pa.table({name: [key[place] for key in keys] for place, name in enumerate(_KEY)}))
+
+
+def _answered(table: pa.Table, signature: str) -> pa.Table:
+    """Return the keys of verdicts of this judge that are no errors."""
+    lacking = [name for name in ("id", "content_hash", "judge", "error") if name not in table.column_names]
+    if lacking:
+        raise InputError(f"done has no column {lacking[0]}; it is what an earlier run gave, or some of its rows")
+    answered = pc.and_(pc.equal(table["judge"], signature), pc.is_null(table["error"]))
+    rows = table.filter(answered)
+    return pa.table({"memalign_id": rows["id"].cast("string"), "memalign_hash": rows["content_hash"].cast("string")})

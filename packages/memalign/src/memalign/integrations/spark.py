@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
 from memalign.errors import ConfigurationError, InputError
 from memalign.integrations.engines import EngineTask, Limits
@@ -14,7 +14,7 @@ from memalign.types import CONTENT_FIELDS
 
 try:
     import pyarrow as pa
-    import pyspark  # noqa: F401  # so that a missing engine is said here
+    from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType, StructField, StructType
 except ImportError as missing:
     raise ConfigurationError(f"Spark needs what is not here ({missing}): install memalign[spark]") from None
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["judge"]
 
-_TYPES = {"bool": "boolean", "int64": "bigint", "double": "double"}
+_TYPES = {"bool": BooleanType(), "int64": LongType(), "double": DoubleType()}
+_KEY = ["memalign_id", "memalign_hash"]
 
 
 def judge(
@@ -31,7 +32,8 @@ def judge(
     judge: Judge,
     *,
     tasks: int = 8,
-    done: Frame | Collection[tuple[str, str]] = (),
+    done: DataFrame | Frame | Collection[tuple[str, str]] = (),
+    keep: Sequence[str] = (),
     **limits: Unpack[Limits],
 ) -> DataFrame:
     """Return the verdicts on the rows of a DataFrame, with the columns of `Judge.predict_batch`.
@@ -39,31 +41,72 @@ def judge(
     It is lazy, as all of Spark is, and every action judges again: write the verdicts once, and read them from there.
 
     Args:
-        df: Rows with the columns that the judge reads, and `id`.
+        df: Rows with the columns that the judge reads, and `id`, which is unique.
         judge: Only the driver needs the registry that it came from.
         tasks: The partitions of the rows, of which Spark judges one on each core; one that is lost is judged again.
-        done: What an earlier run judged: its verdicts as a frame, or pairs of an id and a content hash. Left out.
+        done: What an earlier run judged: its verdicts as a DataFrame, which stays on the engine, or as another frame,
+            or pairs of an id and a content hash. Left out.
+        keep: Columns of the rows that the verdicts have too.
         limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.Limits`.
 
     Returns:
-        A DataFrame with one row for each row that is judged. A row that fails has an `error` and stops no other.
+        A DataFrame with one row for each row that is judged, and `id` as it was. A row that fails has an `error` and
+        stops no other.
 
     Raises:
-        InputError: When no column has content, or a limit is not a number above 0.
+        InputError: When no column has content, a column cannot be kept, or a limit is not a number above 0.
         ConfigurationError: Without a model, its key, or the price that `max_cost` needs.
     """
-    columns = [judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)]
-    present = [name for name in columns if name in df.columns]
-    if not set(present) - {columns[0]}:
-        lacks = f"no column of content: {', '.join(columns[1:])}; its columns: {', '.join(df.columns)}"
-        raise InputError(f"the DataFrame has {lacks}; name them, as Judge(columns={{'outputs': 'answer'}}) does")
-    task = EngineTask(judge, tasks, done, **limits)
+    columns = {field: _found(df, judge.columns.get(field, field)) for field in ("id", *CONTENT_FIELDS)}
+    kept = [_found(df, name) for name in keep]
+    task = EngineTask(judge.replace(columns=columns), tasks, columns=df.columns, keep=kept, **limits)
+    rows = df.select(*(_quoted(name) for name in dict.fromkeys([*task.read.values(), *task.keep])))
+    given = rows.schema
+    if not isinstance(done, Collection) or len(done):
+        keyed = StructType([*given.fields, *(StructField(name, StringType()) for name in _KEY)])
+        rows = rows.mapInArrow(_each(task.hashed), keyed).join(_keys(df, done, task.signature), _KEY, "left_anti")
+    return rows.repartition(tasks).mapInArrow(_each(task), _verdicts(task, given))
 
-    def predict(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+
+def _found(df: DataFrame, name: str) -> str:
+    """Return the name of a column as the DataFrame writes it, since Spark finds columns whatever their case."""
+    if name in df.columns or df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        return name
+    return next((column for column in df.columns if column.lower() == name.lower()), name)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _each(step: Callable[[pa.Table], pa.Table]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what Spark calls with the batches of a partition."""
+
+    def steps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from task(pa.Table.from_batches([batch])).to_batches()
+            yield from step(pa.Table.from_batches([batch])).to_batches()
 
-    schema = ", ".join(
-        f"{field.name}: {_TYPES.get(str(field.type), 'string')}" for field in verdict_schema(judge).to_arrow()
-    )
-    return df.select(*(f"`{name}`" for name in present)).repartition(tasks).mapInArrow(predict, schema)
+    return steps
+
+
+def _keys(df: DataFrame, done: DataFrame | Frame | Collection[tuple[str, str]], signature: str) -> DataFrame:
+    """Return the ids and content hashes that a judge has answered, as a DataFrame of the same engine."""
+    spark: Any = df.sparkSession
+    if isinstance(done, Collection) and not hasattr(done, "columns") and not hasattr(done, "schema"):
+        return spark.createDataFrame([tuple(key) for key in done], ", ".join(f"{name} string" for name in _KEY))
+    earlier = done if hasattr(done, "sparkSession") else spark.createDataFrame(done)
+    missing = [name for name in ("id", "content_hash", "judge", "error") if name not in earlier.columns]
+    if missing:
+        raise InputError(f"done has no column {missing[0]}; it is what an earlier run gave, or some of its rows")
+    answered = earlier.where(earlier.error.isNull() & (earlier.judge == signature))
+    return answered.selectExpr("CAST(id AS string) AS memalign_id", "content_hash AS memalign_hash")
+
+
+def _verdicts(task: EngineTask, given: StructType) -> StructType:
+    """Return the schema of verdicts: ids and kept columns as they are in the rows."""
+    fields = []
+    for field in verdict_schema(task.judge).to_arrow():
+        fields.append(StructField(field.name, _TYPES.get(str(field.type), StringType())))
+    if "id" in task.read:
+        fields[0] = StructField("id", given[task.read["id"]].dataType)
+    return StructType([*fields, *(given[name] for name in task.keep)])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from memalign.judge.judge import Judge
 
-__all__ = ["COLUMNS", "FrameT", "JudgmentList", "keys_of", "predict_batch", "verdict_schema"]
+__all__ = ["COLUMNS", "FrameT", "JudgmentList", "content_hashes", "keys_of", "predict_batch", "verdict_schema"]
 
 FrameT = TypeVar("FrameT", bound=Frame)
 ValueT = TypeVar("ValueT", bound=Value)
@@ -170,6 +170,11 @@ def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collec
         raise InputError(f"done has no column {missing[0]}; it is a frame that predict_batch gave, or some of its rows")
     rows = table.filter((nw.col("judge") == signature) & nw.col("error").is_null())
     return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
+
+
+def content_hashes(judge: Judge, frame: Frame) -> list[str | None]:
+    """Return the hash of what each row of a frame holds, as verdicts have it; None for a row that cannot be read."""
+    return [item.content_hash if isinstance(item, Example) else None for item in _items(judge, frame)]
 
 
 def _items(judge: Judge, frame: Any) -> Iterator[Example | Judgment]:

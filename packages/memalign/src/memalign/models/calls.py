@@ -36,6 +36,7 @@ from memalign.models.base import (
     Question,
 )
 from memalign.models.dry_run import GENEROUS, DryRun
+from memalign.models.limiter import Pace
 from memalign.models.provider_model import ProviderModel
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.types import Usage
@@ -71,6 +72,7 @@ class Calls:
         max_cost: float | None = None,
         concurrency: int | None = None,
         dry_run: DryRun | None = None,
+        per_second: float | None = None,
     ) -> None:
         """Take the limits of a run.
 
@@ -79,6 +81,7 @@ class Calls:
             max_cost: Dollars. A call that would pass it raises SpendLimitReached.
             concurrency: Calls in flight.
             dry_run: Is asked in the place of the models, and says what they would cost.
+            per_second: Calls that start in a second.
 
         Raises:
             InputError: A limit that is none.
@@ -88,6 +91,7 @@ class Calls:
         self.dry_run = dry_run
         self._answers = answers
         self._limit = SpendLimit(max_cost)
+        self._pace = Pace(per_second) if per_second else None
 
     @property
     def stopped(self) -> str:
@@ -107,6 +111,12 @@ class Calls:
     def in_flight(self, model: Model) -> int:
         """How many calls of `model` may be in flight."""
         return self.concurrency or model.limits.concurrency
+
+    async def _paced(self, send: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
+        """What `send` gives, begun when it is its turn."""
+        if self._pace is not None:
+            await self._pace.turn()
+        return await send()
 
     async def ready(self, model: Model) -> None:
         """Open a provider's library, so that the time of the first call is that of the call."""
@@ -128,7 +138,9 @@ class Calls:
         if self.dry_run is not None:
             return self.dry_run.reply(model, request)
         texts = (request.system, request.user)
-        reply = await self._limit.pay(model, request.schema_name, texts, lambda: _reply(model, request))
+        reply = await self._limit.pay(
+            model, request.schema_name, texts, lambda: self._paced(lambda: _reply(model, request))
+        )
         # Here, where every answer enters: what a model wrote may hold half of a character, which UTF-8 cannot.
         clean = without_halves([reply.data, reply.text, reply.answered_by])
         reply = msgspec.structs.replace(reply, data=clean[0], text=clean[1], answered_by=clean[2])
@@ -154,7 +166,9 @@ class Calls:
         if self.dry_run is not None:
             return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
         texts = (state, *(question.text for question in new))
-        decision = await self._limit.pay(model, "decision", texts, lambda: _decision(model, state, new, timeout))
+        decision = await self._limit.pay(
+            model, "decision", texts, lambda: self._paced(lambda: _decision(model, state, new, timeout))
+        )
         await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
         answers |= decision.probabilities
         return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})

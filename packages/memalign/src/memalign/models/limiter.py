@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-__all__ = ["Limiter"]
+__all__ = ["Limiter", "Pace"]
 
 _WINDOW = 20
 """Attempts by which refusals are weighed, or twice as many as may be in flight."""
@@ -15,6 +15,8 @@ _RETRIES, _FULL = 1 / 4, 1 / 2
 """Of about four retries more than half are refused again where the server is full; at random that is rare."""
 _PROBE = 40
 """Answers after which one more attempt is tried: at a strict limit one in forty is refused."""
+_CATCH_UP = 10.0
+"""Seconds by which calls may lag behind their pace and still be made up for: what a batch waits for its last answer."""
 _PAUSE = 1.0
 """Seconds between attempts to a server that takes none."""
 
@@ -102,3 +104,23 @@ class Limiter:
             self._used += 1
             stays = 1 - 1 / max(_WINDOW, 2 * self.limit)
             self._begun, self._refused = self._begun * stays + 1, self._refused * stays
+
+
+class Pace:
+    """Turns at an even pace, however long what begins at them takes.
+
+    Args:
+        per_second: How many turns there are in a second.
+    """
+
+    def __init__(self, per_second: float) -> None:
+        self._interval = 1 / per_second
+        self._next: float | None = None
+
+    async def turn(self) -> None:
+        """Wait for the next turn."""
+        now = asyncio.get_running_loop().time()
+        due = now if self._next is None else max(self._next, now - _CATCH_UP)
+        self._next = due + self._interval
+        if due > now:
+            await asyncio.sleep(due - now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,87 @@ def test_a_second_run_judges_what_is_missing(spark: Any, server: Server, tmp_pat
     assert on_spark.judge(frame(spark, rows[:3]), other, tasks=1, done=done).count() == 3
 
 
+def test_verdicts_that_stay_on_the_engine_are_left_out(spark: Any, server: Server, tmp_path: Path) -> None:
+    from memalign.integrations import spark as on_spark
+
+    out = str(tmp_path / "out")
+    rows: list[tuple[Any, Any]] = [(n, f"reply {n}") for n in range(12)]
+    server.broken = "reply 3"
+    on_spark.judge(frame(spark, rows[:8], "bigint"), JUDGE, tasks=2).write.parquet(out)
+    server.broken = ""
+    again = on_spark.judge(frame(spark, rows, "bigint"), JUDGE, tasks=2, done=spark.read.parquet(out))
+    again.write.mode("append").parquet(out)
+    table = spark.read.parquet(out).where("error IS NULL")
+    assert dict(table.dtypes)["id"] == "bigint"
+    assert sorted(row.id for row in table.collect()) == [*range(12)]
+    assert max(times for reply, times in server.asked.items() if reply != "reply 3") == 1
+    key = table.where("id = 5").first()
+    assert on_spark.judge(frame(spark, rows[5:6], "bigint"), JUDGE, done=[("5", key.content_hash)]).count() == 0
+
+
+def test_any_name_of_a_column_is_read_and_kept(spark: Any) -> None:
+    from memalign.integrations import spark as on_spark
+
+    columns = ["ID", "the `reply`", "a.country", "when"]
+    rows = spark.createDataFrame([(" 6 ", "reply one", "pt", 7), (" 6 ", "reply no", "es", 8)], columns)
+    judge = JUDGE.replace(columns={"outputs": "The `reply`"})
+    found = on_spark.judge(rows, judge, tasks=1, keep=["a.country", "WHEN"])
+    assert found.columns[0] == "id"
+    assert found.columns[-2:] == ["a.country", "when"]
+    assert sorted((row[0], row["value"], row["a.country"], row["when"]) for row in found.collect()) == [
+        (" 6 ", False, "es", 8),
+        (" 6 ", True, "pt", 7),
+    ]
+    with pytest.raises(InputError, match="'gone' cannot be kept"):
+        on_spark.judge(rows, judge, keep=["gone"])
+
+
+def test_a_batch_of_a_stream_that_is_replayed_is_written_once(spark: Any, server: Server, tmp_path: Path) -> None:
+    from memalign.integrations import spark as on_spark
+
+    arriving, out, failed = str(tmp_path / "arriving"), str(tmp_path / "streamed"), []
+    frame(spark, [(f"i-{n}", f"reply {n}") for n in range(10)]).write.json(arriving)
+
+    def judge_batch(batch: Any, number: int) -> None:
+        on_spark.judge(batch, JUDGE, tasks=1).write.mode("overwrite").parquet(f"{out}/batch={number}")
+        if not failed:
+            failed.append(number)
+            raise RuntimeError("the driver is lost after the write")
+
+    def run() -> None:
+        stream = spark.readStream.schema("id string, outputs string").json(arriving).writeStream
+        stream = stream.foreachBatch(judge_batch).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        stream.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="lost after the write"):
+        run()
+    run()
+    assert spark.read.parquet(out).count() == 10
+    assert len(server.asked) == 10
+
+
+def test_a_job_keeps_its_rate(spark: Any, server: Server) -> None:
+    from memalign.integrations import spark as on_spark
+
+    def slow(body: Any) -> Any:
+        begun.append(time.monotonic())
+        time.sleep(1.0)
+        return server.answered(body)
+
+    rows: list[tuple[Any, Any]] = [(f"i-{n}", f"reply {n}") for n in range(200)]
+    server.answer, begun = slow, list[float]()
+    try:
+        on_spark.judge(frame(spark, rows), JUDGE, tasks=2, rows_per_second=20, concurrency=64).write.format(
+            "noop"
+        ).mode("overwrite").save()
+    finally:
+        server.answer = server.answered
+    begun.sort()
+    middle = begun[20:-20]
+    rate = (len(middle) - 1) / (middle[-1] - middle[0])
+    assert 16 < rate < 22, rate
+
+
 def test_what_cannot_be_judged_is_said_before(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     from memalign.integrations import spark as on_spark
 
@@ -93,6 +175,11 @@ def test_every_row_has_a_verdict_within_the_limit_of_all(server: Server) -> None
         assert set(server.asked.values()) == {1}
         earlier = pa.Table.from_pylist(verdicts)
         more = on_ray.judge(ray.data.from_items(rows(25)), JUDGE, tasks=1, done=earlier).take_all()
+        kept = [row | {"a.country": "pt"} for row in rows(25)]
+        again = on_ray.judge(
+            ray.data.from_items(kept), JUDGE, tasks=1, done=ray.data.from_arrow(earlier), keep=["a.country"]
+        ).take_all()
+        assert {(row["id"], row["a.country"]) for row in again} == {(f"i-{n:02}", "pt") for n in range(20, 25)}
         assert sorted(row["id"] for row in more) == [f"i-{n:02}" for n in range(20, 25)]
         server.asked.clear()
         limit = 8.5 * more[0]["cost"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from typing import Any
@@ -57,23 +58,50 @@ def test_a_task_spends_its_part_over_all_tables() -> None:
     assert all("NotJudged" in error and "$1.6" in error for error in errors if error)
 
 
-def test_a_task_keeps_its_rate() -> None:
-    model, begin = paid(0.0), time.monotonic()
-    task = EngineTask(judge_of(model), 4, rows_per_second=200)
-    verdicts = task(rows(100))
-    assert time.monotonic() - begin >= 100 / 50
-    assert verdicts["id"].to_pylist() == [f"i-{n}" for n in range(100)]
-    assert len(task(rows(0))) == len(EngineTask(judge_of(model), 1)(rows(0))) == 0
+@pytest.mark.parametrize(("rate", "latency", "count"), [(10, 1.0, 40), (50, 0.5, 100), (2, 1.5, 6), (200, 0.0, 200)])
+def test_a_task_keeps_its_rate_however_long_calls_take(rate: int, latency: float, count: int) -> None:
+    async def answer(_: Any) -> Any:
+        await asyncio.sleep(latency)
+        starts.append(time.monotonic())
+        return {"rationale": "", "value": True}
+
+    starts: list[float] = []
+    task = EngineTask(judge_of(ScriptedChatModel(answer)), 4, rows_per_second=4 * rate, concurrency=64)
+    for start in range(0, count, count // 2):  # two tables: the pace goes on
+        verdicts = task(rows(count).slice(start, count // 2))
+        assert verdicts["error"].null_count == count // 2
+    took = starts[-1] - starts[0]
+    assert took >= (count - 1) / rate * 0.9
+    assert took <= (count - 1) / rate * 1.1 + 0.3 + (latency if latency * rate > count // 2 else 0)
 
 
-def test_a_failed_row_has_an_error_and_is_judged_again() -> None:
+def test_ids_keep_their_type_and_blanks_and_may_be_equal() -> None:
+    model = ScriptedChatModel(lambda _: {"rationale": "", "value": True})
+    table = pa.table({"id": pa.array([7, 7, None, 9]), "outputs": ["a", "b", "c", None], "note": ["x", "y", "z", "w"]})
+    task = EngineTask(judge_of(model), 1, columns=table.column_names, keep=["note"])
+    verdicts = task(table)
+    assert verdicts["id"].type == pa.int64()
+    assert verdicts["id"].to_pylist() == [7, 7, None, 9]
+    assert [error is None for error in verdicts["error"].to_pylist()] == [True, True, False, False]
+    assert verdicts["note"].to_pylist() == ["x", "y", "z", "w"]
+    parts = [task(table.slice(n, 1)) for n in range(4)]
+    assert pa.concat_tables(parts).drop_columns(["cost"]) == verdicts.drop_columns(["cost"])
+    blank = EngineTask(judge_of(model), 1)(pa.table({"id": [" 6 ", "  "], "outputs": ["a", "b"]}))
+    assert blank["id"].to_pylist() == [" 6 ", "  "]
+    assert blank["error"].to_pylist()[0] is None
+
+
+def test_a_column_that_cannot_be_kept_is_named() -> None:
+    for name, why in (("gone", "no column of the rows"), ("cost", "a column of the verdicts; rename it")):
+        with pytest.raises(InputError, match=f"'{name}' cannot be kept: it is {why}"):
+            EngineTask(judge_of(paid(0.5)), 1, columns=["id", "outputs", "cost"], keep=[name])
+
+
+def test_a_failed_row_has_an_error() -> None:
     answers: list[Any] = [ModelUnavailable("it is down"), {"rationale": "", "value": True}]
     judge = judge_of(ScriptedChatModel(lambda _: answers.pop(0)))
     first = EngineTask(judge, 1, concurrency=1)(rows(2))
     assert first["error"].to_pylist() == ["ModelUnavailable: it is down", None]
-    answers.append({"rationale": "", "value": False})
-    second = EngineTask(judge, 1, first)(rows(2))
-    assert second["id"].to_pylist() == ["i-0"]
 
 
 def test_a_limit_without_a_price_is_refused_before_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
