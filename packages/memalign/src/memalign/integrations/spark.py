@@ -60,12 +60,15 @@ def judge(
     columns = {field: _found(df, judge.columns.get(field, field)) for field in ("id", *CONTENT_FIELDS)}
     kept = [_found(df, name) for name in keep]
     task = EngineTask(judge.replace(columns=columns), tasks, columns=df.columns, keep=kept, **limits)
-    rows = df.select(*(_quoted(name) for name in dict.fromkeys([*task.read.values(), *task.keep])))
-    given = rows.schema
+    names = list(dict.fromkeys([*task.read.values(), *task.keep]))
+    short = [f"c{number}" for number in range(len(names))]  # mapInArrow looks columns up, and takes no backtick
+    rows = df.select(*(_quoted(name) for name in names)).toDF(*short)
     if not isinstance(done, Collection) or len(done):
-        keyed = StructType([*given.fields, *(StructField(name, StringType()) for name in _KEY)])
-        rows = rows.mapInArrow(_each(task.hashed), keyed).join(_keys(df, done, task.signature), _KEY, "left_anti")
-    return rows.repartition(tasks).mapInArrow(_each(task), _verdicts(task, given))
+        keyed = StructType([*rows.schema.fields, *(StructField(name, StringType()) for name in _KEY)])
+        hashed = rows.mapInArrow(_each(task.hashed, names, [*short, *_KEY]), keyed)
+        rows = hashed.join(_keys(df, done, task.signature), _KEY, "left_anti").select(*short)
+    schema = _verdicts(task, StructType([df.schema[name] for name in names]))
+    return rows.repartition(tasks).mapInArrow(_each(task, names, schema.names), schema)
 
 
 def _found(df: DataFrame, name: str) -> str:
@@ -79,12 +82,15 @@ def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _each(step: Callable[[pa.Table], pa.Table]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what Spark calls with the batches of a partition."""
+def _each(
+    step: Callable[[pa.Table], pa.Table], names: Sequence[str], after: Sequence[str]
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what Spark calls with the batches of a partition: `step` sees these names, and Spark those `after`."""
 
     def steps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield from step(pa.Table.from_batches([batch])).to_batches()
+            table = step(pa.Table.from_batches([batch]).rename_columns(names))
+            yield from table.rename_columns(after).to_batches()
 
     return steps
 

@@ -1,0 +1,183 @@
+"""The lines that docs/how-to/other-frameworks.md shows run inside the frameworks that are installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from checkout import ROOT
+
+import memalign as ma
+from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.learning import changes_of
+
+PAGE = (ROOT / "docs/how-to/other-frameworks.md").read_text("utf-8")
+BLOCKS = re.findall(r"^<!-- test framework ?(\w*) -->\n+```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+SETUP = next(code for name, code in BLOCKS if not name)
+PARTS = {name: code for name, code in BLOCKS if name}
+MOST_LINES = 10
+REPLY = "Thank you for asking. It left today."
+
+
+def pydantic_evals(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
+    (case,) = page["report"].cases
+    (result,) = case.assertions.values()
+    return result.value, result.reason
+
+
+def inspect_ai(page: dict[str, Any], folder: Path) -> tuple[Any, Any]:
+    from inspect_ai import eval as run
+    from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+    said = ModelOutput.from_content("mockllm", REPLY)
+    said.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else it asks the network how to count
+    model = get_model("mockllm/model", custom_outputs=[said])
+    (log,) = run(page["task"], model=model, log_dir=str(folder), display="none")
+    assert log.status == "success", log.error
+    (score,) = log.samples[0].scores.values()
+    return {"C": True, "I": False}[score.value], score.explanation
+
+
+def deepeval(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
+    from deepeval.test_case import LLMTestCase
+
+    metric = page["Tone"]()
+    assert metric.measure(LLMTestCase(input="Where is my order?", actual_output=REPLY)) == 1.0
+    return metric.is_successful(), metric.reason
+
+
+def langsmith(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
+    from langsmith import evaluate
+    from langsmith.schemas import Example
+
+    example = Example(id="6f1f5c9e-6a3c-4f0b-9a41-0d5e9f3c2b11", inputs={"query": "Where is my order?"}, outputs={})
+    rows = [*evaluate(lambda _: {"reply": REPLY}, data=[example], evaluators=[page["tone"]], upload_results=False)]
+    (result,) = rows[0]["evaluation_results"]["results"]
+    return result.score, result.comment
+
+
+def phoenix(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
+    from phoenix.client.resources.experiments.evaluators import create_evaluator
+
+    evaluator = create_evaluator(name="tone")(page["tone"])
+    result = evaluator.evaluate(input={"query": "Where is my order?"}, output=REPLY)
+    return result["label"] == "True", result["explanation"]
+
+
+def promptfoo(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
+    context = {"vars": {"query": "Where is my order?"}}
+    assert page["call_api"](REPLY, {}, context) == {"output": {"value": True, "reason": "Because."}}
+    found = page["get_assert"](REPLY, context)
+    return found["pass"], found["reason"]
+
+
+INSIDE: dict[str, Callable[[dict[str, Any], Path], tuple[Any, Any]]] = {
+    each.__name__: each for each in (pydantic_evals, inspect_ai, deepeval, langsmith, phoenix, promptfoo)
+}
+
+
+def answer(body: dict[str, Any]) -> dict[str, Any]:
+    learning = body["response_format"]["json_schema"]["name"] == "changes"
+    return {"changes": [], "conflicts": []} if learning else {"findings": [], "rationale": "Because.", "value": True}
+
+
+@pytest.fixture
+def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
+    with Endpoint(answer) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+        monkeypatch.setenv("OPENAI_API_KEY", "none")
+        yield server
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", INSIDE)
+def test_a_framework_has_the_judges_verdict_and_reason(name: str, endpoint: Endpoint, tmp_path: Path) -> None:
+    if name != "promptfoo":
+        pytest.importorskip("phoenix.client" if name == "phoenix" else name)
+    module = SimpleNamespace(__name__="page")
+    sys.modules["page"] = module  # type: ignore[assignment]  # dataclasses look their module up
+    page = vars(module)
+    exec(compile(SETUP + PARTS[name], "other-frameworks.md", "exec"), page)
+    assert INSIDE[name](page, tmp_path) == (True, "Because.")
+    assert len(endpoint.requests) >= 2
+
+
+def test_pytest_runs_the_lines_of_the_page(endpoint: Endpoint, tmp_path: Path) -> None:
+    (tmp_path / "test_tone.py").write_text(SETUP + PARTS["pytest"], "utf-8")
+    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tone.py"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr
+    assert len(endpoint.requests) == 2
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_ten_lines_are_enough(name: str) -> None:
+    lines = [line for line in PARTS[name].splitlines() if line.strip()]
+    assert len(lines) <= MOST_LINES
+
+
+def test_every_part_of_the_page_is_tried() -> None:
+    assert PARTS.keys() == {*INSIDE, "pytest"}
+
+
+# -- optimizers of prompts: docs/how-to/optimize-prompts.md ------------------------------------------------------------
+
+OPTIMIZERS = (ROOT / "docs/how-to/optimize-prompts.md").read_text("utf-8")
+QUERIES = ["Where is it?", "I am furious, where is it?", "Can I return it?", "I am furious: it broke."]
+RULE = "say sorry first"
+
+
+def obedient(body: dict[str, Any]) -> Any:
+    """A model that does what its prompt says, and proposes what the feedback asks for."""
+    name = ((body.get("response_format") or {}).get("json_schema") or {}).get("name", "")
+    text = system_of(body) + user_of(body)
+    if name == "changes":
+        return changes_of(user_of(body))
+    if name == "judgment":
+        item = user_of(body).rpartition("Now judge this item:")[2]
+        good = "furious" not in item or "sorry" in item
+        return {"findings": [], "rationale": "Fine." if good else f"Upset, so {RULE}.", "value": good}
+    if "instruction" in text and "feedback" in text.lower():
+        new = f"Answer the query. If the customer is upset, {RULE}." if RULE in text else "Answer briefly."
+        return json.dumps({"new_instruction": new}) if body.get("response_format") else f"```\n{new}\n```"
+    sorry = "I am sorry. " if RULE in text and "furious" in user_of(body) else ""
+    reply = f"{sorry}It left today."
+    return (
+        json.dumps({"reply": reply})
+        if body.get("response_format")
+        else f"[[ ## reply ## ]]\n{reply}\n\n[[ ## completed ## ]]"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_an_optimizer_of_prompts_follows_the_judges_words(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DSPY_CACHEDIR", str(tmp_path))
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+    pytest.importorskip("dspy")
+    endpoint.answer = obedient
+    judge = ma.Judge(name="send", instructions="Send it? {{ inputs }} {{ outputs }}", feedback_value_type=bool)
+    taught = {
+        "id": "t",
+        "inputs": "I am furious.",
+        "outputs": "No.",
+        "value": False,
+        "rationale": RULE,
+        "source": "ana",
+    }
+    judge = judge.replace(model="openai:gpt-4.1-mini").align([taught]).judge
+    page: dict[str, Any] = {"judge": judge, "QUERIES": QUERIES}
+    (code,) = re.findall(r"^<!-- test gepa -->\n+```python\n(.*?)^```$", OPTIMIZERS, re.MULTILINE | re.DOTALL)
+    exec(compile(code, "optimize-prompts.md", "exec"), page)
+    assert RULE in page["better"].signature.instructions
+    replies = {query: page["better"](query=query).reply for query in QUERIES}
+    assert all(judge(inputs=query, outputs=reply).value for query, reply in replies.items())
