@@ -6,6 +6,8 @@ import json
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from memalign.errors import InputError, ModelUnavailable
 from memalign.evaluation import ScoredCase, aevaluate, compare, evaluate, next_cases, review_feedback
@@ -111,6 +113,22 @@ def test_a_taught_case_counts_in_no_figure(memory, taught):
     assert json.loads(json.dumps(result.to_dict()))["taught_ids"] == taught
     other = judge.replace(memory=Memory())
     assert evaluate(other, rows, against=judge).n == left, "nor one that only the other judge was taught"
+
+
+@settings(max_examples=30, deadline=None)
+@given(by_id=st.sets(st.integers(0, 9)), by_content=st.sets(st.integers(0, 9)))
+def test_whatever_was_taught_in_whatever_way_counts_nowhere(by_id, by_content):
+    texts = {f"t_{n}": "another reply" for n in by_id} | {f"old_{n}": f"reply t-{n}" for n in by_content}
+    judge = judge_of("bool", {f"t-{n}": True for n in range(10)}, memory=remembering(**texts))
+    rows = [said(f"t-{n}", n not in by_id | by_content) for n in range(10)]
+    taught = {f"t-{n}" for n in by_id | by_content}
+    if len(taught) == len(rows):
+        with pytest.raises(InputError, match="every labelled case"):
+            evaluate(judge, rows)
+        return
+    result = evaluate(judge, rows)
+    assert set(result.taught_ids) == taught
+    assert (result.n, result.metrics["accuracy"].value) == (10 - len(taught), 1.0)
 
 
 def test_taught_cases_are_a_figure_of_their_own_when_asked_for():
