@@ -324,7 +324,9 @@ def list_review_cases(
     with server.store.read() as connection:
         if order == "useful":
             with server.opened.turn(judge, person.name) as turn:
-                cases = next_cases(connection, judge, person.name, n=limit, again=state == "skipped", turn=turn)
+                cases = next_cases(
+                    connection, judge, person.name, n=limit, again=(state,) if state == "skipped" else (), turn=turn
+                )
                 for case in cases:
                     server.opened.open(judge, case.case_id, person.name)
         else:
@@ -421,7 +423,7 @@ def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
     """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
     if not (person.owner or same_person(body.source, person.name)):
         raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
-    return begin("unalign", {**body.model_dump(), "by": person.name})
+    return begin("unalign", body.model_dump())
 
 
 @of_judge.post("/erase", status_code=202, tags=["learning"], dependencies=[OWNER])

@@ -8,7 +8,7 @@ A case is a row of the table `queue`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from secrets import randbelow
@@ -192,7 +192,7 @@ def next_cases(
     person: str,
     *,
     n: int = 2,
-    again: bool = False,
+    again: Collection[str] = (),
     measuring: bool = False,
     turn: Turn = _NOBODY,
 ) -> list[Row[Any]]:
@@ -207,7 +207,7 @@ def next_cases(
         judge: The judge.
         person: Who is served.
         n: How many cases at most.
-        again: Whether it is the cases that the person skipped, instead of those that wait for an answer.
+        again: States, such as `skipped`: the cases that the person left so come instead of those that wait.
         measuring: Whether those that are held out come first: the person wants to know how good the judge is.
         turn: Who has what open.
     """
@@ -220,8 +220,8 @@ def next_cases(
         return [row for row in rows if row.given + turn.others.get(row.case_id, 0) < row.needed]
 
     if again:  # few: found by the person and sorted, not by the order of all cases
-        skipped = query.join(reviews, own).where(reviews.c.state == "skipped")
-        return free(connection.execute(skipped.order_by((queue.c.disputed + 0).desc(), *order)))[:n]
+        passed = query.join(reviews, own).where(reviews.c.state.in_(again))
+        return free(connection.execute(passed.order_by((queue.c.disputed + 0).desc(), *order)))[:n]
     query = query.where(~exists().where(own, reviews.c.state != "undone")).order_by(queue.c.disputed.desc(), *order)
     others, held_out = (free(connection.execute(query.where(queue.c.held_out == kind))) for kind in (0, 1))
     coming = [] if measuring else _opened(connection, query, others, held_out, turn)[:n]
