@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a newcomer, a contributor and CI run, with nothing but Python 3.11 or newer and git.
 
-python3 dev.py demo [ARGS]        set up, then `memalign demo`: an expert's feedback changes a judge, and is forgotten
+python3 dev.py demo [ARGS]        set up, then `memalign demo`, live: comments change a judge, and are forgotten
 python3 dev.py test [PYTEST ARGS] set up, then every check and the tests; CI runs this
 python3 dev.py docs [serve]       set up, then build the documentation into build/site, or serve it
 python3 dev.py run COMMAND...     set up, then a command inside the environment, such as `run memalign --help`
@@ -30,6 +30,7 @@ STAMP = VENV / "memalign-installed.txt"
 LOCKS = {kind: ROOT / "requirements" / f"{kind}.txt" for kind in ("runtime", "server", "dev", "engines")}
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
 OLDEST = (3, 11)
+EMBEDDED = "local:qwen2.5-coder-1.5b"
 
 
 def main() -> int:
@@ -53,9 +54,26 @@ def main() -> int:
 
 
 def demo(arguments: list[str]) -> int:
-    """Set up what the package needs, then `memalign demo`. Where nobody can be asked, a download is agreed to."""
+    """Set up what the package needs, then `memalign demo`, live on the embedded model.
+
+    Only a person, or --yes, agrees to a download. Where nobody can be asked and the model is not
+    there yet, the demo replays its recording.
+    """
     prepare("runtime")
-    return call(PYTHON, "-m", "memalign", "demo", *(() if sys.stdin.isatty() else ("--yes",)), *arguments)
+    if any(word.startswith("--model") for word in arguments):
+        return call(PYTHON, "-m", "memalign", "demo", *arguments)
+    agreed = {"--yes", "-y"} & set(arguments)
+    if not (agreed or sys.stdin.isatty() or has_embedded_model()):
+        say("nobody can be asked here about a download of 1.1 GB, so the demo is a recording")
+        say("to run it live on this machine: python3 dev.py demo --yes")
+        return call(PYTHON, "-m", "memalign", "demo", *arguments)
+    return call(PYTHON, "-m", "memalign", "demo", "--model", EMBEDDED, *arguments)
+
+
+def has_embedded_model() -> bool:
+    """Return whether the demo's model was downloaded before."""
+    look = "import sys; from memalign.models.catalogue import find; sys.exit(not find(sys.argv[1]).present)"
+    return call(PYTHON, "-c", look, EMBEDDED.removeprefix("local:")) == 0
 
 
 def test(arguments: list[str]) -> int:

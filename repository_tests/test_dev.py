@@ -81,11 +81,30 @@ def test_every_check_runs_and_failures_are_named(
     assert "FAILED: ruff check, ruff format" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("terminal", "agreed"), [(True, []), (False, ["--yes"])])
-def test_the_demo_asks_where_there_is_a_terminal(
-    dev: ModuleType, commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, terminal: bool, agreed: list[str]
+LIVE = ["--model", "local:qwen2.5-coder-1.5b"]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "there", "given", "live"),
+    [
+        (True, False, [], LIVE),
+        (False, True, [], LIVE),
+        (False, False, ["--yes"], LIVE),
+        (False, False, [], []),
+        (False, False, ["--model", "openai:m"], []),
+    ],
+)
+def test_nobody_but_a_person_or_a_flag_agrees_to_a_download(
+    dev: ModuleType,
+    commands: list[list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+    there: bool,
+    given: list[str],
+    live: list[str],
 ) -> None:
     monkeypatch.setattr(dev, "prepare", lambda _: None)
+    monkeypatch.setattr(dev, "has_embedded_model", lambda: there)
     monkeypatch.setattr(dev.sys.stdin, "isatty", lambda: terminal, raising=False)
-    assert dev.demo(["--json"]) == 0
-    assert commands == [[sys.executable, "-m", "memalign", "demo", *agreed, "--json"]]
+    assert dev.demo(given) == 0
+    assert commands == [[sys.executable, "-m", "memalign", "demo", *live, *given]]

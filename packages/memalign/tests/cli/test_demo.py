@@ -1,4 +1,4 @@
-"""The demo on a model over loopback: a judge of a shop's promises learns, and forgets."""
+"""The demo, replayed and live: a judge of a shop's replies learns a rule from ten comments, and forgets one person's."""
 
 from __future__ import annotations
 
@@ -6,56 +6,79 @@ import json
 
 import pytest
 
-from memalign import Judge
-from memalign.cli.demo import INSTRUCTIONS, demo, demo_rows, estimate
+from memalign.cli.demo import RECORDED, demo, demo_rows, estimate, story_on
+from memalign.cli.recording import REMAKE
 from memalign.errors import ModelError
+from memalign.models import resolve
 from tests.cli.conftest import missing, session
 from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint, server_error, system_of, user_of
 
-
-@pytest.fixture(autouse=True)
-def _attentive(endpoint: Endpoint) -> None:
-    endpoint.answer = attentive
+TITLES = ("Nobody has taught", "Two experts review", "The same judge, taught", "Ana leaves")
 
 
-def test_the_demo_shows_a_change_of_mind_and_its_author(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo(session(), model="openai:test") == 0
-    shown = capsys.readouterr().out
-    titles = ("Nobody has taught", "Two experts review", "The same judge, taught", "The comment on t-1", "What that")
-    places = [shown.index(f"{number}. {title}") for number, title in enumerate(titles, 1)]
+def test_the_recording_fits_its_prompts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert demo(session(json=True)) == 0, f"a prompt or the story changed; make it again: {REMAKE}"
+    report = json.loads(capsys.readouterr().out)
+    assert report["recorded"]
+    assert report["agreement"] == {"n": 20, "before": 10, "after": 20}
+    assert all(verdict["error"] is None for verdict in report["verdicts"]["withdrawn"])
+
+
+def test_the_demo_needs_no_key_and_says_that_it_is_a_recording(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "MEMALIGN_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    assert demo(session()) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert shown.startswith(RECORDED)
+    places = [shown.index(f"{number}. {title}") for number, title in enumerate(TITLES, 1)]
     assert places == sorted(places)
-    before, _, words = " ".join(shown.split()).partition("1. Nobody")
-    assert not missing(before, f"It will take about {len(endpoint.requests)} calls", "cost unknown")
-    assert not missing(words, "✗ marks a verdict that the experts do not share.", "It changed its mind on 2 of 5.")
-    assert "'Your sofa arrives on Monday.': send before, don't now. G1 (t-1@ana) applies, here: \"on Monday\"" in words
-    assert not missing(words, "on 3 of 5 replies before and on 5 after", "Never promise a day")
+    assert not missing(shown, "right on 10 of 20", "right on 20 of 20, 10 before; 10 fixed, 0 broken")
+    assert not missing(shown, "5 comments withdrawn", "wrong again", "no model was called")
+    assert not missing(shown, "memalign demo --model openai:/gpt-4.1-mini", "memalign demo --model local:")
 
 
-def test_the_default_model_runs_the_demo_for_a_cent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call is made: the price list and a dry run say it."""
-    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-    monkeypatch.delenv("OPENAI_BASE_URL")  # a server of one's own has no price
-    judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model="openai:gpt-4.1-mini")
-    usage = estimate(judge, demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl"))
-    assert usage.cost is not None
-    assert 0.002 < usage.cost < 0.01
+def test_live_the_figures_are_the_models_own(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    endpoint.answer = attentive
+    assert demo(session(), model="openai:test") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert RECORDED not in shown
+    assert not missing(shown, "Live on openai:test: at most", "cost unknown", "10 fixed, 0 broken")
+    assert "10 are wrong again" in shown
 
 
-def test_demo_json_holds_every_verdict_and_stage(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_withdrawn_enters_no_later_prompt(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+    endpoint.answer = attentive
     assert demo(session(json=True), model="openai:test") == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["agreement"] == {"n": 5, "unaligned": 3, "aligned": 5, "unalign": 4}
     assert report["usage"]["calls"] == len(endpoint.requests)
-    assert report["unalign"]["removed"] == ["t-1@ana"]
-    assert report["unalign"]["forgotten"]
-    assert all("t-1@ana" not in guideline["exposed_to"] for guideline in report["unalign"]["guidelines"])
-    parcel = ["parcel" in system_of(body) + user_of(body) for body in endpoint.requests]
-    assert any(parcel), "a case of the feedback that is withdrawn"
-    assert parcel[-5:] == [False] * 5, "which enters no later prompt"
+    assert len(report["unalign"]["removed"]) == 5
+    shoes = ["shoes I bought in May" in system_of(body) + user_of(body) for body in endpoint.requests]
+    assert any(shoes), "a case of the feedback that is withdrawn"
+    assert not any(shoes[-len(report["verdicts"]["withdrawn"]) :])
+
+
+def test_the_default_model_runs_the_demo_for_two_cents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No call is made: the price list and a dry run say it."""
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)  # a server of one's own has no price
+    usage = estimate(story_on(resolve("openai:gpt-4.1-mini")))
+    assert usage.cost is not None
+    assert 0.005 < usage.cost < 0.03
 
 
 def test_an_unanswering_model_ends_the_demo_at_once(endpoint: Endpoint) -> None:
     endpoint.answer = server_error(400)
-    with pytest.raises(ModelError, match="answered none of 5 calls: ModelRejected"):
+    with pytest.raises(ModelError, match="answered none of 20 calls: ModelRejected"):
         demo(session(), model="openai:test")
+
+
+def test_the_unseen_replies_hold_traps() -> None:
+    """Refusals and neutral replies without the word, and good news with it."""
+    rows = demo_rows("held_out.jsonl")
+    with_word = [row for row in rows if "unfortunately" in str(row.outputs).casefold()]
+    assert len(with_word) == 10
+    assert {row.value for row in with_word} == {False}
+    assert {row.id for row in rows}.isdisjoint(row.id for row in demo_rows("feedback.jsonl"))

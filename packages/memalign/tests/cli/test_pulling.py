@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from memalign.cli.demo import embedded_model_name
-from memalign.errors import InputError
+from memalign.cli.demo import live_model
+from memalign.errors import ConfigurationError, InputError
 from memalign.models import catalogue
 from tests.cli.conftest import Run, missing
 from tests.models.test_download import BYTES, PATH, fill_shelf, tiny
@@ -53,23 +54,21 @@ def test_a_hub_with_the_file_needs_no_packages(memalign: Run, hub: Hub) -> None:
     assert f"SHA-256 {SHA}" in ran.out
 
 
-def test_the_demo_takes_either_source_when_told_to(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What `python3 dev.py demo` does on a machine that reaches no hub, where nobody can be asked."""
-    monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
+def test_the_demo_takes_either_source_when_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+    """What `python3 dev.py demo --yes` does on a machine that reaches no hub."""
     with pytest.raises(InputError, match="add --yes"):
-        embedded_model_name(print, yes=False)
-    assert embedded_model_name(print, yes=True) == "local:tiny"
+        live_model("local:tiny", print, yes=False)
+    with suppress(ConfigurationError):  # the bytes of the test are no model that could be opened
+        live_model("local:tiny", print, yes=True)
     assert "Take it out of 2 packages" in " ".join(capsys.readouterr().out.split())
     assert tiny().path.read_bytes() == BYTES
 
 
 @pytest.mark.usefixtures("_on_terminal")
-def test_whoever_says_no_gets_no_demo_and_no_download(memalign: Run, monkeypatch: pytest.MonkeyPatch, hub: Hub) -> None:
-    monkeypatch.setattr(catalogue, "DEFAULT", "tiny")
-    question = " ".join(memalign("demo", stdin="n\n", code=2).err.split())
-    assert not missing(question, "Download tiny", "nothing was downloaded. The demo needs a model: set OPENAI_API_KEY")
+def test_whoever_says_no_gets_no_download(memalign: Run, hub: Hub) -> None:
+    ran = memalign("demo", "--model", "local:tiny", stdin="n\n", code=2)
+    words = " ".join(ran.err.split())
+    assert not missing(words, "Download tiny", "nothing was downloaded", "needs no model")
     assert hub.asked == []
 
 

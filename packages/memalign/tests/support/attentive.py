@@ -18,7 +18,11 @@ from tests.support.learning import changes_of
 DAYS = r"(?:on )?\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"
 UPSET = r"broken?\b|crack|twice|two months|came off"
 
-FORBIDDEN = {"never promise a day": DAYS, "never promise money": r"refund you|money back"}
+FORBIDDEN = {
+    "never promise a day": DAYS,
+    "never promise money": r"refund you|money back",
+    '"unfortunately"': r"(?i:unfortunately)",
+}
 """By the words of a guideline, what a reply may not have."""
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from memalign.content.encoding import json_inside
 from memalign.errors import InputError
-from memalign.json_values import opened
 
 __all__ = ["Turn", "turns_of"]
 
@@ -110,8 +110,7 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a turn of another form as a message with `role` and `content`; any other as it is."""
     kind = message.get("type")
     if message.get("lc") is not None and isinstance(message.get("kwargs"), Mapping):
-        path = message.get("id")  # of a class, whose name comes last
-        return _of_langchain(message["kwargs"], str(path[-1] if isinstance(path, list) and path else ""))
+        return _of_langchain(message["kwargs"], _last(message.get("id")))
     if isinstance(kind, str) and "role" not in message:
         if isinstance(message.get("data"), Mapping):
             return _of_langchain(message["data"], kind)
@@ -133,6 +132,10 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def _role(name: object) -> object:
     """Return the usual name of a role that a framework has."""
     return _ROLES.get(name.lower(), name) if isinstance(name, str) else name
+
+
+def _last(path: object) -> str:
+    return str(path[-1]) if isinstance(path, list | tuple) and path else ""
 
 
 def _of_langchain(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -175,7 +178,9 @@ def _call(call: object) -> object:
     if not isinstance(call, Mapping):
         return call
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call
-    arguments = opened(inner.get("arguments", inner.get("args")))  # cut-off ones are shown as written
+    arguments = inner.get("arguments", inner.get("args"))
+    if isinstance(arguments, str):
+        arguments = json_inside(arguments)  # one that was cut off is shown as the model wrote it
     main = {"id": call.get("id", inner.get("id")), "name": inner.get("name"), "arguments": arguments}
     rest = _without({**call, **inner}, ("id", "name", "arguments", "args", "function"))
     if rest.get("type") in ("function", "tool_call", "function_call"):

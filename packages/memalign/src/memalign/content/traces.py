@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from memalign.json_values import opened
+from memalign.content.encoding import json_inside
 
 __all__ = ["Span", "SpanTree", "exported_spans", "shown_spans", "span_tree", "trace_of"]
 
@@ -116,7 +116,8 @@ def span_tree(trace: object) -> SpanTree | None:
 
     None for anything else: other JSON and plain text are judged as they are.
     """
-    trace = opened(trace)
+    if isinstance(trace, str):
+        trace = json_inside(trace) if trace.lstrip()[:1] in ("{", "[") else None
     if isinstance(trace, Mapping):
         data = trace["data"] if isinstance(trace.get("data"), Mapping) else trace
         spans = data["spans"] if isinstance(data.get("spans"), list | tuple) else exported_spans(trace)
@@ -211,7 +212,7 @@ def _kind_word(kind: object) -> str:
     """Return a kind in capitals, without what tracers write around it; OpenTelemetry's own are numbers, and none."""
     word = kind if isinstance(kind, str) else ""
     word = word.strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
-    return re.sub(r"[^\w-]", "", word)[:40]
+    return "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]
 
 
 def _dotted(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -282,7 +283,7 @@ def _plain_name(name: str) -> str:
 
 def _opened(value: object) -> Any:
     """The value itself where it is written as JSON inside a text, as most tracers write what a span was given."""
-    return opened(value, '{["')
+    return json_inside(value) if isinstance(value, str) and value[:1] in ("{", "[", '"') else value
 
 
 def _moment(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:

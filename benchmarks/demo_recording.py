@@ -1,0 +1,100 @@
+"""Make the demo's recording again: write the prompts that nobody has answered, and read answers back.
+
+python benchmarks/demo_recording.py FOLDER
+
+FOLDER/prompts.jsonl gets a line for each prompt without an answer: its key, the system and the user
+text, and the JSON schema of the answer. Whoever answers, by hand or with a script around a model,
+appends {"key": KEY, "answer": OBJECT} to FOLDER/answers.jsonl. Run the command again until it says
+that the recording is written: a later stage's prompts depend on the answers to an earlier one's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from memalign.cli.demo import WITHDRAWN, story_on
+from memalign.cli.recording import RECORDING, prompt_key
+from memalign.errors import ModelRejected
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.types import Usage
+
+
+class AskingModel:
+    """A model that gives the answers it was given, and collects the prompts that have none."""
+
+    name = "recording"
+    limits = Limits()
+
+    def __init__(self, answers: dict[str, object]) -> None:
+        """Take the answers that there are, by the key of their prompt."""
+        self.answers = answers
+        self.used: dict[str, object] = {}
+        self.missing: dict[str, dict[str, object]] = {}
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Return the answer that was given, or collect the prompt and raise ModelRejected."""
+        key = prompt_key(request)
+        answer = self.answers.get(key)
+        if not isinstance(answer, dict):
+            self.missing[key] = {
+                "key": key,
+                "system": request.system,
+                "user": request.user,
+                "schema": request.schema,
+            }
+            raise ModelRejected("nobody has answered this prompt yet")
+        self.used[key] = answer
+        return ChatReply(data=answer, text=json.dumps(answer), usage=Usage(calls=1))
+
+
+def ask_in_stages(model: AskingModel) -> None:
+    """Run the demo's stages; stop after the first one with a prompt that has no answer."""
+    story = story_on(model)
+    before = story.judged(story.judge)
+    learned = story.judge.align(story.lessons)
+    if model.missing:
+        return
+    after = story.judged(learned.judge)
+    if model.missing:
+        return
+    forgot = learned.judge.unalign(source=WITHDRAWN)
+    if model.missing:
+        return
+    verdicts = zip(story.unseen, before, after, strict=True)
+    changed = [row for row, earlier, later in verdicts if earlier.value != later.value]
+    story.judged(forgot.judge, changed)
+
+
+def main() -> int:
+    """Ask, and write either the prompts that are left or the recording."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    answers_file = folder / "answers.jsonl"
+    lines = answers_file.read_text("utf-8").splitlines() if answers_file.exists() else []
+    records = [json.loads(line) for line in lines if line.strip()]
+    model = AskingModel({record["key"]: record["answer"] for record in records})
+    ask_in_stages(model)
+    prompts = folder / "prompts.jsonl"
+    write_lines(prompts, model.missing.values())
+    if model.missing:
+        print(f"{len(model.missing)} prompts wait for an answer: {prompts}")
+        return 1
+    recorded = [{"prompt": key, "answer": answer} for key, answer in model.used.items()]
+    write_lines(Path(str(RECORDING)), recorded)
+    print(f"{len(recorded)} answers are recorded: {RECORDING}")
+    return 0
+
+
+def write_lines(path: Path, records: Iterable[object]) -> None:
+    """Write records as JSON lines."""
+    lines = [json.dumps(record, ensure_ascii=False) for record in records]
+    path.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

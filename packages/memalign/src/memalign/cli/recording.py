@@ -1,0 +1,53 @@
+"""A model that replays recorded answers: the demo runs with it, without a key and without a download."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib import resources
+
+from memalign.errors import ModelRejected
+from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.types import Usage
+
+RECORDING = resources.files("memalign.cli") / "demo_data" / "recording.jsonl"
+REMAKE = "python benchmarks/demo_recording.py FOLDER"
+
+
+class RecordedModel:
+    """A chat model that gives the recorded answer to each prompt it knows.
+
+    Attributes:
+        name: What the demo shows in the place of a model's name.
+        limits: Those of a strong model with a large context.
+        replayed: How many answers were given.
+    """
+
+    name = "recording"
+    limits = Limits()
+
+    def __init__(self) -> None:
+        """Read the recording that comes with the package."""
+        lines = RECORDING.read_text("utf-8").splitlines()
+        records = [json.loads(line) for line in lines]
+        self._answers = {record["prompt"]: record["answer"] for record in records}
+        self.replayed = 0
+
+    async def complete(self, request: ChatRequest) -> ChatReply:
+        """Return the recorded answer.
+
+        Raises:
+            ModelRejected: The recording has no answer to this prompt.
+        """
+        answer = self._answers.get(prompt_key(request))
+        if answer is None:
+            raise ModelRejected(f"the recording of the demo does not know this prompt; `{REMAKE}` makes a new one")
+        self.replayed += 1
+        text = json.dumps(answer, ensure_ascii=False)
+        return ChatReply(data=answer, text=text, usage=Usage(calls=1))
+
+
+def prompt_key(request: ChatRequest) -> str:
+    """Return the hash under which the answer to a request is recorded."""
+    words = "\0".join((request.system, request.user, request.schema_name))
+    return hashlib.sha256(words.encode()).hexdigest()
