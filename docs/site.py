@@ -15,11 +15,13 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 STAGED = ROOT / "build" / "docs"
+LLMS = ROOT / "llms.txt"
 LEFT_OUT = ("site.py", "structs.py", "__pycache__")
 SHARED = ("--registry", "--json", "--help", "-h, --help")  # options of every command
 
@@ -30,9 +32,17 @@ def main(arguments: list[str]) -> int:
     """Stage the pages, build the site, and give the builder's exit code."""
     parser = argparse.ArgumentParser(prog="docs/site.py", description="Build the documentation's site into build/site.")
     parser.add_argument(
-        "what", nargs="?", choices=("build", "serve"), default="build", help="serve shows the pages in a browser"
+        "what",
+        nargs="?",
+        choices=("build", "serve", "llms"),
+        default="build",
+        help="serve shows the pages in a browser; llms writes llms.txt",
     )
-    serve = parser.parse_args(arguments).what == "serve"
+    what = parser.parse_args(arguments).what
+    if what == "llms":
+        LLMS.write_text(llms(), "utf-8")
+        return 0
+    serve = what == "serve"
     missing = [
         name for name in ("zensical", "mkdocstrings", "memalign_server") if importlib.util.find_spec(name) is None
     ]
@@ -81,6 +91,44 @@ def commands() -> str:
     rest = re.sub(r"^Example: (.+)$", r"```console\n$ \1\n```", rest, flags=re.MULTILINE)
     rest = re.sub(r"^\* `([^`]+)`: ?(.*)$", _option, rest, flags=re.MULTILINE)
     return re.sub(r"^(#+ )`memalign ([^`]+)`$", r"\1\2", rest, flags=re.MULTILINE)
+
+
+def llms() -> str:
+    """Return llms.txt: what memalign is, and each page of the site with its first sentence."""
+    site = tomllib.loads((ROOT / "zensical.toml").read_text("utf-8"))["project"]
+    head = [
+        f"# {site['site_name']}",
+        f"> {site['site_description']}. Begin with SKILL.md: the commands in their order, and what never to do.",
+    ]
+    parts = [*head, *_section(site["nav"], "Docs")]
+    return "\n\n".join(parts) + "\n"
+
+
+def _section(entries: list[object], title: str) -> list[str]:
+    """Return a heading with the pages below it, then the sections that it holds."""
+    pages = []
+    deeper = []
+    for entry in entries:
+        if isinstance(entry, str):
+            pages.append(_page(entry))
+            continue
+        for name, value in entry.items():
+            if isinstance(value, str):
+                pages.append(_page(value))
+            else:
+                deeper.extend(_section(value, name))
+    listed = [f"## {title}", "\n".join(pages)] if pages else []
+    return [*listed, *deeper]
+
+
+def _page(name: str) -> str:
+    """Return the line of a page: its title, its place, its first sentence."""
+    text = (DOCS / name).read_text("utf-8")
+    title = text.partition("\n")[0].lstrip("# ")
+    paragraphs = [part for part in text.split("\n\n")[1:] if part[:1].isalnum()]
+    words = LINK.sub(r"\1", " ".join(paragraphs[0].split())) if paragraphs else ""
+    sentence = re.match(r".*?[.:](?= |$)", words)
+    return f"- [{title}](docs/{name}): {sentence[0] if sentence else words}"
 
 
 def _option(match: re.Match[str]) -> str:

@@ -34,7 +34,7 @@ from tests.support.endpoint import Endpoint
 
 DOCS = ROOT / "docs"
 WRITTEN = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SKILL.md", "examples/README.md")),
     *sorted(DOCS.rglob("*.md")),
 ]
 BLOCK = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -74,6 +74,13 @@ def test_the_code_on_the_page_runs(page: Path, reader: Endpoint) -> None:
     for block in BLOCK.finditer(text):
         before = text.count("\n", 0, block.start(1))  # so that a traceback names the line of the page
         exec(compile("\n" * before + block[1], str(page), "exec", dont_inherit=True), namespace)
+
+
+def test_the_list_for_agents_has_every_page_of_the_site() -> None:
+    written = (ROOT / "llms.txt").read_text("utf-8")
+    run = [sys.executable, "-c", "import runpy; print(runpy.run_path('docs/site.py')['llms'](), end='')"]
+    made = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert written == made, "make it again: python docs/site.py llms"
 
 
 @pytest.mark.slow
@@ -124,7 +131,7 @@ GUIDES = [
 ]
 
 
-@pytest.mark.parametrize("page", ["README.md", *GUIDES])
+@pytest.mark.parametrize("page", ["README.md", "SKILL.md", *GUIDES])
 def test_the_commands_of_a_page_run_in_their_order(page: str, reader: Endpoint, folder: Path) -> None:
     """A judge of two versions is there, as whoever opens a guide has one."""
     for copy, original in FILES.items():
