@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from memalign import Example, Feedback, Judge, Memory, aio
 from memalign.align.mining import mined
-from memalign.content import each_side, words_of
+from memalign.content import sides_of, words_of
 from memalign.judge.code_tests import Reading, holds
 from memalign.memory import Annotation, Case
 from memalign.memory.retrieval import embedding_text
@@ -91,8 +91,28 @@ def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Any
 
 def _plain(cases: Sequence[Example]) -> Any:
     """Length, and the share of words that the reference and the inputs have too; of a pair, one side less the other."""
-    sides = [[_of_text(side) for side in each_side(case.content, ("A", "B"))] for case in cases]
+    sides = [[_of_text(side) for side in _each_side(case.content, ("A", "B"))] for case in cases]
     return np.array([features[0] - features[1] if len(features) == 2 else features[0] for features in sides])
+
+
+def _each_side(content: Mapping[str, Any], choices: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
+    """Return of a pair each side alone, in the order of `choices`; else the item.
+
+    A field with both sides keeps only the one. If it has other entries, they stay, and the side has the name of the
+    first side in both.
+    """
+    sides = sides_of(content, choices)
+    if len(sides) != 2:
+        return (content,)
+    names = tuple(name for name in choices if name in sides)
+
+    def alone(field: Any, side: str) -> Any:
+        if not isinstance(field, dict) or not sides.keys() <= field.keys():
+            return field
+        beside = {key: value for key, value in field.items() if key not in sides}
+        return {names[0]: field[side]} | beside if beside else field[side]
+
+    return tuple({name: alone(field, side) for name, field in content.items()} for side in names)
 
 
 def _of_text(content: Mapping[str, Any]) -> Any:

@@ -12,12 +12,12 @@ import pytest
 
 from memalign import Example, Feedback
 from memalign.content import as_read, check_field, judged_texts, span_tree, turns_of, words_of
-from memalign.content.encoding import encode, json_inside, shorten
+from memalign.content.encoding import encode, shorten
 from memalign.errors import MemalignError
 from memalign.evaluation.feedback_review import review_feedback
 from memalign.io import read_feedback
 from memalign.io.review import write_review
-from memalign.json_values import decode_json, plain
+from memalign.json_values import decode_json, opened, plain
 from memalign.judge.answer import quotation
 from memalign.judge.code_tests import Reading, holds, normal, shape
 from memalign.judge.spec import named_parts
@@ -51,7 +51,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a time": lambda text: refused(lambda: Feedback(id="a", value=True, created_at=text)),
     "a name": lambda text: (refused(lambda: Feedback(id=text, value=True, source=text)), shown(text)),
     "a key": lambda text: (refused(FeedbackKey.parse, text), refused(lambda: select_keys([FeedbackKey("a", "b")], [text]))),
-    "JSON": lambda text: (json_inside(text), refused(decode_json, text)),
+    "JSON": lambda text: (opened(text), refused(decode_json, text)),
     "media": lambda text: (refused(check_field, "outputs", text), refused(check_field, "outputs", {text: text})),
     "a prompt": lambda text: (encode(text), shorten(text, 500), fit_fields({"outputs": text, "trace": [text]}, 2000)),
     "words": lambda text: (list(words_of("outputs", text)), list(judged_texts({"trace": text})), as_read("trace", text)),
@@ -147,7 +147,7 @@ def test_ten_thousand_parts_take_their_number(tmp_path: Path, name: str) -> None
             list(words_of(field, value))
             list(judged_texts({field: value}))
             assert len(as_read(field, value)) < 500 * count, "nor is the text that people read much longer"
-            json_inside(json.dumps(value))
+            opened(json.dumps(value))
             write_review([(case, None)], tmp_path / "sheet.xlsx", value_type=TYPES[0])
 
         return read

@@ -21,7 +21,18 @@ import msgspec
 
 from memalign.errors import InputError
 
-__all__ = ["MAX_DEPTH", "MEDIA", "Fault", "decode_json", "fields_of", "is_absent", "plain", "plain_text"]
+__all__ = [
+    "MAX_DEPTH",
+    "MEDIA",
+    "Fault",
+    "decode_json",
+    "fields_of",
+    "is_absent",
+    "opened",
+    "plain",
+    "plain_text",
+    "whole",
+]
 
 MAX_DEPTH = 200
 """How deep lists and objects in a field may be nested: deeper ones would overflow a reader's stack."""
@@ -126,6 +137,43 @@ def decode_json(text: str | bytes) -> Any:
         return plain(json.loads(text))
     except (ValueError, RecursionError):
         raise InputError(f"broken JSON: {reason}") from None
+
+
+def opened(value: object, beginnings: str = "{[") -> Any:
+    """Return the JSON value that a text is; anything else as it is, also what is too deep to be read.
+
+    Args:
+        value: Anything.
+        beginnings: How a text begins that is taken for JSON: by default an object or an array, so
+            that "[sic] … {1}" and "17" stay texts.
+    """
+    if not isinstance(value, str) or value.lstrip()[:1] not in tuple(beginnings):
+        return value
+    try:
+        found = decode_json(value)
+    except InputError:
+        return value
+    return value if _too_deep(found) else found
+
+
+def _too_deep(value: object) -> bool:
+    """Return whether lists and objects are nested too deep. Iterative, because they may exceed the recursion limit."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        below: list[object] = []
+        for parent in level:
+            if isinstance(parent, dict):
+                below += parent.values()
+            elif isinstance(parent, list):
+                below += parent
+        level = below
+    return bool(level)
+
+
+def whole(value: Any) -> Any:
+    """Return a fraction that is whole as a whole number, such as the 7.0 that pandas makes of a 7; else the value."""
+    exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    return int(value) if exact else value
 
 
 def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -> Any:

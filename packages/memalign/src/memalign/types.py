@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, NoReturn, Self
 import msgspec
 
 from memalign.errors import InputError
-from memalign.json_values import Fault, plain, plain_text
+from memalign.json_values import Fault, opened, plain, plain_text
 from memalign.keys import FeedbackKey
 from memalign.values import Value, ValueT_co
 
@@ -37,7 +37,6 @@ __all__ = [
     "canonical_json",
     "guideline_number",
     "json_line",
-    "too_deep",
 ]
 
 CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
@@ -84,21 +83,6 @@ def as_json(value: object) -> Any:
     if dataclasses.is_dataclass(value):
         return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value
-
-
-def too_deep(value: object, levels: int) -> bool:
-    """Whether lists and objects in `value` lie in more than so many levels; without recursion, which they would end."""
-    level = [value]
-    for _ in range(levels):
-        level = [
-            part
-            for parent in level
-            if isinstance(parent, dict | list | tuple)
-            for part in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
-            return False
-    return True
 
 
 class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,10 +132,14 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def _clean(self) -> None:
-        """Turn every field into what JSON has, once for all ways in; see `faults` for what has no such form."""
+        """Turn every field into what JSON has, once for all ways in; see `faults` for what has no such form.
+
+        A text that is a JSON object or array is opened: a file of texts cannot say it otherwise, and
+        the same content must be the same case, whichever way it comes in.
+        """
         faults: list[Fault] = []
         for name in CONTENT_FIELDS:
-            value = getattr(self, name)
+            value = opened(getattr(self, name))
             if value is not None:
                 msgspec.structs.force_setattr(self, name, plain(value, name, faults))
         if not isinstance(self.meta, Mapping):
@@ -193,7 +181,8 @@ class Example(_Content, frozen=True, kw_only=True):
     """One case: what a judge is asked about.
 
     Only `id` and one content field are required. `inputs`, `outputs` and `expectations` (a reference) are any JSON
-    value; `conversation` is a list of turns; `trace` is text or JSON. `meta` is carried along and never judged.
+    value; `conversation` is a list of turns; `trace` is text or JSON. A text that is a JSON object or array is that
+    object or array. `meta` is carried along and never judged.
     """
 
     def __post_init__(self) -> None:

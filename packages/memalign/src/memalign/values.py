@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 import msgspec
 
 from memalign.errors import InvalidValue, InvalidValueType
+from memalign.json_values import whole
 
 __all__ = ["UNBOUNDED", "Value", "ValueT_co", "ValueType", "dollars", "value_text"]
 
@@ -271,8 +272,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return _TRUTHS.get(word)
 
     def _parse_choice(self, raw: object) -> str | None:
-        if isinstance(raw, float) and raw.is_integer():
-            raw = int(raw)  # a 1 of a column in which pandas found a missing label
+        raw = whole(raw)
         if not isinstance(raw, str | int):
             return None
         # A CSV reader gives "1", a JSONL one may give 1 or true, for a choice spelled so.

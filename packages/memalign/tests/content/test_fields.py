@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from memalign.content import Part, as_read, each_side, part_in
+from memalign.content import Part, as_read, part_in
 from memalign.errors import InputError
 
 CONTENT = {"inputs": {"question": "q", "n": [1, 2, {"deep key": None}], "5": "five"}}
@@ -45,29 +43,6 @@ def test_where_the_way_to_a_part_ends(written: str, why: str) -> None:
         Part.parse(written).of(content)
     assert str(caught.value) == why
     assert part_in(content, written) is None
-
-
-@pytest.mark.parametrize(
-    ("content", "sides"),
-    [
-        ({"outputs": "x"}, [{"outputs": "x"}]),
-        ({"outputs": {"A": 1}}, [{"outputs": {"A": 1}}]),
-        ({"outputs": {"A": 1, "B": 2, "tie": 3}}, [{"outputs": {"A": 1, "B": 2, "tie": 3}}]),
-        (
-            {"inputs": "q", "outputs": {"B": "two", "A": "one"}, "expectations": {"A": 1, "B": 2}},
-            [
-                {"inputs": "q", "outputs": "one", "expectations": 1},
-                {"inputs": "q", "outputs": "two", "expectations": 2},
-            ],
-        ),
-        (
-            {"outputs": {"note": "n", "A": "one", "B": "two"}},
-            [{"outputs": {"A": "one", "note": "n"}}, {"outputs": {"A": "two", "note": "n"}}],
-        ),
-    ],
-)
-def test_of_a_pair_each_side_is_shown_alone_and_alike(content: dict[str, Any], sides: list[dict[str, Any]]) -> None:
-    assert list(each_side(content, ("A", "B", "tie"))) == sides
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from openpyxl.chart import BarChart
 from memalign import Example
 from memalign.errors import InputError, InvalidRows, MemalignError
 from memalign.io import RowSource, read_examples, read_feedback
+from memalign.io.review import write_review
 from memalign.values import ValueType
 from tests.support.scripted import scripted
 
@@ -42,7 +43,6 @@ MARKS = {
     "an empty last column": ("id,outputs,value,\n1,Soon.,true,\n", {}),
     "empty cells behind the last": ("id,outputs,value\n1,Soon.,true,,\n", {}),
     "a doubled column that nobody reads": ("id,outputs,note,note,value\n1,Soon.,a,b,true\n", {}),
-    "lines of an old Macintosh": ("id,outputs,value\r1,Soon.,true\r2,No.,false\r", {}),
     "backslashes of Spark": ('id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n', {}),
 }
 
@@ -121,7 +121,45 @@ def test_json_in_a_cell_is_the_same_in_every_format(tmp_path: Path) -> None:
     for door in doors:
         (found,) = read_examples(door)
         assert (found.inputs, found.outputs) == ({"question": "Why?"}, "[sic] as {this}")
-    assert read_examples([Example(id="1", inputs=row["inputs"])])[0].inputs == row["inputs"], "as it was given"
+
+
+TEXTS: dict[str, Any] = {
+    '{"a": 1}': {"a": 1},
+    ' [1, {"b": null}]\n': [1, {"b": None}],
+    '{"a": NaN, "b": "x\\ud83d"}': {"a": None, "b": "x\ufffd"},
+    "[sic] as {this}": "[sic] as {this}",
+    '"quoted"': '"quoted"',
+    "17": "17",
+    '{"cut off': '{"cut off',
+    "[" * 300 + "]" * 300: "[" * 300 + "]" * 300,
+}
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:20])
+def test_a_text_is_the_same_case_through_every_door(tmp_path: Path, text: str) -> None:
+    row = {"id": "1", "inputs": text, "outputs": "Soon.", "value": False}
+    (tmp_path / "f.jsonl").write_text(json.dumps(row), "utf-8")
+    (tmp_path / "f.json").write_text(json.dumps([row]), "utf-8")
+    frame = pd.DataFrame([row])
+    frame.to_csv(tmp_path / "f.csv", index=False)
+    frame.to_parquet(tmp_path / "f.parquet")
+    case = Example(id="1", inputs=text, outputs="Soon.")
+    write_review([(case, None)], tmp_path / "f.xlsx", value_type=BOOL)
+    files = [tmp_path / f"f.{suffix}" for suffix in ("jsonl", "json", "csv", "parquet")]
+    doors = [*files, [row], frame, pl.DataFrame([row]), pa.Table.from_pylist([row]), [case]]
+    judge, _ = scripted()
+    for door in doors:
+        (found,) = read_examples(door)
+        assert (found.inputs, found.content_hash) == (TEXTS[text], case.content_hash)
+    sheet = openpyxl.load_workbook(tmp_path / "f.xlsx")
+    sheet["review"]["D2"] = "no"
+    sheet.save(tmp_path / "f.xlsx")
+    for taught in (*doors[:-1], tmp_path / "f.xlsx"):
+        aligned = judge.align(taught).judge
+        by_keyword = aligned(inputs=text, outputs="Soon.")
+        opened = aligned(inputs=TEXTS[text], outputs="Soon.")
+        assert [judgment.decided_by for judgment in (by_keyword, opened)] == ["expert"] * 2
+        assert [str(value).lower() for value in aligned.predict_batch(frame)["value"]] == ["false"]
 
 
 # -- sheets ------------------------------------------------------------------------------------------------------------
@@ -230,7 +268,7 @@ def test_what_is_ambiguous_in_a_frame_is_named() -> None:
     twice = pd.concat([pd.DataFrame([ROW]), pd.DataFrame({"outputs": ["y"]})], axis=1)
     with pytest.raises(InputError, match="the DataFrame has outputs twice"):
         read_examples(twice)
-    with pytest.raises(InvalidRows, match=r"line 1 .*id 1e\+17 is a fraction that has lost digits"):
+    with pytest.raises(InvalidRows, match=r"line 1: id 1e\+17 is a fraction that has lost digits"):
         read_feedback([ROW | {"id": 1e17}])
 
 

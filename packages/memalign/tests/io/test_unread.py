@@ -199,9 +199,9 @@ def test_a_column_that_comes_close_to_a_field_is_named(tmp_path: Path, column: s
 
 
 def test_a_row_without_label_or_words_names_what_it_has() -> None:
-    with pytest.raises(InvalidRows, match="a value, a rationale or both; did you mean label → value, comment → rat"):
+    with pytest.raises(InvalidRows, match="a value, a rationale or both; label: not used; did you mean label → value"):
         read_feedback([ROW | {"label": True, "comment": "x"}])
-    with pytest.raises(InvalidRows, match="a value, a rationale or both; its other columns are region"):
+    with pytest.raises(InvalidRows, match="a value, a rationale or both; not used, and kept as meta: region"):
         read_feedback([ROW | {"region": True}])
 
 

@@ -2,7 +2,7 @@
 
 from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import check_field, check_fields
-from memalign.content.paths import Part, each_side, first_lacking, part_in, sides_of
+from memalign.content.paths import Part, first_lacking, part_in, sides_of
 from memalign.content.text import as_read, judged_texts, words_of
 from memalign.content.traces import Span, SpanTree, exported_spans, shown_spans, span_tree, trace_of
 
@@ -14,7 +14,6 @@ __all__ = [
     "as_read",
     "check_field",
     "check_fields",
-    "each_side",
     "exported_spans",
     "first_lacking",
     "judged_texts",

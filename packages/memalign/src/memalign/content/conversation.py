@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from memalign.content.encoding import json_inside
 from memalign.errors import InputError
+from memalign.json_values import opened
 
 __all__ = ["Turn", "turns_of"]
 
@@ -178,9 +178,7 @@ def _call(call: object) -> object:
     if not isinstance(call, Mapping):
         return call
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call
-    arguments = inner.get("arguments", inner.get("args"))
-    if isinstance(arguments, str):
-        arguments = json_inside(arguments)  # one that was cut off is shown as the model wrote it
+    arguments = opened(inner.get("arguments", inner.get("args")))  # cut-off ones are shown as written
     main = {"id": call.get("id", inner.get("id")), "name": inner.get("name"), "arguments": arguments}
     rest = _without({**call, **inner}, ("id", "name", "arguments", "args", "function"))
     if rest.get("type") in ("function", "tool_call", "function_call"):

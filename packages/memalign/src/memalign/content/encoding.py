@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from memalign.errors import InputError
-from memalign.json_values import MAX_DEPTH, decode_json
-from memalign.types import too_deep
-
-__all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "json_inside", "shorten"]
+__all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "shorten"]
 
 BYTES_PER_TOKEN = 3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
 
@@ -80,12 +76,3 @@ def encode_within(value: object, tokens: int | None) -> str:
         return shorten(value, tokens)  # megabytes of which little is shown are not encoded for it
     text = encode(value)
     return text if estimate_tokens(text) <= tokens else shorten(value, tokens)
-
-
-def json_inside(text: str) -> object:
-    """The value of a text that is JSON, else the text itself: also where it would end a reader's stack."""
-    try:
-        value = decode_json(text)
-    except InputError:
-        return text
-    return text if too_deep(value, MAX_DEPTH) else value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from memalign.content.conversation import turns_of
 from memalign.content.paths import Part, part_in
@@ -25,48 +24,36 @@ _BASE64 = {"iVBORw0KGgo": "image", "/9j/": "image", "R0lGOD": "image", "UklGR": 
 _BARE = re.compile(rf"({'|'.join(_BASE64)})[A-Za-z0-9+/\r\n]{{200,}}={{0,2}}\s*")
 _ATTACHED = re.compile(r"\s*mlflow-attachment://[^\s?]*(?:\?\S*?content_type=(image|audio|video)?\S*|\S*)\s*")
 _WHOLE = re.compile(rf"\s*{_DATA_URL}", re.IGNORECASE)
+_LONGEST_PLACE = 300  # characters: of a deep place the beginning says enough
 _INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
 
 
-def _medium_in(value: object, place: str) -> tuple[str, str, str] | None:
+def _medium_in(value: object, name: str) -> tuple[str, str, str] | None:
     """Return place, kind and sign of the first picture, sound, video or file in `value`.
 
     A tiny icon in a page's source is text.
     """
-    waiting: list[tuple[_Way, object]] = [(_Way(None, place), value)]
+    waiting: list[tuple[str, object]] = [(name, value)]
     walked = dict[int, object]()  # a value that holds itself has no end
     while waiting:
-        way, part = waiting.pop()
+        place, part = waiting.pop()
         if id(part) in walked:
             continue
         walked[id(part)] = part
         found = None
+        below: list[tuple[str, object]] = []
         if isinstance(part, str):
             found = _in_text(part)
         elif isinstance(part, Mapping):
             found = _part(part)
-            waiting.extend((_Way(way, f".{str(name)[:40]}"), below) for name, below in reversed(list(part.items())))
+            below = [(f".{str(key)[:40]}", inner) for key, inner in part.items()]
         elif isinstance(part, list | tuple):
-            places = range(len(part))
-            waiting.extend((_Way(way, f"[{number}]"), part[number]) for number in reversed(places))
+            below = [(f"[{number}]", inner) for number, inner in enumerate(part)]
         if found is not None:
-            return str(way), *found
+            return place, *found
+        for step, inner in reversed(below):
+            waiting.append(((place + step)[:_LONGEST_PLACE], inner))
     return None
-
-
-class _Way(NamedTuple):
-    """The way to a part, written out only where something is found."""
-
-    above: _Way | None
-    step: str
-
-    def __str__(self) -> str:
-        steps = [self.step]
-        way = self.above
-        while way is not None:
-            steps.append(way.step)
-            way = way.above
-        return "".join(reversed(steps))
 
 
 def _in_text(text: str) -> tuple[str, str] | None:

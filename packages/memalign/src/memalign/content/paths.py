@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from memalign.errors import InputError
 
-__all__ = ["Part", "each_side", "first_lacking", "part_in", "sides_of"]
+__all__ = ["Part", "first_lacking", "part_in", "sides_of"]
 
 _FIELD = re.compile(r"\s*([^\W\d]\w*)")
 _STEP = re.compile(
@@ -94,23 +94,3 @@ def sides_of(content: Mapping[str, Any], choices: Collection[str]) -> dict[str, 
             if len(sides) > 1:
                 return sides
     return {}
-
-
-def each_side(content: Mapping[str, Any], choices: Collection[str]) -> tuple[Mapping[str, Any], ...]:
-    """The contents that checks are asked about: of a pair each side alone, in the order of `choices`; else the item.
-
-    A field with both sides keeps only the one. If it has other entries, they stay, and the side has the name of the
-    first side in both.
-    """
-    sides = sides_of(content, choices)
-    if len(sides) != 2:
-        return (content,)
-    names = tuple(name for name in choices if name in sides)
-
-    def alone(field: Any, side: str) -> Any:
-        if not isinstance(field, dict) or not sides.keys() <= field.keys():
-            return field
-        beside = {key: value for key, value in field.items() if key not in sides}
-        return {names[0]: field[side]} | beside if beside else field[side]
-
-    return tuple({name: alone(field, side) for name, field in content.items()} for side in names)

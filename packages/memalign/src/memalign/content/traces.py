@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from memalign.content.encoding import json_inside
+from memalign.json_values import opened
 
 __all__ = ["Span", "SpanTree", "exported_spans", "shown_spans", "span_tree", "trace_of"]
 
@@ -116,8 +116,7 @@ def span_tree(trace: object) -> SpanTree | None:
 
     None for anything else: other JSON and plain text are judged as they are.
     """
-    if isinstance(trace, str):
-        trace = json_inside(trace) if trace.lstrip()[:1] in ("{", "[") else None
+    trace = opened(trace)
     if isinstance(trace, Mapping):
         data = trace["data"] if isinstance(trace.get("data"), Mapping) else trace
         spans = data["spans"] if isinstance(data.get("spans"), list | tuple) else exported_spans(trace)
@@ -283,7 +282,7 @@ def _plain_name(name: str) -> str:
 
 def _opened(value: object) -> Any:
     """The value itself where it is written as JSON inside a text, as most tracers write what a span was given."""
-    return json_inside(value) if isinstance(value, str) and value[:1] in ("{", "[", '"') else value
+    return opened(value, '{["')
 
 
 def _moment(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:

@@ -19,7 +19,6 @@ __all__ = [
     "LABEL_FIELDS",
     "Columns",
     "checked_columns",
-    "hint_for",
     "parse_columns",
     "unmapped",
     "unused",
@@ -122,16 +121,6 @@ def _field_near(column: str) -> str | None:
     return _NAMES[close[0]] if close else None
 
 
-def hint_for(fields: Collection[str], columns: Collection[str]) -> str:
-    """Return what to add to an error about a row that lacks all these fields: which of its columns they may be."""
-    likely = {field: column for column, field in nearest(columns).items() if field in fields}
-    if likely:
-        meant = ", ".join(f"{column} → {field}" for field, column in likely.items())
-        return f"; did you mean {meant}? Use {written(likely)}"
-    others = [column for column in columns if column not in _OURS]
-    return f"; its other columns are {', '.join(others)[:200]}" if others else ""
-
-
 def unused(columns: Iterable[str]) -> list[str]:
     """Return a note on each column that no field is read from and that comes close to one, and one on all others."""
     likely = nearest(columns)
@@ -142,8 +131,7 @@ def unused(columns: Iterable[str]) -> list[str]:
     others = [name for name in columns if name not in likely and name not in _OURS and not name.startswith("memalign ")]
     if others:
         listed = ", ".join(others[:_MOST_NAMED])[:300]
-        more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-        notes.append(f"not used, and kept as meta: {listed}{more}")
+        notes.append(f"not used, and kept as meta: {listed}")
     return notes
 
 

@@ -7,9 +7,8 @@ from typing import Any, Self
 
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io.columns import LABEL_FIELDS
-from memalign.io.frames import shown_id
 from memalign.io.rows import Row
-from memalign.io.source import CONTENT_NEEDED, ExampleSource, Reading, RowSource, case_fields
+from memalign.io.source import CONTENT_NEEDED, ExampleSource, Reading, RowSource, case_fields, case_of
 from memalign.types import CONTENT_FIELDS, Example
 
 __all__ = ["Examples", "example_of", "read_examples"]
@@ -69,8 +68,7 @@ class Examples:
             return
         reading = _Reading(self._parts)
         for item in self._source.rows(distinct=True):
-            if (row := reading.readable(item)) is not None:
-                reading.add(row)
+            reading.take(item)
             yield
         reading.check_columns(self._source, reading.needed())
         self.notes = tuple(reading.left_out.values())
@@ -121,10 +119,8 @@ def example_of(row: Row) -> Example | None:
 def _example(case: Mapping[str, Any], row: Row) -> Example | None:
     if not any(name in case for name in CONTENT_FIELDS) and not row.faults:
         return None
-    example = Example(**{name: value for name, value in case.items() if name not in LABEL_FIELDS})
-    if row.faults:
-        example.__dict__["faults"] = row.faults
-    return example
+    fields = {name: value for name, value in case.items() if name not in LABEL_FIELDS}
+    return case_of(Example, row, fields)
 
 
 class _Reading(Reading):
@@ -134,38 +130,29 @@ class _Reading(Reading):
         super().__init__(parts)
         self._hashes: dict[str, str] = {}
         self._lines: dict[str, int] = {}  # of each example, the line with its content
-        self._without: dict[str, int] = {}  # id and line of feedback whose content has not come yet
+        self._without: dict[str, Row] = {}  # feedback whose content has not come yet, by id
 
-    def add(self, row: Row) -> None:
-        try:
-            self._check(row)
-        except InputError as error:
-            self.bad.append(RowError(line=row.line, reason=str(error), id=shown_id(row.fields)))
-
-    def _check(self, row: Row) -> None:
+    def use(self, row: Row) -> None:
         """Keep the hash of the example if the row is the first with its content. Raises InputError."""
         case = case_fields(row)
-        example_id = case["id"]
-        if not example_id:
+        name = case["id"]
+        if not name:
             raise InputError("id is missing or empty")
         example = _example(case, row)
-        if example is not None:
-            self.check(row, example)
         if example is None:
-            if example_id not in self._hashes:
-                self._without.setdefault(example_id, row.line)
-        elif example.content_hash != self._hashes.setdefault(example_id, example.content_hash):
-            raise InputError(
-                f"its content differs from {example_id!r} on line {self._lines[example_id]}; give it another id"
-            )
-        else:
-            self._without.pop(example_id, None)
-            self._lines.setdefault(example_id, row.line)
+            self._without.setdefault(name, row)
+            return
+        self.check(row, example)
+        if example.content_hash != self._hashes.setdefault(name, example.content_hash):
+            line = self._lines[name]
+            raise InputError(f"its content differs from {name!r} on line {line}; give it another id")
+        self._lines.setdefault(name, row.line)
 
     def complete(self, name: str) -> dict[str, str]:
-        """The content hashes of all examples by id. Raises InvalidRows if there was a bad row."""
-        reason = f"no content: {CONTENT_NEEDED}"
-        self.bad += [RowError(line=line, reason=reason, id=example_id) for example_id, line in self._without.items()]
+        """Return the content hashes of all examples by id. Raises InvalidRows if there was a bad row."""
+        for example_id, row in self._without.items():
+            if example_id not in self._hashes:
+                self.put(row, f"no content: {CONTENT_NEEDED}")
         if self.bad:
-            raise InvalidRows(name, sorted(self.bad, key=lambda error: error.line))
+            raise InvalidRows(name, self.faults())
         return self._hashes

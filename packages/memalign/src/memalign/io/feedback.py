@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.columns import LABEL_FIELDS, hint_for, unused
-from memalign.io.frames import shown_id
+from memalign.io.columns import LABEL_FIELDS, unused
 from memalign.io.rows import Row
 from memalign.io.source import (
     CONTENT_NEEDED,
@@ -18,6 +17,7 @@ from memalign.io.source import (
     Reading,
     RowSource,
     case_fields,
+    case_of,
     labels_of,
 )
 from memalign.json_values import is_absent
@@ -78,13 +78,14 @@ def read_feedback(
     source = RowSource.of(rows, name=name, remembered=columns)
     reading = _Reading(value_type, hashes or {}, fields)
     for item in source.rows():
-        if (row := reading.readable(item)) is not None:
-            reading.add(row)
+        reading.take(item)
     reading.complete()
     if reading.filled_in:
         content = reading.needed() if reading.needs_content else ()
         reading.check_columns(source, (*content, *(() if "rationale" in reading.columns else ("value",))))
-    bad, good, unfilled = sorted(reading.bad, key=lambda error: error.line), reading.good, reading.unfilled
+    bad = reading.faults()
+    good = reading.good
+    unfilled = reading.unfilled
     if bad and not skip_invalid:
         raise InvalidRows(source.name, bad, hint=SKIP_HINT)
     if unfilled and not good and not bad:
@@ -143,31 +144,41 @@ class _Reading(Reading):
         self.filled_in = self.unfilled = self.made_ids = 0
         self.needs_content = False
 
-    def add(self, row: Row) -> None:
-        if row.review and all(is_absent(row.fields.get(name)) for name in ("value", "rationale")):
+    def use(self, row: Row) -> None:
+        """Keep the row's feedback. Raises InputError."""
+        fields = row.fields
+        if row.review and all(is_absent(fields.get(name)) for name in ("value", "rationale")):
             self.unfilled += 1
             return
         self.filled_in += 1
         self.made_ids += row.made_id
         # A case that the judge knows need not be repeated.
-        repeats_nothing = str(row.fields.get("id")).strip() in self._hashes and not row.fields.keys() & set(
-            CONTENT_FIELDS
-        )
-        self.needs_content = self.needs_content or not (repeats_nothing or row.fields.keys() >= JUDGED)
-        try:
-            feedback = _feedback(row, self._value_type)
-            self.check(row, feedback)
-            self._check(feedback)
-        except InputError as error:
-            reason = str(error)
-            if isinstance(error, _NothingSaid) and len(self.bad) < _HINTS:
-                reason += hint_for(("value", "rationale"), row.fields)
-            self.bad.append(RowError(line=row.line, reason=reason, id=shown_id(row.fields)))
-            return
+        known = str(fields.get("id")).strip() in self._hashes
+        repeats_nothing = known and fields.keys().isdisjoint(CONTENT_FIELDS)
+        if not (repeats_nothing or fields.keys() >= JUDGED):
+            self.needs_content = True
+        feedback = self._feedback(row)
+        self.check(row, feedback)
+        self._check(feedback)
         if feedback.content:
             self._contents.setdefault(feedback.id, (row.line, feedback))
         self._lines[feedback.key] = row.line
         self.good[row.line] = feedback
+
+    def _feedback(self, row: Row) -> Feedback:
+        """Return the feedback of a row, whose other columns are named if it says nothing. Raises InputError."""
+        if row.fields.keys() >= JUDGED and row.fields.get("source") in (None, ""):
+            raise InputError(
+                "this is the verdict of a judge (a line that memalign judge wrote), not an expert's; to "
+                "make it feedback, write the expert's name in source and their own verdict in value"
+            )
+        case = case_fields(row)
+        labels = labels_of(case, self._value_type)
+        if labels.keys().isdisjoint(("value", "rationale")):
+            hints = unused(row.fields) if len(self.bad) < _HINTS else ()
+            raise InputError("; ".join((NOTHING_SAID, *hints)))
+        content = {name: value for name, value in case.items() if name not in LABEL_FIELDS}
+        return case_of(Feedback, row, content | labels)
 
     def _check(self, feedback: Feedback) -> None:
         """Check one row against the rows before it and what the judge knows."""
@@ -195,25 +206,5 @@ class _Reading(Reading):
                 self.good[line] = msgspec.structs.replace(feedback, **content)
             elif feedback.id not in self._hashes:
                 del self.good[line]
-                self.bad.append(RowError(line=line, reason=f"no content: {CONTENT_NEEDED}", id=feedback.id))
-
-
-class _NothingSaid(InputError):
-    """A row has neither label nor words: another of its columns may hold them."""
-
-
-def _feedback(row: Row, value_type: ValueType | None) -> Feedback:
-    fields = row.fields
-    if fields.keys() >= JUDGED and fields.get("source") in (None, ""):
-        raise InputError(
-            "this is the verdict of a judge (a line that memalign judge wrote), not an expert's; to "
-            "make it feedback, write the expert's name in source and their own verdict in value"
-        )
-    case = case_fields(row)
-    labels = labels_of(case, value_type)
-    if labels.keys().isdisjoint(("value", "rationale")):
-        raise _NothingSaid(NOTHING_SAID)
-    feedback = Feedback(**{name: value for name, value in case.items() if name not in LABEL_FIELDS}, **labels)
-    if row.faults:
-        feedback.__dict__["faults"] = row.faults
-    return feedback
+                reason = f"no content: {CONTENT_NEEDED}"
+                self.bad.append(RowError(line=line, reason=reason, id=feedback.id))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from memalign.errors import ConfigurationError, InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import distinct_names
-from memalign.io.rows import Row
-from memalign.json_values import plain_text
+from memalign.io.rows import Row, reading
+from memalign.json_values import plain_text, whole
 
 __all__ = ["Frame", "column_names", "frame_rows", "is_frame", "parquet_rows", "read_frame", "shown_id"]
 
@@ -55,13 +56,10 @@ def frame_rows(frame: Any, columns: Columns) -> Iterator[Row | RowError]:
     if not is_frame(frame):  # a data set, which gives its rows as mappings
         yield from _of_data_set(frame)
         return
-    kind = type(frame).__name__
     names = _class_names(getattr(getattr(frame, "schema", None), "metadata", None))
     table = read_frame(frame, columns)
-    try:
+    with _reading(frame):
         yield from _rows(table.iter_rows(named=True), names)
-    except Exception as error:  # noqa: BLE001  # of whichever library it is
-        raise InputError(f"cannot read this {kind} as a DataFrame: {_fault(error)}") from None
 
 
 def read_frame(frame: Any, columns: Columns) -> Any:
@@ -72,26 +70,21 @@ def read_frame(frame: Any, columns: Columns) -> Any:
     """
     import narwhals as nw
 
-    kind = type(frame).__name__
-    try:
+    with _reading(frame):
+        kind = type(frame).__name__
+        if kind == "RecordBatch":
+            import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+            frame = pa.Table.from_batches([frame])  # Narwhals takes whole tables
         if hasattr(frame, "reset_index"):
             frame = _with_index(frame)
         if hasattr(frame, "rename_columns") or hasattr(frame, "set_axis"):
             frame = _named_once(frame, kind, columns)
-        return nw.from_native(_as_table(frame), eager_only=True)
-    except InputError:
-        raise
-    except Exception as error:  # noqa: BLE001  # of whichever library it is
-        raise InputError(f"cannot read this {kind} as a DataFrame: {_fault(error)}") from None
+        return nw.from_native(frame, eager_only=True)
 
 
-def _as_table(frame: Any) -> Any:
-    """Return a table for a part of one, such as a batch of Arrow, which Narwhals does not take; all else as it is."""
-    if type(frame).__name__ != "RecordBatch":
-        return frame
-    import pyarrow as pa  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
-
-    return pa.Table.from_batches([frame])
+def _reading(frame: object) -> AbstractContextManager[None]:
+    return reading(f"this {type(frame).__name__}", " as a DataFrame")
 
 
 def _with_index(frame: Any) -> Any:
@@ -121,42 +114,31 @@ def _label(label: object) -> str:
     return ".".join(str(level) for level in label if str(level)) if isinstance(label, tuple) else str(label)
 
 
-def _fault(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error)[:200]}"
-
-
 def parquet_rows(path: Path) -> Iterator[Row | RowError]:
     """The rows of a Parquet file, or of all files below a folder; folders named `day=2026-01-01` are columns."""
     try:
         import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
     except ImportError:
         raise ConfigurationError(f"reading {path} needs pyarrow: pip install pyarrow") from None
-    try:
+    with reading(path, " as a Parquet file"):
         data = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False)
-        if not data.files:
-            raise InputError(
-                f"{path} is a folder without JSON lines or Parquet files; name a file, or a folder with some"
-            )
         names = data.schema.names
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise InputError(f"{path}: it has the column {', '.join(twice)} twice; give every column its own name")
+            listed = ", ".join(twice)
+            raise InputError(f"{path}: it has the column {listed} twice; give every column its own name")
         batches = data.to_batches(batch_size=_BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False)
-        yield from _rows((row for batch in batches for row in batch.to_pylist()), _class_names(data.schema.metadata))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except InputError:
-        raise
-    except Exception as error:  # noqa: BLE001  # whatever Arrow meets in a file that is broken or of another kind
-        raise InputError(f"cannot read {path} as a Parquet file: {_fault(error)}") from None
+        rows = (row for batch in batches for row in batch.to_pylist())
+        yield from _rows(rows, _class_names(data.schema.metadata))
 
 
 def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]) -> Iterator[Row]:
     """Return mappings as rows, each with its 1-based position; codes of classes, which have `names`, are names."""
+    # -1 says that there is no class.
+    codes = {name: {-1: None, **dict(enumerate(classes))} for name, classes in names.items()}
     for position, fields in enumerate(rows, 1):
         read = {plain_text(str(name)): value for name, value in fields.items()}
-        for name, classes in names.items():
-            if name in read:
-                read[name] = _class_of(read[name], classes)
+        for name in codes.keys() & read.keys():
+            read[name] = codes[name].get(whole(read[name]), read[name])
         yield Row(line=position, fields=read)
 
 
@@ -164,49 +146,31 @@ def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]])
 
 
 def _of_data_set(data: Any) -> Iterator[Row]:
-    """Read a data set's rows as plain values, pictures and sounds as the files that they are. Raises InputError."""
-    try:
+    """Read a data set's rows as plain values, pictures and sounds as the files that they are."""
+    with reading(f"this {type(data).__name__}"):
         features = getattr(data, "features", None) or {}
         if hasattr(data, "with_format"):
             data = data.with_format(None)
         for name, feature in features.items():
-            if getattr(feature, "decode", None) is True:  # a library for pictures is needed only to look at them
+            if getattr(feature, "decode", None) is True:
+                # A library for pictures is needed only to look at them.
                 data = data.cast_column(name, type(feature)(decode=False))
-        names = {name: feature.names for name, feature in features.items() if hasattr(feature, "names")}
-        yield from _rows(data, names)
-    except InputError:
-        raise
-    except Exception as error:  # noqa: BLE001  # of whichever library it is
-        raise InputError(f"cannot read this {type(data).__name__}: {_fault(error)}") from None
+        classes = {name: getattr(feature, "names", None) for name, feature in features.items()}
+        yield from _rows(data, {name: names for name, names in classes.items() if names})
 
 
 def _class_names(metadata: Any) -> dict[str, Sequence[str]]:
-    """Return the names of the classes in each column of an Arrow schema that a data set of Hugging Face wrote."""
-    try:
-        features = json.loads((metadata or {})[b"huggingface"])["info"]["features"]
-        return {
-            name: feature["names"]
-            for name, feature in features.items()
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and isinstance(feature["names"], list)
-        }
-    except (KeyError, ValueError, TypeError):
-        return {}
-
-
-def _class_of(code: object, names: Sequence[str]) -> object:
-    """Return the name of a class by its code, None for -1, which says that there is none."""
-    if isinstance(code, float) and code.is_integer():
-        code = int(code)
-    if not isinstance(code, int) or isinstance(code, bool):
-        return code
-    if code == -1:
-        return None
-    return names[code] if 0 <= code < len(names) else code
+    """Return the names of classes by column, of an Arrow schema that a data set of Hugging Face wrote."""
+    found: dict[str, Sequence[str]] = {}
+    with suppress(KeyError, ValueError, TypeError, AttributeError):
+        features = json.loads(metadata[b"huggingface"])["info"]["features"]
+        for name, feature in features.items():
+            if feature.get("_type") == "ClassLabel":
+                found[name] = tuple(feature["names"])
+    return found
 
 
 def shown_id(fields: Mapping[str, Any]) -> str | None:
     """Return the row's id, where it has one as text or as a number."""
-    name = fields.get("id")
-    if isinstance(name, float) and name.is_integer():
-        name = int(name)
+    name = whole(fields.get("id"))
     return str(name) if isinstance(name, str | int) and str(name).strip() else None

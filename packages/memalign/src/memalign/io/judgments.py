@@ -249,16 +249,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             if judgment.error is None and head.content_hash in ("", self._hashes.get(head.id, head.content_hash)):
                 self._places[head.id] = (place, len(raw))
             place += len(raw)
-        kept = sum(length for _, length in self._places.values())
-        if kept != self._path.stat().st_size or not self._ends_in_a_line():
-            self._rewrite(self._places)
-        self._end = self._path.stat().st_size
-
-    def _ends_in_a_line(self) -> bool:
-        with self._path.open("rb") as file:
-            file.seek(max(0, self._path.stat().st_size - 2))
-            end = file.read()
-        return end[-1:] == b"\n" and end != b"\r\n"
+        self._rewrite(self._places)
 
     def _add(self, name: str, line: bytes) -> None:
         self._places[name] = (self._end, len(line))

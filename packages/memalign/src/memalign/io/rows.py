@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from memalign.errors import InputError, RowError
+from memalign.errors import InputError, MemalignError, RowError
 from memalign.json_values import Fault, decode_json
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "folder_rows",
     "json_rows",
     "never_empty",
+    "reading",
 ]
 
 
@@ -48,7 +50,6 @@ class Row:
         fields: As they were written.
         made_id: It came without an id, and has one made of its content.
         review: It is of a sheet that `memalign review` wrote, and may be not filled in yet.
-        exact: Its content is what was judged, and a text in it is no JSON to be opened.
         faults: What its Example or Feedback had to leave out.
     """
 
@@ -56,8 +57,26 @@ class Row:
     fields: Mapping[str, Any]
     made_id: bool = False
     review: bool = False
-    exact: bool = False
     faults: tuple[Fault, ...] = ()
+
+
+@contextmanager
+def reading(name: object, kind: str = "") -> Iterator[None]:
+    """Turn whatever a library meets in a file or frame into an InputError that names it.
+
+    Args:
+        name: The file or frame.
+        kind: What it was read as, such as ` as an XLSX file`.
+    """
+    try:
+        yield
+    except MemalignError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{name}: no such file") from None
+    except Exception as error:  # noqa: BLE001  # of whichever library it is
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise InputError(f"cannot read {name}{kind}: {reason}") from None
 
 
 def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | RowError]:
@@ -116,12 +135,8 @@ def _object_row(line: int, value: object) -> Row | RowError:
 
 def file_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The numbered lines of a text file. Raises InputError."""
-    try:
-        with path.open("rb") as file:
-            yield from enumerate(file, 1)
-    except OSError as error:
-        reason = ": no such file" if isinstance(error, FileNotFoundError) else f" cannot be read: {error.strerror}"
-        raise InputError(f"{path}{reason}") from None
+    with reading(path), path.open("rb") as file:
+        yield from enumerate(file, 1)
 
 
 def file_texts(path: Path) -> Iterator[str]:

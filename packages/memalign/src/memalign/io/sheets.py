@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import table_rows
-from memalign.io.rows import Row
-from memalign.json_values import is_absent, plain
+from memalign.io.rows import Row, reading
+from memalign.json_values import is_absent, plain, whole
 from memalign.types import CONTENT_FIELDS
 
 if TYPE_CHECKING:
@@ -42,29 +42,22 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     Raises:
         InputError: It is no XLSX file, or is larger than the bounds above.
     """
-    try:
-        with path.open("rb") as file:
-            _check_unpacked(path, file)
-            yield from table_rows(path, _filled(path, _opened(file)), columns, ragged=True)
-    except InputError:
-        raise
-    except OSError as error:
-        reason = "no such file" if isinstance(error, FileNotFoundError) else f"it cannot be read: {error}"
-        raise InputError(f"{path}: {reason}") from None
-    except Exception as error:  # noqa: BLE001  # whatever a library meets in a file that is broken or of another kind
-        reason = f"{type(error).__name__}: {str(error)[:100]}"
-        raise InputError(f"cannot read {path} as an XLSX file ({reason}); save it again as .xlsx") from None
+    with reading(path, " as an XLSX file"), path.open("rb") as file:
+        _check_unpacked(path, file)
+        yield from table_rows(path, _filled(path, _opened(file)), columns, ragged=True)
 
 
 def _filled(path: Path, book: Workbook) -> Iterator[tuple[int, list[Any]]]:
     """Return the rows of the sheet that is read, each with its number and without what is empty. Raises InputError."""
-    sheets = sorted(book.worksheets, key=lambda sheet: (sheet.title != REVIEW, sheet.sheet_state != "visible"))
+    sheets = sorted(
+        book.worksheets,
+        key=lambda sheet: (sheet.title != REVIEW, sheet.sheet_state != "visible"),
+    )
     for sheet in sheets:
-        found = False
-        for number, values in _cells_of(path, sheet):
-            found = True
-            yield number, values
-        if found:
+        rows = _cells_of(path, sheet)
+        if first := next(rows, None):
+            yield first
+            yield from rows
             return
 
 
@@ -120,7 +113,7 @@ def _plain(cell: Any) -> Any:
         return None
     if isinstance(value, str):
         return value if value.strip() else None
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else plain(value)
+    return whole(plain(value))
 
 
 # -- what `memalign review` hides in each row of a sheet ---------------------------------------------------------------
@@ -146,4 +139,4 @@ def restored(row: Row) -> Row | RowError:
         return RowError(line=row.line, id=row_id, reason=f"the row is of case {case_id!r}: {moved}")
     ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
     filled_in = {name: value for name, value in cells.items() if name not in ours}
-    return replace(row, fields={"id": case_id, **case, **filled_in}, review=True, exact=True)
+    return replace(row, fields={"id": case_id, **case, **filled_in}, review=True)

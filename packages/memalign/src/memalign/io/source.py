@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,10 +16,10 @@ from memalign.errors import InputError, InvalidValue, RowError
 from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
 from memalign.io.delimited import delimited_rows
 from memalign.io.files import path_of
-from memalign.io.frames import Frame, column_names, frame_rows, is_frame, parquet_rows
+from memalign.io.frames import Frame, column_names, frame_rows, is_frame, parquet_rows, shown_id
 from memalign.io.rows import Row, array_rows, file_lines, folder_rows, json_rows, never_empty
 from memalign.io.sheets import HIDDEN, restored, sheet_rows
-from memalign.json_values import decode_json, fields_of, is_absent, plain, plain_text
+from memalign.json_values import fields_of, is_absent, opened, plain, plain_text, whole
 from memalign.types import CONTENT_FIELDS, Example, Feedback
 from memalign.values import Value, ValueType
 
@@ -31,6 +31,7 @@ __all__ = [
     "Reading",
     "RowSource",
     "case_fields",
+    "case_of",
     "labels_of",
 ]
 
@@ -45,6 +46,8 @@ _FORMATS = (
 _LINES, _PARQUET = (".jsonl", ".ndjson"), (".parquet", ".parq", ".pq", "")
 MISSING = frozenset(("NULL", "null", "\\N", "nan", "NaN", "-nan", "<NA>", "NaT", "None", "#N/A", "N/A", "n/a"))
 """What databases and libraries write into a text for a cell that is missing; in content it is a word like any other."""
+
+CaseT = TypeVar("CaseT", Example, Feedback)
 
 _FIRST = 100  # rows that say whether there are ids
 
@@ -139,7 +142,7 @@ class RowSource:
         return (_object_row(position, item) for position, item in enumerate(self.items, 1))
 
     def _named(self, row: Row) -> Row | RowError:
-        """A row by its fields, with the content that a sheet for review or JSON holds, and with the source of all."""
+        """A row by its fields, with the content that a sheet for review holds, and with the source of all."""
         if self.columns.names:
             row = replace(row, fields=self.columns.renamed(row.fields))
         if str(row.fields.get(HIDDEN, "")).startswith("{"):
@@ -147,8 +150,6 @@ class RowSource:
             if isinstance(case, RowError):
                 return case
             row = case
-        if not row.exact:
-            row = replace(row, fields=_opened(row.fields))
         source = row.fields.get("source")
         if self.source is not None and (not source or is_absent(source)) and not row.fields.keys() >= JUDGED:
             row = replace(row, fields={**row.fields, "source": self.source})
@@ -203,13 +204,30 @@ class Reading:
         self.bad: list[RowError] = []
         self.left_out: dict[str, str] = {}
 
-    def readable(self, row: Row | RowError) -> Row | None:
-        """Return the row, None for one that cannot be read."""
-        if isinstance(row, RowError):
-            self.bad.append(row)
-            return None
-        self.columns |= dict.fromkeys(name for name in row.fields if not (row.made_id and name == "id"))
-        return row
+    def take(self, item: Row | RowError) -> None:
+        """Take up a row; what cannot be read or used is kept as a bad one."""
+        if isinstance(item, RowError):
+            self.bad.append(item)
+            return
+        self.columns |= dict.fromkeys(item.fields)
+        if item.made_id:
+            del self.columns["id"]
+        try:
+            self.use(item)
+        except InputError as error:
+            self.put(item, str(error))
+
+    def use(self, row: Row) -> None:
+        """Use a row that could be read. Raises InputError for one that is wrong."""
+        raise NotImplementedError
+
+    def put(self, row: Row, reason: str) -> None:
+        """Keep a row as a bad one."""
+        self.bad.append(RowError(line=row.line, reason=reason, id=shown_id(row.fields)))
+
+    def faults(self) -> list[RowError]:
+        """Return the bad rows in their order."""
+        return sorted(self.bad, key=lambda error: error.line)
 
     def check(self, row: Row, case: Example | Feedback) -> None:
         """Check what the judge reads of a row, and note what else had no form in JSON. Raises InputError."""
@@ -246,7 +264,7 @@ def _object_row(position: int, item: object) -> Row | RowError:
         return item
     if isinstance(item, Example | Feedback):
         fields = msgspec.structs.asdict(item)
-        return Row(line=position, fields=fields, exact=True, faults=item.faults)
+        return Row(line=position, fields=fields, faults=item.faults)
     if not isinstance(item, Mapping):
         item = fields_of(item) or item
     if isinstance(item, Mapping):
@@ -254,6 +272,14 @@ def _object_row(position: int, item: object) -> Row | RowError:
     kind = type(item).__name__
     hint = "; memalign.integrations.mlflow.feedback_of(traces, judge) makes rows of MLflow's" if kind == "Trace" else ""
     return RowError(line=position, reason=f"a row is a mapping, an Example or a Feedback, not {kind}{hint}")
+
+
+def case_of(kind: type[CaseT], row: Row, fields: Mapping[str, Any]) -> CaseT:
+    """Return the Example or Feedback of a row. Raises InputError."""
+    case = kind(**fields)
+    if row.faults:
+        case.__dict__["faults"] = row.faults
+    return case
 
 
 def _id_of_content(row: Row) -> str:
@@ -279,7 +305,7 @@ def case_fields(row: Row) -> dict[str, Any]:
     case["id"] = _name_of("id", case["id"])
     if case["id"] in MISSING:
         case["id"] = ""
-    meta = rest.pop("meta", {})
+    meta = opened(rest.pop("meta", {}))
     if not isinstance(meta, Mapping):
         meta = {"meta": meta}
     if "group" in rest and meta.get("group", rest["group"]) != rest["group"]:
@@ -328,28 +354,9 @@ def _label(value: object, value_type: ValueType | None) -> Value | None:
 
 def _name_of(field: str, value: object) -> str:
     """Return an id or a person as text: numbered ones are common, and pandas makes 7.0 of a 7. Raises InputError."""
-    value = plain(value, field)
-    if isinstance(value, float) and value.is_integer():
-        if abs(value) >= 2**53:
-            raise InputError(f"{field} {value:.17g} is a fraction that has lost digits; read the column as text")
-        value = int(value)
+    value = whole(plain(value, field))
+    if isinstance(value, float) and abs(value) >= 2**53:
+        raise InputError(f"{field} {value:.17g} is a fraction that has lost digits; read the column as text")
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(f"{field} must be text")
     return str(value).strip()
-
-
-def _opened(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of a row with the objects and arrays that content holds as JSON text, as cells of tables do."""
-    texts = {name: fields[name] for name in (*CONTENT_FIELDS, "meta") if isinstance(fields.get(name), str)}
-    return {**fields, **{name: _json_in(text) for name, text in texts.items()}} if texts else fields
-
-
-def _json_in(text: str) -> Any:
-    """Return the JSON object or array that a text is; any other text as it is, such as "[sic] … {1}"."""
-    trimmed = text.strip()
-    if trimmed[:1] + trimmed[-1:] not in ("{}", "[]"):
-        return text
-    try:
-        return decode_json(trimmed)
-    except InputError:
-        return text
