@@ -110,7 +110,8 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a turn of another form as a message with `role` and `content`; any other as it is."""
     kind = message.get("type")
     if message.get("lc") is not None and isinstance(message.get("kwargs"), Mapping):
-        return _of_langchain(message["kwargs"], _last(message.get("id")))
+        path = message.get("id")  # of a class, whose name comes last
+        return _of_langchain(message["kwargs"], str(path[-1] if isinstance(path, list) and path else ""))
     if isinstance(kind, str) and "role" not in message:
         if isinstance(message.get("data"), Mapping):
             return _of_langchain(message["data"], kind)
@@ -132,10 +133,6 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def _role(name: object) -> object:
     """Return the usual name of a role that a framework has."""
     return _ROLES.get(name.lower(), name) if isinstance(name, str) else name
-
-
-def _last(path: object) -> str:
-    return str(path[-1]) if isinstance(path, list | tuple) and path else ""
 
 
 def _of_langchain(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def _kind_word(kind: object) -> str:
     """Return a kind in capitals, without what tracers write around it; OpenTelemetry's own are numbers, and none."""
     word = kind if isinstance(kind, str) else ""
     word = word.strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
-    return "".join(letter for letter in word if letter.isalnum() or letter in "_-")[:40]
+    return re.sub(r"[^\w-]", "", word)[:40]
 
 
 def _dotted(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -95,7 +95,7 @@ def _with_index(frame: Any) -> Any:
         if name in labels and labels.count(name) == 1:
             if list(frame.index.get_level_values(name)) != list(frame[name]):
                 raise InputError(f"the DataFrame has an index and a column {name}, which differ; rename one of them")
-            frame = frame.droplevel(name) if frame.index.nlevels > 1 else frame.reset_index(drop=True)
+            frame = frame.reset_index(name, drop=True)
     return frame.reset_index() if any(name is not None for name in frame.index.names) else frame
 
 

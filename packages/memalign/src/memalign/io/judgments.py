@@ -7,7 +7,7 @@ of another judge, or on an example that has changed since, is never taken for th
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -16,6 +16,7 @@ import msgspec
 
 from memalign.errors import InputError
 from memalign.io.files import atomic_write, beside, path_of, target_of, try_lock, unlock
+from memalign.io.rows import reading
 from memalign.types import Example, Judgment, json_line
 
 __all__ = [
@@ -123,20 +124,16 @@ def _lines_of(path: Path) -> Iterator[tuple[_Head, Judgment, bytes]]:
     Raises:
         InputError: It is another file, or cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            for number, raw in enumerate(file, 1):
-                try:
-                    yield msgspec.json.decode(raw, type=_Head), msgspec.json.decode(raw, type=Judgment), raw
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                    if _is_cut(raw, error) and not file.read(1):
-                        return
-                    fault = f"is not a judgment ({error}); name another output file"
-                    raise InputError(f"{path}, line {number}, {fault}") from None
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    with reading(path), path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                head = msgspec.json.decode(raw, type=_Head)
+                yield head, msgspec.json.decode(raw, type=Judgment), raw
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                if _is_cut(raw, error) and not file.read(1):
+                    return
+                fault = f"is not a judgment ({error}); name another output file"
+                raise InputError(f"{path}, line {number}, {fault}") from None
 
 
 def _is_cut(raw: bytes, error: Exception) -> bool:
@@ -170,22 +167,20 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         self._hashes: Mapping[str, str] = hashes
         self._places: dict[str, tuple[int, int]] = {}  # where in the file each id's line begins, and its length
         self._end = 0
-        try:
-            # Two runs would take each other's lines away. The lock is beside the file, which is replaced at times.
+        with self._writing():
+            # Two runs would take each other's lines away. The lock is beside the file, which is
+            # replaced at times.
             lock = try_lock(beside(self._path, "lock"))
             if lock is None:
                 raise InputError(f"another run is writing {path}; wait for it, or name another output file")
             self._lock = lock
             try:
-                beside(self._path, "part").unlink(missing_ok=True)  # a run that was killed may have left it
                 if self._path.exists():
                     self._resume()
                 self._file = self._path.open("ab")
             except BaseException:
                 unlock(self._lock)
                 raise
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}") from None
 
     def __contains__(self, example_id: object) -> bool:
         return example_id in self._places
@@ -196,12 +191,11 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             raise InputError(f"{self._path} already has a judgment for {example_id!r}")
         head = {"id": example_id, "judge": self._judge, "content_hash": self._hashes.get(example_id, "")}
         line = json_line(head | msgspec.structs.asdict(judgment) | {"id": example_id})
-        try:
+        with self._writing():
             self._file.write(line)
             self._file.flush()
-        except OSError as error:
-            raise InputError(f"cannot write {self._path}: {error.strerror}; the judgments in it are kept") from None
-        self._add(example_id, line)
+        self._places[example_id] = (self._end, len(line))
+        self._end += len(line)
 
     def judgments(self, otherwise: Judgment) -> list[Judgment]:
         """Return the judgments of the examples, in their order, read from the file.
@@ -223,14 +217,23 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         if self._file.closed:
             return
         try:
-            self._file.close()
-            ordered = {name: None for name in self._hashes if name in self._places} | dict.fromkeys(self._places)
-            if list(ordered) != list(self._places):
-                self._rewrite(ordered)
-        except OSError as error:
-            raise InputError(f"cannot write {self._path}: {error.strerror}; the judgments in it are kept") from None
+            with self._writing():
+                self._file.close()
+                of_examples = [name for name in self._hashes if name in self._places]
+                ordered = dict.fromkeys((*of_examples, *self._places))
+                if list(ordered) != list(self._places):
+                    self._rewrite(ordered)
         finally:
             unlock(self._lock)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Name the file that cannot be written."""
+        try:
+            yield
+        except OSError as error:
+            reason = f"{error.strerror}; the judgments in it are kept"
+            raise InputError(f"cannot write {self._path}: {reason}") from None
 
     def __exit__(self, *error: object) -> None:
         """Close the file, whatever happened in the block."""
@@ -250,10 +253,6 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
                 self._places[head.id] = (place, len(raw))
             place += len(raw)
         self._rewrite(self._places)
-
-    def _add(self, name: str, line: bytes) -> None:
-        self._places[name] = (self._end, len(line))
-        self._end += len(line)
 
     def _line(self, file: BinaryIO, name: str) -> bytes:
         place, length = self._places[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -176,11 +177,9 @@ def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
 
 def _rows_of_folder(folder: Path) -> Iterator[Row | RowError]:
     """Read the JSON lines in a folder, else its Parquet files; hidden and temporary files are none of it."""
-    files = []
-    for file in sorted(folder.rglob("*")):
-        shown = all(part[0] not in "._" for part in file.relative_to(folder).parts)
-        if shown and file.is_file():
-            files.append(file)
+    hidden = re.compile(r"(^|[/\\])[._]")
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file()]
+    files = [file for file in files if not hidden.search(str(file.relative_to(folder)))]
     lines = [file for file in files if file.suffix.lower() in _LINES]
     if lines:
         return folder_rows(folder, lines)

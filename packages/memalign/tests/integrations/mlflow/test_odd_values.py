@@ -80,7 +80,7 @@ def test_json_text_in_a_trace_is_the_case_that_a_keyword_or_a_row_names(endpoint
     text = '{"a": 1}'
     aligned = tone_judge().align([odd_trace(lesson(1), "answer 1", text)], MemAlignOptimizer())
     core = aligned.memalign_judge
-    (case,) = core.memory.cases.values()
+    (case,) = core.memory.cases
     for outputs in (text, {"a": 1}):
         row = {**case.example.content, "id": "x", "outputs": outputs}
         assert Example(**row).content_hash == case.example.content_hash

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memalign.content import shown_spans
+from memalign.json_values import opened
 from memalign.memory import Memory
 from memalign.types import Example
 
@@ -102,7 +103,7 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
     if "trace" in wanted and traces[0].data.spans:
         # Without its assessments: they would give the verdict away, and change what is the same case.
         content["trace"] = {"data": {"spans": shown_spans(traces[0].to_dict()["data"]["spans"])}}
-    read = {name: plain(value) for name, value in content.items() if name in wanted}
+    read = {name: opened(plain(value)) for name, value in content.items() if name in wanted}
     return {name: value for name, value in read.items() if value is not None}
 
 
