@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from memalign.align.deltas import CallAnswer, Delta
 from memalign.align.learned_tests import proposed_tests
 from memalign.content import judged_texts
-from memalign.content.encoding import json_inside
+from memalign.json_values import opened
 from memalign.judge import Judge
 from memalign.judge.borne_out import LabelledCase, labelled_cases
 from memalign.memory import FeedbackConflict
@@ -83,7 +83,7 @@ class AnswerReader:
 
     def read(self, data: Mapping[str, Any]) -> CallAnswer:
         """What the call gave: changes and conflicts, labels turned into keys and tests read."""
-        entries = map(_opened, _entries(data.get("changes")))
+        entries = map(opened, _entries(data.get("changes")))
         changes = [_whole(change) for change in entries if isinstance(change, dict)]
         tried = sum(len(_entries(change.get("tests"))) for change in changes)
         deltas = tuple(self._delta(change, tried) for change in changes)
@@ -148,11 +148,6 @@ def _word(value: object) -> str:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, str) else ""
-
-
-def _opened(entry: object) -> object:
-    """Return an entry; one that is JSON text is opened."""
-    return json_inside(entry) if isinstance(entry, str) else entry
 
 
 def _whole(change: dict[str, Any]) -> dict[str, Any]:
