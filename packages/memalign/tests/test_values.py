@@ -6,6 +6,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Annotated, Any, Literal
 
 import annotated_types
+import jsonschema
 import pydantic
 import pytest
 from annotated_types import Ge, Gt, Le
@@ -13,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.errors import InvalidValue, InvalidValueType
-from memalign.models.answers import misfit
 from memalign.values import ValueType
 
 TYPES = [
@@ -138,11 +138,12 @@ class TestSchemas:
     @pytest.mark.parametrize(("annotation", "spec"), TYPES)
     def test_the_schema_takes_every_label_and_nothing_beside(self, annotation: object, spec: str) -> None:
         kind = ValueType.of(annotation)
+        schema = jsonschema.Draft202012Validator(kind.json_schema())
         for label in kind.labels:
-            assert misfit(label, kind.json_schema()) is None
+            assert schema.is_valid(label)
             assert kind.parse(label) == label
         wrong: dict[str, Any] = {"bool": "yes", "choice": "C", "int": 6, "float": 7.5, "str": 5}
-        assert misfit(wrong[kind.kind], kind.json_schema())
+        assert not schema.is_valid(wrong[kind.kind])
 
     def test_a_long_scale_has_bounds_without_a_list(self) -> None:
         schema = ValueType.of("int:0..1000").json_schema()
