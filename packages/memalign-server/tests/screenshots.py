@@ -117,8 +117,8 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
                     say(people["Ben"], name, verdict or differs, "She is safe, and she knows the day." * differs)
             else:
                 reviewing.hold_out(nobody)
-            with world.listening(nobody.app) as address:  # type: ignore[arg-type]  # a FastAPI
-                yield address, registry.url
+        with world.listening(world.server(Path(folder), script=model)) as address:
+            yield address, registry.url
 
 
 def say(client: TestClient, case: str, verdict: bool, words: str) -> bool:

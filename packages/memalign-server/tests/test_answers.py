@@ -121,6 +121,8 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
         (question_of, "Does {{ outputs }} help? Is it polite?", "Is it polite?"),
         (question_of, "{{ inputs }}\n\nRate the reply.\n{{ outputs }}", "Rate the reply."),
         (question_of, "Rate {{ outputs }}", JUDGE),
+        (question_of, "Score the reply from 1 to 10: {{ outputs }}", "Score the reply from 1 to 10"),
+        (question_of, "Score the reply. It is {{ outputs }}", "Score the reply."),
         (scale_ends, "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}", ("cold", "warm")),
         (scale_ends, "Rate from 1 (very cold) to 5 (very warm).\n{{ outputs }}", ("very cold", "very warm")),
         (scale_ends, "How warm is it? 1 is cold and 5 is warm\n{{ outputs }}", ("cold", "warm")),

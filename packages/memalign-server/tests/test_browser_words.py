@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import select
 
+from memalign.types import Example
+from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
 from server_support import browser, world
 from server_support.browser import LATE, REVIEW, answered, enter, next_case, opened, until, wait_for, words_saved
-from server_support.reviewing import put_in
+from server_support.reviewing import CASES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Route
@@ -154,8 +156,8 @@ def hold_down(page: Page, key: str, happened: str) -> None:
 
 def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(page: Page, url: str) -> None:
     world.opened(url).create(world.judge("free").replace(feedback_value_type=str))
-    with world.client(url) as client:
-        put_in(client, judge="free")
+    with Store(url).write() as connection:
+        add_cases(connection, "free", map(Example.from_dict, CASES))
     page.goto("/judges/free/review")
     page.fill(ANSWER, "Warm")
     page.reload()

@@ -156,7 +156,7 @@ def test_words_become_a_sentence_and_a_number(site: Site) -> None:
         "“Cold too.” → It understood Nothing: this case measures the judge",
         "3 of 3 you corrected are now right",
         "1 you agreed on is now wrong",
-        "“Reply 9.” was Yes, now No, you said Yes Still wrong: tell it why",
+        "“Reply 9.” was Yes, now No, you said Yes Tell it why",
         "3 now right",
         "Everything it knows 3 sentences, yours",
     )
@@ -276,7 +276,9 @@ def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> N
     (source,) = taken.supported_by
     words = taught.review(source.id).rationale
     taught.do("learned/confirm", guideline=theirs.id)
-    outlook = "This changes 2 of 3 things it learned; your wording stays. Take back Leave as it was"
+    rules = [rule for rule in taught.judge.memory.semantic if rule.id != theirs.id]
+    going = " ".join(f"“{rule.text}”" for rule in rules)
+    outlook = f"2 sentences go, or are written again from what remains: Your own wording stays. {going} Take back"
     assert outlook in taught.page(take=taken.id)
     page = taught.do("learned/take-back", row=taken.id)
     shows(page, "Taken back. The judge does not follow these words any more.", "✓ You confirmed it")
@@ -292,8 +294,8 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     site.teach()
     (rule,) = site.judge.memory.semantic
     site.keep_wording(rule.id, "Say sorry first.")
-    outlook = "This changes 1 of 1 things it learned. The sentence is yours: keep it? Keep the sentence Take back both"
-    assert outlook in site.page(take=rule.id)
+    going = "1 sentence goes, or is written again from what remains: The sentence is yours: keep it? “Say sorry first.”"
+    assert f"{going} Keep the sentence Take back both" in site.page(take=rule.id)
     site.do("learned/take-back", row=rule.id, **({"keep": "true"} if keep else {}))
     assert [rule.text for rule in site.judge.memory.semantic] == (["Say sorry first."] if keep else [])
 
@@ -347,7 +349,7 @@ def quarrelling(request: ChatRequest) -> dict[str, Any]:
 def test_a_conflict_is_shown_and_settled_once(site: Site, holds: str, words: list[str | None]) -> None:
     site.answer("c5", False, "Say sorry, always.")
     site.answer("c6", False, "Never say sorry.", person="ben")
-    sides = "“Say sorry, always.” You This holds “Never say sorry.” ben This holds"
+    sides = "“Say sorry, always.” You, of “Reply 5.” This holds “Never say sorry.” ben, of “Reply 6.” This holds"
     shows(site.teach(), f"These two say different things {sides}", "Both hold")
     (conflict,) = site.judge.memory.open_conflicts
     form: dict[str, Any] = {"holds": holds} if holds else {}

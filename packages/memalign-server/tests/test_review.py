@@ -104,6 +104,7 @@ def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
     ("int:1..5", "How warm?\n{{ outputs }}\n1 = cold, 5 = warm", {n: n for n in "12345"}, "1 = cold, 5 = warm"),
     ("A|B|tie", "Which is warmer?\n{{ outputs }}", {"A is better": "A", "B is better": "B", "Equal": "E"}, ""),
     ("good|bad|broken", "How is it?\n{{ outputs }}", {"good": "1", "bad": "2", "broken": "3"}, ""),
+    ("int:1..10", "How warm?\n{{ outputs }}", {**{n: n for n in "123456789"}, "10": "0"}, ""),
     ("int:0..100", "How many errors?\n{{ outputs }}", {"Save": ""}, "From 0 to 100"),
     ("str", "What is wrong?\n{{ outputs }}", {"Save": ""}, "Your answer"),
 ])  # fmt: skip

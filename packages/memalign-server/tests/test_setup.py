@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -186,13 +187,43 @@ def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
     assert "<td>Where is it?</td><td>On its way.</td>" in sent(local, "june.xlsx", body.getvalue()).text
 
 
+TEXTS = ("Where is my order, please?", "It left us on Monday.")
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "chosen"),
+    [
+        ("ticket;customer wrote;our reply", ("T-1", *TEXTS), ("customer wrote", "our reply")),
+        ("our reply;date;customer wrote", (TEXTS[1], "2026-11-28", TEXTS[0]), ("customer wrote", "our reply")),
+        ("ref;a;b", ("88-1", *TEXTS), ("a", "b")),
+        ("id;resposta;pergunta", ("1", TEXTS[1], TEXTS[0]), ("pergunta", "resposta")),
+        ("answer_id;AgentResponse;userQuery", ("7", TEXTS[1], TEXTS[0]), ("userQuery", "AgentResponse")),
+        ("number;value;rationale;ask;bot", ("1", "Yes", "Warm.", *TEXTS), ("ask", "bot")),
+    ],
+)
+def test_columns_are_guessed_by_their_names_and_by_what_they_hold(
+    local: TestClient, header: str, row: tuple[str, ...], chosen: tuple[str, str]
+) -> None:
+    again = [f"{text}2" if len(text) < 12 else f"{text} Again." for text in row]
+    page = sent(local, "a.csv", "\n".join([header, ";".join(row), ";".join(again)])).text
+    assert tuple(re.findall(r"<option selected>([^<]*)", page)) == chosen
+    assert f"<td>{TEXTS[0]}</td><td>{TEXTS[1]}</td>" in page
+    assert ("Not taken: value, rationale." in page) == ("rationale" in header)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig", "utf-8"])
+def test_a_file_of_excel_is_read_in_its_encoding(local: TestClient, encoding: str) -> None:
+    page = sent(local, "a.csv", "Frage;Antwort\nWann ist es fällig?;Am Freitag, für 5 €.\n".encode(encoding)).text
+    assert "<td>Wann ist es fällig?</td><td>Am Freitag, für 5 €.</td>" in page
+    assert ("Windows-1252" in page) == (encoding == "cp1252")
+
+
 @pytest.mark.parametrize(
     ("name", "body", "words"),
     [
         ("cases.pdf", b"%PDF", "a file is one of .csv"),
         ("cases.jsonl", b"", "cases.jsonl has no rows"),
         ("cases.xlsx", b"no sheet", "cases.xlsx"),
-        ("cases.csv", "Frage,Antwort\nfür,grün".encode("latin-1"), "save it as CSV UTF-8"),
         ("cases.jsonl", json.dumps({"id": "x" * 501, "inputs": "a", "outputs": "b"}), "give shorter ones"),
         ("../../cases.csv", b"id,id\n1,2\n", "cases.csv: the header has id twice"),
     ],

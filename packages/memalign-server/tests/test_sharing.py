@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from sqlalchemy import select
 
+from memalign.align import write_guideline
+from memalign.evaluation import Usefulness, next_cases
 from memalign_server.review.sharing import OPEN_SECONDS
 from memalign_server.store.tables import queue, reviews
 from server_support import world
@@ -18,6 +21,8 @@ from server_support.reviewing import answer, card, expect, hold_out, post, put_i
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
+
+    from memalign.models.base import ChatRequest
 
 NAMES = ("Ana", "Ben", "Carla", "Davi", "Eva")
 REVIEW = "/judges/tone/review"
@@ -222,6 +227,31 @@ def test_a_case_wants_an_answer_again_when_its_answer_is_erased(shared: world.Sh
     assert ben.look() is None
     shared.server.registry.erase("tone", source="Ana")
     assert ben.look() == "c-0"
+
+
+def test_the_page_and_the_command_have_one_order(place: str) -> None:
+    """Equal cases come by chance on the page too, and the one that the judge is torn about comes first."""
+
+    def torn(request: ChatRequest) -> dict[str, Any]:
+        findings = []
+        if "Question 7?" in request.user:
+            findings = [{"guideline": f"G{n}", "evidence": "Question 7?", "value": n == 1} for n in (1, 2)]
+        return {"findings": findings, "rationale": "So it is.", "value": True}
+
+    registry = world.registry(place, script=torn)
+    for words in ("Be warm.", "Be short."):
+        registry.update("tone", lambda judge, words=words: write_guideline(judge, words, by="olga"))  # type: ignore[misc]
+    with world.client(place, script=torn) as client:
+        put_in(client, cases(12))
+        judge = world.server_of(client).judges.latest("tone").judge
+        rows = world.stored(client, select(queue).where(queue.c.held_out == 0))
+        scores = asyncio.run(Usefulness(judge)([(row.example, row.judgment) for row in rows]))
+        assert [row.rank for row in rows] == pytest.approx(scores, abs=1e-12)
+        served = client.get("/api/v1/judges/tone/cases", params={"order": "useful", "limit": 12}).json()["items"]
+        order = [item["id"] for item in served]
+        first = next_cases(judge, cases(12), n=1).cases[0].id
+        assert (order[0], first) == ("c-7", "c-7")
+        assert order != sorted(order, key=lambda name: int(name[2:]))
 
 
 def test_what_waits_for_somebody_is_what_is_left_for_them(shared: world.Shared) -> None:

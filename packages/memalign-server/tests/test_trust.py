@@ -96,7 +96,7 @@ def test_only_what_is_held_out_counts(local: TestClient) -> None:
     put_in(local, CASES)
     hold_out(local, "c-00", "c-01")
     answer_all(local, "y" * 16)
-    assert heading(local) == "8 more answers and you will know."
+    assert heading(local) == "There are too few cases for a figure."
 
 
 ROW = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy first."}
@@ -159,7 +159,7 @@ def test_cases_on_which_people_differ_count_once_an_owner_has_settled_them(
     assert "You and owner agree on 3 of 5." in page(ben)
     for case, holder in (("c-02", "reviewer"), ("c-03", "")):
         with world.server_of(ana).store.write() as connection:
-            settle(connection, "tone", case, holder)
+            settle(connection, "tone", case, holder, by="local")
     assert heading(ana) == "On 11 cases it had never learned from, it agreed with your team on 9."
 
 

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, func, select
 
 from memalign import Example, Judge, Judgment
 from memalign.errors import InputError
+from memalign.evaluation import Usefulness
 from memalign.io import Examples, read_feedback
 from memalign.judge import named_parts
 from memalign.keys import FeedbackKey, same_person
@@ -30,6 +31,7 @@ from memalign_server.review.cases import (
     next_cases,
     own_review,
     store_judgments,
+    useful_ranks,
 )
 from memalign_server.review.sharing import THUMB
 from memalign_server.server import JUDGE, Here, Loaded, Server
@@ -224,11 +226,19 @@ async def judge_one(
     if keep and case.id is None:
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await latest.judge.ajudge(example)
-    await asyncio.to_thread(_note, server, latest, person.name, example, judgment if keep else None)
+    ranks = await useful_ranks(Usefulness(latest.judge), [(example, judgment)]) if keep else {}
+    await asyncio.to_thread(_note, server, latest, person.name, example, judgment if keep else None, ranks)
     return judgment
 
 
-def _note(server: Server, latest: Loaded, person: str, example: Example, judgment: Judgment | None) -> None:
+def _note(
+    server: Server,
+    latest: Loaded,
+    person: str,
+    example: Example,
+    judgment: Judgment | None,
+    ranks: Mapping[str, float],
+) -> None:
     """Keep a case and its verdict, if there is one to keep; who was told a verdict answers the case blind no more."""
     judge = latest.judge.name
     same = select(queue.c.case_id).where(queue.c.judge == judge, queue.c.content_hash == example.content_hash)
@@ -240,7 +250,7 @@ def _note(server: Server, latest: Loaded, person: str, example: Example, judgmen
             add_cases(connection, judge, [example])
             if connection.execute(same.where(queue.c.case_id == example.id)).first() is None:
                 raise Problem(409, f"another case has the id {example.id!r}, or the same content has another id")
-            store_judgments(connection, latest.judge, latest.version, [(example, judgment)])
+            store_judgments(connection, latest.judge, latest.version, [(example, judgment)], ranks)
         for case_id in connection.execute(same).scalars().all():
             mark_seen(connection, judge, person, case_id)
 
@@ -314,7 +324,9 @@ def list_review_cases(
     with server.store.read() as connection:
         if order == "useful":
             with server.opened.turn(judge, person.name) as turn:
-                cases = next_cases(connection, judge, person.name, n=limit, again=state == "skipped", turn=turn)
+                cases = next_cases(
+                    connection, judge, person.name, n=limit, again=(state,) if state == "skipped" else (), turn=turn
+                )
                 for case in cases:
                     server.opened.open(judge, case.case_id, person.name)
         else:
@@ -411,7 +423,7 @@ def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
     """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
     if not (person.owner or same_person(body.source, person.name)):
         raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
-    return begin("unalign", {**body.model_dump(), "by": person.name})
+    return begin("unalign", body.model_dump())
 
 
 @of_judge.post("/erase", status_code=202, tags=["learning"], dependencies=[OWNER])

@@ -482,3 +482,10 @@ def test_means_stay_on_their_scale_and_many_labels_are_not_all_listed() -> None:
     kind = ValueType.of("|".join(f"L{n}" for n in range(30)))
     many = [ScoredCase(id=f"r{n}", label="", value=f"L{n % 30}") for n in range(90)]
     assert len(traffic_of(kind, [], many)[0].shares) == 12
+
+
+def test_a_promise_is_not_called_hopeless_where_surer_verdicts_are_better() -> None:
+    """Of all verdicts people share too few; of the surer half nearly enough, on too few cases to tell."""
+    cases = surely([0.97] * 36 + [0.6] * 44, [n > 1 for n in range(36)] + [n > 7 for n in range(44)])
+    found = promise_of(cases, 0.95)
+    assert "people agree in 94.4% of 36 cases, which does not tell yet: label more" in found.why

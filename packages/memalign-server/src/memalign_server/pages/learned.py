@@ -217,6 +217,7 @@ def learned_page(
         today = today_of(connection, judge, person.name)
         awaiting = turned_unanswered(connection, judge, person.name)
         idle = untaught_words(connection, judge, person.name)
+        waiting_cases = progress_of(connection, judge, person.name).waiting
         results = find_cases(connection, loaded, find)
         queued = {case.case_id for case in cases_of(connection, judge, [case.id for case in results])}
     waiting = len(idle.pop("waiting", ()))
@@ -243,6 +244,8 @@ def learned_page(
         today=today,
         awaiting=awaiting,
         waiting=waiting,
+        waiting_cases=waiting_cases,
+        example_of=lambda case: None if (known := memory.case(case)) is None else known.example,
         find=find,
         results=results,
         queued=queued,

@@ -187,6 +187,7 @@ def _page(request: Request, problem: Problem, error: Exception) -> Response:
         404: say("Not here"),
         405: say("Not here"),
         409: say("Somebody was quicker"),
+        410: say("This is not there any more"),
         422: say("Something is missing"),
         502: say("The model does not answer"),
         503: say("Not available now"),
@@ -198,6 +199,8 @@ def _page(request: Request, problem: Problem, error: Exception) -> Response:
     else:
         detail = ""  # Starlette says nothing beyond the heading
     heading = headings.get(problem.status_code, say("Something went wrong"))
+    if request.url.path.startswith("/join/"):
+        heading = say("This link does not work any more")
     rows = problem.more.get("rows", [])[:20]
     told = {"heading": heading, "detail": detail, "rows": rows, "field": getattr(error, "field", "")}
     return render(request, "error.html", status=problem.status_code, **told)

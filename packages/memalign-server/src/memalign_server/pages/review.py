@@ -32,6 +32,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
+_PASSED = ("skipped", "unclear")
 _SOON = 4  # cases from the one that is shown: where an older version judged one of them, the newest one is asked
 
 
@@ -130,7 +131,8 @@ def review_page(
     """The case that is named, to answer or with the judge's verdict; else what comes next for a person.
 
     That is a case on which they and a colleague differ, one that waits for an owner, the question whether to teach what
-    they explained, or the next case. `again` is one that they skipped. `word` opens the field although both agree.
+    they explained, or the next case. `again` is one that they skipped or were not sure of. `word` opens the field
+    although both agree.
     """
     judge, name, loaded, _ = screen.judge, screen.person.name, screen.loaded, screen.working
     kind, card, waiting, template, behind = loaded.judge.value_type, None, None, None, False
@@ -153,7 +155,9 @@ def review_page(
         else:
             measuring = MEASURING in screen.request.cookies and not is_measured(connection, judge, kind)
             with screen.server.opened.turn(judge, name) as turn:
-                coming = next_cases(connection, judge, name, n=_SOON, again=again, measuring=measuring, turn=turn)
+                coming = next_cases(
+                    connection, judge, name, n=_SOON, again=_PASSED if again else (), measuring=measuring, turn=turn
+                )
                 card = next(iter(coming), None)
                 if card is not None:
                     screen.server.opened.open(judge, card.case_id, name)

@@ -11,6 +11,8 @@ from fastapi.responses import RedirectResponse, Response
 from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import MEASURING, link, render
 from memalign_server.people.access import Asking, inert
+from memalign_server.people.people import Role, list_people
+from memalign_server.review.cases import ONE_IN, progress_of
 from memalign_server.review.evidence import ENOUGH, figures_of, trust_of
 from memalign_server.server import JUDGE, Here
 
@@ -23,8 +25,12 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
     kind = server.judges.latest(judge).judge.value_type
     with server.store.read() as connection:
         trust = trust_of(connection, judge, kind, person.name)
+        owners = [member.name for member in list_people(connection) if member.role == Role.OWNER.value]
+        waiting = progress_of(connection, judge, person.name).waiting
+    short = max(0, trust.missing - trust.waiting)
+    more = {"enough": ENOUGH, "to_add": short * ONE_IN, "owners": owners, "waiting": waiting}
     texts = {mistake.example.id: case_text(mistake.example) for mistake in trust.mistakes}
-    return render(request, "trust.html", judge=judge, page="trust", trust=trust, texts=texts, enough=ENOUGH)
+    return render(request, "trust.html", judge=judge, page="trust", trust=trust, texts=texts, **more)
 
 
 @router.get("/trust/review")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -30,6 +31,26 @@ __all__ = ["SUFFIXES", "Upload", "clear_uploads", "read_upload", "upload_folder"
 SUFFIXES = (".csv", ".xlsx", ".jsonl", ".json", ".tsv")
 _LABELS = ("value", "rationale", "source", "created_at")
 _SIDES = ("A", "B")
+_NAMES: Mapping[str, tuple[str, ...]] = {
+    "inputs": (
+        *("question", "customer", "request", "prompt", "input", "query", "user", "inquiry", "asked", "ask", "client"),
+        *("pergunta", "cliente", "pedido", "pregunta", "peticion", "consulta", "frage", "kunde", "anfrage"),
+    ),
+    "outputs": (
+        *("reply", "answer", "response", "output", "agent", "assistant", "completion", "bot", "generated"),
+        *("resposta", "respuesta", "antwort", "atendente"),
+    ),
+    "conversation": ("conversation", "messages", "chat", "dialog", "turns", "transcript", "conversa", "conversacion"),
+    "expectations": ("expect", "reference", "gold", "ideal", "correct", "truth"),
+    "trace": ("trace", "steps", "spans"),
+}
+"""How the names of columns begin that hold what a field holds, in the languages of the pages and German."""
+_KEYS = frozenset(
+    ("id", "ids", "no", "nr", "number", "key", "uuid", "date", "time", "timestamp", "at", "index", "row", "ticket")
+)
+_DIGIT = re.compile(r"\d")
+_KEY_LENGTH = 40  # characters
+_LOOKED_AT = 50  # rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +64,8 @@ class Upload:
         chosen: A column for each question; empty where none fits.
         cases: The cases of the rows that can be used; none as long as a column is to be chosen.
         bad: The rows that cannot be used, in order.
+        labels: Columns that hold what people said already; they are not taken.
+        guessed: The encoding that was guessed, because the file is not UTF-8; "" for none.
     """
 
     name: str
@@ -51,6 +74,8 @@ class Upload:
     chosen: Sequence[str]
     cases: Sequence[Example] = ()
     bad: Sequence[RowError] = ()
+    labels: Sequence[str] = ()
+    guessed: str = ""
 
     @property
     def complete(self) -> bool:
@@ -105,7 +130,8 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
         raise Refused("{name}: a file is one of {allowed}", name=name, allowed=", ".join(SUFFIXES))
     with tempfile.TemporaryDirectory(dir=upload_folder(place)) as folder:
         path = Path(folder) / f"upload{suffix}"
-        path.write_bytes(file.read())
+        data, guessed = _as_utf8(file.read(), suffix)
+        path.write_bytes(data)
         _check_unpacked(path, name)
         try:
             rows = list(RowSource.of(path).rows())
@@ -118,8 +144,10 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
         raise InvalidRows(name, bad)
     questions = _questions(judge, written[0].fields)
     if len(chosen) != len(questions) or not {*chosen} <= {"", *columns}:  # for the file before this one
-        chosen = _first_choice(questions, columns, judge.columns)
-    upload = Upload(name=name, columns=columns, questions=questions, chosen=chosen)
+        chosen = _first_choice(questions, columns, judge.columns, [row.fields for row in written])
+    labels = [column for column in columns if column in _LABELS and column not in chosen]
+    about: dict[str, Any] = {"labels": labels, "guessed": guessed}
+    upload = Upload(name=name, columns=columns, questions=questions, chosen=chosen, **about)
     if not upload.complete:
         return upload
     usable, cases = list[Row](), list[Example]()
@@ -149,6 +177,19 @@ def _check_unpacked(path: Path, name: str) -> None:
         raise Refused("{name} unpacks to {n} MB; keep it under {most}, or save it as .csv", name=name, n=n, most=most)
 
 
+def _as_utf8(data: bytes, suffix: str) -> tuple[bytes, str]:
+    """Return a text file as UTF-8, and the encoding that was guessed: UTF-16 by its mark, else that of Excel."""
+    if suffix == ".xlsx":
+        return data, ""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return data.decode("utf-16", "replace").encode(), ""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace").encode(), "Windows-1252"
+    return data, ""
+
+
 def _by_fields(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
     """A row by its fields, with its id and what else it has; of a pair the sides are the outputs."""
     sides = {side: row[column] for side, column in chosen.items() if side in _SIDES}
@@ -165,12 +206,43 @@ def _questions(judge: Judge, row: Mapping[str, Any]) -> list[str]:
     return [*(field for field in judge.fields if field != "outputs"), *_SIDES]
 
 
-def _first_choice(questions: Sequence[str], columns: Iterable[str], remembered: Mapping[str, str]) -> list[str]:
-    """A column for each question, for the person to change: by the judge's own names, else in their order."""
+def _first_choice(
+    questions: Sequence[str],
+    columns: Iterable[str],
+    remembered: Mapping[str, str],
+    rows: Sequence[Mapping[str, Any]],
+) -> list[str]:
+    """Return a column for each question, for the person to change, or "" where none fits.
+
+    The judge's own names come first, then names that mean the field, then the other columns with texts in their order.
+    """
     free = [column for column in columns if column not in ("id", *_LABELS)]
-    named = [remembered.get(question, question) for question in questions]
-    rest = iter([column for column in free if column not in named])
-    return [name if name in free else next(rest, "") for name in named]
+    chosen = dict[str, str]()
+    for question in questions:
+        name = remembered.get(question, question)
+        fitting = [name] if name in free else [column for column in free if _means(column, question)]
+        chosen[question] = next((column for column in fitting if column not in chosen.values()), "")
+    rest = iter([column for column in free if column not in chosen.values() and not _is_key(column, rows)])
+    return [chosen[question] or next(rest, "") for question in questions]
+
+
+def _means(column: str, question: str) -> bool:
+    words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
+    if not words or words[-1] in _KEYS:
+        return False
+    return any(word.startswith(beginning) for word in words for beginning in _NAMES.get(question, ()))
+
+
+def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a column holds keys, dates or numbers and no texts: by its name, or by what it holds."""
+    words = re.findall(r"[^\W_]+", column.lower())
+    values = [row.get(column) for row in rows[:_LOOKED_AT]]
+    texts = [value for value in values if isinstance(value, str) and value.strip()]
+    if len(texts) < len([value for value in values if value is not None]):  # numbers, lists
+        return all(isinstance(value, int | float) for value in values if value is not None)
+    short = all(len(text) <= _KEY_LENGTH and len(text.split()) == 1 for text in texts)
+    numbered = len(texts) > 1 and len(set(texts)) == len(texts) and all(map(_DIGIT.search, texts))
+    return bool(texts) and short and (numbered or bool(_KEYS.intersection(words)))
 
 
 def _as_written(row: Row) -> Row:

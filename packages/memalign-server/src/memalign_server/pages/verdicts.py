@@ -14,7 +14,8 @@ _FIELD = re.compile(r"\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}", re.DOTALL) 
 _SENTENCE = re.compile(r"[^.!?]+[.!?]*")
 _WORDS = r"([^\W\d][^\n,;.()]*?)(?=\s+(?:and|to)\s+\d|[\n,;.()]|$)"
 _MEANING = rf"(?<![\w.]){{}}(?:\s*(?:=|:|-|\u2013|is|means)\s*{_WORDS}|\s*\({_WORDS}\))"
-_MOST = 9
+_MOST = 10
+_ORDER = 3  # words: fewer say nothing, such as "Rate"
 _TIES = frozenset(("tie", "equal", "draw"))
 
 
@@ -35,7 +36,7 @@ def choices_of(kind: ValueType, language: Language) -> list[Choice]:
     texts = [verdict_text(kind, label, language) for label in kind.labels]
     keys = [text[:1].upper() for text in texts]
     if len(set(keys)) < len(keys) or not all(key.isalnum() for key in keys):
-        keys = [str(number) for number in range(1, len(texts) + 1)]
+        keys = [str(number % 10) for number in range(1, len(texts) + 1)]
     return [
         Choice(value=label, sent=value_text(label), text=text, key=key)
         for label, text, key in zip(kind.labels, texts, keys, strict=True)
@@ -51,12 +52,19 @@ def verdict_text(kind: ValueType, value: Value | None, language: Language) -> st
 
 
 def question_of(judge: Judge) -> str:
-    """What experts decide, from the instructions: the first question, or else the first line without a field."""
+    """Return what experts decide, from the instructions: the first question, else the first line without a field.
+
+    Of one line alone it is the first sentence without a field, or what stands before the field.
+    """
     text = _FIELD.sub(_IN_PLACE, judge.instructions)
     sentences = (sentence.strip() for line in text.splitlines() for sentence in _SENTENCE.findall(line))
-    question = next((one for one in sentences if one.endswith("?") and _IN_PLACE not in one), None)
+    whole = [one for one in sentences if _IN_PLACE not in one]
+    question = next((one for one in whole if one.endswith("?")), None)
     lines = (line.strip() for line in text.splitlines())
-    return question or next((line for line in lines if line and _IN_PLACE not in line), judge.name)
+    line = next((line for line in lines if line and _IN_PLACE not in line), None)
+    before = text.partition(_IN_PLACE)[0].strip().rstrip(" :,-\u2013").strip()
+    orders = (one for one in (*whole, before) if len(one.split()) >= _ORDER)
+    return question or line or next(orders, judge.name)
 
 
 def scale_ends(judge: Judge) -> tuple[str, str] | None:

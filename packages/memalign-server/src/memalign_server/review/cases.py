@@ -8,7 +8,7 @@ A case is a row of the table `queue`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from secrets import randbelow
@@ -31,8 +31,7 @@ from sqlalchemy import (
     update,
 )
 
-from memalign.evaluation import knows
-from memalign.evaluation.label_next import silence
+from memalign.evaluation import Usefulness, knows
 from memalign.judge import Judge
 from memalign.registry.residue import strings
 from memalign.types import Example, Judgment
@@ -43,8 +42,6 @@ from memalign_server.store.tables import from_json, now, queue, reviews, to_json
 
 ONE_IN = 4
 """Of so many cases one is held out: enough for a figure from forty answers, and three of four answers teach."""
-UNKNOWN = 0.5
-"""The rank of a case without a judgment."""
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
@@ -127,7 +124,7 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
                 "content_hash": example.content_hash,
                 "example": example,
                 "held_out": int(place == drawn),
-                "rank": randbelow(_CHANCES) / _CHANCES if place == drawn else UNKNOWN,
+                "rank": _chance() if place == drawn else unknown_rank(),
                 "added_at": now(),
             }
         )
@@ -136,14 +133,34 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
     return len(new), len({example.id for example in examples}) - len(new)
 
 
+def _chance() -> float:
+    return randbelow(_CHANCES) / _CHANCES
+
+
+def unknown_rank() -> float:
+    """The rank of a case without a judgment: in the middle, and among its like by chance."""
+    return 0.5 + _chance() / _CHANCES
+
+
+async def useful_ranks(useful: Usefulness, judged: Sequence[tuple[Example, Judgment]]) -> dict[str, float]:
+    """Return how useful an answer on each case is, by its id, in the order of `memalign next`."""
+    rated = [(example, judgment) for example, judgment in judged if judgment.error is None]
+    scores = await useful(rated) if rated else []
+    return {example.id: score for (example, _), score in zip(rated, scores, strict=True)}
+
+
 def store_judgments(
-    connection: Connection, judge: Judge, version: int, judged: Sequence[tuple[Example, Judgment]]
+    connection: Connection,
+    judge: Judge,
+    version: int,
+    judged: Sequence[tuple[Example, Judgment]],
+    ranks: Mapping[str, float],
 ) -> None:
     """Keep the judgments of a version of a judge on cases of its queue.
 
     A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over. A judge
-    whose memory is empty says what people compare with later. The first judgment says how useful an answer is; a case
-    that is held out keeps its chance place.
+    whose memory is empty says what people compare with later. `ranks` say how useful an answer is, by the case's id; a
+    case that is held out keeps its chance place.
     """
     memory = judge.memory
     for example, judgment in judged:
@@ -152,7 +169,6 @@ def store_judgments(
         if judgment.error is not None:
             connection.execute(change.values(problem=judgment.error))
             continue
-        stays = or_(queue.c.held_out == 1, queue.c.version.is_not(None))
         untaught = {} if memory else {"first_value": judgment.value, "first_version": version}
         connection.execute(
             change.values(
@@ -161,16 +177,10 @@ def store_judgments(
                 version=version,
                 seen=int(knows(judge, example)),
                 verdict=value_text(judgment.value)[:VERDICT_LENGTH],
-                rank=case((stays, queue.c.rank), else_=_usefulness(judgment)),
+                rank=case((queue.c.held_out == 1, queue.c.rank), else_=ranks[judgment.id]),
                 **untaught,
             )
         )
-
-
-def _usefulness(judgment: Judgment) -> float:
-    """Return a rank from 0 to 1, the most useful first: no guideline applies, or the model is unsure."""
-    unsure = 0.0 if judgment.confidence is None else min(1.0, 2 * (1 - judgment.confidence))
-    return (silence(judgment) + unsure) / 2
 
 
 # -- what comes next ---------------------------------------------------------------------------------------------------
@@ -182,7 +192,7 @@ def next_cases(
     person: str,
     *,
     n: int = 2,
-    again: bool = False,
+    again: Collection[str] = (),
     measuring: bool = False,
     turn: Turn = _NOBODY,
 ) -> list[Row[Any]]:
@@ -197,7 +207,7 @@ def next_cases(
         judge: The judge.
         person: Who is served.
         n: How many cases at most.
-        again: Whether it is the cases that the person skipped, instead of those that wait for an answer.
+        again: States, such as `skipped`: the cases that the person left so come instead of those that wait.
         measuring: Whether those that are held out come first: the person wants to know how good the judge is.
         turn: Who has what open.
     """
@@ -210,8 +220,8 @@ def next_cases(
         return [row for row in rows if row.given + turn.others.get(row.case_id, 0) < row.needed]
 
     if again:  # few: found by the person and sorted, not by the order of all cases
-        skipped = query.join(reviews, own).where(reviews.c.state == "skipped")
-        return free(connection.execute(skipped.order_by((queue.c.disputed + 0).desc(), *order)))[:n]
+        passed = query.join(reviews, own).where(reviews.c.state.in_(again))
+        return free(connection.execute(passed.order_by((queue.c.disputed + 0).desc(), *order)))[:n]
     query = query.where(~exists().where(own, reviews.c.state != "undone")).order_by(queue.c.disputed.desc(), *order)
     others, held_out = (free(connection.execute(query.where(queue.c.held_out == kind))) for kind in (0, 1))
     coming = [] if measuring else _opened(connection, query, others, held_out, turn)[:n]

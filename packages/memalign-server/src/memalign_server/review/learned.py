@@ -124,14 +124,19 @@ class Withdrawal:
     """What it would change if a person took words back.
 
     Attributes:
-        changes: How many of the guidelines in force would go, or be learned again from what remains.
+        texts: The guidelines in force that would go, or be learned again from what remains.
         stays: Guidelines whose wording is this person's and that stay, because other words are behind them too.
         in_question: Guidelines whose wording is this person's and that no other words are behind.
     """
 
-    changes: int
+    texts: tuple[str, ...]
     stays: tuple[str, ...]
     in_question: tuple[str, ...]
+
+    @property
+    def changes(self) -> int:
+        """How many guidelines that are."""
+        return len(self.texts)
 
 
 def withdrawal_of(memory: Memory, keys: Collection[FeedbackKey], person: str) -> Withdrawal:
@@ -145,5 +150,5 @@ def withdrawal_of(memory: Memory, keys: Collection[FeedbackKey], person: str) ->
     in_question = tuple(rule.id for rule in own if words.issuperset(memory.sources_of(rule)))
     stays = tuple(rule.id for rule in own if rule.id not in in_question)
     remaining = {rule.id for rule in forget(memory, words, keep=stays).semantic}
-    changes = sum(rule.id not in remaining for rule in memory.semantic)
-    return Withdrawal(changes=changes, stays=stays, in_question=in_question)
+    texts = tuple(rule.text for rule in memory.semantic if rule.id not in remaining)
+    return Withdrawal(texts=texts, stays=stays, in_question=in_question)

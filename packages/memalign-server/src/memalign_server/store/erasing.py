@@ -159,7 +159,7 @@ def forget_judgments(
     guidelines that applied; its prompt held all of its version, and `versions` are those that had one of these.
     """
     rules, examples, count = set(guidelines), set(cases), 0
-    empty: dict[str, Any] = {"judgment": None, "verdict": None, "version": None, "rank": 0.5}
+    empty: dict[str, Any] = {"judgment": None, "verdict": None, "version": None}
     judged = (queue.c.judge == judge, queue.c.judgment.is_not(None))
     written = select(queue.c.number, _written_as(queue.c.judgment).label("text"), queue.c.version)
     for row in connection.execute(written.where(*judged)).all():

@@ -14,11 +14,19 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from memalign.align import MemAlign
+from memalign.evaluation import Usefulness
 from memalign.judge import Judge, Progress
 from memalign.registry import Registry, tables
 from memalign.types import Example, Judgment
 from memalign_server.problems import Refused
-from memalign_server.review.cases import cases_ahead, is_behind, latest_answered, store_judgments, unjudged
+from memalign_server.review.cases import (
+    cases_ahead,
+    is_behind,
+    latest_answered,
+    store_judgments,
+    unjudged,
+    useful_ranks,
+)
 from memalign_server.store import Store
 from memalign_server.store.erasing import ERASED
 
@@ -71,14 +79,16 @@ class Work:
 
         What a version says is not kept once something was erased from it, because it may repeat that: InputError.
         """
-        judgments, waiting = list[Judgment](), list(examples)
+        judgments, waiting, useful = list[Judgment](), list(examples), Usefulness(judge)
         while waiting:
             part, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             new = await judge_hidden(judge, part)
+            pairs = list(zip(part, new, strict=True))
+            ranks = await useful_ranks(useful, pairs)
             with self.store.write("", self.judge) as connection:  # by its name no erasure of the judge runs beside this
                 if _is_redacted(connection, self.judge, version):
                     raise Refused(ERASED)
-                store_judgments(connection, judge, version, list(zip(part, new, strict=True)))
+                store_judgments(connection, judge, version, pairs, ranks)
             judgments += new
             self.progress("judging", len(judgments), len(judgments) + len(waiting))
         return judgments

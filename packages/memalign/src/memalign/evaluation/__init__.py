@@ -5,7 +5,7 @@ from memalign.evaluation.cases import ScoredCase
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.criteria import Criterion, GateResult, check_criteria, gate, junit_xml
 from memalign.evaluation.feedback_review import FeedbackReview, agreement_of_people, review_feedback
-from memalign.evaluation.label_next import NextCase, NextCases, anext_cases, next_cases
+from memalign.evaluation.label_next import NextCase, NextCases, Usefulness, anext_cases, next_cases
 from memalign.evaluation.labelled import LabelledCases, knows
 from memalign.evaluation.report_page import Report, as_html, as_markdown, report
 
@@ -20,6 +20,7 @@ __all__ = [
     "NextCases",
     "Report",
     "ScoredCase",
+    "Usefulness",
     "aevaluate",
     "agreement_of_people",
     "anext_cases",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memalign.judge import Judge, Progress
+    from memalign.memory import Memory
 
-__all__ = ["NextCase", "NextCases", "anext_cases", "next_cases", "silence"]
+__all__ = ["NextCase", "NextCases", "Usefulness", "anext_cases", "next_cases"]
 
 STANDS_OUT = 0.5  # the degree from which on a reason is named
+_TIE = 1e-6  # less than any two degrees that differ differ by
 
 
 class NextCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +75,7 @@ async def anext_cases(
     - Unsure: 2 (1 - confidence), at most 1.
     - Unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder), 1 from 0.2 down.
 
+    Cases of one score come in an order of chance, which is the same for the same cases, and not in that of arrival.
     The list is diverse: the next case is that of the highest score times its distance (1 - cosine) from the nearest
     case chosen before, and this product is its score. Content that is in memory, or came before, costs no call.
 
@@ -127,10 +130,10 @@ next_cases = aio.blocking(anext_cases)
 async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: int) -> tuple[NextCase, ...]:
     import numpy as np  # a quarter of a second that only this part needs
 
+    useful = Usefulness(judge)
     vectors = await _embedded([example for example, _ in rated])
-    nearest = await _nearest(judge, vectors)
-    signals = [_signals(judgment, near) for (_, judgment), near in zip(rated, nearest, strict=True)]
-    scores = np.array([sum(reasons.values()) / len(reasons) for reasons in signals])
+    signals = await useful.signals(rated, vectors)
+    scores = np.array([_score(example, reasons) for (example, _), reasons in zip(rated, signals, strict=True)])
     apart = np.ones(len(rated))
     chosen: list[NextCase] = []
     remaining = list(range(len(rated)))
@@ -145,7 +148,37 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
     return tuple(chosen)
 
 
-def silence(judgment: Judgment) -> float:
+class Usefulness:
+    """Says how useful an expert's label of a case is to a judge: the one order of what to label next."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._known: NDArray[np.float32] | None = None
+
+    async def __call__(self, rated: Sequence[tuple[Example, Judgment]]) -> list[float]:
+        """Return the score of each case, from 0 to 1, by its judgment; see `anext_cases`."""
+        signals = await self.signals(rated, await _embedded([example for example, _ in rated]))
+        return [_score(example, reasons) for (example, _), reasons in zip(rated, signals, strict=True)]
+
+    async def signals(
+        self, rated: Sequence[tuple[Example, Judgment]], vectors: NDArray[np.float32]
+    ) -> list[dict[str, float]]:
+        """Return the reasons to label each case in words, with their degrees from 0 to 1."""
+        if self._known is None:
+            self._known = await _vectors_of(self._judge.memory)
+        nearest: list[float | None] = [None] * len(rated)
+        if self._judge.memory.cases:
+            nearest = [float((self._known @ vector).max()) for vector in vectors]
+        return [_signals(judgment, near) for (_, judgment), near in zip(rated, nearest, strict=True)]
+
+
+def _score(example: Example, reasons: Mapping[str, float]) -> float:
+    """The mean of the degrees; equal ones differ by a chance that is the case's own."""
+    chance = int(example.content_hash[:8], 16) / 16**8
+    return min(1.0, sum(reasons.values()) / len(reasons)) * (1 - _TIE) + _TIE * chance
+
+
+def _silence(judgment: Judgment) -> float:
     """How little the guidelines say of an item, in [0, 1]; see `anext_cases`."""
     return 1 - max(map(_loudness, judgment.findings), default=0.0)
 
@@ -163,7 +196,7 @@ def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
         unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
         likeness = f"unlike every case in memory (likeness at most {nearest:.2f})"
     return {
-        "no guideline applies": silence(judgment),
+        "no guideline applies": _silence(judgment),
         "guidelines contradict each other": float(len(meant) > 1),
         f"unsure ({confidence:.0%})": min(1.0, 2 * (1 - confidence)),
         likeness: unlike,
@@ -175,8 +208,7 @@ async def _embedded(examples: Sequence[Example]) -> NDArray[np.float32]:
     return await resolve_embedding(None).embed([embedding_text(example) for example in examples])
 
 
-async def _nearest(judge: Judge, vectors: NDArray[np.float32]) -> list[float | None]:
-    memory = judge.memory
-    same = memory.embedding_model == resolve_embedding(None).name
-    matrix = memory.matrix if same else await _embedded([case.example for case in memory.cases])
-    return [float((matrix @ vector).max()) if memory.cases else None for vector in vectors]
+async def _vectors_of(memory: Memory) -> NDArray[np.float32]:
+    if memory.embedding_model == resolve_embedding(None).name:
+        return memory.matrix
+    return await _embedded([case.example for case in memory.cases])

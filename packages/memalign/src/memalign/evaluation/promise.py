@@ -125,7 +125,7 @@ def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
         kept = step
     if kept is not None:
         return Promise(least=least, kept=kept)
-    return _missing(sequence, least, fewest, len(cases))
+    return _missing(steps, least, fewest, len(cases))
 
 
 def _sure(cases: Sequence[ScoredCase], at: float) -> list[ScoredCase]:
@@ -162,11 +162,12 @@ def fewest_for(least: float, wrong: int = 0) -> int:
     return n
 
 
-def _missing(tried: Sequence[Passing], least: float, fewest: int, n: int) -> Promise:
+def _missing(steps: Sequence[Passing], least: float, fewest: int, n: int) -> Promise:
     """Say how many labels are missing, judged by the threshold at which people agree most."""
-    if not tried:
+    if n < fewest:
         why = f"even without an error it takes {fewest:,} labelled cases, and {n} are here"
         return Promise(least=least, why=f"{why}: at least {fewest - n:,} more", missing=fewest - n)
+    tried = [step for step in steps if step.share >= 1 / _PART]  # no sequence begins with fewer
     best = max(tried, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
     surest = f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"
