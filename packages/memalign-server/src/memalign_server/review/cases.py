@@ -159,8 +159,8 @@ def store_judgments(
     """Keep the judgments of a version of a judge on cases of its queue.
 
     A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over. A judge
-    whose memory is empty says what people compare with later. `ranks` say how useful an answer is, by the case's id; a
-    case that is held out keeps its chance place.
+    whose memory is empty says what people compare with later. `ranks` say how useful an answer is, by the case's id, at
+    the first judgment; a case that is held out keeps its chance place.
     """
     memory = judge.memory
     for example, judgment in judged:
@@ -169,6 +169,8 @@ def store_judgments(
         if judgment.error is not None:
             connection.execute(change.values(problem=judgment.error))
             continue
+        # By the first judgment: if what a new version judges ahead moved back, what comes next would be behind it.
+        stays = or_(queue.c.held_out == 1, queue.c.version.is_not(None))
         untaught = {} if memory else {"first_value": judgment.value, "first_version": version}
         connection.execute(
             change.values(
@@ -177,7 +179,7 @@ def store_judgments(
                 version=version,
                 seen=int(knows(judge, example)),
                 verdict=value_text(judgment.value)[:VERDICT_LENGTH],
-                rank=case((queue.c.held_out == 1, queue.c.rank), else_=ranks[judgment.id]),
+                rank=case((stays, queue.c.rank), else_=ranks[judgment.id]),
                 **untaught,
             )
         )
