@@ -164,7 +164,11 @@ def test_a_text_is_the_same_case_through_every_door(tmp_path: Path, text: str) -
 
 # -- sheets ------------------------------------------------------------------------------------------------------------
 
-TABLE = [["id", "outputs", "value", "rationale"], [1, "Soon.", True, "Says when."], [2, "No.", False, None]]
+TABLE: list[list[Any]] = [
+    ["id", "outputs", "value", "rationale"],
+    [1, "Soon.", True, "Says when."],
+    [2, "No.", False, None],
+]
 
 
 def book(path: Path, prepare: Any = None, rows: list[list[Any]] = TABLE) -> Path:

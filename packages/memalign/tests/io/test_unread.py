@@ -102,7 +102,14 @@ def test_any_value_of_python_enters_as_json_through_every_door(
     tmp_path_factory: pytest.TempPathFactory, value: Any
 ) -> None:
     folder = tmp_path_factory.mktemp("doors")
-    row = {"id": "a", "outputs": {"is": value}, "inputs": "q", "value": True, "rationale": "so\ud83d", "source": "ana"}
+    row: dict[str, Any] = {
+        "id": "a",
+        "outputs": {"is": value},
+        "inputs": "q",
+        "value": True,
+        "rationale": "so\ud83d",
+        "source": "ana",
+    }
     (folder / "f.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     (folder / "f.json").write_text(json.dumps([row]), "utf-8")
     doors = [folder / "f.jsonl", folder / "f.json", [row], [Feedback(**row)], objects([row])]
