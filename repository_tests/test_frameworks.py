@@ -16,7 +16,6 @@ from checkout import ROOT
 
 import memalign as ma
 from tests.support.endpoint import Endpoint, system_of, user_of
-from tests.support.learning import changes_of
 
 PAGE = (ROOT / "docs/how-to/other-frameworks.md").read_text("utf-8")
 BLOCKS = re.findall(r"^<!-- test framework ?(\w*) -->\n+```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
@@ -139,7 +138,8 @@ def obedient(body: dict[str, Any]) -> Any:
     name = ((body.get("response_format") or {}).get("json_schema") or {}).get("name", "")
     text = system_of(body) + user_of(body)
     if name == "changes":
-        return changes_of(user_of(body))
+        change = {"action": "ADD", "feedback": ["F1"], "text": f"If the customer is upset, {RULE}.", "guideline": ""}
+        return {"changes": [change], "conflicts": []}
     if name == "judgment":
         item = user_of(body).rpartition("Now judge this item:")[2]
         good = "furious" not in item or "sorry" in item

@@ -95,7 +95,7 @@ def _each(
     return steps
 
 
-def _keys(df: DataFrame, done: DataFrame | Frame | Collection[tuple[str, str]], signature: str) -> DataFrame:
+def _keys(df: DataFrame, done: Any, signature: str) -> DataFrame:
     """Return the ids and content hashes that a judge has answered, as a DataFrame of the same engine."""
     spark: Any = df.sparkSession
     if isinstance(done, Collection) and not hasattr(done, "columns") and not hasattr(done, "schema"):
