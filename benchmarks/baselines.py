@@ -32,13 +32,17 @@ Labelled = list[tuple[Example, Value]]
 
 
 def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Callable[[Example], Value | None] | None:
-    """Mined tests as a way of their own: the first that means a label; None where nothing is mined."""
+    """Mined tests as a way of their own: what the first says that means a label, else the other one of two labels."""
     fields = tuple(dict.fromkeys(name for row in taught for name in row.content))
     tests = mined(episodic(taught), value_type, fields)
 
     def verdict(example: Example) -> Value | None:
         reading = Reading(example.content)
-        return next((test.value for test in tests if holds(test, reading) == test.holds), None)
+        for test in tests:
+            if holds(test, reading) == test.holds:
+                return test.value
+        others = [label for label in value_type.labels if label != tests[0].value]
+        return others[0] if len(others) == 1 else None
 
     return verdict if tests else None
 
