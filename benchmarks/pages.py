@@ -48,7 +48,7 @@ def fill(url: str, cases: int, people: int) -> dict[str, str]:
     rows = [row | {"case_id": case, "person": name, "value": v, "blind_value": v} for case, name, v in cells]
     with Store(url).write() as connection:
         add_cases(connection, "tone", examples)
-        store_judgments(connection, judge, 1, judged)
+        store_judgments(connection, judge, 1, judged, {case.id: 0.0 for case in examples})
         connection.execute(insert(reviews), rows)
         add_person(connection, "owner", Role.OWNER)
         ids = {f"person {n}": add_person(connection, f"person {n}", Role.REVIEWER) for n in range(people)}

@@ -189,8 +189,8 @@ def test_an_answer_in_json_begins_no_tag_and_a_form_forges_no_hand(shared: world
     put_in(owner)
     kept = post(owner, "/judges/tone/review/words", parts=True, case="late", words=HOSTILE)
     assert "<" not in kept.text.partition("{")[2] or kept.status_code == 422
-    assert json.loads(Json({"<b>": "<form>"}).body) == {"<b>": "<form>"}
-    assert b"<" not in Json({"<b>": "<form>"}).body
+    assert json.loads(bytes(Json({"<b>": "<form>"}).body)) == {"<b>": "<form>"}
+    assert b"<" not in bytes(Json({"<b>": "<form>"}).body)
     guarded = ("erase", "experts", "experts/none/link", "experts/none/remove")
     for path in guarded:
         of_another = owner.get("/judges/tone/setup?open=experts").text.partition('data-hand="')[2].partition('"')[0]

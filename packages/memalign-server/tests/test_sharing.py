@@ -201,7 +201,7 @@ def test_a_thumb_of_an_application_takes_no_expert_their_case(shared: world.Shar
 def test_programs_that_ask_by_the_api_share_the_same_cases(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(2))
-    query = {"order": "useful", "limit": 1}
+    query: dict[str, str | int] = {"order": "useful", "limit": 1}
     ana, ben = shared.signed_in("Ana"), Expert(shared, "Ben")
     (first,) = ana.get("/api/v1/judges/tone/cases", params=query).json()["items"]
     assert ben.look() not in (first["id"], None)

@@ -138,12 +138,13 @@ def test_a_name_goes_from_every_record_of_who_did_what(registry: Registry, place
     told = spoken("t-9", f"{JOSE} asked twice") if how == "matching" else spoken("t-9", "warm", source=JOSE)
     registry.create(judge(memory_of(case("t-1", "ana"), told, size=1)))
     registry.update("helpfulness", PLACES[what])
-    receipt = registry.erase("helpfulness", **{how: JOSE}, rederive=False)
+    who: dict[str, Any] = {how: JOSE}
+    receipt = registry.erase("helpfulness", rederive=False, **who)
     assert receipt.complete, receipt.answer
     assert nowhere(place, JOSE, DECOMPOSED, JOSE.upper())
 
 
-HIDDEN = {
+HIDDEN: dict[str, dict[str, Any]] = {
     "mlflow": {"trace": {"data": {"spans": [{"attributes": {"mlflow.spanInputs": json.dumps(f"Write to {JOSE}")}}]}}},
     "text before JSON": {"outputs": f'Result: {{"customer": "{ESCAPED}"}}'},
     "a fence": {"outputs": f"```json\n{json.dumps({'customer': JOSE})}\n```"},

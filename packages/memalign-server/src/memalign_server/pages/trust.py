@@ -28,7 +28,7 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
         owners = [member.name for member in list_people(connection) if member.role == Role.OWNER.value]
         waiting = progress_of(connection, judge, person.name).waiting
     short = max(0, trust.missing - trust.waiting)
-    more = {"enough": ENOUGH, "to_add": short * ONE_IN, "owners": owners, "waiting": waiting}
+    more: dict[str, Any] = {"enough": ENOUGH, "to_add": short * ONE_IN, "owners": owners, "waiting": waiting}
     texts = {mistake.example.id: case_text(mistake.example) for mistake in trust.mistakes}
     return render(request, "trust.html", judge=judge, page="trust", trust=trust, texts=texts, **more)
 

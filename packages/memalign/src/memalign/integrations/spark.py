@@ -100,7 +100,7 @@ def _keys(df: DataFrame, done: Any, signature: str) -> DataFrame:
     spark: Any = df.sparkSession
     if isinstance(done, Collection) and not hasattr(done, "columns") and not hasattr(done, "schema"):
         return spark.createDataFrame([tuple(key) for key in done], ", ".join(f"{name} string" for name in _KEY))
-    earlier = done if hasattr(done, "sparkSession") else spark.createDataFrame(done)
+    earlier: Any = done if hasattr(done, "sparkSession") else spark.createDataFrame(done)
     missing = [name for name in ("id", "content_hash", "judge", "error") if name not in earlier.columns]
     if missing:
         raise InputError(f"done has no column {missing[0]}; it is what an earlier run gave, or some of its rows")

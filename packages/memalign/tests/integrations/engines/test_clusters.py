@@ -101,7 +101,9 @@ def test_any_name_of_a_column_is_read_and_kept(spark: Any) -> None:
 def test_a_batch_of_a_stream_that_is_replayed_is_written_once(spark: Any, server: Server, tmp_path: Path) -> None:
     from memalign.integrations import spark as on_spark
 
-    arriving, out, failed = str(tmp_path / "arriving"), str(tmp_path / "streamed"), []
+    arriving = str(tmp_path / "arriving")
+    out = str(tmp_path / "streamed")
+    failed: list[Any] = []
     frame(spark, [(f"i-{n}", f"reply {n}") for n in range(10)]).write.json(arriving)
 
     def judge_batch(batch: Any, number: int) -> None:
