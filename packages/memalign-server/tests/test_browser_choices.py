@@ -104,7 +104,7 @@ def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(chromium: Browser, 
     olga = of(chromium, team, "Olga")
     olga.wait_for_selector("text=differ. Which holds?")
     olga.click("a:has-text('Later')")
-    olga.wait_for_selector("text=Case 1 of 5")
+    olga.wait_for_selector("text=Case 1 of")
     olga.goto("/judges/tone/review/later")
     for name in ("Yara", "Nina"):
         olga.wait_for_selector("text=differ. Which holds?")
@@ -114,6 +114,36 @@ def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(chromium: Browser, 
             olga.click("button:has-text('Undo')")
     yara.goto("/judges/tone/learned")
     assert rows(team[1])["late", "Nina"].rationale == "It is cold."
+
+
+def test_a_stale_card_or_page_does_nothing_and_says_so(chromium: Browser, team: tuple[str, str]) -> None:
+    nina, yara = (of(chromium, team, name, LATE) for name in ("Nina", "Yara"))
+    answered(nina, "n")
+    answered(yara, "y")
+    yara.goto(REVIEW)
+    yara.wait_for_selector("#differ")
+    for key in ("y", "n"):  # Nina thinks again, twice
+        nina.goto(f"{LATE}&front=true")
+        answered(nina, key)
+    yara.click("button:has-text('Nina is right')")
+    yara.wait_for_load_state("networkidle")
+    yara.wait_for_selector("#differ")
+    assert (yara.locator(".undo").count(), rows(team[1])["late", "Yara"].value) == (0, True)
+
+    olga = of(chromium, team, "Olga", f"{SETUP}erase")
+    olga.fill("input[name=matching]", "lamp")
+    olga.click("button:has-text('Find everywhere')")
+    olga.click("summary:has-text('Erase for good')")
+    elsewhere = olga.context.new_page()
+    elsewhere.goto("/account")
+    elsewhere.click("button:has-text('Sign out')")
+    elsewhere.wait_for_url("**/sign-in**")
+    olga.click("button:has-text('Yes, erase')")
+    olga.wait_for_selector(".fault:has-text('Your session is over')")
+    enter(elsewhere, team[1], "Olga")
+    olga.click("button:has-text('Yes, erase')")
+    olga.wait_for_selector(".fault:has-text('load that page again')")
+    assert jobs_of(team[1], "erase") == []
 
 
 def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
@@ -159,9 +189,11 @@ def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
     assert [note.source for note in memory.annotations() if note.rationale] == ["Nina"], "it is not taught again"
 
 
-def jobs_of(url: str) -> list[str]:
+def jobs_of(url: str, *kinds: str) -> list[str]:
+    """The states of jobs, of these kinds or of all."""
     with Store(url).read() as connection:
-        return list(connection.execute(select(jobs.c.state)).scalars())
+        found = list(connection.execute(select(jobs.c.kind, jobs.c.state)))
+    return [row.state for row in found if not kinds or row.kind in kinds]
 
 
 def test_words_belong_to_the_answer_over_which_they_were_typed(chromium: Browser, team: tuple[str, str]) -> None:

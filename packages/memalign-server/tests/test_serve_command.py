@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,20 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         invoke("serve", "--port", port, code=2, says=f"cannot listen on 127.0.0.1 port {port}")
+
+
+@pytest.mark.parametrize("model", ["", "openai:m@http://127.0.0.1:9/v1"])
+def test_a_server_without_a_model_says_so_at_its_start(model: str, tmp_path: Path) -> None:
+    keys = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    environment = {**keys, "MEMALIGN_MODEL": model, "OPENAI_BASE_URL": ""}
+    command = [sys.executable, "-m", "memalign", "serve", "--port", "0", "--registry", f"sqlite:///{tmp_path / 'm.db'}"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
+        assert running.stderr is not None
+        assert "memalign is at http://127.0.0.1:" in running.stderr.readline()
+        if not model:
+            assert "no model is chosen: set a provider's key" in running.stderr.readline()
+        running.terminate()
+        assert "no model" not in running.stderr.read()
 
 
 def test_parts_of_an_answer_do_not_wait() -> None:

@@ -68,6 +68,7 @@ def _address(settings: Settings, port: int) -> str:
 def _run(settings: Settings, port: int) -> int:
     import uvicorn
 
+    from memalign.models import default_model_name
     from memalign_server.app import create_app
     from memalign_server.people.people import has_people
 
@@ -82,6 +83,12 @@ def _run(settings: Settings, port: int) -> int:
     listening = _listening(settings.host, port)
     whom = "for the members of the team" if closed else "open to everybody on this machine until the team has a member"
     typer.echo(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}", err=True)
+    if default_model_name() is None:
+        typer.echo(
+            "no model is chosen: set a provider's key, such as OPENAI_API_KEY, or MEMALIGN_MODEL, and start again; "
+            "until then judges need a model by name",
+            err=True,
+        )
     config = uvicorn.Config(
         application, log_level="warning", server_header=False, date_header=False, timeout_graceful_shutdown=5
     )

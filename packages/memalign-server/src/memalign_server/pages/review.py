@@ -273,8 +273,10 @@ def choose(screen: Screen, case: Annotated[str, Form()], theirs: Annotated[str, 
             disputes.take_over(connection, judge, name, case, other, kind=kind, revision=revision)
         else:
             disputes.keep_answer(connection, judge, name, case)
-    value = None if before is None else before.value
-    return _with_undo(screen, {"case": case, "what": "taken" if other else "kept", "who": other, "value": value})
+        after = review_of(connection, judge, name, case)
+    if before is None or after is None or (other and after.revision == before.revision):
+        return screen.go()  # their answer has changed since it was shown: it is shown again
+    return _with_undo(screen, {"case": case, "what": "taken" if other else "kept", "who": other, "value": before.value})
 
 
 @router.post("/review/settle", dependencies=[OWNER])
@@ -287,9 +289,10 @@ def settle(screen: Screen, case: Annotated[str, Form()], holder: Annotated[str, 
     with screen.server.store.write() as connection:
         queued = _named(connection, screen.judge, case)
         answer = review_of(connection, screen.judge, name, case) if name else None
-        if queued.disputed and (not name or (answer is not None and answer.revision == revision)):
+        is_current = bool(queued.disputed) and (not name or (answer is not None and answer.revision == revision))
+        if is_current:
             disputes.settle(connection, screen.judge, case, name, by=screen.person.name)
-    return _with_undo(screen, {"case": case, "what": "settled", "who": name})
+    return _with_undo(screen, {"case": case, "what": "settled", "who": name}) if is_current else screen.go()
 
 
 @router.post("/review/undo")

@@ -264,7 +264,7 @@
   };
   // What is wrong stands beside the field that it is about, and what was typed stays.
   const showFault = (form, answer) => {
-    const words = said(answer);
+    const words = answer.status === 401 ? null : said(answer);
     const WORDS = { connection: "unsent", large: "file", session: "session", often: "often" };
     const standard = one(`#line [data-why=${WORDS[whyNot(answer.status)] || "failed"}]`);
     const name = words?.dataset.field;
