@@ -342,6 +342,18 @@ def test_half_an_emoji_in_a_request_is_a_replacement_character(place: str, path:
         assert client.get("/judges/tone/review").status_code == 200
 
 
+@pytest.mark.parametrize("depth", [200, 900, 3_000, 100_000])
+@pytest.mark.parametrize("path", ["cases", "judge", "judge?keep=true", "align"])
+def test_a_value_that_is_nested_too_deeply_is_refused(local: TestClient, path: str, depth: int) -> None:
+    value = '"value": true, ' if path == "align" else ""
+    row = f'{{"id": "deep", {value}"inputs": "q", "outputs": {"[" * depth}1{"]" * depth}}}'
+    wrapped = {"cases": f'{{"cases": [{row}]}}', "align": f'{{"feedback": [{row}]}}'}
+    body = wrapped.get(path, row)
+    answer = local.post(f"{TONE}/{path}", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (200, 202, 400, 422), answer.text
+    assert local.get(f"{TONE}/cases").status_code == 200
+
+
 def test_two_halves_that_stand_together_are_one_character(local: TestClient) -> None:
     body = '{"cases": [{"id": "whole", "outputs": "\\ud83d\\ude00 \\u0000"}]}'
     begun = local.post(f"{TONE}/cases", content=body, headers={"content-type": "application/json"})

@@ -338,6 +338,17 @@ def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> No
     assert (job.result["complete"], job.result["members"], job.result["version"]) == (True, 1, 4)
 
 
+def test_nobody_leaves_with_words_that_have_no_tick(shared: world.Shared) -> None:
+    owner, ana = shared.signed_in("owner"), shared.signed_in("Ana")
+    put_in(owner, OTHERS)
+    answer(ana, "late", value="false", rationale="It is cold to her.")
+    member = [tick for tick in ticks(post(owner, "/judges/tone/find", matching="ana").text) if "member" in tick]
+    says = "Ana leaves with all that they said"
+    assert says in post(owner, "/judges/tone/erase/ticks", matching="ana", tick=member).text
+    expect(post(owner, "/judges/tone/erase", matching="ana", tick=member), 422, says)
+    assert world.answer_row(owner, "late", "Ana").rationale == "It is cold to her."
+
+
 def test_a_member_who_said_nothing_leaves_with_a_receipt(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     page = post(owner, "/judges/tone/find", matching="reviewer").text

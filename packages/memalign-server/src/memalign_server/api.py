@@ -58,7 +58,10 @@ class _Body(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _whole(cls, body: Any) -> Any:
-        return whole_value(body)
+        try:
+            return whole_value(body)
+        except RecursionError:
+            raise ValueError("a value is nested too deeply") from None
 
 
 class Case(_Body):

@@ -27,7 +27,7 @@ from memalign.memory.text_search import Finder
 from memalign.registry import Receipt
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey, canonical_json
-from memalign_server.pages.rendering import link, render
+from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.setup import Screen, Setup
 from memalign_server.pages.texts import is_word_in
 from memalign_server.people.access import HAND, OWNER, inert, is_part
@@ -109,9 +109,13 @@ def find_mentions(setup: Screen, matching: Text = "") -> Response:
 @router.post("/erase/ticks")
 def count_ticks(setup: Screen, tick: Ticks, matching: Text = "") -> Response:
     """The button that erases, with the number of all that would go."""
-    arguments = _arguments(setup, matching, _mentions(setup, matching), tick)
-    counts = _planned_counts(setup, arguments) if tick else Counter[str]()
-    return render(setup.request, "ticks.html", judge=setup.judge, counts=counts)
+    counts, problem = Counter[str](), ""
+    try:
+        arguments = _arguments(setup, matching, _mentions(setup, matching), tick)
+        counts = _planned_counts(setup, arguments) if tick else counts
+    except Refused as error:
+        problem = error_text(setup.request, error)
+    return render(setup.request, "ticks.html", judge=setup.judge, counts=counts, problem=problem)
 
 
 @router.post("/erase", dependencies=[HAND])
@@ -146,6 +150,7 @@ def _arguments(
         is_ticked = mention.tick in ticks or is_more or (whole and not mention.apart)
         places[mention.apart] += 1
         (ticked if is_ticked else unticked).append(mention)
+    _check_leaving(ticked, unticked)
     arguments: dict[str, Any] = {
         "leaves": [mention.name for mention in ticked if mention.kind == "member"],
         "cases_kept": [mention.name for mention in unticked if mention.kind == "case"],
@@ -158,6 +163,20 @@ def _arguments(
     arguments["sentences"] = [rule.text for rule in setup.latest.memory.guidelines if rule.id in rules]
     gone = _gone(setup, arguments)
     return arguments | {"kept": sum(mention.name not in gone for mention in unticked if not mention.apart)}
+
+
+def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> None:
+    """Raise InputError if somebody leaves with what they said, and something that they said has no tick."""
+    leaving = [mention.line for mention in ticked if mention.kind == "member"]
+    for mention in unticked:
+        if mention.kind == "comment":
+            source = FeedbackKey.parse(mention.name).source
+            if any(same_person(source, name) for name in leaving):
+                raise Refused(
+                    "{name} leaves with all that they said: tick every comment of theirs, or remove them under "
+                    "Experts, where their words stay",
+                    name=source,
+                )
 
 
 def _gone(setup: Setup, arguments: dict[str, Any]) -> set[str]:
