@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from memalign import CodeTest, Example, Guideline, Judge, Registry
 from memalign.align import edit_guideline
@@ -73,6 +74,25 @@ FORM = CodeTest(kind="shape", text="KD/4821", value=True)
         ("At least 20 words.", CodeTest(kind="length", low=20), None),
         ("At most 20 %", CodeTest(kind="number", text="%", high=20), None),
         ("Give a number like KD/4821.", FORM, None),
+        # What goes on narrows it down, without a word that is a condition anywhere else.
+        ("Never write unfortunately, in condolences at least.", WORD, None),
+        ("Never write unfortunately, to children.", WORD, None),
+        ("Never write unfortunately, as long as nobody died.", WORD, None),
+        ("Never write unfortunately - in the subject line.", WORD, None),
+        ("Never write unfortunately in a letter.", WORD, None),
+        ("Letters never say unfortunately.", WORD, None),
+        ("Never write unfortunately. Condolences may have it.", WORD, None),
+        ("Never write unfortunately. Exempted: condolences.", WORD, None),
+        ("Generally, never write it. Never write unfortunately.", WORD, None),
+        # The literal is a part of what is forbidden.
+        ("Never write out-of-stock.", CodeTest(kind="word", text="out"), None),
+        ("Never write 10:30.", CodeTest(kind="word", text="10"), None),
+        ("Never write refund(s).", CodeTest(kind="word", text="refund"), None),
+        ("Never write sooner or later.", CodeTest(kind="word", text="later"), None),
+        ("Never say whether or not.", CodeTest(kind="word", text="not"), None),
+        # A reason narrows nothing.
+        ("Never write unfortunately, because it sounds cold.", WORD, True),
+        ("Never write unfortunately: say what we can do.", WORD, True),
     ],
 )
 def test_only_a_plain_prohibition_forbids(text: str, test: CodeTest, answer: bool | None) -> None:
@@ -252,3 +272,134 @@ def test_no_rule_decides_against_a_label(taught_rows: Any, later: Any, confirmed
         labels = {annotation.value for annotation in case.annotations if annotation.value is not None}
         made = ruled_judgment(judge, Example(id="x", outputs=case.example.outputs))
         assert made is None or labels <= {made.value}
+
+
+def switched(judge: Judge, text: str, **changes: Any) -> Judge:
+    """The judge with G1 in other words, with that test."""
+    guideline = judge.memory.guideline("G1")
+    (test,) = guideline.tests
+    return judge.replace(memory=judge.memory.with_guidelines([replace(guideline, text=text, tests=(test,), **changes)]))
+
+
+def alone(judge: Judge) -> Judge:
+    """The judge with no test but G1's."""
+    others = [replace(g, tests=()) for g in judge.memory.guidelines if g.id != "G1"]
+    return judge.replace(memory=judge.memory.with_guidelines(others))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "decided_by"),
+    [
+        ("UNFORTUNATELY it broke.", "rule"),
+        ("\uff35nfortunately it broke.", "rule"),
+        ("You wrote “unfortunately it broke”, and we mended it.", "model"),
+        ("You wrote «unfortunately». Unfortunately it broke.", "rule"),
+        ("An unfortunate delay.", "model"),
+        ("", "model"),
+        ({"reply": "Unfortunately it broke."}, "rule"),
+        (["It broke.", None, {}], "model"),
+    ],
+)
+def test_the_reply_itself_has_to_say_it(outputs: Any, decided_by: str) -> None:
+    judge, _ = taught()
+    assert judge(outputs=outputs).decided_by == decided_by
+
+
+@pytest.mark.parametrize(
+    ("said", "outputs", "decided_by"),
+    [
+        ("Never write US.", "Call US now.", "rule"),
+        ("Never write US.", "Call us now.", "model"),
+        ("Never write us.", "Call US now.", "rule"),
+        ("NEVER WRITE US.", "Call us now.", "rule"),
+    ],
+)
+def test_an_acronym_is_not_the_word_of_the_same_letters(said: str, outputs: str, decided_by: str) -> None:
+    feedback = [
+        row | {"outputs": f"Order {n} {'helps US' if n % 2 else 'waits'}.", "rationale": said}
+        for n, row in enumerate(rows())
+    ]
+    judge, _ = taught(feedback)
+    test = CodeTest(kind="word", text="us", value=False)
+    tested = [replace(guideline, tests=(test,)) for guideline in judge.memory.guidelines]
+    judge = judge.replace(memory=judge.memory.with_guidelines(tested))
+    assert judge(outputs=outputs).decided_by == decided_by
+
+
+def test_a_customers_word_breaks_no_rule_for_replies() -> None:
+    feedback = [row | {"inputs": row["outputs"], "outputs": f"Answer {n}, as ever."} for n, row in enumerate(rows())]
+    judge, _ = taught(feedback, instructions="Is {{outputs}} a kind answer to {{inputs}}?")
+    assert any(test.field == "inputs" for g in judge.memory.guidelines for test in g.tests)
+    assert judge(inputs="Unfortunately it broke.", outputs="We mend it.").decided_by == "model"
+
+
+@pytest.mark.parametrize("labels", [(True, False), ("good", "bad"), ("good", "bad", "open")])
+def test_a_description_of_a_failing_is_no_prohibition(labels: tuple[Any, ...]) -> None:
+    good, bad = labels[:2]
+    feedback = [
+        row | {
+            "outputs": f"{'Regarding' if n % 2 else 'Our apology for'} order {n}.",
+            "value": bad if n % 2 else good,
+            "rationale": "No apology." if n % 2 else None,
+        }
+        for n, row in enumerate(rows())
+    ]  # fmt: skip
+    answers = {"rationale": "Fine.", "value": bad}
+    kind = bool if good is True else Literal[labels]
+    judge, _ = scripted(answers, limits=Limits(writes=False), feedback_value_type=kind)
+    judge = judge.align(feedback).judge
+    assert judge(outputs="An apology costs nothing.").decided_by == "model"
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["Unfortunately is fine in condolences.", "Always write unfortunately.", "Write unfortunately to be kind."],
+)
+def test_another_persons_words_to_the_contrary_end_it_without_a_label(comment: str) -> None:
+    judge, _ = taught()
+    other = {"id": "u-1", "source": "ben", "outputs": "We miss him.", "rationale": comment}
+    later = judge.align([other]).judge
+    assert later(outputs="Unfortunately it broke.").decided_by == "model"
+    assert "u-1@ben" in rule_sentence(later.memory, later.value_type, later.memory.guideline("G1"))
+    assert later.unalign("u-1@ben").judge(outputs="Unfortunately it broke.").decided_by == "rule"
+
+
+@pytest.mark.parametrize(
+    ("text", "decided_by"),
+    [("Never write unfortunately.", "rule"), ("Write unfortunately in condolences.", "model"), ("Be kind.", "rule")],
+)
+def test_a_guideline_that_a_person_wrote_may_contradict_it(text: str, decided_by: str) -> None:
+    judge, _ = taught()
+    written = edit_guideline(judge, "G2", text=text, pinned=True, by="ben")
+    assert written(outputs="Unfortunately it broke.").decided_by == decided_by
+
+
+def test_switched_off_it_stays_off_in_another_guideline_with_the_same_test() -> None:
+    judge, _ = taught()
+    off = edit_guideline(judge, "G1", rule=False, by="dora")
+    assert off(outputs="Unfortunately it broke.").decided_by == "model"
+    more = [row | {"id": f"u-{n}"} for n, row in enumerate(rows(4, comment="We never say unfortunately!"))]
+    more = [row | {"outputs": f"{row['outputs']} Again {n}."} for n, row in enumerate(more)]
+    again = off.align(more).judge
+    assert again(outputs="Unfortunately it broke.").decided_by == "model"
+    assert edit_guideline(again, "G1", rule=True, by="dora")(outputs="Unfortunately it broke.").decided_by == "rule"
+
+
+@pytest.mark.parametrize(
+    ("text", "comment", "changes", "decided_by"),
+    [
+        ('Never write "unfortunately": when a reply says it, false', "Never write unfortunately.", {}, "rule"),
+        ('When a reply says "unfortunately": false', "Never write unfortunately. Be kind.", {}, "rule"),
+        ('Never write "unfortunately" unless somebody died', "Never write unfortunately.", {}, "model"),
+        ('Never write "unfortunately" when refusing', "Never write unfortunately when refusing.", {}, "model"),
+        ('When a reply says "unfortunately": false', "Unfortunately sounds cold.", {}, "model"),
+        ('When refusing, no "unfortunately"', "Never write unfortunately.", {"origin": "ana"}, "model"),
+        ('When refusing, no "unfortunately"', "Never write unfortunately.", {"pinned_by": "ana"}, "model"),
+    ],
+)
+def test_what_the_experts_said_counts_where_a_model_added_the_occasion(
+    text: str, comment: str, changes: dict[str, Any], decided_by: str
+) -> None:
+    judge, _ = taught(rows(comment=comment))
+    judge = alone(switched(judge, text, **changes))
+    assert judge(outputs="Unfortunately it broke.").decided_by == decided_by

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from memalign.judge.code_tests import normal, shape
 from memalign.types import CodeTest
 
-__all__ = ["forbidden_answer"]
+__all__ = ["excepting", "forbidden_answer", "without_quotations"]
 
 _WORD = r"[\w%€$£/.'-]+"
 _SUBJECT = (
     r"(?:(?:a|an|the|any|every|each|all|our|your|good|reply|replies|answer|answers|response|responses|message|messages"
-    r"|letter|letters|email|emails|text|texts|summary|summaries|it|we|you|they|please|must|should|shall|may|can|have|has"
+    r"|text|texts|summary|summaries|it|we|you|they|please|must|should|shall|may|can|have|has"
     r"|is|are|be|of|keep|to|use|write|in) ){0,6}"
 )
 _NEVER = r"(?:never|do not|does not|don't|doesn't|not|cannot|can't|mustn't|shouldn't)"
@@ -30,9 +30,14 @@ _FILLER = (
     r"(?:(?:the|a|an|any|word|words|phrase|term|expression|sentence|number|code|reference|like|such as|anything) ){0,5}"
 )
 _OTHERS = rf"(?:\"?{_WORD}(?: {_WORD}){{0,3}}\"?,? (?:or|nor) )?"
-_TAIL = r"(?: (?:in (?:a|an|the|any|our|your) (?:reply|answer|response|message|letter|email|text|summary)|here|ever))?"
+_TAIL = r"(?: (?:in (?:a|an|the|any|our|your) (?:reply|answer|response)|here|ever))?"
+_REASON = (
+    r"(?:it|it's|that|this|because|since|as it|we|people|customers|they|say|tell|write|use|be|please|always|never"
+    r"|no|not)"
+)
 _END = (
-    rf"(?:,? (?:or|nor) \"?{_WORD}(?: {_WORD}){{0,3}}\"?)?{_TAIL}(?:[.!]?$|[;:,(\u2013\u2014-].*| [\u2013\u2014-] .*)"
+    rf"(?:,? (?:or|nor) \"?{_WORD}(?: {_WORD}){{0,3}}\"?)?{_TAIL}"
+    rf"(?:[.!]?$|(?:[;:,\u2013\u2014]| [\u2013\u2014-]) ?\b{_REASON}\b.*)"
 )
 _MOST = r"(?:at most|no more than|not more than|never more than|a maximum of|max\.?)"
 
@@ -40,7 +45,16 @@ _CONDITION = re.compile(
     r"\b(?:unless|except|exceptions?|excluding|allowed|permitted|required|acceptable|fine|okay|joke|kidding|please do"
     r"|if|when|whenever|where|while|only|but|until|without|instead|other than|apart|besides"
     r"|however|though|although|sometimes|usually|mostly|often|rarely|alone|twice|once|again|avoid|forget|fail|omit|skip"
-    r"|hesitate|wrong|untrue|need|unlike|save for|otherwise|in case|provided)\b|\?",
+    r"|hesitate|wrong|untrue|need|unlike|save for|otherwise|in case|provided|excepted|exempt\w*|barring|aside|outside"
+    r"|during|before|after|as long|so long|at least|may(?! not)|might|ok|normal|normally|generally|typically"
+    r"|preferably|ideally|depend\w*|yet|still|nevertheless|nonetheless|too|in principle|as a rule"
+    r"|(?<!no )(?<!not )(?<!never )more than"
+    r"|or (?:not|less|more|later|so|two|else))\b|\?",
+    re.IGNORECASE,
+)
+_EXCEPTION = re.compile(
+    r"\b(?:unless|except\w*|only|but|until|without|otherwise|other than|apart|besides|however|though|although"
+    r"|allowed|permitted|acceptable|fine|okay|ok|may(?! not))\b",
     re.IGNORECASE,
 )
 _NEGATION = re.compile(r"\b(?:never|no|not|cannot|nobody|nothing|none|neither)\b|n't\b", re.IGNORECASE)
@@ -55,18 +69,28 @@ def forbidden_answer(test: CodeTest, text: str, comments: Iterable[str] = ()) ->
         text: The guideline, without its label.
         comments: The experts' own words behind it: a condition in one of them counts as one in the text.
     """
-    texts = [normal(text), *map(normal, comments)]
-    if any(_CONDITION.search(_without_quotations(said)) for said in texts):
+    if any(map(_conditional, [text, *comments])):
         return None
-    for sentence in _SENTENCE.split(texts[0]):
-        if len(_NEGATION.findall(_without_quotations(sentence))) <= 1:
+    for sentence in _SENTENCE.split(normal(text)):
+        if len(_NEGATION.findall(without_quotations(sentence))) <= 1:
             answer = _forbidden(test, sentence)
             if answer is not None:
                 return answer
     return None
 
 
-def _without_quotations(text: str) -> str:
+def _conditional(text: str) -> bool:
+    """Return whether anything in a text sounds like a condition or an exception."""
+    return _CONDITION.search(without_quotations(normal(text))) is not None
+
+
+def excepting(text: str) -> bool:
+    """Return whether a text makes an exception, and does not merely say when it applies."""
+    return _EXCEPTION.search(without_quotations(normal(text))) is not None
+
+
+def without_quotations(text: str) -> str:
+    """Return a text in normal form with nothing between its quotation marks."""
     return re.sub(r'"[^"]*"', '""', text)
 
 

@@ -6,12 +6,14 @@ labels in memory, so that a label which speaks against it takes it out of force 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from memalign.cache import cached
+from memalign.content import Part
 from memalign.judge.borne_out import ALPHA, chance, column_of, labelled_cases, outcome_of
-from memalign.judge.code_tests import Reading, found_words, holds, named_in, sentence
-from memalign.judge.prohibitions import forbidden_answer
+from memalign.judge.code_tests import Reading, found_words, holds, named_in, normal, places, sentence, shape
+from memalign.judge.prohibitions import excepting, forbidden_answer, without_quotations
 from memalign.memory import Memory
 from memalign.types import CodeTest, Example, Finding, Guideline, Judgment
 from memalign.values import Value, ValueType, value_text
@@ -42,7 +44,7 @@ def ruled_judgment(judge: Judge, example: Example) -> Judgment | None:
     if not rules:
         return None
     reading = Reading(example.content)
-    broken = [rule for rule in rules if holds(rule.test, reading) is rule.answer]
+    broken = [rule for rule in rules if holds(rule.test, reading) is rule.answer and _plain(rule, reading)]
     if len({value_text(rule.value) for rule in broken}) != 1:
         return None
     findings = [
@@ -108,10 +110,26 @@ def lost_rules(before: Memory, after: Memory, value_type: ValueType) -> list[str
     ]
 
 
+def _plain(rule: CodeRule, reading: Reading) -> bool:
+    """Return whether a forbidden literal stands in the item as a word of its own, spelled so, outside quotations."""
+    test = rule.test
+    if not rule.answer or test.kind not in ("word", "contains", "shape"):
+        return True
+    literal = normal(test.text)
+    capitals = literal.upper()
+    form: Callable[[str], str] = shape if test.kind == "shape" else str.casefold
+    before, spelled, _ = normal(rule.guideline.text).partition(capitals)
+    if test.kind != "shape" and spelled and not before.isupper():
+        form = str  # "US" is not "us"
+        literal = capitals
+    said = form(without_quotations(reading.text(test.field, str)))
+    return next(places(said, form(literal)), -1) >= 0
+
+
 def _rule(memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest) -> CodeRule | str:
     """Return the rule that a guideline's test makes, or why it makes none."""
-    if guideline.unruled_by is not None:
-        return f"{guideline.unruled_by} switched it off"
+    if (by := _switched_off(memory, guideline, test)) is not None:
+        return f"{by} switched it off"
     if not named_in(test, guideline.text):
         return "the guideline does not name what the test looks for"
     answer = _forbidden_answer(memory, value_type, guideline, test)
@@ -129,18 +147,71 @@ def _rule(memory: Memory, value_type: ValueType, guideline: Guideline, test: Cod
     table = (column if answer else column.turned()).table(outcome_of(cases, value))
     if not cases or chance(table) > ALPHA:
         return "too few labels bear it out"
+    if guideline.ruled_by is None and (other := _said_otherwise(memory, value_type, test, guideline)):
+        return f"{other} makes an exception, or says otherwise"
     return CodeRule(guideline, test, answer, value)
 
 
+def _switched_off(memory: Memory, guideline: Guideline, test: CodeTest) -> str | None:
+    """Return who said that code may not decide by a test, of this guideline or of another one that has it."""
+    if guideline.ruled_by is not None or guideline.unruled_by is not None:
+        return guideline.unruled_by
+    literal = normal(test.text).casefold()
+    for other in memory.guidelines:
+        if other.unruled_by is not None:
+            for same in other.tests:
+                if (same.field, normal(same.text).casefold()) == (test.field, literal):
+                    return other.unruled_by
+    return None
+
+
 def _forbidden_answer(memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest) -> bool | None:
-    comments = []
-    for key in guideline.supported_by:
-        annotation = memory.annotation(key)
-        comments.append((annotation.rationale if annotation else None) or "")
+    """Return the answer that is forbidden: of a reply, and where it means the label of those who keep no rule."""
+    if Part.parse(test.field).field != "outputs":
+        return None  # a customer's words break no rule for replies
+    annotations = [memory.annotation(key) for key in guideline.supported_by]
+    comments = [(annotation.rationale if annotation else None) or "" for annotation in annotations]
+    text = _unlabelled(value_type, guideline)
+    answer = forbidden_answer(test, text, comments)
+    if answer is None and guideline.origin == "distilled" and not guideline.pinned and not excepting(text):
+        # A model words a rule with its occasion; what the experts said themselves counts.
+        answers = {forbidden_answer(test, comment) for comment in comments}
+        answer = answers.pop() if len(answers) == 1 else None
+    if answer is None or _rejects(memory, value_type, guideline, test, answer):
+        return answer
+    return None
+
+
+def _unlabelled(value_type: ValueType, guideline: Guideline) -> str:
     text = guideline.text
     for label in map(value_text, value_type.labels):
         text = text.removesuffix(f": {label}.")
-    return forbidden_answer(test, text, comments)
+    return text
+
+
+def _rejects(memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest, answer: bool) -> bool:
+    """Return whether a prohibition rejects: "No apology." of a bad reply without one describes it."""
+    if value_type.kind == "bool":
+        return _value_where(value_type, test, answer) is False
+    ids = {key.id for key in guideline.supported_by}
+    readings = [Reading(case.example.content) for case in memory.cases if case.id in ids]
+    return not ids or any(holds(test, reading) is answer for reading in readings)
+
+
+def _said_otherwise(memory: Memory, value_type: ValueType, test: CodeTest, guideline: Guideline) -> str | None:
+    """Return whose words name what a test finds and make an exception, or without a label do not forbid it."""
+    for other in memory.semantic:
+        named = other.pinned and other.id != guideline.id and named_in(test, other.text)
+        if named and forbidden_answer(test, _unlabelled(value_type, other)) is None:
+            return other.id
+    for case in memory.cases:
+        for annotation in case.annotations:
+            comment = annotation.rationale
+            if comment and named_in(test, comment):
+                forbids = annotation.value is not None or forbidden_answer(test, comment) is not None
+                if excepting(comment) or not forbids:
+                    return str(annotation.key)
+    return None
 
 
 def _rejecting(value_type: ValueType, test: CodeTest) -> bool:
