@@ -161,6 +161,10 @@ SAID: list[tuple[Fault, type[Exception], str, int]] = [
         2,
     ),
     (Fault(status=400, body={"error_msg": "Nothing to say"}), ModelRejected, "Nothing to say", 2),
+    (Fault(status=400, body={"error": "Nothing to say"}), ModelRejected, "400, Nothing to say", 2),
+    (Fault(status=404, body={"error": "No route with response_format"}), ModelRejected, "404, No route", 2),
+    (Fault(status=404, body={"error": "model 'm' not found"}), AccessDenied, "404, model 'm' not found", 1),
+    (Fault(status=500, body={"error": "response_format is unsupported"}), ModelRejected, "500, response_format", 2),
 ]
 
 

@@ -270,7 +270,17 @@ def message_of(error: BaseException) -> str:
     for name in ("message", "detail", "error", "error_msg", "error_message", "msg", "description"):
         if isinstance(message := field_of(error, name), str) and message.strip():
             return " ".join(message.split())
-    return ""
+    return _sentence_of(error)
+
+
+def _sentence_of(error: BaseException) -> str:
+    """Return an error that is a text, as in {"error": "…"}: a client hands it on without the object around it."""
+    body = getattr(error, "body", None)
+    response = getattr(_innermost(error), "response", None)
+    whole = str(getattr(response, "text", "")).strip()
+    if not isinstance(body, str) or body == whole or not whole.startswith("{"):
+        return ""  # a page, or a text that may be a copy of our request
+    return " ".join(body.split())
 
 
 def field_of(error: BaseException, name: str, *, objects: bool = False) -> Any:
