@@ -37,6 +37,7 @@ from tests.support.endpoint import (
 )
 
 PROSE = "It is polite."
+TWO_ANSWERS = '{"rationale": "Kind.", "value": true} {"rationale": "Rude.", "value": false}'
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"rationale": {"type": "string"}, "value": {"type": "boolean"}},
@@ -163,6 +164,7 @@ EMPTY = [
         (cut(), InvalidOutput, r"cut after 2048 tokens.*--param max_tokens=N", 2),
         ({"verdict": True}, InvalidOutput, r'breaks the rule required: \["rationale", "value"', 2),
         (PROSE, InvalidOutput, "no JSON object", 2),
+        (TWO_ANSWERS, InvalidOutput, "no JSON object, or several that differ", 2),
         (Fault(content="", reasoning="The secret is"), InvalidOutput, r"^(?!.*secret).*--param max_tokens=N", 2),
         (REFUSAL, ModelRefused, None, 1),
         (CONTENT_FILTER, ModelRefused, None, 1),

@@ -42,7 +42,7 @@ def read_answer(
     elif isinstance(found, list) and len(found) == 1:
         found = found[0]
     if not isinstance(found, dict):
-        return None, "it held no JSON object"
+        return None, "it held no JSON object, or several that differ"
     return _read(_unwrapped(found, needed), schema, optional)
 
 
