@@ -360,6 +360,17 @@ def test_a_conflict_is_shown_and_settled_once(site: Site, holds: str, words: lis
     assert "different things" not in site.teach(), "and it does not come back"
 
 
+@pytest.mark.parametrize("spelling", ["reviewer", "REVIEWER", "Reviewer\u200b"])
+def test_a_conflict_is_shown_to_its_author_however_the_name_is_spelled(place: str, spelling: str) -> None:
+    with world.shared_server(place, script=quarrelling) as shared:
+        site = Site(shared.signed_in("reviewer"))
+        case = {"inputs": "Late!", "value": False}
+        ours = {**case, "id": "a", "outputs": "Fine.", "rationale": "Say sorry.", "source": spelling}
+        theirs = {**case, "id": "b", "outputs": "No.", "rationale": "Never say sorry.", "source": "ben"}
+        site.server.registry.align("tone", [ours, theirs])
+        assert "These two say different things" in site.page()
+
+
 def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:
     for text in ("reply 9", "REPLY  9", "reply 9. bye"):
         assert "1 case holds it. “Reply 9.” Look at it" in taught.page(find=text)

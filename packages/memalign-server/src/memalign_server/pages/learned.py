@@ -13,7 +13,7 @@ from memalign import Judge
 from memalign.align import dismiss_conflict
 from memalign.errors import InputError
 from memalign.judge.rules import rule_sentence
-from memalign.keys import same_person
+from memalign.keys import name_key, same_person
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey, Guideline
 from memalign_server.pages.content import case_text
@@ -379,10 +379,11 @@ def _conflicts(memory: Memory, person: Person) -> list[tuple[list[Annotation], l
     conflicts = []
     for conflict in memory.open_conflicts:
         sides = [side for key in conflict.feedback if (side := memory.annotation(key)) is not None and side.rationale]
-        people = {side.source for side in sides}
-        settles = person.owner or people == {person.name}
-        if len(sides) > 1 and (settles or person.name in people):
-            holds = [str(side.key) for side in sides if settles or people - {side.source} == {person.name}]
+        people = {name_key(side.source) for side in sides}
+        reader = name_key(person.name)
+        settles = person.owner or people == {reader}
+        if len(sides) > 1 and (settles or reader in people):
+            holds = [str(side.key) for side in sides if settles or people - {name_key(side.source)} == {reader}]
             conflicts.append((sides, [*holds, ""] if settles else holds))
     return conflicts
 
