@@ -264,11 +264,11 @@ def _object_row(position: int, item: object) -> Row | RowError:
     if isinstance(item, Example | Feedback):
         fields = msgspec.structs.asdict(item)
         return Row(line=position, fields=fields, faults=item.faults)
-    if not isinstance(item, Mapping):
+    kind = type(item).__name__
+    if not isinstance(item, Mapping) and kind != "Trace":  # of MLflow, whose fields hold no case
         item = fields_of(item) or item
     if isinstance(item, Mapping):
         return Row(line=position, fields={plain_text(str(name)): value for name, value in item.items()})
-    kind = type(item).__name__
     hint = "; memalign.integrations.mlflow.feedback_of(traces, judge) makes rows of MLflow's" if kind == "Trace" else ""
     return RowError(line=position, reason=f"a row is a mapping, an Example or a Feedback, not {kind}{hint}")
 

@@ -236,8 +236,8 @@ def test_a_trace_whose_feedback_is_all_gone_stops_the_align(aligned, optimizer, 
 def test_a_judges_name_is_matched_whatever_its_case_and_spaces(optimizer):
     (trace,) = fetched(traced(1))
     trace.info.assessments = [
-        Feedback(name=name, value=False, source=AssessmentSource(source_type="HUMAN", source_id=name))
-        for name in ("TONE", "  Tone ")
+        Feedback(name=name, value=False, source=AssessmentSource(source_type="HUMAN", source_id=who))
+        for name, who in (("TONE", "ana"), ("  Tone ", "ben"))
     ]
     assert len(tone_judge().align([trace], optimizer())._episodic_memory) == 2
 

@@ -53,6 +53,13 @@ def test_people_behind_one_placeholder_are_told_apart():
     }
 
 
+def test_a_person_in_two_spellings_says_the_latest_of_both():
+    trace_id = traced(1)
+    for who, word in (("Ana@example.org", "cold"), ("ana@example.org ", "warm")):
+        says(trace_id, False, word, by=who)
+    assert said(trace_id) == [("Ana@example.org", False, "warm")]
+
+
 def test_what_people_say_of_a_crashed_application_is_feedback():
     with contextlib.suppress(RuntimeError), mlflow.start_span("reply") as span:
         span.set_inputs({"question": "question 1"})

@@ -19,6 +19,7 @@ from memalign.integrations.mlflow.base_judges import core_label
 from memalign.integrations.mlflow.errors import invalid
 from memalign.integrations.mlflow.traces import Item, content_of, holding, items_of, lacking, plain
 from memalign.judge import named_parts
+from memalign.keys import name_key
 from memalign.memory import Annotation
 from memalign.types import UNKNOWN_SOURCE, Example, Feedback
 
@@ -165,9 +166,11 @@ def _by_source(usable: Sequence[Any], where: str, notes: list[str]) -> dict[str,
     Whoever stands behind a placeholder cannot be told from others: each such assessment is somebody's, `unknown:ID`.
     """
     latest: dict[str, Any] = {}
+    spelt: dict[str, str] = {}  # a person is one person however their name is spelled; the first spelling is kept
     for assessment in usable:
         nameless = f"{UNKNOWN_SOURCE}:{assessment.assessment_id}" if assessment.assessment_id else UNKNOWN_SOURCE
         source = _person(assessment) or nameless
+        source = spelt.setdefault(name_key(source), source)
         if source in latest:
             old = latest[source].assessment_id or _moment(latest[source])
             notes.append(f"{where}: of what {source} said the latest counts, and {old} does not")
@@ -223,7 +226,7 @@ def _log(row: Feedback | Annotation, name: str) -> str:
         return "missing"
     every = holding(assessment for assessment in trace.info.assessments or () if assessment.feedback is not None)
     person = "" if row.source.partition(":")[0] == UNKNOWN_SOURCE else row.source
-    own = [entry for entry in every if _is_named(entry, name) and _person(entry) == person]
+    own = [entry for entry in every if _is_named(entry, name) and name_key(_person(entry)) == name_key(person)]
     content = (row.value, row.rationale or None)
     # Of somebody without a name, any assessment without one may be theirs, and none of them is overridden.
     if any((entry.feedback.value, entry.rationale or None) == content for entry in (own[-1:] if person else own)):
