@@ -86,7 +86,7 @@ class FeedbackKey(NamedTuple):
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(self.id)  # of few people on one case, and asked for millions of times
+        return hash((self.id, name_key(self.source)))
 
     def __str__(self) -> str:
         written = _written_id(self.id)

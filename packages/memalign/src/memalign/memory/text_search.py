@@ -16,7 +16,7 @@ __all__ = ["Finder", "NameFinder", "unescaped"]
 # The accents of Latin, Greek and Cyrillic; in other scripts a mark may be a vowel.
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _HALF = re.compile("[\ud800-\udfff]")
-_ESCAPE = re.compile(r"\\+(?:u([0-9a-fA-F]{4})|([nrtbf])|([\"'/]))")
+_ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|([nrtbf])|([\"'/]))")
 """How JSON writes a character, also JSON in a text of JSON, where every backslash is written twice."""
 
 
