@@ -184,7 +184,7 @@ def test_an_evaluation_that_holds_the_run_is_shown() -> None:
 
 @pytest.mark.parametrize("name", [
     "metadata", "tag.tags", "tags", "langfuse.trace.tags", "langfuse.observation.metadata.reviewed", "eval.score",
-    "user_feedback", "userFeedback", "humanRating", "rating", "human_label", "gen_ai.evaluation.score.value",
+    "feedback", "user_feedback", "userFeedback", "humanRating", "rating", "human_label", "gen_ai.evaluation.score.value",
     "annotations", "scores", "mlflow.assessments", "traceloop.association.properties.label", "ai.telemetry.metadata.x",
     "logfire.scores", "verdict", "evaluator", "comment", "feedback_stats", "thumbs_up",
 ])  # fmt: skip

@@ -174,7 +174,7 @@ def test_a_small_trace_is_shown_whole() -> None:
     [
         {"attributes": {"context": "SEEN"}},
         {"attributes": {"status": "SEEN", "id": "order-17"}},
-        {"attributes": {"feedback": "SEEN"}},
+        {"attributes": {"form": {"feedback": "SEEN"}}},
         {"attributes": {"name": "SEEN"}},
         {"attributes": {"links": ["SEEN"]}},
         {"attributes": [{"key": "a", "value": {"arrayValue": {"values": "SEEN"}}}]},
