@@ -163,8 +163,8 @@ def test_an_erase_by_key_or_person_shows_what_goes_and_asks(memalign: Run, align
 
 
 def test_a_pinned_wording_is_shown_before_it_goes_and_a_locked_case_is_named(memalign: Run, aligned: str) -> None:
-    memalign("lock", aligned, "t-1", code=0)
     memalign("guideline", aligned, "G1", "--pin", "--by", "olga", code=0)
+    memalign("lock", aligned, "t-1", code=0)
     preview = memalign("erase", aligned, "t-1", "--dry-run", code=0)
     assert not missing(preview.out, "that people wrote or confirmed: G1", "G1 (olga):", "locked no longer: t-1")
     done = memalign("erase", aligned, "t-1", "-y", code=0, says="yes, no word is left")

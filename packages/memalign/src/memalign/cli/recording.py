@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from importlib import resources
+from typing import TYPE_CHECKING
 
 from memalign.errors import ModelRejected
-from memalign.models.base import ChatReply, ChatRequest, Limits
-from memalign.types import Usage
+
+if TYPE_CHECKING:
+    from memalign.models.base import ChatReply, ChatRequest
 
 RECORDING = resources.files("memalign.cli") / "demo_data" / "recording.jsonl"
 REMAKE = "python benchmarks/demo_recording.py FOLDER"
@@ -24,10 +26,12 @@ class RecordedModel:
     """
 
     name = "recording"
-    limits = Limits()
 
     def __init__(self) -> None:
         """Read the recording that comes with the package."""
+        from memalign.models.base import Limits
+
+        self.limits = Limits()
         lines = RECORDING.read_text("utf-8").splitlines()
         records = [json.loads(line) for line in lines]
         self._answers = {record["prompt"]: record["answer"] for record in records}
@@ -39,6 +43,9 @@ class RecordedModel:
         Raises:
             ModelRejected: The recording has no answer to this prompt.
         """
+        from memalign.models.base import ChatReply
+        from memalign.types import Usage
+
         answer = self._answers.get(prompt_key(request))
         if answer is None:
             raise ModelRejected(f"the recording of the demo does not know this prompt; `{REMAKE}` makes a new one")

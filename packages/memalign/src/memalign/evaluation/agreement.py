@@ -270,6 +270,7 @@ async def aevaluate(
         TypeError: The judge is not the first argument.
     """
     _check(judge, against, repeat, promise)
+    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     if columns is not None:
         labelled = RowSource.of(labelled, columns=columns)
     cases = LabelledCases.of(judge, labelled, others=() if against is None else (against,))
@@ -278,7 +279,7 @@ async def aevaluate(
         cases=cases,
         examples=cases.all_examples if include_taught else cases.unseen_examples,
         files=[judged] if isinstance(judged, str | Path) else list(judged),
-        calls=max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost),
+        calls=calls,
         concurrency=concurrency,
         progress=progress,
     )
