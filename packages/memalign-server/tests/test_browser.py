@@ -8,12 +8,12 @@ import pytest
 
 from memalign_server.people.people import Role
 from server_support import world
-from server_support.browser import REVIEW, answered, enter, opened, until
+from server_support.browser import REVIEW, answered, enter, opened, until, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 SETUP = "/judges/tone/setup?open="
 RULE = "A reply must show sympathy before facts"
@@ -139,6 +139,22 @@ def test_a_file_is_shown_and_added(page: Page, tmp_path: Path) -> None:
     page.wait_for_selector("td:has-text('Where is it?')")
     page.click("text=Add 2 cases")
     page.wait_for_selector("text=2 new")
+
+
+def test_a_column_chosen_while_another_is_on_its_way_is_taken(page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "june.csv"
+    file.write_text("who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n")
+    page.goto(f"{SETUP}cases")
+    page.set_input_files("input[type=file]", file)
+    page.wait_for_selector("select >> nth=1")
+    held: list[Route] = []
+    page.route("**/setup/cases", lambda route: held.append(route), times=1)  # noqa: PLW0108  # it is marked
+    page.select_option("select >> nth=1", "answer")
+    wait_for(page, lambda: bool(held))
+    page.select_option("select >> nth=0", "what")
+    held[0].continue_()
+    page.wait_for_selector("td:has-text('Where is it?')")
+    page.wait_for_selector("td:has-text('On its way.')")
 
 
 def test_an_invitation_is_copied(chromium: Browser, url: str, address: str) -> None:

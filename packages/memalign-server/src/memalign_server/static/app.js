@@ -240,8 +240,13 @@
     if (is) form.setAttribute("aria-busy", "true"); else form.removeAttribute("aria-busy");
     for (const line of form.querySelectorAll(".busy")) line.hidden = !is;
   };
+  // What changes while an answer is on its way is sent after it: that answer knows nothing of it and is not shown.
+  const changedSince = new WeakSet();
   const sendPart = async (form, button, to, target) => {
-    if (form.hasAttribute("aria-busy")) return;
+    if (form.hasAttribute("aria-busy")) {
+      if (!button && form.dataset.send) changedSince.add(form);
+      return;
+    }
     clearFaults(form);
     const fields = fieldsOf(form, button);
     const headers = form.dataset.hand ? { "X-By-Hand": form.dataset.hand } : {};
@@ -251,6 +256,10 @@
       ? await upload(form, to, fields, headers)
       : await ask(to, { method: "POST", body: new URLSearchParams(fields), headers, patience: 2 * PATIENCE });
     busy(form, false);
+    if (changedSince.delete(form) && !button && !answer.goTo) {
+      sendPart(form, null, to, target);
+      return;
+    }
     const place = target && one(target);
     if (answer.goTo) { if (form.dataset.send !== "typed") go(answer.goTo); }
     else if (place && answer.page?.querySelector(target) && answer.status < 400) {
