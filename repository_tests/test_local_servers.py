@@ -15,6 +15,7 @@ import pytest
 from checkout import FENCE, ROOT, commands
 
 from tests.cli.conftest import invoke
+from tests.support.decision_servers import system_one
 from tests.support.endpoint import Endpoint, system_of, user_of
 from tests.support.learning import changes_of
 
@@ -58,8 +59,7 @@ COMMON = "2. Judge, align and evaluate"
 def test_ollama(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
     with Endpoint(fill) as server:
-        follow(server, monkeypatch, "Ollama", COMMON, "Slow servers", "Models that think", "A decision model")
-        invoke("edit", "tone", "--check-model", "")
+        follow(server, monkeypatch, "Ollama", COMMON, "Slow servers", "Models that think")
         invoke("judge", "tone", "more.jsonl")
     assert {body["model"] for body in server.requests} == {"qwen2.5:7b"}
     assert "sk-of-another-server" not in str(server.headers)
@@ -69,14 +69,28 @@ def test_ollama(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "must begin with regret" in system_of(server.requests[-1]), "what was learned is in the prompt"
 
 
+def test_a_decision_model_of_ollama_judges(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def decide(state: str, _: str) -> dict[str, float]:
+        yes = 0.9 if "sorry" in state else 0.2
+        return {"true": yes, "false": 1 - yes}
+
+    with system_one(decide) as server:
+        follow(server, monkeypatch, "Ollama", "A decision model")
+        invoke("judge", "tone", "new.jsonl", "-o", "judged.jsonl", code=0)
+    assert {body["model"] for body in server.requests} == {"NAME"}
+    assert set(server.paths) == {"/v1/systemone"}
+    made = judgments(folder / "judged.jsonl")
+    assert [each["value"] for each in made] == [False, False, False, True]
+    assert all(each["error"] is None and each["confidence"] > 0.5 for each in made)
+
+
 def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server:
-        follow(server, monkeypatch, "vLLM", COMMON, "Confidence")
+        follow(server, monkeypatch, "vLLM", COMMON)
     assert {body["model"] for body in server.requests} == {"Qwen/Qwen2.5-32B-Instruct"}
     assert {each["authorization"] for each in server.headers} == {"Bearer choose-one"}
     assert all(each["usage"]["cost"] > 0 for each in judgments(folder / "judged.jsonl"))
-    values = [(each["value"], each["confidence"]) for each in judgments(folder / "judged-2.jsonl")]
-    assert values == [(value, 1.0) for value in (False, True, False, False)]
+    assert [each["value"] for each in judgments(folder / "judged.jsonl")] == [False, False, False, True]
     assert b"choose-one" not in (folder / "memalign.db").read_bytes()
 
 
@@ -93,11 +107,10 @@ def test_the_strong_model_beside_vllm_writes_the_guidelines(folder: Path, monkey
 
 def test_lm_studio(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server:
-        assert len(follow(server, monkeypatch, "LM Studio", COMMON, "Confidence")) == 6
+        assert len(follow(server, monkeypatch, "LM Studio", COMMON)) == 4
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
     assert {body["response_format"]["type"] for body in server.requests} == {"json_schema"}, "it takes no other"
-    assert all(0.5 <= each["confidence"] <= 1 for each in judgments(folder / "judged-2.jsonl"))
-    assert all(each["usage"]["calls"] == 5 for each in judgments(folder / "judged-2.jsonl"))
+    assert all(each["error"] is None and each["usage"]["calls"] == 1 for each in judgments(folder / "judged.jsonl"))
 
 
 def test_any_other_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,9 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
     memory = result.judge.memory
     assert [report.status for report in result.rows] == ["new", "new"]
     assert result.usage.cost in (0.0, None)
-    assert result.usage.calls >= 1, "a rule; nothing is asked of a label alone"
+    assert result.usage.calls == 0, "its guidelines are the comments, word for word"
+    (guideline,) = memory.semantic
+    assert ROWS[0]["rationale"].rstrip(".") in guideline.text
 
     items = [
         {"id": "i-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
