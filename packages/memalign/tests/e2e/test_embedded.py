@@ -47,7 +47,7 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
     assert result.usage.cost in (0.0, None)
     assert result.usage.calls == 0, "its guidelines are the comments, word for word"
     (guideline,) = memory.semantic
-    assert ROWS[0]["rationale"].rstrip(".") in guideline.text
+    assert str(ROWS[0]["rationale"]).rstrip(".") in guideline.text
 
     items = [
         {"id": "i-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
