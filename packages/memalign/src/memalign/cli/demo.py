@@ -32,7 +32,7 @@ EMBEDDED = "local:qwen2.5-coder-1.5b"
 ROWS = 5
 """Rows of a table; the rest is counted."""
 RECORDED = (
-    "This is a recording: a strong model gave the answers below, and they are replayed. Everything "
+    "This is a recording: the answers below were given by hand, in a strong model's place. Everything "
     "else happens now, on this machine."
 )
 NEXT = (
@@ -77,7 +77,7 @@ def demo(
 ) -> int:
     """See a judge learn a rule from ten comments, and forget one person's.
 
-    Without --model it takes a few seconds: a strong model's answers were recorded and are
+    Without --model it takes a few seconds: answers that were given by hand, in a strong model's place, are
     replayed, and all else happens on your machine. With --model it says first how many calls it
     will make and what they cost. The embedded model costs nothing and takes about two minutes
     after a download of 1.1 GB, for which the demo asks first.
