@@ -22,9 +22,15 @@ if TYPE_CHECKING:
 EMBEDDED_FILE = "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"
 
 # Derandomized: a push must not fail for what it did not change. The profile `random` goes looking.
-hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, max_examples=40, database=None)
-FAILURES = hypothesis.database.DirectoryBasedExampleDatabase(Path(__file__).parent / ".hypothesis" / "examples")
-hypothesis.settings.register_profile("random", deadline=None, max_examples=40, database=FAILURES, print_blob=True)
+hypothesis.settings.register_profile(
+    "ci", derandomize=True, deadline=None, max_examples=40, database=None
+)
+FAILURES = hypothesis.database.DirectoryBasedExampleDatabase(
+    Path(__file__).parent / ".hypothesis" / "examples"
+)
+hypothesis.settings.register_profile(
+    "random", deadline=None, max_examples=40, database=FAILURES, print_blob=True
+)
 hypothesis.settings.load_profile("ci")
 
 # A shell's background job is started deaf to Ctrl-C, and so would be everything that tests start.
@@ -40,13 +46,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-MODELS = Path(os.environ.get("MEMALIGN_MODELS") or Path(platformdirs.user_cache_dir("memalign")) / "models")
+MODELS = Path(
+    os.environ.get("MEMALIGN_MODELS") or Path(platformdirs.user_cache_dir("memalign")) / "models"
+)
 """Where pulled models lie, looked up before tests get a home of their own."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("embedded") and not (MODELS / EMBEDDED_FILE).exists():
-        missing = f"{EMBEDDED_FILE} is not in {MODELS}; run: memalign models pull qwen2.5-coder-0.5b"
+        missing = (
+            f"{EMBEDDED_FILE} is not in {MODELS}; run: memalign models pull qwen2.5-coder-0.5b"
+        )
         if item.config.getoption("--require-embedded"):
             pytest.fail(missing, pytrace=False)
         pytest.skip(missing)
@@ -138,7 +148,11 @@ _NAMES = ("CO_API_KEY", "GH_TOKEN", "GITHUB_TOKEN", "LOGFIRE_TOKEN")
 
 @pytest.fixture(autouse=True)
 def _alone(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, _guard: _Guard, _home: Path
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    _guard: _Guard,
+    _home: Path,
 ) -> Iterator[None]:
     """Each test alone: its own folder, an empty home, no keys, no network; `live` ones keep keys and network."""
     monkeypatch.chdir(tmp_path)

@@ -27,7 +27,9 @@ VENV = ROOT / ".venv"
 BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 STAMP = VENV / "memalign-installed.txt"
-LOCKS = {kind: ROOT / "requirements" / f"{kind}.txt" for kind in ("runtime", "server", "dev", "engines")}
+LOCKS = {
+    kind: ROOT / "requirements" / f"{kind}.txt" for kind in ("runtime", "server", "dev", "engines")
+}
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
 OLDEST = (3, 11)
 EMBEDDED = "local:qwen2.5-coder-1.5b"
@@ -35,16 +37,28 @@ EMBEDDED = "local:qwen2.5-coder-1.5b"
 
 def main() -> int:
     """Run the command named on the command line and give its exit code."""
-    if sys.version_info < OLDEST:  # macOS's own `python3` may be 3.9: go on with a newer one if there is one
-        newer = next(filter(None, (shutil.which(f"python3.{minor}") for minor in (11, 12, 13, 14))), None)
+    if (
+        sys.version_info < OLDEST
+    ):  # macOS's own `python3` may be 3.9: go on with a newer one if there is one
+        newer = next(
+            filter(None, (shutil.which(f"python3.{minor}") for minor in (11, 12, 13, 14))), None
+        )
         if newer:
             return call(newer, *sys.argv)
-        print("memalign needs Python {}.{} or newer; this is {}".format(*OLDEST, sys.version.split()[0]))
+        print(
+            "memalign needs Python {}.{} or newer; this is {}".format(
+                *OLDEST, sys.version.split()[0]
+            )
+        )
         return 2
     commands = {"demo": demo, "test": test, "docs": docs, "run": run, "lock": lock}
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name not in commands:
-        print(f"dev.py has no command {name!r}\n\n{__doc__}" if name.strip("-") not in ("", "h", "help") else __doc__)
+        print(
+            f"dev.py has no command {name!r}\n\n{__doc__}"
+            if name.strip("-") not in ("", "h", "help")
+            else __doc__
+        )
         return 0 if name.strip("-") in ("h", "help") else 2
     try:
         return commands[name](sys.argv[2:])
@@ -88,10 +102,25 @@ def test(arguments: list[str]) -> int:
         "pyright, typing_tests": (BIN / "basedpyright",),
         "locked packages fit together": (*module, "pip", "check"),
         "documentation": (PYTHON, "docs/site.py"),
-        "the embedded model": (*module, "memalign", "models", "pull", "qwen2.5-coder-0.5b", "--yes"),
+        "the embedded model": (
+            *module,
+            "memalign",
+            "models",
+            "pull",
+            "qwen2.5-coder-0.5b",
+            "--yes",
+        ),
         # A file stays in one process, and with it what its tests set up once, such as a server or a taught judge.
         "pytest": (
-            *(*module, "pytest", "--require-embedded", "-n", min(4, os.cpu_count() or 1), "--dist", "loadfile"),
+            *(
+                *module,
+                "pytest",
+                "--require-embedded",
+                "-n",
+                min(4, os.cpu_count() or 1),
+                "--dist",
+                "loadfile",
+            ),
             *arguments,
         ),
     }
@@ -113,9 +142,15 @@ def docs(arguments: list[str]) -> int:
 def run(arguments: list[str]) -> int:
     """Set up everything, then any command of the environment, in the folder that the person is in."""
     prepare("dev")
-    program = shutil.which(arguments[0], path=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}") if arguments else None
+    program = (
+        shutil.which(arguments[0], path=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}")
+        if arguments
+        else None
+    )
     if program is None:
-        print("dev.py run: which program? It must be in .venv or on the PATH. For example: run memalign --help")
+        print(
+            "dev.py run: which program? It must be in .venv or on the PATH. For example: run memalign --help"
+        )
         return 127
     return call(program, *arguments[1:], folder=Path.cwd())
 
@@ -128,8 +163,23 @@ def lock(arguments: list[str]) -> int:
     core, server = (str(folder / "pyproject.toml") for folder in PACKAGES)
     build = tomllib.loads(Path(core).read_text("utf-8"))["build-system"]["requires"]
     common = [
-        *(BIN / "uv", "pip", "compile", "-", "--quiet", "--universal", "--no-emit-package", "memalign"),
-        *("--python-version", "{}.{}".format(*OLDEST), "--generate-hashes", "--annotation-style", "line"),
+        *(
+            BIN / "uv",
+            "pip",
+            "compile",
+            "-",
+            "--quiet",
+            "--universal",
+            "--no-emit-package",
+            "memalign",
+        ),
+        *(
+            "--python-version",
+            "{}.{}".format(*OLDEST),
+            "--generate-hashes",
+            "--annotation-style",
+            "line",
+        ),
         *("--no-header", "--no-emit-index-url", "--no-emit-find-links", *arguments),
     ]
     # Whichever provider's key a newcomer has, the demo runs with it; and a container may share a registry.
@@ -138,16 +188,25 @@ def lock(arguments: list[str]) -> int:
     development = [*runtime, server, "--extra", "typesafe", "--group", "pyproject.toml:dev"]
     development += ["--constraint", "requirements/server.txt"]
     engines = [core, "--extra", "ray", "--extra", "spark", "--constraint", "requirements/dev.txt"]
-    for kind, words in {"runtime": runtime, "server": served, "dev": development, "engines": engines}.items():
+    for kind, words in {
+        "runtime": runtime,
+        "server": served,
+        "dev": development,
+        "engines": engines,
+    }.items():
         say(f"locking requirements/{kind}.txt")
         if kind == "engines":  # only what dev.txt does not have already
             names = re.findall(r"^([\w.-]+)==", LOCKS["dev"].read_text("utf-8"), re.MULTILINE)
             words = [*words, *(word for name in names for word in ("--no-emit-package", name))]  # noqa: PLW2901
         command = [*map(str, common), *words, "--output-file", f"requirements/{kind}.txt"]
-        if subprocess.run(command, input="\n".join(build), text=True, cwd=ROOT, check=False).returncode:
+        if subprocess.run(
+            command, input="\n".join(build), text=True, cwd=ROOT, check=False
+        ).returncode:
             return 1
         if "://" in LOCKS[kind].read_text("utf-8"):
-            print(f"requirements/{kind}.txt names an address; a lock must work behind any mirror. Do not commit it.")
+            print(
+                f"requirements/{kind}.txt names an address; a lock must work behind any mirror. Do not commit it."
+            )
             return 1
     return 0
 
@@ -155,7 +214,9 @@ def lock(arguments: list[str]) -> int:
 def prepare(kind: str) -> None:
     """Make .venv hold what `kind` ("runtime" or "dev", which includes runtime) asks for; quick when it does."""
     parts = [*LOCKS.values(), *(folder / "pyproject.toml" for folder in PACKAGES)]
-    digest = hashlib.sha256(b"\0".join([*(part.read_bytes() for part in parts), str(ROOT).encode()])).hexdigest()
+    digest = hashlib.sha256(
+        b"\0".join([*(part.read_bytes() for part in parts), str(ROOT).encode()])
+    ).hexdigest()
     done = STAMP.read_text("utf-8").split() if PYTHON.exists() and STAMP.exists() else ["", ""]
     if done[0] == digest and done[1] in (kind, "dev"):
         return
@@ -168,22 +229,40 @@ def prepare(kind: str) -> None:
         )
     STAMP.unlink(missing_ok=True)  # an install that is stopped half way must not look finished
     say("installing locked packages into .venv (about 150 MB to download, once: a minute or two)")
-    install = (PYTHON, "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile", "--disable-pip-version-check")
-    editable = [word for folder in (PACKAGES if kind == "dev" else PACKAGES[:1]) for word in ("-e", folder)]
+    install = (
+        PYTHON,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-compile",
+        "--disable-pip-version-check",
+    )
+    editable = [
+        word for folder in (PACKAGES if kind == "dev" else PACKAGES[:1]) for word in ("-e", folder)
+    ]
     # The lock is complete, so pip need not resolve; and compiling everything would double the time for little.
-    commands = [(*install, "--require-hashes", "-r", LOCKS[kind]), (*install, "--no-build-isolation", *editable)]
+    commands = [
+        (*install, "--require-hashes", "-r", LOCKS[kind]),
+        (*install, "--no-build-isolation", *editable),
+    ]
     if not works():
         commands.insert(0, (sys.executable, "-m", "venv", "--clear", VENV))
     for command in commands:
         if call(*command) != 0:
-            raise SystemExit(f"failed (above, in full). The command was:\n  {' '.join(map(str, command))}")
+            raise SystemExit(
+                f"failed (above, in full). The command was:\n  {' '.join(map(str, command))}"
+            )
     STAMP.write_text(f"{digest} {kind}", "utf-8")
 
 
 def works() -> bool:
     """Whether .venv has a Python that runs, new enough and with pip; a moved or half-made one has not."""
     probe = [str(PYTHON), "-c", f"import sys, pip; assert sys.version_info >= {OLDEST}"]
-    return PYTHON.exists() and subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    return (
+        PYTHON.exists() and subprocess.run(probe, capture_output=True, check=False).returncode == 0
+    )
 
 
 def say(text: str) -> None:

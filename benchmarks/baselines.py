@@ -31,7 +31,9 @@ from memalign.values import Value, ValueType
 Labelled = list[tuple[Example, Value]]
 
 
-def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Callable[[Example], Value | None] | None:
+def ruled(
+    taught: Sequence[Feedback], value_type: ValueType
+) -> Callable[[Example], Value | None] | None:
     """Mined tests as a way of their own: what the first says that means a label, else the other one of two labels."""
     fields = tuple(dict.fromkeys(name for row in taught for name in row.content))
     tests = mined(episodic(taught), value_type, fields)
@@ -53,10 +55,15 @@ def episodic(rows: Iterable[Feedback], embedding: WordLlamaEmbedding | None = No
     for row in rows:
         if row.example is not None:
             groups.setdefault(row.id, (row.example, []))[1].append(Annotation.of(row))
-    embedding, annotated = embedding or WordLlamaEmbedding(), [groups[name] for name in sorted(groups)]
+    embedding, annotated = (
+        embedding or WordLlamaEmbedding(),
+        [groups[name] for name in sorted(groups)],
+    )
     cases = [
         Case(example=case, annotations=tuple(annotations), vector=vector.tobytes())
-        for (case, annotations), vector in zip(annotated, vectors([case for case, _ in annotated]), strict=True)
+        for (case, annotations), vector in zip(
+            annotated, vectors([case for case, _ in annotated]), strict=True
+        )
     ]
     return Memory(cases=tuple(cases), embedding_model=embedding.name)
 
@@ -68,7 +75,9 @@ def remembering(judge: Judge, rows: Iterable[Feedback], embedding: WordLlamaEmbe
 
 def vectors(cases: Sequence[Example]) -> Any:
     """The in-process embedder's vectors of cases, a row a case."""
-    return aio.run(WordLlamaEmbedding().embed([embedding_text(case) for case in cases])).astype("<f4")
+    return aio.run(WordLlamaEmbedding().embed([embedding_text(case) for case in cases])).astype(
+        "<f4"
+    )
 
 
 class AnyLikeness(WordLlamaEmbedding):
@@ -88,7 +97,11 @@ def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Any
         labels = [label for _, label in taught]
         if len(set(labels)) == 1:
             return _majority(taught, cases)
-        return list(model.fit(features([case for case, _ in taught]), labels).predict(features(cases)).tolist())
+        return list(
+            model.fit(features([case for case, _ in taught]), labels)
+            .predict(features(cases))
+            .tolist()
+        )
 
     return judged
 
@@ -96,7 +109,9 @@ def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Any
 def _plain(cases: Sequence[Example]) -> Any:
     """Length, and the share of words that the reference and the inputs have too; of a pair, one side less the other."""
     sides = [[_of_text(side) for side in _each_side(case.content, ("A", "B"))] for case in cases]
-    return np.array([features[0] - features[1] if len(features) == 2 else features[0] for features in sides])
+    return np.array(
+        [features[0] - features[1] if len(features) == 2 else features[0] for features in sides]
+    )
 
 
 def _each_side(content: Mapping[str, Any], choices: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
@@ -121,7 +136,10 @@ def _each_side(content: Mapping[str, Any], choices: Sequence[str]) -> tuple[Mapp
 
 def _of_text(content: Mapping[str, Any]) -> Any:
     words = _words(content["outputs"])
-    shares = [len(words & _words(content.get(name))) / (len(words) or 1) for name in ("expectations", "inputs")]
+    shares = [
+        len(words & _words(content.get(name))) / (len(words) or 1)
+        for name in ("expectations", "inputs")
+    ]
     return np.array([math.log1p(sum(map(len, words_of("outputs", content["outputs"])))), *shares])
 
 
@@ -131,12 +149,16 @@ def _words(content: Any) -> set[str]:
 
 def _counted(case: Example) -> list[str]:
     """The words of an item, each with its field."""
-    return [f"{name}:{word}" for name in ("inputs", "outputs") for word in _words(getattr(case, name))]
+    return [
+        f"{name}:{word}" for name in ("inputs", "outputs") for word in _words(getattr(case, name))
+    ]
 
 
 BASELINES: dict[str, Callable[[Labelled, Sequence[Example]], list[Value]]] = {
     "majority": _majority,
     "neighbours": _classified(KNeighborsClassifier(5, metric="cosine"), vectors),
-    "features": _classified(make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)), _plain),
+    "features": _classified(
+        make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)), _plain
+    ),
     "words": _classified(make_pipeline(CountVectorizer(analyzer=_counted), MultinomialNB()), list),
 }

@@ -53,7 +53,11 @@ def competences(arm: str) -> list[Competence]:
     """Every competence for itself, the extremes of following first; only those that the arm uses."""
     ordered = sorted(SHARES, key=lambda share: share not in (min(SHARES), max(SHARES)))
     grid = [Competence(following=following, seed=SEED) for following in ordered]
-    alone: Any = {"zero": (0.5, 0.9, 0.75), "distilling": (0.5, 0.97, 0.7), "citing": (0.5,) if arm == "chat" else ()}
+    alone: Any = {
+        "zero": (0.5, 0.9, 0.75),
+        "distilling": (0.5, 0.97, 0.7),
+        "citing": (0.5,) if arm == "chat" else (),
+    }
     usual = Competence(following=0.85, seed=SEED)
     single = [replace(usual, **{name: value}) for name, values in alone.items() for value in values]
     return [*grid[:2], *single, *grid[2:]]
@@ -64,7 +68,12 @@ def cells(arms: Iterable[str]) -> list[Cell]:
     turns = itertools.zip_longest(*map(competences, ARMS))
     abilities = [(arm, able) for turn in turns for arm, able in zip(ARMS, turn, strict=True)]
     wanted = [(arm, able) for arm, able in abilities if able is not None and arm in arms]
-    return [Cell(arm, policy, able, size) for arm, able in wanted for policy in POLICIES for size in SIZES]
+    return [
+        Cell(arm, policy, able, size)
+        for arm, able in wanted
+        for policy in POLICIES
+        for size in SIZES
+    ]
 
 
 def measured(cell: Cell, address: str) -> list[Line]:
@@ -80,7 +89,14 @@ def measured(cell: Cell, address: str) -> list[Line]:
     for case, judgment in zip(cases, aligned.judge_many(items), strict=True):
         if judgment.error is not None:
             raise RuntimeError(f"{cell.key}: {judgment.error}")
-        lines.append({"cell": cell.key, "id": judgment.id, "label": policy.label(case), "value": judgment.value})
+        lines.append(
+            {
+                "cell": cell.key,
+                "id": judgment.id,
+                "label": policy.label(case),
+                "value": judgment.value,
+            }
+        )
     return lines
 
 
@@ -108,8 +124,13 @@ def tables(by_cell: dict[Cell, float]) -> Iterator[str]:
         chosen = {cell: right for cell, right in by_cell.items() if cell.arm == arm}
         rows = []
         for policy in POLICIES:
-            groups = [[chosen[c] for c in chosen if (c.policy, c.size) == (policy, size)] for size in SIZES]
-            rows.append([policy, *(f"{statistics.mean(group):.2f}" if group else "" for group in groups)])
+            groups = [
+                [chosen[c] for c in chosen if (c.policy, c.size) == (policy, size)]
+                for size in SIZES
+            ]
+            rows.append(
+                [policy, *(f"{statistics.mean(group):.2f}" if group else "" for group in groups)]
+            )
         yield f"\n{words[0].upper()}{words[1:]}, {len(chosen)} cells\n"
         yield markdown(["policy", *SIZES], rows)
         yield from gain(chosen)
@@ -118,7 +139,9 @@ def tables(by_cell: dict[Cell, float]) -> Iterator[str]:
 def gain(chosen: dict[Cell, float]) -> Iterator[str]:
     """What two comments give to models that follow rules."""
     able = [
-        cell for cell in chosen if cell.competence.following >= 0.85 and cell.policy != scale.POLICY and cell.size == 2
+        cell
+        for cell in chosen
+        if cell.competence.following >= 0.85 and cell.policy != scale.POLICY and cell.size == 2
     ]
     if able:
         points = 100 * statistics.mean(chosen[cell] - cell.competence.zero for cell in able)
@@ -132,7 +155,11 @@ def figure(by_cell: dict[Cell, float]) -> str:
     for policy in POLICIES:
         lines: dict[str, list[Point]] = defaultdict(list)
         for arm, size in itertools.product(ARMS, SIZES):
-            group = [right for c, right in by_cell.items() if (c.arm, c.policy, c.size) == (arm, policy, size)]
+            group = [
+                right
+                for c, right in by_cell.items()
+                if (c.arm, c.policy, c.size) == (arm, policy, size)
+            ]
             if len(group) > 1:
                 cuts = statistics.quantiles(group, n=20, method="inclusive")
                 lines[ARMS[arm]].append(Point(size, statistics.mean(group), cuts[0], cuts[-1]))
@@ -144,8 +171,13 @@ def figure(by_cell: dict[Cell, float]) -> str:
 def beside(lines: Sequence[Line]) -> str:
     """Right of unseen cases after 50 comments, by method and policy."""
     right = {(line["method"], line["policy"]): line["right"] for line in lines if "right" in line}
-    methods = [method for method in scale.METHODS if any((method, policy) in right for policy in POLICIES)]
-    rows = [[method, *(f"{share(right.get((method, policy), ())):.2f}" for policy in POLICIES)] for method in methods]
+    methods = [
+        method for method in scale.METHODS if any((method, policy) in right for policy in POLICIES)
+    ]
+    rows = [
+        [method, *(f"{share(right.get((method, policy), ())):.2f}" for policy in POLICIES)]
+        for method in methods
+    ]
     return markdown(["50 comments", *POLICIES], rows)
 
 

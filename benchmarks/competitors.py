@@ -34,7 +34,9 @@ class MemAlign:
         model, instructions = f"openai:/{setup['model']}", setup["instructions"]
         facts = {"instructions": instructions, "feedback_value_type": type_of(setup)}
         self.judge = make_judge(name="house", model=model, **facts)
-        self.optimizer = MemAlignOptimizer(reflection_lm=model, embedding_model="openai:/text-embedding-3-small")
+        self.optimizer = MemAlignOptimizer(
+            reflection_lm=model, embedding_model="openai:/text-embedding-3-small"
+        )
         self.traces = [_trace(row) for row in setup["rows"]]
         if "values" not in setup:
             self.judge.align(self.traces[:2], self.optimizer)(**WARM)
@@ -63,10 +65,15 @@ class Optimized:
         import optuna  # noqa: F401
 
         self.name, self.threads = setup["method"], setup["threads"]
-        dspy.configure(lm=dspy.LM(f"openai/{setup['model']}", temperature=0.0), num_threads=self.threads)
+        dspy.configure(
+            lm=dspy.LM(f"openai/{setup['model']}", temperature=0.0), num_threads=self.threads
+        )
         names = [name for name in ("inputs", "outputs", "expectations") if name in setup["rows"][0]]
         fields: Row = {name: (str, dspy.InputField()) for name in names}
-        fields |= {"rationale": (str, dspy.OutputField()), "result": (type_of(setup), dspy.OutputField())}
+        fields |= {
+            "rationale": (str, dspy.OutputField()),
+            "result": (type_of(setup), dspy.OutputField()),
+        }
         self.program = dspy.Predict(dspy.Signature(fields, setup["instructions"]))
         self.examples = []
         for row in setup["rows"]:
@@ -84,7 +91,9 @@ class Optimized:
             optimizer = dspy.SIMBA(metric=agrees, bsize=min(32, len(examples)), num_threads=threads)
         else:
             lm = dspy.LM(dspy.settings.lm.model, temperature=1.0)
-            optimizer = dspy.GEPA(metric=commented, auto="light", reflection_lm=lm, num_threads=threads)
+            optimizer = dspy.GEPA(
+                metric=commented, auto="light", reflection_lm=lm, num_threads=threads
+            )
         self.program = optimizer.compile(self.program, trainset=examples)
 
     def __call__(self, item: Row) -> Any:
@@ -103,7 +112,9 @@ def agrees(example: Any, prediction: Any, trace: object = None) -> bool:
     return prediction is not None and prediction.result == example.result
 
 
-def commented(gold: Any, pred: Any, trace: object = None, pred_name: object = None, pred_trace: object = None) -> Any:
+def commented(
+    gold: Any, pred: Any, trace: object = None, pred_name: object = None, pred_trace: object = None
+) -> Any:
     """The metric as GEPA wants it, with the expert's comment."""
     return dspy.Prediction(score=float(agrees(gold, pred)), feedback=gold.rationale)
 
@@ -117,7 +128,9 @@ def _trace(row: Row) -> Any:
         span.set_outputs(row["outputs"])
     trace, source = span.trace_id, AssessmentSource(source_type="HUMAN", source_id=row["source"])
     if "expectations" in row:
-        mlflow.log_expectation(trace_id=trace, source=source, name="expected_response", value=row["expectations"])
+        mlflow.log_expectation(
+            trace_id=trace, source=source, name="expected_response", value=row["expectations"]
+        )
     words = {"value": row["value"], "rationale": row["rationale"]}
     mlflow.log_feedback(trace_id=trace, name="house", source=source, **words)
     return mlflow.get_trace(trace)
@@ -136,7 +149,9 @@ def main() -> None:
     """Serve until the input ends."""
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what libraries print is no reply
-    dspy.configure_cache(enable_disk_cache=False)  # in one run a repeated request is answered from memory
+    dspy.configure_cache(
+        enable_disk_cache=False
+    )  # in one run a repeated request is answered from memory
     setup = json.loads(sys.stdin.readline())
     method: Any = (MemAlign if setup["method"].startswith("MLflow") else Optimized)(setup)
     print(json.dumps({"ready": True}), file=replies, flush=True)
@@ -147,10 +162,16 @@ def main() -> None:
         elif "withdraw" in request:
             method.withdraw(request["withdraw"])
         items = request.get("items", ())
-        verdicts = [tried(method, item) for item in items[:1]]  # alone: on first use it builds its memory
+        verdicts = [
+            tried(method, item) for item in items[:1]
+        ]  # alone: on first use it builds its memory
         with ThreadPoolExecutor(setup["threads"]) as pool:
             verdicts += pool.map(tried, repeat(method), items[1:])
-        print(json.dumps({"seconds": time.perf_counter() - started, "values": verdicts}), file=replies, flush=True)
+        print(
+            json.dumps({"seconds": time.perf_counter() - started, "values": verdicts}),
+            file=replies,
+            flush=True,
+        )
     os._exit(0)  # some libraries leave threads behind that wait for ever
 
 

@@ -51,7 +51,9 @@ class World:
     people: float
 
 
-def drawn(rng: np.random.Generator, count: int, share: float, right: float, grouped: bool) -> tuple[Bools, Bools]:
+def drawn(
+    rng: np.random.Generator, count: int, share: float, right: float, grouped: bool
+) -> tuple[Bools, Bools]:
     """People's labels and the judge's verdicts for rows of which five belong together, where they are grouped."""
 
     def uniform() -> NDArray[np.float64]:
@@ -75,7 +77,11 @@ def worlds(count: int, seed: int) -> Iterator[World]:
     rng = np.random.default_rng(seed)
     for _ in range(count):
         n, many = int(rng.choice(LABELS)), int(rng.choice(ROWS))
-        share, right, grouped = float(rng.choice(SHARES)), float(rng.choice(RIGHT)), bool(rng.random() < 0.5)
+        share, right, grouped = (
+            float(rng.choice(SHARES)),
+            float(rng.choice(RIGHT)),
+            bool(rng.random() < 0.5),
+        )
         labels, verdicts = (part.tolist() for part in drawn(rng, n, share, right, grouped))
         others = drawn(rng, many, share, right, grouped)[1].tolist()
         groups = named(n) if grouped else None
@@ -84,7 +90,9 @@ def worlds(count: int, seed: int) -> Iterator[World]:
         error = math.sqrt(own * (1 - own) / many)
         estimate = None
         if not why:
-            estimate = corrected_share(labels, verdicts, others, groups, named(many, n) if grouped else None)
+            estimate = corrected_share(
+                labels, verdicts, others, groups, named(many, n) if grouped else None
+            )
         low, high = (0.0, 1.0) if estimate is None else (estimate.low or 0.0, estimate.high or 0.0)
         yield World(
             labels=n,
@@ -93,7 +101,9 @@ def worlds(count: int, seed: int) -> Iterator[World]:
             right=right,
             grouped=grouped,
             covered=None if estimate is None else low <= share <= high,
-            why=" ".join(word for word in why.split() if not any(digit in word for digit in "0123456789")),
+            why=" ".join(
+                word for word in why.split() if not any(digit in word for digit in "0123456789")
+            ),
             width=high - low,
             naive=abs(own - share) <= 1.96 * error,
             people=2 * 1.96 * math.sqrt(share * (1 - share) / n),
@@ -107,7 +117,14 @@ def row(name: str, cell: list[World]) -> list[str]:
     width = float(np.median([world.width for world in given])) if given else 0.0
     naive = sum(world.naive for world in cell) / len(cell)
     refused = 1 - len(given) / len(cell)
-    return [name, f"{len(cell):,}", f"{refused:.0%}", f"{covered:.1%}", f"{width:.2f}", f"{naive:.0%}"]
+    return [
+        name,
+        f"{len(cell):,}",
+        f"{refused:.0%}",
+        f"{covered:.1%}",
+        f"{width:.2f}",
+        f"{naive:.0%}",
+    ]
 
 
 def shares_table(count: int, seed: int) -> str:
@@ -130,13 +147,24 @@ def shares_table(count: int, seed: int) -> str:
             if name == "labels" and isinstance(value, tuple):
                 words = f"{value[0]} labels{', in groups' if value[1] else ''}"
             if given:
-                worst = min(worst, (sum(bool(world.covered) for world in given) / len(given), words))
+                worst = min(
+                    worst, (sum(bool(world.covered) for world in given) / len(given), words)
+                )
             if name != "labels and share":
                 lines.append(row(words, cell))
-    head = ("worlds", "n", "refused", "interval holds the truth", "its median width", "the judge's own share does")
+    head = (
+        "worlds",
+        "n",
+        "refused",
+        "interval holds the truth",
+        "its median width",
+        "the judge's own share does",
+    )
     reasons = Counter(world.why for world in made if world.why).most_common()
     refused = "\n".join(f"- {times:,}: {why}" for why, times in reasons)
-    return f"{markdown(head, lines)}\n\nworst cell: {worst[1]}, {worst[0]:.1%}\n\nrefused:\n{refused}"
+    return (
+        f"{markdown(head, lines)}\n\nworst cell: {worst[1]}, {worst[0]:.1%}\n\nrefused:\n{refused}"
+    )
 
 
 def means(count: int, seed: int) -> list[str]:
@@ -156,7 +184,12 @@ def means(count: int, seed: int) -> list[str]:
         estimate = corrected_mean(labels.tolist(), verdicts.tolist(), others.tolist())
         given += 1
         held += (estimate.low or 0) <= truth <= (estimate.high or 0)
-    return ["mean scores from 1 to 5", f"{count:,}", f"{1 - given / count:.0%}", f"{held / given:.1%}"]
+    return [
+        "mean scores from 1 to 5",
+        f"{count:,}",
+        f"{1 - given / count:.0%}",
+        f"{held / given:.1%}",
+    ]
 
 
 def promises(count: int, seed: int) -> list[list[str]]:
@@ -165,7 +198,9 @@ def promises(count: int, seed: int) -> list[list[str]]:
     true_to: dict[str, Callable[[NDArray[np.float64], float], NDArray[np.float64]]] = {
         "confidence is true": lambda sure, _: sure,
         "too sure of itself": lambda sure, _: 0.5 + 0.8 * (sure - 0.5),
-        "confidence says nothing, a point short of the promise": lambda sure, least: np.full_like(sure, least - 0.01),
+        "confidence says nothing, a point short of the promise": lambda sure, least: np.full_like(
+            sure, least - 0.01
+        ),
     }
     lines = []
     for name, right_of in true_to.items():
@@ -198,19 +233,26 @@ def promises(count: int, seed: int) -> list[list[str]]:
                     passed += len(passing) / len(traffic)
             words = f"{name}{', in groups' if grouped else ''}"
             share = f"{passed / max(named_, 1):.0%}"
-            lines.append([words, f"{count:,}", f"{named_ / count:.0%}", share, f"{broken / count:.1%}"])
+            lines.append(
+                [words, f"{count:,}", f"{named_ / count:.0%}", share, f"{broken / count:.1%}"]
+            )
     return lines
 
 
 def main() -> None:
     """Print the tables."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("--worlds", type=int, default=10_000, help="worlds of the table of shares")
     options.add_argument("--seed", type=int, default=1)
     settings = options.parse_args()
     print(shares_table(settings.worlds, settings.seed), "\n")
     print(
-        markdown(("worlds", "n", "refused", "interval holds the truth"), [means(settings.worlds // 5, settings.seed)])
+        markdown(
+            ("worlds", "n", "refused", "interval holds the truth"),
+            [means(settings.worlds // 5, settings.seed)],
+        )
     )
     head = ("worlds", "n", "a threshold is named", "then passes", "promise broken")
     print(f"\n{markdown(head, promises(settings.worlds // 10, settings.seed))}")

@@ -25,7 +25,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-CRITERIA, FEWEST = 10, 90  # criteria of the Feedback Collection that become tasks, and rows that each has at least
+CRITERIA, FEWEST = (
+    10,
+    90,
+)  # criteria of the Feedback Collection that become tasks, and rows that each has at least
 Row = dict[str, Any]
 
 
@@ -52,14 +55,28 @@ def short(*texts: object) -> str:
 
 def row(name: object, inputs: Row, outputs: Row, value: object, **others: Any) -> Row:
     """A row of feedback."""
-    return {"id": str(name), "inputs": inputs, "outputs": outputs, "value": value, "source": "authors", **others}
+    return {
+        "id": str(name),
+        "inputs": inputs,
+        "outputs": outputs,
+        "value": value,
+        "source": "authors",
+        **others,
+    }
 
 
 def averitec(files: Sequence[Path]) -> Iterator[Row]:
     """Claims with evidence, and the fact-checkers' justification."""
     for number, claim in enumerate(json.loads(files[0].read_bytes())):
-        answers = {part["question"]: [answer["answer"] for answer in part["answers"]] for part in claim["questions"]}
-        inputs = {"evidence": answers, "claim_date": claim["claim_date"], "speaker": claim["speaker"]}
+        answers = {
+            part["question"]: [answer["answer"] for answer in part["answers"]]
+            for part in claim["questions"]
+        }
+        inputs = {
+            "evidence": answers,
+            "claim_date": claim["claim_date"],
+            "speaker": claim["speaker"],
+        }
         facts = {"rationale": claim["justification"], "source": "fact-checker"}
         yield row(number, inputs, {"claim": claim["claim"]}, claim["label"], **facts)
 
@@ -69,13 +86,29 @@ def ukp_convincing(files: Sequence[Path]) -> Iterator[Row]:
     sides = {"1": "A", "2": "B"}
     for path in files:
         for pair in ElementTree.parse(path).getroot():
-            label, votes = pair.findtext("goldLabel", ""), pair.iterfind("mTurkAssignments/mTurkAssignment")
-            reason = next((vote.findtext("reason", "") for vote in votes if vote.findtext("value") == label), "")
-            words = re.sub(r"\b(?:argument |arg ?|a)([12])\b", lambda m: f"argument {sides[m[1]]}", reason, flags=re.I)
-            inputs = {"debate": pair.findtext("debateMetaData/title"), "stance": pair.findtext("arg1/stance")}
+            label, votes = (
+                pair.findtext("goldLabel", ""),
+                pair.iterfind("mTurkAssignments/mTurkAssignment"),
+            )
+            reason = next(
+                (vote.findtext("reason", "") for vote in votes if vote.findtext("value") == label),
+                "",
+            )
+            words = re.sub(
+                r"\b(?:argument |arg ?|a)([12])\b",
+                lambda m: f"argument {sides[m[1]]}",
+                reason,
+                flags=re.I,
+            )
+            inputs = {
+                "debate": pair.findtext("debateMetaData/title"),
+                "stance": pair.findtext("arg1/stance"),
+            }
             outputs = {side: pair.findtext(f"arg{number}/text") for number, side in sides.items()}
             facts = {"rationale": words, "source": "crowd", "group": path.stem}
-            yield row(f"{path.stem}-{pair.findtext('id')}", inputs, outputs, sides[label[1:]], **facts)
+            yield row(
+                f"{path.stem}-{pair.findtext('id')}", inputs, outputs, sides[label[1:]], **facts
+            )
 
 
 def saf(files: Sequence[Path]) -> Iterator[Row]:
@@ -85,8 +118,16 @@ def saf(files: Sequence[Path]) -> Iterator[Row]:
         reference = question.findtext("referenceAnswers/referenceAnswer", "").strip()
         for answer in question.iterfind("studentAnswers/studentAnswer"):
             outputs = {"answer": answer.findtext("response", "").strip()}
-            value, words = (answer.findtext(f"{name}_feedback", "").strip() for name in ("verification", "response"))
-            facts = {"expectations": reference, "rationale": words, "source": "tutor", "group": question.get("id")}
+            value, words = (
+                answer.findtext(f"{name}_feedback", "").strip()
+                for name in ("verification", "response")
+            )
+            facts = {
+                "expectations": reference,
+                "rationale": words,
+                "source": "tutor",
+                "group": question.get("id"),
+            }
             yield row(f"{question.get('id')}-{answer.get('id')}", inputs, outputs, value, **facts)
 
 
@@ -95,12 +136,26 @@ def shepherd(files: Sequence[Path]) -> Iterator[Row]:
     for line in _lines(files[0]):
         answers, item = line["latestLabel"]["jsonResponse"], line["metadata"]
         errors = answers.get("CLASSIFICATION_JOB_0", {}).get("categories", [])
-        words = [part["text"] for error in errors for part in (error.get("children") or {}).values()]
-        facts = {"expectations": item["output_correct"], "rationale": "\n".join(words), "source": "annotator"}
-        for task, job in (("justified", "CLASSIFICATION_JOB"), ("relevant", "CLASSIFICATION_JOB_1")):
+        words = [
+            part["text"] for error in errors for part in (error.get("children") or {}).values()
+        ]
+        facts = {
+            "expectations": item["output_correct"],
+            "rationale": "\n".join(words),
+            "source": "annotator",
+        }
+        for task, job in (
+            ("justified", "CLASSIFICATION_JOB"),
+            ("relevant", "CLASSIFICATION_JOB_1"),
+        ):
             if job in answers:
-                score, outputs = int(answers[job]["categories"][0]["name"][0]), {"response": item["output_candidate"]}
-                yield row(line["id"], {"context": item["context"]}, outputs, score, task=task, **facts)
+                score, outputs = (
+                    int(answers[job]["categories"][0]["name"][0]),
+                    {"response": item["output_candidate"]},
+                )
+                yield row(
+                    line["id"], {"context": item["context"]}, outputs, score, task=task, **facts
+                )
 
 
 def financebench(files: Sequence[Path]) -> Iterator[Row]:
@@ -108,7 +163,10 @@ def financebench(files: Sequence[Path]) -> Iterator[Row]:
     questions = {line["financebench_id"]: line for line in _lines(files[0])}
     for path in files[1:]:
         for line in _lines(path):
-            question, label = questions[line["financebench_id"]], line["label"].partition(" ")[0].lower()
+            question, label = (
+                questions[line["financebench_id"]],
+                line["label"].partition(" ")[0].lower(),
+            )
             if label in ("correct", "incorrect") and str(line["model_answer"]).strip():
                 inputs = {name: question[name] for name in ("question", "company", "doc_name")}
                 facts = {"expectations": question["answer"], "group": line["financebench_id"]}
@@ -122,7 +180,13 @@ def halubench(files: Sequence[Path]) -> Iterator[Row]:
 
     for line in parquet.read_table(files[0]).to_pylist():
         inputs = {"passage": line["passage"], "question": line["question"]}
-        yield row(line["id"], inputs, {"answer": line["answer"]}, line["label"], group=short(line["passage"]))
+        yield row(
+            line["id"],
+            inputs,
+            {"answer": line["answer"]},
+            line["label"],
+            group=short(line["passage"]),
+        )
 
 
 def autoj(files: Sequence[Path]) -> Iterator[Row]:
@@ -132,8 +196,15 @@ def autoj(files: Sequence[Path]) -> Iterator[Row]:
         task = re.search("saferlhf|summar", re.sub("[^a-z]", "", line["source_dataset"].lower()))
         if task and (item := re.search(form, line.get("usrmsg") or line["usermsg"], re.S)):
             query, first, second = map(str.strip, item.groups())
-            words = line["target_output"].replace("Response 1", "Response A").replace("Response 2", "Response B")
-            facts = {"rationale": words if line["gt_label"] == line["pred_label"] else None, "group": short(query)}
+            words = (
+                line["target_output"]
+                .replace("Response 1", "Response A")
+                .replace("Response 2", "Response B")
+            )
+            facts = {
+                "rationale": words if line["gt_label"] == line["pred_label"] else None,
+                "group": short(query),
+            }
             facts["task"] = task[0].replace("summar", "summary")
             name, label = short(query, first, second), ("A", "B", "tie")[int(line["gt_label"])]
             yield row(name, {"query": query}, {"A": first, "B": second}, label, **facts)
@@ -147,22 +218,44 @@ def feedback_collection(files: Sequence[Path]) -> Iterator[Row]:
     for line in lines:
         if (criterion := line["orig_criteria"]) in chosen:
             scores = [f"{score}: {line[f'orig_score{score}_description']}" for score in range(1, 6)]
-            facts = {"expectations": line["orig_reference_answer"], "rationale": line["orig_feedback"]}
-            facts |= {"group": short(line["orig_instruction"]), "criterion": "\n".join([criterion, *scores])}
-            inputs, outputs = {"instruction": line["orig_instruction"]}, {"response": line["orig_response"]}
+            facts = {
+                "expectations": line["orig_reference_answer"],
+                "rationale": line["orig_feedback"],
+            }
+            facts |= {
+                "group": short(line["orig_instruction"]),
+                "criterion": "\n".join([criterion, *scores]),
+            }
+            inputs, outputs = (
+                {"instruction": line["orig_instruction"]},
+                {"response": line["orig_response"]},
+            )
             name, task = short(criterion, inputs, outputs), str(chosen.index(criterion) + 1)
-            yield row(name, inputs, outputs, int(line["orig_score"]), task=task, source="gpt-4", **facts)
+            yield row(
+                name, inputs, outputs, int(line["orig_score"]), task=task, source="gpt-4", **facts
+            )
 
 
 def _lines(path: Path) -> Iterator[Row]:
     return map(json.loads, filter(None, path.read_bytes().split(b"\n")))
 
 
-SETS = (averitec, ukp_convincing, saf, shepherd, financebench, halubench, autoj, feedback_collection)
+SETS = (
+    averitec,
+    ukp_convincing,
+    saf,
+    shepherd,
+    financebench,
+    halubench,
+    autoj,
+    feedback_collection,
+)
 READERS = {reader.__name__: reader for reader in SETS}
 
 
-def tasks_of(name: str, source: Row, folder: Path, files: Sequence[Path]) -> Iterator[tuple[str, Row]]:
+def tasks_of(
+    name: str, source: Row, folder: Path, files: Sequence[Path]
+) -> Iterator[tuple[str, Row]]:
     """Write the set's tasks, and say what each file is made of."""
     tasks, criteria = dict[str, dict[str, Row]](), dict(source.get("criteria", {}))
     for item in READERS[name](files):
@@ -171,18 +264,27 @@ def tasks_of(name: str, source: Row, folder: Path, files: Sequence[Path]) -> Ite
         tasks.setdefault(task, {}).setdefault(f"{item['id']}@{item['source']}", item)
     for task, items in tasks.items():
         path = folder / f"{name}{task and '_'}{task}.jsonl"
-        path.write_text("".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items.values()), "utf-8")
+        path.write_text(
+            "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items.values()), "utf-8"
+        )
         facts = {key: source[key] for key in ("values", "licence", "labels", "address")}
-        yield path.stem, {"criterion": criteria[task], **facts, "rows": len(items), "sha256": digest(path)}
+        yield (
+            path.stem,
+            {"criterion": criteria[task], **facts, "rows": len(items), "sha256": digest(path)},
+        )
 
 
 def main() -> None:
     """Make what can be had."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data", type=Path)
     parser.add_argument("sets", nargs="*", help="all without any")
     parser.add_argument("--sources", type=Path, default=Path(__file__).with_name("sources.toml"))
-    parser.add_argument("--mirror", help="scheme and host of a server to ask in place of the public ones")
+    parser.add_argument(
+        "--mirror", help="scheme and host of a server to ask in place of the public ones"
+    )
     options = parser.parse_args()
     socket.setdefaulttimeout(60)
     sources: Row = tomllib.loads(options.sources.read_text("utf-8"))
@@ -195,7 +297,9 @@ def main() -> None:
             address = re.sub(r"^https?://[^/]+", options.mirror or r"\g<0>", source["address"])
             for path, wanted in source["files"].items():
                 download(f"{address}/{urllib.parse.quote(path)}", folder / path, wanted)
-            tasks |= dict(tasks_of(name, source, options.data, [folder / path for path in source["files"]]))
+            tasks |= dict(
+                tasks_of(name, source, options.data, [folder / path for path in source["files"]])
+            )
         except Exception as error:  # noqa: BLE001  # not there, or of another form: the other sets are made
             missing += 1
             print(f"{name} is not made: {type(error).__name__}: {error}", file=sys.stderr)

@@ -52,7 +52,10 @@ def feedback(name: str, part: Literal["teaching", "unseen"], n: int) -> list[ma.
     for cell in cells:
         items[cell["name"]].append(_item(page, cell, dealer))
     order = enumerate(_mixed(cells, rng), 1)
-    return [ma.Feedback(id=f"{name}-{part[0]}{number:02d}", **items[cell["name"]].pop()) for number, cell in order][:n]
+    return [
+        ma.Feedback(id=f"{name}-{part[0]}{number:02d}", **items[cell["name"]].pop())
+        for number, cell in order
+    ][:n]
 
 
 class _Dealer:
@@ -77,7 +80,9 @@ class _Dealer:
             entries: list[Any] = []
             while len(entries) < max(counts.values()):
                 entries += self._once(name)
-            self._dealt |= {(name, label): self._rng.sample(entries[:n], n) for label, n in counts.items()}
+            self._dealt |= {
+                (name, label): self._rng.sample(entries[:n], n) for label, n in counts.items()
+            }
 
     def _once(self, name: str) -> list[Any]:
         pool = self._pools[name]
@@ -100,7 +105,11 @@ class _Slots(dict[str, Any]):
 
     def fill(self, text: Any) -> Any:
         """A text with every slot filled, or each part of an entry with parts."""
-        return text.format_map(self) if isinstance(text, str) else {part: self.fill(text[part]) for part in text}
+        return (
+            text.format_map(self)
+            if isinstance(text, str)
+            else {part: self.fill(text[part]) for part in text}
+        )
 
 
 def _item(page: Line, cell: Line, dealer: _Dealer) -> Line:
@@ -109,20 +118,34 @@ def _item(page: Line, cell: Line, dealer: _Dealer) -> Line:
     topic = slots[page["topic"]]
     rationale = slots[f"comments: {cell['name']}"]
     group = topic if isinstance(topic, str) else next(iter(topic.values()))
-    return fields | {"value": cell["holds"], "rationale": rationale, "source": page["expert"], "meta": {"group": group}}
+    return fields | {
+        "value": cell["holds"],
+        "rationale": rationale,
+        "source": page["expert"],
+        "meta": {"group": group},
+    }
 
 
 def _cells(cells: Sequence[Line], n: int) -> list[Line]:
     """The cells of `n` items: one that holds and one that is broken in turn, and of each label all cells in turn."""
-    holding, broken = ([cell for cell in cells if cell["holds"] is holds] for holds in (True, False))
-    return [cell for place in range(n // 2) for cell in (holding[place % len(holding)], broken[place % len(broken)])]
+    holding, broken = (
+        [cell for cell in cells if cell["holds"] is holds] for holds in (True, False)
+    )
+    return [
+        cell
+        for place in range(n // 2)
+        for cell in (holding[place % len(holding)], broken[place % len(broken)])
+    ]
 
 
 def _mixed(cells: Sequence[Line], rng: random.Random) -> list[Line]:
     """The same cells with each pair's two labels, and each two pairs' four cells, in a random order."""
     order = list[Line]()
     for start in range(0, len(cells), 4):
-        labels = [[cell for cell in cells[start : start + 4] if cell["holds"] is holds] for holds in (True, False)]
+        labels = [
+            [cell for cell in cells[start : start + 4] if cell["holds"] is holds]
+            for holds in (True, False)
+        ]
         for group in labels:
             rng.shuffle(group)
         for pair in zip(*labels, strict=True):
@@ -132,9 +155,13 @@ def _mixed(cells: Sequence[Line], rng: random.Random) -> list[Line]:
 
 def run(name: str, settings: argparse.Namespace) -> None:
     """Align the policy's judge and judge the unseen items, as far as that is not done."""
-    instructions = f"{policy(name)['criterion']}\n\nInputs: {{{{ inputs }}}}\nOutputs: {{{{ outputs }}}}"
+    instructions = (
+        f"{policy(name)['criterion']}\n\nInputs: {{{{ inputs }}}}\nOutputs: {{{{ outputs }}}}"
+    )
     judge = judge_of(name, instructions, settings.model)
-    judge = aligned(judge, feedback(name, "teaching", settings.taught), settings.folder / "registry.db")
+    judge = aligned(
+        judge, feedback(name, "teaching", settings.taught), settings.folder / "registry.db"
+    )
     items = [row.example for row in feedback(name, "unseen", settings.unseen) if row.example]
     judge.judge_many(items, out=settings.folder / f"{name}.jsonl")
 
@@ -143,8 +170,13 @@ def verdicts(name: str, settings: argparse.Namespace) -> Line:
     """Which of a policy's unseen items each way has right: of those that the judge has judged, or of all."""
     path = settings.folder / f"{name}.jsonl"
     judgments = read_judgments(path).judgments if path.exists() else {}
-    unseen, taught = feedback(name, "unseen", settings.unseen), feedback(name, "teaching", settings.taught)
-    cases = [row for row in unseen if row.id in judgments and judgments[row.id].value is not None] or unseen
+    unseen, taught = (
+        feedback(name, "unseen", settings.unseen),
+        feedback(name, "teaching", settings.taught),
+    )
+    cases = [
+        row for row in unseen if row.id in judgments and judgments[row.id].value is not None
+    ] or unseen
     judged = [(judgments[case.id], case.value) for case in cases if case.id in judgments]
     items = [case.example for case in cases if case.example]
     rules = ruled(taught, ValueType.of(bool))
@@ -152,10 +184,13 @@ def verdicts(name: str, settings: argparse.Namespace) -> Line:
     words = BASELINES["words"](labelled, items)
     return {
         "policy": name,
-        "kind": policy(name)["kind"] + ("" if policy(name).get("literal", True) else ", no literal"),
+        "kind": policy(name)["kind"]
+        + ("" if policy(name).get("literal", True) else ", no literal"),
         "groups": [f"{name} {case.meta['group']}" for case in cases],
         "delivered": [judgment.value == label for judgment, label in judged],
-        "mined alone": [rules(item) == case.value for item, case in zip(items, cases, strict=True)] if rules else [],
+        "mined alone": [rules(item) == case.value for item, case in zip(items, cases, strict=True)]
+        if rules
+        else [],
         "words alone": [verdict == case.value for verdict, case in zip(words, cases, strict=True)],
     }
 
@@ -179,7 +214,9 @@ def table(rows: Sequence[Line]) -> str:
 
 def main() -> None:
     """Run what is missing, and print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("folder", type=Path)
     options.add_argument("--model", default="local:qwen2.5-coder-1.5b")
     options.add_argument("--taught", type=int, default=20)

@@ -43,23 +43,39 @@ def claims() -> list[tuple[str, int, str]]:
 
     for points in (10, 5, 3):
         claim = f"agreement of about 85 %, to ±{points} points"
-        add(claim, "Wilson's interval of a share", lambda n, p=points: half_width(0.85, n) <= p / 100)  # type: ignore[misc]
+        add(
+            claim,
+            "Wilson's interval of a share",
+            lambda n, p=points: half_width(0.85, n) <= p / 100,
+        )  # type: ignore[misc]
     for real in (95, 90, 85):
         claim = f"agreement of at least 80 %, when it is {real} %"
-        add(claim, "the whole interval on the good side", lambda n, r=real: lowest(r / 100, n) >= 0.8)  # type: ignore[misc]
+        add(
+            claim,
+            "the whole interval on the good side",
+            lambda n, r=real: lowest(r / 100, n) >= 0.8,
+        )  # type: ignore[misc]
     for points, turned in ((20, 30), (10, 20), (5, 15)):
-        claim = f"one judge better than another by {points} points, when {turned} % of verdicts differ"
+        claim = (
+            f"one judge better than another by {points} points, when {turned} % of verdicts differ"
+        )
         method = "Bonett and Price's interval of paired cases"
         add(claim, method, lambda n, p=points, t=turned: is_ahead(p, t, n))  # type: ignore[misc]
     claim = "a share of about 80 % in traffic, to ±5 points,"
-    add(f"{claim} by labels alone", "Wilson's interval of a share", lambda n: half_width(0.8, n) <= 0.05)
+    add(
+        f"{claim} by labels alone",
+        "Wilson's interval of a share",
+        lambda n: half_width(0.8, n) <= 0.05,
+    )
     for right in (90, 95):
         method = "prediction-powered inference, for much unlabelled traffic"
         words = f"{claim} with a judge that is right in {right} %"
         add(words, method, lambda n, r=right: half_of_corrected(0.8, r / 100, n) <= 0.05)  # type: ignore[misc]
     for least in (90, 95, 99):
         claim = f"of verdicts above a threshold people share at least {least} %"
-        listed.append((claim, fewest_for(least / 100), "the exact binomial test, no error among them"))
+        listed.append(
+            (claim, fewest_for(least / 100), "the exact binomial test, no error among them")
+        )
     return listed
 
 

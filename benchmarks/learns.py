@@ -44,7 +44,12 @@ MANY_GROUPS = 20  # from so many on, those of the taught cases are not among the
 PARTS = 10  # of what is taught, one group has a tenth at most
 BATCH = 32  # items that a competitor judges before they are written down
 PUBLIC = "https://api.openai.com/v1"
-COMPETITORS = {"mlflow": "MLflow's MemAlign", "miprov2": "MIPROv2", "simba": "SIMBA", "gepa": "GEPA"}
+COMPETITORS = {
+    "mlflow": "MLflow's MemAlign",
+    "miprov2": "MIPROv2",
+    "simba": "SIMBA",
+    "gepa": "GEPA",
+}
 
 
 class Draw(NamedTuple):
@@ -57,13 +62,19 @@ class Draw(NamedTuple):
     labels: Mapping[str, Value]
 
     @classmethod
-    def of(cls, judge: ma.Judge, rows: Sequence[ma.Feedback], run: int, settings: argparse.Namespace) -> Draw:
+    def of(
+        cls, judge: ma.Judge, rows: Sequence[ma.Feedback], run: int, settings: argparse.Namespace
+    ) -> Draw:
         """The draw of a run: whole groups, unless there are few of them."""
         cases = LabelledCases.of(judge, rows)
         groups: dict[str, list[ma.Example]] = {}
         for example in cases.examples:
             groups.setdefault(str(example.meta.get("group", example.id)), []).append(example)
-        pools = list(groups.values()) if len(groups) >= MANY_GROUPS else [[example] for example in cases.examples]
+        pools = (
+            list(groups.values())
+            if len(groups) >= MANY_GROUPS
+            else [[example] for example in cases.examples]
+        )
         rng, names = random.Random(f"{judge.name} {run}"), set[str]()
         count = min(settings.taught, len(cases.labels) // 2)
         rng.shuffle(pools)
@@ -82,7 +93,9 @@ class Draw(NamedTuple):
 
     def path(self, method: str, settings: argparse.Namespace) -> Path:
         """Where the judgments of a method are."""
-        return Path(settings.out, self.judge.name, str(self.run), f"{method.replace(' ', '-')}.jsonl")
+        return Path(
+            settings.out, self.judge.name, str(self.run), f"{method.replace(' ', '-')}.jsonl"
+        )
 
 
 def taught(draw: Draw, settings: argparse.Namespace, what: str = "all") -> ma.Judge:
@@ -118,22 +131,40 @@ def judge_all(draw: Draw, method: str, settings: argparse.Namespace) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if method in JUDGES:
         judge = JUDGES[method](draw, settings)
-        judge.judge_many(list(draw.unseen), out=path, max_cost=settings.max_cost, concurrency=settings.concurrency)
+        judge.judge_many(
+            list(draw.unseen),
+            out=path,
+            max_cost=settings.max_cost,
+            concurrency=settings.concurrency,
+        )
         return
     with JudgmentWriter(path, judge=method, examples=draw.unseen) as file:
         cases = [case for case in draw.unseen if case.id not in file]
         verdicts = compete if method in COMPETITORS else baseline
-        for case, value in zip(cases, verdicts(draw, method, cases, settings), strict=True) if cases else ():
+        for case, value in (
+            zip(cases, verdicts(draw, method, cases, settings), strict=True) if cases else ()
+        ):
             error = None if value is not None else "no verdict"
             file.write(case.id, ma.Judgment(id=case.id, value=value, error=error))
 
 
-def compete(draw: Draw, method: str, cases: Sequence[ma.Example], settings: argparse.Namespace) -> Iterator[Any]:
+def compete(
+    draw: Draw, method: str, cases: Sequence[ma.Example], settings: argparse.Namespace
+) -> Iterator[Any]:
     """A competitor's verdicts, from a process of its own environment; None where it gives none."""
     model, _, address = str(settings.model).removeprefix("openai:").partition("@")
-    setup = {"model": model.strip("/"), "instructions": draw.judge.instructions, "values": draw.judge.value_type.spec}
-    rows = [texts(row) | {name: getattr(row, name) for name in ("value", "rationale", "source")} for row in draw.taught]
-    with competitor(Path(settings.competitors), rows, address or PUBLIC, COMPETITORS[method], **setup) as ask:
+    setup = {
+        "model": model.strip("/"),
+        "instructions": draw.judge.instructions,
+        "values": draw.judge.value_type.spec,
+    }
+    rows = [
+        texts(row) | {name: getattr(row, name) for name in ("value", "rationale", "source")}
+        for row in draw.taught
+    ]
+    with competitor(
+        Path(settings.competitors), rows, address or PUBLIC, COMPETITORS[method], **setup
+    ) as ask:
         ask(align=[0, len(rows)])
         for start in range(0, len(cases), BATCH):
             yield from ask(items=[texts(case) for case in cases[start : start + BATCH]])["values"]
@@ -141,17 +172,25 @@ def compete(draw: Draw, method: str, cases: Sequence[ma.Example], settings: argp
 
 def texts(item: ma.Feedback | ma.Example) -> dict[str, str]:
     """The fields of an item, each as one text."""
-    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in item.content.items()}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in item.content.items()
+    }
 
 
-def baseline(draw: Draw, method: str, cases: Sequence[ma.Example], _: argparse.Namespace) -> list[Value]:
+def baseline(
+    draw: Draw, method: str, cases: Sequence[ma.Example], _: argparse.Namespace
+) -> list[Value]:
     """The verdicts of what needs no model; where no mined rule fires, the commonest label."""
     examples = {row.id: row.example for row in draw.taught if row.example is not None}
     taught = [(case, draw.labels[name]) for name, case in examples.items()]
     verdicts: list[Value] = BASELINES["majority" if method == "mined" else method](taught, cases)
     if method == "mined" and (rules := ruled(draw.taught, draw.judge.value_type)) is not None:
         fired = map(rules, cases)
-        return [commonest if value is None else value for value, commonest in zip(fired, verdicts, strict=True)]
+        return [
+            commonest if value is None else value
+            for value, commonest in zip(fired, verdicts, strict=True)
+        ]
     return verdicts
 
 
@@ -171,7 +210,9 @@ def dry_table(draws: Sequence[Draw], settings: argparse.Namespace) -> str:
         counts = [f"{count:,}" for count in (usage.calls, usage.input_tokens, usage.output_tokens)]
         lines.append([method, *counts, "unknown" if usage.cost is None else f"{usage.cost:.2f}"])
     others = f"Not known beforehand, since they decide it themselves: {', '.join(COMPETITORS)}"
-    return markdown(("method", "calls", "tokens in", "tokens out", "dollars"), lines) + f"\n\n{others}"
+    return (
+        markdown(("method", "calls", "tokens in", "tokens out", "dollars"), lines) + f"\n\n{others}"
+    )
 
 
 def scored(draw: Draw, method: str, settings: argparse.Namespace) -> Iterator[ScoredCase]:
@@ -183,17 +224,26 @@ def scored(draw: Draw, method: str, settings: argparse.Namespace) -> Iterator[Sc
             group = f"{draw.judge.name} {case.meta.get('group', case.id)}"
             label, tolerance = draw.labels[case.id], draw.judge.value_type.tolerance
             name = f"{draw.judge.name} {draw.run} {case.id}"
-            yield ScoredCase(id=name, label=label, value=judgment.value, group=group, tolerance=tolerance)
+            yield ScoredCase(
+                id=name, label=label, value=judgment.value, group=group, tolerance=tolerance
+            )
 
 
 def table(title: str, draws: Sequence[Draw], settings: argparse.Namespace) -> str:
     """The methods on these draws, each beside those that it is compared with."""
-    verdicts = {method: [case for draw in draws for case in scored(draw, method, settings)] for method in METHODS}
-    verdicts = {method: cases for method, cases in verdicts.items() if cases and method in settings.methods}
+    verdicts = {
+        method: [case for draw in draws for case in scored(draw, method, settings)]
+        for method in METHODS
+    }
+    verdicts = {
+        method: cases for method, cases in verdicts.items() if cases and method in settings.methods
+    }
     beside = [method for method in settings.against if method in verdicts]
     rows = []
     for method, cases in verdicts.items():
-        accuracy = share([bool(case.correct) for case in cases], [str(case.group) for case in cases])
+        accuracy = share(
+            [bool(case.correct) for case in cases], [str(case.group) for case in cases]
+        )
         others = ["" if name == method else difference(verdicts[name], cases) for name in beside]
         rows.append([method, f"{len(cases):,}", f"{accuracy:.2f}", *others])
     titles = [f"against {name}, points; fixed, broken" for name in beside]
@@ -209,23 +259,37 @@ def difference(first: Sequence[ScoredCase], second: Sequence[ScoredCase]) -> str
 
 def main() -> None:
     """Judge what is missing, and print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("data", type=Path, help="a folder of tasks, as fetch.py makes it")
     options.add_argument("--settings", type=Path, help="a TOML file with any of these options")
     options.add_argument("--out", type=Path, help="judges and judgments; DATA/judged without it")
     options.add_argument("--tasks", nargs="+", help="all in the folder without it")
-    options.add_argument("--methods", nargs="+", choices=METHODS, default=[*JUDGES, *BASELINES, "mined"])
+    options.add_argument(
+        "--methods", nargs="+", choices=METHODS, default=[*JUDGES, *BASELINES, "mined"]
+    )
     options.add_argument("--against", nargs="+", default=["zero-shot", "mlflow", "majority"])
     options.add_argument("--taught", type=int, default=50)
-    options.add_argument("--unseen", type=int, default=100, help="cases to judge in a run; 0: all the rest")
+    options.add_argument(
+        "--unseen", type=int, default=100, help="cases to judge in a run; 0: all the rest"
+    )
     options.add_argument("--runs", type=int, default=1)
     options.add_argument("--k", type=int, help="similar cases that a judgment sees")
     options.add_argument("--model")
     options.add_argument("--reflection-model")
-    options.add_argument("--competitors", default=".competitors/bin/python", help="competitors.py says how to make it")
-    options.add_argument("--max-cost", type=float, help="dollars for each method in each run of a task")
+    options.add_argument(
+        "--competitors",
+        default=".competitors/bin/python",
+        help="competitors.py says how to make it",
+    )
+    options.add_argument(
+        "--max-cost", type=float, help="dollars for each method in each run of a task"
+    )
     options.add_argument("--concurrency", type=int)
-    options.add_argument("--dry-run", action="store_true", help="ask nothing, say how many calls and dollars")
+    options.add_argument(
+        "--dry-run", action="store_true", help="ask nothing, say how many calls and dollars"
+    )
     options.add_argument("--table", action="store_true", help="judge nothing, print what is there")
     options.set_defaults(dry=None)
     if (settings_file := options.parse_known_args()[0].settings) is not None:
@@ -234,16 +298,28 @@ def main() -> None:
     settings.out = Path(settings.out or settings.data / "judged")
     facts = json.loads((settings.data / "tasks.json").read_bytes())
     asks = not (settings.dry_run or settings.table)
-    if asks and COMPETITORS.keys() & {*settings.methods} and not Path(settings.competitors).exists():
-        options.error(f"no {settings.competitors}: competitors.py says how to make it; or leave competitors out")
+    if (
+        asks
+        and COMPETITORS.keys() & {*settings.methods}
+        and not Path(settings.competitors).exists()
+    ):
+        options.error(
+            f"no {settings.competitors}: competitors.py says how to make it; or leave competitors out"
+        )
     if missing := {*(settings.tasks or ())} - facts.keys():
-        options.error(f"{settings.data} lacks {', '.join(sorted(missing))}; fetch.py makes them, --tasks names others")
+        options.error(
+            f"{settings.data} lacks {', '.join(sorted(missing))}; fetch.py makes them, --tasks names others"
+        )
     groups: dict[str, list[Draw]] = {}
     for name in settings.tasks or facts:
         values = ValueType.of(facts[name]["values"])
         rows = read_feedback(settings.data / f"{name}.jsonl", value_type=values).rows
-        fields = [field for field in FIELDS if any(row.content.get(field) is not None for row in rows)]
-        instructions = "\n".join([f"{facts[name]['criterion']}\n", *(f"{{{{ {field} }}}}" for field in fields)])
+        fields = [
+            field for field in FIELDS if any(row.content.get(field) is not None for row in rows)
+        ]
+        instructions = "\n".join(
+            [f"{facts[name]['criterion']}\n", *(f"{{{{ {field} }}}}" for field in fields)]
+        )
         more = {"feedback_value_type": values.annotation, "retrieval_k": settings.k}
         judge = judge_of(name, instructions, settings.model, settings.reflection_model, **more)
         groups[name] = [Draw.of(judge, rows, run, settings) for run in range(settings.runs)]

@@ -77,7 +77,9 @@ class Loopback(ThreadingHTTPServer):
                 self._counts["refused"] += 1
             return 429, {"error": {"message": "Too many requests", "code": "rate_limit"}}
         chats = path.endswith("/chat/completions")
-        answer, counts = (_embeddings if embeds else self._completion if chats else self._decision)(body)
+        answer, counts = (_embeddings if embeds else self._completion if chats else self._decision)(
+            body
+        )
         time.sleep(max(0.0, self.latency / (10 if embeds else 1) - (time.perf_counter() - started)))
         self.room.release()
         with self._lock:
@@ -85,15 +87,28 @@ class Loopback(ThreadingHTTPServer):
         return 200, answer
 
     def _completion(self, body: Body) -> tuple[Body, Body]:
-        prompt = "\n".join([json.dumps(body.get("response_format") or ""), *map(text_of, body["messages"])])
+        prompt = "\n".join(
+            [json.dumps(body.get("response_format") or ""), *map(text_of, body["messages"])]
+        )
         reply = self.chat(body)
         content = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
         read, written = _tokens(prompt), _tokens(content)
         message = {"role": "assistant", "content": content, "refusal": None}
         answer = {
-            **{"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": body["model"]},
-            "choices": [{"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}],
-            "usage": {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written},
+            **{
+                "id": "chatcmpl-1",
+                "object": "chat.completion",
+                "created": 1_700_000_000,
+                "model": body["model"],
+            },
+            "choices": [
+                {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+            ],
+            "usage": {
+                "prompt_tokens": read,
+                "completion_tokens": written,
+                "total_tokens": read + written,
+            },
         }
         return answer, {"calls": 1, "tokens_in": read, "tokens_out": written}
 
@@ -108,7 +123,9 @@ class Loopback(ThreadingHTTPServer):
 def text_of(message: Body) -> str:
     """A message's text, whether it came whole or in parts."""
     content = message.get("content") or ""
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    )
 
 
 def _tokens(text: str) -> int:
@@ -120,14 +137,18 @@ def _embeddings(body: Body) -> tuple[Body, Body]:
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
     data = []
     for index, text in enumerate(texts):
-        vector = sum(map(_direction, re.findall(r"\w+", text.lower())), np.full(DIMENSIONS, 1e-6, "float32"))
+        vector = sum(
+            map(_direction, re.findall(r"\w+", text.lower())), np.full(DIMENSIONS, 1e-6, "float32")
+        )
         vector /= np.linalg.norm(vector)
         packed = base64.b64encode(vector.tobytes()).decode()
         embedding = packed if body.get("encoding_format") == "base64" else vector.tolist()
         data.append({"object": "embedding", "index": index, "embedding": embedding})
     used = sum(map(_tokens, texts))
     usage = {"prompt_tokens": used, "total_tokens": used}
-    return {"object": "list", "model": body["model"], "data": data, "usage": usage}, {"embed_tokens": used}
+    return {"object": "list", "model": body["model"], "data": data, "usage": usage}, {
+        "embed_tokens": used
+    }
 
 
 @cache

@@ -47,8 +47,15 @@ def memory(count: int) -> ma.Memory:
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     cases = []
     for number, vector in enumerate(vectors):
-        example = ma.Example(id=f"t-{number}", inputs=f"Parcel {number} is late.", outputs=f"Day {number % 30}.")
-        words = Annotation(id=example.id, source="ana", value=number % 3 == 0, rationale=f"Name the day of {number}.")
+        example = ma.Example(
+            id=f"t-{number}", inputs=f"Parcel {number} is late.", outputs=f"Day {number % 30}."
+        )
+        words = Annotation(
+            id=example.id,
+            source="ana",
+            value=number % 3 == 0,
+            rationale=f"Name the day of {number}.",
+        )
         cases.append(Case(example=example, annotations=(words,), vector=vector.tobytes()))
     return ma.Memory(cases=tuple(cases), embedding_model=HashEmbedding().name)
 
@@ -56,7 +63,9 @@ def memory(count: int) -> ma.Memory:
 def measured(counts: list[int]) -> dict[str, float]:
     """The seconds of each thing, once."""
     python = [sys.executable, "-c", "import memalign"]
-    figures = {"import, Python's own start included": seconds(lambda: subprocess.run(python, check=True))}
+    figures = {
+        "import, Python's own start included": seconds(lambda: subprocess.run(python, check=True))
+    }
     judge = shared.judge_of("tone", INSTRUCTIONS, ScriptedChatModel(lambda _: ANSWER))
     label = {"id": "t-0", "inputs": "Late?", "outputs": "Yes.", "value": False}
     aligned = judge.align([label], optimizer=ma.MemAlign(embedding_model=HashEmbedding())).judge
@@ -76,15 +85,25 @@ def judge_many(judge: ma.Judge, count: int) -> None:
 
 def main() -> None:
     """Measure, and print the two tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--cases", type=int, nargs="+", default=[1_000, 10_000, 100_000])
-    parser.add_argument("--calls", type=int, default=1_600, help="of a server for 64; fewer of smaller ones")
+    parser.add_argument(
+        "--calls", type=int, default=1_600, help="of a server for 64; fewer of smaller ones"
+    )
     options = parser.parse_args()
     runs = [measured(options.cases) for _ in range(options.runs)]
     times = {name: [1_000 * run[name] for run in runs] for name in runs[0]}
-    rows = [(name, f"{statistics.median(some):,.2f}", f"{min(some):,.2f}") for name, some in times.items()]
-    print(shared.markdown((f"{options.runs} runs", "milliseconds, median", "fastest"), rows), end="\n\n")
+    rows = [
+        (name, f"{statistics.median(some):,.2f}", f"{min(some):,.2f}")
+        for name, some in times.items()
+    ]
+    print(
+        shared.markdown((f"{options.runs} runs", "milliseconds, median", "fastest"), rows),
+        end="\n\n",
+    )
     rows = []
     for room in (8, 24, WORKERS):
         with Loopback(lambda _: ANSWER, latency=LATENCY, room=room) as server:
@@ -95,7 +114,11 @@ def main() -> None:
             judge(**ITEM)  # loads what calls need
             share = calls * LATENCY / room / seconds(partial(judge_many, judge, calls))
             rows.append((str(room), f"{share:.2f}", f"{server.take()['refused']} of {calls}"))
-    print(shared.markdown(("a server takes at a time", "share of its ceiling in use", "refused, of calls"), rows))
+    print(
+        shared.markdown(
+            ("a server takes at a time", "share of its ceiling in use", "refused, of calls"), rows
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -31,27 +31,50 @@ from memalign_server.review.cases import add_cases, store_judgments
 from memalign_server.store import Store
 from memalign_server.store.tables import now, reviews
 
-REPLY = "We are sorry for the delay. Your order left us on Tuesday and arrives within two days. " * 6
+REPLY = (
+    "We are sorry for the delay. Your order left us on Tuesday and arrives within two days. " * 6
+)
 REASON = "It is polite, says when the order arrives, and asks for nothing that the customer has said already."
 
 
 def fill(url: str, cases: int, people: int) -> dict[str, str]:
     """A queue of judged cases, each answered by one person; gives everybody's cookie."""
     instructions = "Is the reply good enough to send?\n{{ inputs }}\n{{ outputs }}"
-    judge = Judge(name="tone", instructions=instructions, feedback_value_type=bool, model="openai:none")
+    judge = Judge(
+        name="tone", instructions=instructions, feedback_value_type=bool, model="openai:none"
+    )
     Registry(url).create(judge)
-    examples = [Example(id=f"c-{n}", inputs=f"Where is order {n}?", outputs=f"{REPLY}{n}") for n in range(cases)]
-    judged = [(case, Judgment(id=case.id, value=n % 5 > 0, rationale=REASON)) for n, case in enumerate(examples)]
-    row = {"judge": "tone", "form": "", "taught": 1, "state": "answered", "revision": 1, "rationale": "No day."}
+    examples = [
+        Example(id=f"c-{n}", inputs=f"Where is order {n}?", outputs=f"{REPLY}{n}")
+        for n in range(cases)
+    ]
+    judged = [
+        (case, Judgment(id=case.id, value=n % 5 > 0, rationale=REASON))
+        for n, case in enumerate(examples)
+    ]
+    row = {
+        "judge": "tone",
+        "form": "",
+        "taught": 1,
+        "state": "answered",
+        "revision": 1,
+        "rationale": "No day.",
+    }
     row |= dict.fromkeys(("created_at", "updated_at"), now())
     cells = [(f"c-{n}", f"person {n % people}", n % 4 > 0) for n in range(cases)]
-    rows = [row | {"case_id": case, "person": name, "value": v, "blind_value": v} for case, name, v in cells]
+    rows = [
+        row | {"case_id": case, "person": name, "value": v, "blind_value": v}
+        for case, name, v in cells
+    ]
     with Store(url).write() as connection:
         add_cases(connection, "tone", examples)
         store_judgments(connection, judge, 1, judged, {case.id: 0.0 for case in examples})
         connection.execute(insert(reviews), rows)
         add_person(connection, "owner", Role.OWNER)
-        ids = {f"person {n}": add_person(connection, f"person {n}", Role.REVIEWER) for n in range(people)}
+        ids = {
+            f"person {n}": add_person(connection, f"person {n}", Role.REVIEWER)
+            for n in range(people)
+        }
         return {name: start_session(connection, person) for name, person in ids.items()}
 
 
@@ -82,7 +105,9 @@ def review(name: str, client: httpx.Client, until: float, think: float) -> dict[
 
 def main() -> None:
     """Fill a database, review, and print how long each kind of request took."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, default in (("seconds", 30), ("cases", 10_000), ("people", 50), ("think", 2)):
         parser.add_argument(f"--{name}", type=int, default=default)
     options = parser.parse_args()
@@ -91,12 +116,20 @@ def main() -> None:
         cookies = fill(url, options.cases, options.people)
         command = [sys.executable, "-m", "memalign", "serve", "--registry", url, "--port", "0"]
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            (address,) = re.findall(r"http://127\.0\.0\.1:\d+", process.stderr.readline() if process.stderr else "")
+            (address,) = re.findall(
+                r"http://127\.0\.0\.1:\d+", process.stderr.readline() if process.stderr else ""
+            )
             until = time.monotonic() + options.seconds
             work = []
             for name, cookie in cookies.items():
-                headers = {"cookie": f"{COOKIE}={cookie}", "hx-request": "true", "accept": "text/html"}
-                client = httpx.Client(base_url=f"{address}/judges/tone/", headers=headers, timeout=60)
+                headers = {
+                    "cookie": f"{COOKIE}={cookie}",
+                    "hx-request": "true",
+                    "accept": "text/html",
+                }
+                client = httpx.Client(
+                    base_url=f"{address}/judges/tone/", headers=headers, timeout=60
+                )
                 work.append(pool.submit(review, name, client, until, options.think))
             try:
                 people = [task.result() for task in work]
@@ -105,7 +138,14 @@ def main() -> None:
     rows = []
     for kind in sorted({kind for person in people for kind in person}):
         times = sorted(1000 * second for person in people for second in person.get(kind, ()))
-        rows.append((kind, len(times), f"{statistics.median(times):.0f}", f"{times[int(0.95 * len(times))]:.0f}"))
+        rows.append(
+            (
+                kind,
+                len(times),
+                f"{statistics.median(times):.0f}",
+                f"{times[int(0.95 * len(times))]:.0f}",
+            )
+        )
     print(shared.markdown((f"{options.people} reviewers, milliseconds", "n", "p50", "p95"), rows))
 
 

@@ -39,7 +39,9 @@ def passing(chances: Sequence[float]) -> float:
     return float(sum(chances[2:]) >= sum(chances) / 2)
 
 
-def row(name: str, people: Sequence[float], judge: Sequence[float], labelled: int, correct: Correct) -> list[str]:
+def row(
+    name: str, people: Sequence[float], judge: Sequence[float], labelled: int, correct: Correct
+) -> list[str]:
     """One row of the table: the truth, the judge's own figure, and what became of a thousand draws."""
     truth, said = np.array(people), np.array(judge)
     rng = np.random.default_rng(0)
@@ -57,12 +59,22 @@ def row(name: str, people: Sequence[float], judge: Sequence[float], labelled: in
     shown = "" if first is None else f"{first:.2f}"
     coverage = f"{held / given:.0%}" if given >= DRAWS / 10 else "too few to say"
     refused = f"{1 - given / DRAWS:.0%}"
-    return [name, f"{len(truth)}", f"{truth.mean():.2f}", f"{said.mean():.2f}", shown, coverage, refused]
+    return [
+        name,
+        f"{len(truth)}",
+        f"{truth.mean():.2f}",
+        f"{said.mean():.2f}",
+        shown,
+        coverage,
+        refused,
+    ]
 
 
 def main() -> None:
     """Print the table."""
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     options.add_argument("file", type=Path, help="the recorded answers, JSON lines")
     rows = read(options.parse_args().file)
     lines = []
@@ -76,12 +88,28 @@ def main() -> None:
             chances = [each["answers"][question] for each in answered]
             scores = [float(level) for level in people]
             means = [expected(each) for each in chances]
-            lines.append(row(f"{part}, {word}: mean of 1 to 4", scores, means, labelled, corrected_mean))
+            lines.append(
+                row(f"{part}, {word}: mean of 1 to 4", scores, means, labelled, corrected_mean)
+            )
             good = [float(level >= 3) for level in people]
             lines.append(
-                row(f"{part}, {word}: share of 3 or 4", good, [passing(c) for c in chances], labelled, corrected_share)
+                row(
+                    f"{part}, {word}: share of 3 or 4",
+                    good,
+                    [passing(c) for c in chances],
+                    labelled,
+                    corrected_share,
+                )
             )
-    head = ("dialogues", "n", "people", "the model alone", "corrected, first draw", "holds people's", "refused")
+    head = (
+        "dialogues",
+        "n",
+        "people",
+        "the model alone",
+        "corrected, first draw",
+        "holds people's",
+        "refused",
+    )
     print(markdown(head, lines))
 
 

@@ -43,7 +43,11 @@ DOLLARS = {"tokens_in": 0.40, "tokens_out": 1.60, "embed_tokens": 0.02, "decisio
 COMPETITORS = ("MLflow's MemAlign", "MIPROv2", "SIMBA", "GEPA")
 METHODS = ("memalign", "memalign, decision model", *COMPETITORS)
 CHANGES = ("one more", "one withdrawn", "one erased")
-CHANGED = {METHODS[0]: 3, METHODS[1]: 3, METHODS[2]: 2}  # how many a method can do; DSPy's would begin again
+CHANGED = {
+    METHODS[0]: 3,
+    METHODS[1]: 3,
+    METHODS[2]: 2,
+}  # how many a method can do; DSPy's would begin again
 Method = Callable[..., Line]
 
 
@@ -53,14 +57,27 @@ class Memalign:
     def __init__(self, rows: Sequence[Line], base_url: str, name: str) -> None:
         self.rows, self.optimizer = rows, ma.MemAlign(concurrency=THREADS)
         writer, decider = f"openai:{MODEL}", f"system-one:{MODEL}@{base_url}"
-        self.judge = judge_of("house", INSTRUCTIONS, decider if "decision" in name else writer, writer)
-        self.judge.align(rows[:2], optimizer=self.optimizer)  # what is loaded once is loaded before any clock
+        self.judge = judge_of(
+            "house", INSTRUCTIONS, decider if "decision" in name else writer, writer
+        )
+        self.judge.align(
+            rows[:2], optimizer=self.optimizer
+        )  # what is loaded once is loaded before any clock
         self.judge(inputs=rows[0]["inputs"], outputs=rows[0]["outputs"])
 
-    def __call__(self, *, align: Any = (), withdraw: Any = None, erase: Any = None, items: Sequence[Line] = ()) -> Line:
+    def __call__(
+        self,
+        *,
+        align: Any = (),
+        withdraw: Any = None,
+        erase: Any = None,
+        items: Sequence[Line] = (),
+    ) -> Line:
         """Learn the rows from one number to another, withdraw or erase a row, or judge items."""
         if align:
-            return self._learned(self.judge.align(self.rows[slice(*align)], optimizer=self.optimizer))
+            return self._learned(
+                self.judge.align(self.rows[slice(*align)], optimizer=self.optimizer)
+            )
         if withdraw is not None:
             return self._learned(self.judge.unalign(self.rows[withdraw]["id"]))
         if erase is not None:
@@ -68,7 +85,11 @@ class Memalign:
         if len(items) == 1:
             return {"values": [self.judge(**items[0]).value]}
         examples = [{"id": f"u-{number}", **item} for number, item in enumerate(items)]
-        return {"values": [judgment.value for judgment in self.judge.judge_many(examples, concurrency=THREADS)]}
+        return {
+            "values": [
+                judgment.value for judgment in self.judge.judge_many(examples, concurrency=THREADS)
+            ]
+        }
 
     def _learned(self, result: ma.AlignResult) -> Line:
         pending = [row.reason for row in result.rows if row.state == "pending"]
@@ -89,13 +110,17 @@ class Memalign:
 
 
 @contextmanager
-def competitor(python: Path, rows: Sequence[Line], base_url: str, name: str, **setup: Any) -> Iterator[Method]:
+def competitor(
+    python: Path, rows: Sequence[Line], base_url: str, name: str, **setup: Any
+) -> Iterator[Method]:
     """A method of others in a process of its environment, which is asked as `Memalign` is, but erases nothing."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home:
         log = Path(home) / "log"
         environment = {
             **{name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ},
-            **dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME", "DSPY_CACHEDIR", "MPLCONFIGDIR"), home),
+            **dict.fromkeys(
+                ("HOME", "TMPDIR", "XDG_CACHE_HOME", "DSPY_CACHEDIR", "MPLCONFIGDIR"), home
+            ),
             **dict.fromkeys(("OPENAI_API_BASE", "OPENAI_BASE_URL"), base_url),
             "OPENAI_API_KEY": os.environ.get("OPENAI_API_KEY", "not-needed"),
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else the import asks the network for a price list
@@ -113,7 +138,13 @@ def competitor(python: Path, rows: Sequence[Line], base_url: str, name: str, **s
                     raise RuntimeError(f"a competitor ended: {log.read_text('utf-8')[-2_000:]}")
                 return dict(json.loads(reply))
 
-            default = {"method": name, "rows": rows, "model": MODEL, "instructions": INSTRUCTIONS, "threads": THREADS}
+            default = {
+                "method": name,
+                "rows": rows,
+                "model": MODEL,
+                "instructions": INSTRUCTIONS,
+                "threads": THREADS,
+            }
             ask(**default | setup)
             yield ask
 
@@ -136,13 +167,17 @@ def measured(method: Method, server: Loopback, head: Line) -> Iterator[Line]:
         seconds, counts = time.perf_counter() - started, server.take()
         values = line.pop("values", [])
         if step == "unseen":
-            line["right"] = [value == policy.label(case) for value, case in zip(values, unseen, strict=True)]
+            line["right"] = [
+                value == policy.label(case) for value, case in zip(values, unseen, strict=True)
+            ]
         elif None in values:
             raise RuntimeError(f"{head}: {step}: no verdict")
         yield {**head, "step": step, **counts, "seconds": seconds} | line
 
 
-def run(file: Path, python: Path | None, sizes: Sequence[int], latency: float, policies: Sequence[str]) -> None:
+def run(
+    file: Path, python: Path | None, sizes: Sequence[int], latency: float, policies: Sequence[str]
+) -> None:
     """Ask for what the file lacks: a method at a size is complete or not there."""
     done = {(line["policy"], line["size"], line["method"]) for line in read(file)}
     methods = METHODS if python is not None else METHODS[:2]
@@ -170,16 +205,39 @@ def cost(line: Line) -> float:
 
 def table(lines: Sequence[Line]) -> str:
     """What each step took, and after an align the share of unseen cases that is right."""
-    right = {(line["size"], line["method"]): line["right"] for line in lines if line["step"] == "unseen"}
+    right = {
+        (line["size"], line["method"]): line["right"] for line in lines if line["step"] == "unseen"
+    }
     rows = []
     for step, line in itertools.product(("align", "a judgment", *CHANGES), lines):
         if line["step"] == step:
-            calls = f"{line.get('calls', 0):,}" + (f" + {line['decisions']:,} d." if "decisions" in line else "")
+            calls = f"{line.get('calls', 0):,}" + (
+                f" + {line['decisions']:,} d." if "decisions" in line else ""
+            )
             tokens = [f"{line.get(kind, 0):,}" for kind in ("tokens_in", "tokens_out")]
-            row = [step, f"{line['size']:,}", line["method"], f"{line['seconds']:,.2f}", calls, *tokens]
-            accuracy = f"{share(right[line['size'], line['method']]):.2f}" if step == "align" else ""
+            row = [
+                step,
+                f"{line['size']:,}",
+                line["method"],
+                f"{line['seconds']:,.2f}",
+                calls,
+                *tokens,
+            ]
+            accuracy = (
+                f"{share(right[line['size'], line['method']]):.2f}" if step == "align" else ""
+            )
             rows.append([*row, f"{cost(line):.4f}", accuracy])
-    titles = ("step", "examples", "method", "seconds", "calls", "tokens in", "out", "dollars", "right of unseen")
+    titles = (
+        "step",
+        "examples",
+        "method",
+        "seconds",
+        "calls",
+        "tokens in",
+        "out",
+        "dollars",
+        "right of unseen",
+    )
     return markdown(titles, rows)
 
 
@@ -187,11 +245,20 @@ def figure(lines: Sequence[Line]) -> str:
     """Seconds, dollars and accuracy over the number of examples."""
 
     def points(step: str, value: Callable[[Line], float]) -> dict[str, list[Point]]:
-        of = {name: [line for line in lines if (line["method"], line["step"]) == (name, step)] for name in METHODS}
-        return {name: [Point(line["size"], value(line)) for line in some] for name, some in of.items()}
+        of = {
+            name: [line for line in lines if (line["method"], line["step"]) == (name, step)]
+            for name in METHODS
+        }
+        return {
+            name: [Point(line["size"], value(line)) for line in some] for name, some in of.items()
+        }
 
     panels = [
-        Panel("Seconds to learn", (0.1, 1, 10, 100, 1_000), points("align", lambda line: line["seconds"])),
+        Panel(
+            "Seconds to learn",
+            (0.1, 1, 10, 100, 1_000),
+            points("align", lambda line: line["seconds"]),
+        ),
         Panel("Dollars to learn", (0.001, 0.01, 0.1, 1, 10), points("align", cost)),
         Panel(
             "Right of unseen cases",
@@ -199,7 +266,9 @@ def figure(lines: Sequence[Line]) -> str:
             points("unseen", lambda line: sum(line["right"]) / UNSEEN),
         ),
     ]
-    return chart("What learning costs and gives, by the number of examples, for six methods", METHODS, panels)
+    return chart(
+        "What learning costs and gives, by the number of examples, for six methods", METHODS, panels
+    )
 
 
 def main() -> None:

@@ -18,9 +18,18 @@ Line = dict[str, Any]
 
 def simulation_parser(description: str | None) -> argparse.ArgumentParser:
     """The options of scripts that ask simulated models."""
-    options = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("file", type=Path, help="raw lines, JSONL; a file that is there is completed")
-    options.add_argument("--competitors", type=Path, metavar="PYTHON", help="of their environment; else memalign alone")
+    options = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument(
+        "file", type=Path, help="raw lines, JSONL; a file that is there is completed"
+    )
+    options.add_argument(
+        "--competitors",
+        type=Path,
+        metavar="PYTHON",
+        help="of their environment; else memalign alone",
+    )
     options.add_argument("--figure", type=Path, help="the SVG to draw")
     options.add_argument("--table", action="store_true", help="ask nothing, print what is there")
     return options
@@ -28,7 +37,9 @@ def simulation_parser(description: str | None) -> argparse.ArgumentParser:
 
 def read(file: Path) -> list[Line]:
     """The lines of a JSONL file; none without the file."""
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    return (
+        [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
+    )
 
 
 def append(file: Path, lines: Iterable[Line]) -> None:
@@ -43,14 +54,20 @@ def markdown(titles: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
-def judge_of(name: str, instructions: str, model: Any, reflection_model: str | None = None, **facts: Any) -> ma.Judge:
+def judge_of(
+    name: str, instructions: str, model: Any, reflection_model: str | None = None, **facts: Any
+) -> ma.Judge:
     """A judge that has learned nothing; its verdicts are bools unless `facts` has another type."""
     facts = {"feedback_value_type": bool} | facts
     parameters = {"reflection_model": reflection_model} if reflection_model else {}
-    return ma.Judge(name=name, instructions=instructions, model=model, parameters=parameters, **facts)
+    return ma.Judge(
+        name=name, instructions=instructions, model=model, parameters=parameters, **facts
+    )
 
 
-def aligned(judge: ma.Judge, rows: Sequence[ma.Feedback], database: Path, max_cost: float | None = None) -> ma.Judge:
+def aligned(
+    judge: ma.Judge, rows: Sequence[ma.Feedback], database: Path, max_cost: float | None = None
+) -> ma.Judge:
     """The judge with what it learned of the rows, as a registry keeps it: what was learned already costs nothing."""
     registry = ma.Registry(f"sqlite:///{database}")
     if judge.name not in {entry.name for entry in registry.list()}:

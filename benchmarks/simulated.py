@@ -30,8 +30,12 @@ INSTRUCTIONS = "Is this reply to the customer as our house wants it?\nLetter: {{
 HOUSE = tomllib.loads(Path(__file__).with_name("house.toml").read_text("utf-8"))
 TOPICS: list[str] = HOUSE["topics"]
 WORDINGS: list[str] = HOUSE["wordings"]
-REPLIES = HOUSE["replies"] | {f"step of {topic}": f"A colleague has taken up the {topic} today." for topic in TOPICS}
-LETTERS = HOUSE["letters"] | {f"about {topic}": f"I am writing about my {topic}." for topic in TOPICS}
+REPLIES = HOUSE["replies"] | {
+    f"step of {topic}": f"A colleague has taken up the {topic} today." for topic in TOPICS
+}
+LETTERS = HOUSE["letters"] | {
+    f"about {topic}": f"I am writing about my {topic}." for topic in TOPICS
+}
 TEXTS = REPLIES | LETTERS
 QUOTATIONS = TEXTS | {"order": REPLIES["answer"]}
 
@@ -46,7 +50,10 @@ class Case:
     @property
     def fields(self) -> dict[str, str]:
         """What the customer writes, and what the house answers; the answer comes first or last."""
-        letter = [f"Case {self.number}.", *(text for key, text in LETTERS.items() if key in self.facts)]
+        letter = [
+            f"Case {self.number}.",
+            *(text for key, text in LETTERS.items() if key in self.facts),
+        ]
         reply = [text for key, text in REPLIES.items() if key in self.facts and key != "answer"]
         if "answer" in self.facts:
             reply.insert(0 if "order" in self.facts else len(reply), REPLIES["answer"])
@@ -91,13 +98,23 @@ class Policy:
     def label(self, case: Case) -> bool:
         """What the experts say of it."""
         if self.weights:
-            return sum(weight if fact in case.facts else -weight for fact, weight in self.weights.items()) > 0
+            return (
+                sum(
+                    weight if fact in case.facts else -weight
+                    for fact, weight in self.weights.items()
+                )
+                > 0
+            )
         return _voted(self.rules, case) is True
 
     def comment(self, case: Case) -> str:
         """What an expert writes of a case: a rule, of those of the highest rank one that speaks for the label."""
-        speaking = [rule for rule in _deciding(self.rules, case) if rule.value(case) == self.label(case)]
-        return WORDINGS[case.number % len(WORDINGS)].format(speaking[case.number % len(speaking)].wish)
+        speaking = [
+            rule for rule in _deciding(self.rules, case) if rule.value(case) == self.label(case)
+        ]
+        return WORDINGS[case.number % len(WORDINGS)].format(
+            speaking[case.number % len(speaking)].wish
+        )
 
     def cases(self, count: int, seed: int, *, first: int) -> list[Case]:
         """Cases of both labels in turn, as far as the policy deals them."""
@@ -119,19 +136,32 @@ class Policy:
 def rows(policy: Policy, count: int, seed: int) -> list[dict[str, Any]]:
     """An expert's feedback on cases: the label, and a comment."""
     return [
-        {"id": f"c-{c.number}", **c.fields, "value": policy.label(c), "rationale": policy.comment(c), "source": "ana"}
+        {
+            "id": f"c-{c.number}",
+            **c.fields,
+            "value": policy.label(c),
+            "rationale": policy.comment(c),
+            "source": "ana",
+        }
         for c in policy.cases(count, seed, first=1_000)
     ]
 
 
 def _policy(name: str, rules: Sequence[Body] = (), each_topic: Any = (), **facts: Any) -> Policy:
-    many = [Rule(**{key: each_topic[key].format(topic) for key in each_topic}) for topic in TOPICS if each_topic]
+    many = [
+        Rule(**{key: each_topic[key].format(topic) for key in each_topic})
+        for topic in TOPICS
+        if each_topic
+    ]
     return Policy(name, [*many, *(Rule(**rule) for rule in rules)], **facts)
 
 
 POLICIES = {name: _policy(name, **facts) for name, facts in HOUSE["policies"].items()}
 FOG = Rule(**HOUSE["fog"])
-RULES = {rule.text: rule for rule in (*(rule for policy in POLICIES.values() for rule in policy.rules), FOG)}
+RULES = {
+    rule.text: rule
+    for rule in (*(rule for policy in POLICIES.values() for rule in policy.rules), FOG)
+}
 COMMENTS = {wording.format(rule.wish): rule for rule in RULES.values() for wording in WORDINGS}
 
 
@@ -152,7 +182,9 @@ class Competence:
         return _chance(self.seed, what, *parts) < float(getattr(self, what))
 
 
-MODELS: dict[str, tuple[Policy, Competence]] = {}  # by a model's name, whose cases it judges and how well
+MODELS: dict[
+    str, tuple[Policy, Competence]
+] = {}  # by a model's name, whose cases it judges and how well
 
 
 def _chance(*parts: object) -> float:
@@ -201,7 +233,9 @@ def chat(body: Body) -> Body | str:
         with _lock:
             _times[request := json.dumps(body["messages"])] += 1
             competence = replace(competence, seed=competence.seed + 1_000 * (_times[request] - 1))
-    system = "\n".join(text_of(message) for message in body["messages"] if message["role"] != "user")
+    system = "\n".join(
+        text_of(message) for message in body["messages"] if message["role"] != "user"
+    )
     user = "\n".join(text_of(message) for message in body["messages"] if message["role"] == "user")
     schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema", {})
     # DSPy names the fields in its last sentence, and takes them as text; everybody else sends a schema.
@@ -209,7 +243,9 @@ def chat(body: Body) -> Body | str:
     names: list[str] = list(schema.get("properties", fields))
     answer: Body
     if "changes" in names:
-        form = schema["properties"]["changes"]["items"]["properties"]  # a provider writes nothing else
+        form = schema["properties"]["changes"]["items"][
+            "properties"
+        ]  # a provider writes nothing else
         answer = {"changes": _distilled(competence, user, form), "conflicts": []}
     elif "guidelines" in names:
         answer = {"guidelines": _merged(user) if "# Merge" in system else _listed(competence, user)}
@@ -220,15 +256,26 @@ def chat(body: Body) -> Body | str:
     answer = {name: answer.get(name, TASK) for name in names}
     if schema:
         return answer
-    return "\n\n".join([*(f"[[ ## {name} ## ]]\n{value}" for name, value in answer.items()), "[[ ## completed ## ]]"])
+    return "\n\n".join(
+        [
+            *(f"[[ ## {name} ## ]]\n{value}" for name, value in answer.items()),
+            "[[ ## completed ## ]]",
+        ]
+    )
 
 
 def _judged(policy: Policy, competence: Competence, system: str, user: str) -> Body:
     case, ids = _case_of(user), {text: name for name, text in GUIDELINE.findall(system)}
     rules = [rule for text, rule in RULES.items() if text in system]
     if competence.reading:
-        examples = dict.fromkeys(rule for comment, rule in COMMENTS.items() if comment in system or comment in user)
-        rules += [r for r in examples if r not in rules and competence.does("reading", case.number, r.text)]
+        examples = dict.fromkeys(
+            rule for comment, rule in COMMENTS.items() if comment in system or comment in user
+        )
+        rules += [
+            r
+            for r in examples
+            if r not in rules and competence.does("reading", case.number, r.text)
+        ]
     voted, unaided = _voted(rules, case), policy.label(case) == competence.does("zero", case.number)
     value = voted if voted is not None and competence.does("following", case.number) else unaided
     findings = [
@@ -238,7 +285,9 @@ def _judged(policy: Policy, competence: Competence, system: str, user: str) -> B
             "value": rule.value(case),
         }
         for rule in rules
-        if ids.get(rule.text) and rule.decides(case) and competence.does("citing", case.number, rule.text)
+        if ids.get(rule.text)
+        and rule.decides(case)
+        and competence.does("citing", case.number, rule.text)
     ]
     reason = "What our house wants decides it."
     return {"findings": findings[:5], "rationale": reason, "value": value, "result": value}
@@ -251,7 +300,9 @@ def _stated(competence: Competence, text: str) -> list[str]:
     for match in re.finditer("|".join([r"Case (\d+)\.", *present]), text):
         number = int(match[1] or number)
         if not match[1]:
-            rules.append((COMMENTS[match[0]] if competence.does("distilling", number) else FOG).text)
+            rules.append(
+                (COMMENTS[match[0]] if competence.does("distilling", number) else FOG).text
+            )
     return list(dict.fromkeys(rules))
 
 
@@ -270,7 +321,10 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
 def _change(text: str, members: Sequence[tuple[str, Case]], name: str) -> Body:
     change: Body = {"feedback": [label for label, _ in members], "guideline": name, "tests": []}
     if not text or name:
-        return change | {"action": "SUPPORT" if name else "NOOP", "text": "" if name else "a label alone"}
+        return change | {
+            "action": "SUPPORT" if name else "NOOP",
+            "text": "" if name else "a label alone",
+        }
     return change | {"action": "ADD", "text": text}
 
 
@@ -289,7 +343,11 @@ def _listed(competence: Competence, user: str) -> list[Body]:
     for record in records:
         for text in _stated(competence, record):
             groups.setdefault(text, []).append(int(record.partition(",")[0]))
-    return [{"guideline_text": text, "source_trace_ids": ids} for text, ids in groups.items() if text not in before]
+    return [
+        {"guideline_text": text, "source_trace_ids": ids}
+        for text, ids in groups.items()
+        if text not in before
+    ]
 
 
 def _written(competence: Competence, user: str) -> Body:
@@ -309,13 +367,20 @@ def decide(body: Body) -> Body:
     """What the decision model answers: of a rule whether the case goes against it, and for the verdict its own."""
     policy, competence = MODELS[body["model"]]
     case = _case_of(body["state"])
-    return {name: _decided(policy, competence, case, question) for name, question in body["questions"].items()}
+    return {
+        name: _decided(policy, competence, case, question)
+        for name, question in body["questions"].items()
+    }
 
 
 def _decided(policy: Policy, competence: Competence, case: Case, question: Body) -> Body:
     text = question["instructions"]
     if question["type"] == "noul":
-        broken = any(rule.decides(case) and not rule.value(case) for rule in RULES.values() if rule.text[:-1] in text)
+        broken = any(
+            rule.decides(case) and not rule.value(case)
+            for rule in RULES.values()
+            if rule.text[:-1] in text
+        )
         likely = "yes" if broken == competence.does("checking", case.number, text) else "no"
     else:
         voted = _voted([rule for rule in RULES.values() if rule.text in text], case)

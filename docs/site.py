@@ -30,7 +30,9 @@ LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
 def main(arguments: list[str]) -> int:
     """Stage the pages, build the site, and give the builder's exit code."""
-    parser = argparse.ArgumentParser(prog="docs/site.py", description="Build the documentation's site into build/site.")
+    parser = argparse.ArgumentParser(
+        prog="docs/site.py", description="Build the documentation's site into build/site."
+    )
     parser.add_argument(
         "what",
         nargs="?",
@@ -44,14 +46,20 @@ def main(arguments: list[str]) -> int:
         return 0
     serve = what == "serve"
     missing = [
-        name for name in ("zensical", "mkdocstrings", "memalign_server") if importlib.util.find_spec(name) is None
+        name
+        for name in ("zensical", "mkdocstrings", "memalign_server")
+        if importlib.util.find_spec(name) is None
     ]
     if missing:
-        sys.stderr.write(f"not installed: {', '.join(missing)}; python3 dev.py docs sets everything up\n")
+        sys.stderr.write(
+            f"not installed: {', '.join(missing)}; python3 dev.py docs sets everything up\n"
+        )
         return 2
     stage()
     command = ["serve"] if serve else ["build", "--strict", "--clean"]
-    return subprocess.run([sys.executable, "-m", "zensical", *command], cwd=ROOT, check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-m", "zensical", *command], cwd=ROOT, check=False
+    ).returncode
 
 
 def stage() -> None:
@@ -83,11 +91,24 @@ def inside(text: str, folder: Path) -> str:
 
 def commands() -> str:
     """The reference of the commands, as Typer writes it, with examples as code."""
-    typer = [sys.executable, "-m", "typer", "memalign.cli.app", "utils", "docs", "--name", "memalign"]
-    ran = subprocess.run(typer, cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8")
+    typer = [
+        sys.executable,
+        "-m",
+        "typer",
+        "memalign.cli.app",
+        "utils",
+        "docs",
+        "--name",
+        "memalign",
+    ]
+    ran = subprocess.run(
+        typer, cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8"
+    )
     # The list at the top cuts every sentence; the page's own table of contents does its work.
     _, first, rest = html.unescape(ran.stdout).partition("\n## ")
-    rest = re.sub(rf"^\* `(?:{'|'.join(SHARED)})\b.*\n", "", first.lstrip("\n") + rest, flags=re.MULTILINE)
+    rest = re.sub(
+        rf"^\* `(?:{'|'.join(SHARED)})\b.*\n", "", first.lstrip("\n") + rest, flags=re.MULTILINE
+    )
     rest = re.sub(r"^Example: (.+)$", r"```console\n$ \1\n```", rest, flags=re.MULTILINE)
     rest = re.sub(r"^\* `([^`]+)`: ?(.*)$", _option, rest, flags=re.MULTILINE)
     return re.sub(r"^(#+ )`memalign ([^`]+)`$", r"\1\2", rest, flags=re.MULTILINE)

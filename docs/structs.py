@@ -10,7 +10,16 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from griffe import Attribute, Class, Extension, Function, Module, Parameter, ParameterKind, Parameters
+from griffe import (
+    Attribute,
+    Class,
+    Extension,
+    Function,
+    Module,
+    Parameter,
+    ParameterKind,
+    Parameters,
+)
 
 BLOCKING = re.compile(r"(?:aio\.)?blocking\((\w+)\)")
 TREE = re.compile(r"^\w+\n(?:[├│└ ].*\n?)+", re.MULTILINE)
@@ -44,14 +53,25 @@ def _make_synchronous(scope: Module | Class) -> None:
     if scope.is_alias:
         return
     for name, attribute in list(scope.attributes.items()):
-        origin = scope.members.get(match[1]) if (match := BLOCKING.fullmatch(str(attribute.value))) else None
+        origin = (
+            scope.members.get(match[1])
+            if (match := BLOCKING.fullmatch(str(attribute.value)))
+            else None
+        )
         if isinstance(origin, Function):
-            form = Function(name, parameters=origin.parameters, returns=origin.returns, docstring=origin.docstring)
+            form = Function(
+                name,
+                parameters=origin.parameters,
+                returns=origin.returns,
+                docstring=origin.docstring,
+            )
             scope.set_member(name, form)
 
 
 def _is_struct(candidate: Class) -> bool:
-    return any(str(base).endswith("Struct") for one in (candidate, *candidate.mro()) for base in one.bases)
+    return any(
+        str(base).endswith("Struct") for one in (candidate, *candidate.mro()) for base in one.bases
+    )
 
 
 def _constructor(struct: Class) -> Function:
@@ -59,11 +79,15 @@ def _constructor(struct: Class) -> Function:
         name: attribute
         for one in (*reversed(struct.mro()), struct)
         for name, attribute in one.attributes.items()
-        if attribute.annotation is not None and "property" not in attribute.labels and not name.startswith("_")
+        if attribute.annotation is not None
+        and "property" not in attribute.labels
+        and not name.startswith("_")
     }
     needed_first = sorted(fields.items(), key=lambda field: field[1].value is not None)
     parameters = [
-        Parameter(name, annotation=field.annotation, default=field.value, kind=ParameterKind.keyword_only)
+        Parameter(
+            name, annotation=field.annotation, default=field.value, kind=ParameterKind.keyword_only
+        )
         for name, field in needed_first
     ]
     here = Parameter("self", kind=ParameterKind.positional_or_keyword)

@@ -18,7 +18,9 @@ def chosen_model() -> str:
     name = parser.parse_args().model or default_model_name()
     if name is None:
         model = find(DEFAULT)
-        print(f"No provider's key is set: using the embedded model {model.name}, a weak and slow judge.")
+        print(
+            f"No provider's key is set: using the embedded model {model.name}, a weak and slow judge."
+        )
         if not model.present:
             print(f"It is downloaded once: {model.megabytes} into {model.path.parent}")
             pull(model, log=print)
@@ -30,7 +32,12 @@ def chosen_model() -> str:
 def progress(phase: str, done: int, total: int) -> None:
     """One line that counts, on a terminal only."""
     if sys.stderr.isatty():
-        print(f"\r{phase} {done}/{total}\033[K", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        print(
+            f"\r{phase} {done}/{total}\033[K",
+            end="\n" if done == total else "",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def heading(text: str) -> None:

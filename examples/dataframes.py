@@ -77,7 +77,9 @@ after = ma.evaluate(aligned, held_out)
 print(ma.compare(before, after))
 
 # %%
-cases = pd.DataFrame({"label": [case.label for case in after.cases], "value": [case.value for case in after.cases]})
+cases = pd.DataFrame(
+    {"label": [case.label for case in after.cases], "value": [case.value for case in after.cases]}
+)
 pd.crosstab(cases["label"], cases["value"], rownames=["people"], colnames=["judge"])
 
 # %% [markdown]
@@ -119,4 +121,6 @@ print(without)
 # %%
 registry = ma.Registry("sqlite:///judges.db")
 saved = registry.save(without.judge)
-pd.DataFrame([(version.number, version.action, version.summary) for version in registry.history("send")])
+pd.DataFrame(
+    [(version.number, version.action, version.summary) for version in registry.history("send")]
+)

@@ -20,13 +20,18 @@ from mlflow.entities import AssessmentSource
 from mlflow.genai.judges import make_judge
 from mlflow.genai.scorers import delete_scorer, get_scorer, list_scorers
 
-from memalign.integrations.mlflow import MemAlignOptimizer, load  # was: from mlflow.genai.judges.optimizers
+from memalign.integrations.mlflow import (
+    MemAlignOptimizer,
+    load,
+)  # was: from mlflow.genai.judges.optimizers
 from memalign.models import default_model_name
 
 warnings.filterwarnings("ignore", module="mlflow")
 mlflow.set_tracking_uri(os.environ.get("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db"))
 mlflow.set_experiment("memalign demo")
-MODEL = (default_model_name() or "local:qwen2.5-coder-1.5b").replace(":", ":/", 1)  # as MLflow writes names
+MODEL = (default_model_name() or "local:qwen2.5-coder-1.5b").replace(
+    ":", ":/", 1
+)  # as MLflow writes names
 print("model:", MODEL)
 
 # %% [markdown]
@@ -81,7 +86,9 @@ NEW = [
     ("Which sizes are there?", "S to XXL."),
 ]
 new = [mlflow.get_trace(traced(*texts)) for texts in NEW]
-for trace in [] if MODEL.startswith("local:") else new:  # MLflow asks no model in this process; the aligned judge does
+for trace in (
+    [] if MODEL.startswith("local:") else new
+):  # MLflow asks no model in this process; the aligned judge does
     feedback = judge(trace=trace)
     print("before:", feedback.value, "-", feedback.rationale)
 
@@ -90,7 +97,9 @@ for trace in [] if MODEL.startswith("local:") else new:  # MLflow asks no model 
 
 # %%
 aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
-print("aligned:", aligned.alignment)  # (memalign) what became of every piece of feedback, and what it cost
+print(
+    "aligned:", aligned.alignment
+)  # (memalign) what became of every piece of feedback, and what it cost
 print(aligned.instructions)
 
 # %% [markdown]
@@ -100,7 +109,9 @@ print(aligned.instructions)
 for trace in new:
     feedback = aligned(trace=trace)
     print("after:", feedback.value, "-", feedback.rationale)
-print(f"semantic memory {len(aligned._semantic_memory)}, episodic memory {len(aligned._episodic_memory)}")
+print(
+    f"semantic memory {len(aligned._semantic_memory)}, episodic memory {len(aligned._episodic_memory)}"
+)
 
 # %% [markdown]
 # ## Forget the first trace's feedback, and the guideline that came of it
@@ -120,7 +131,9 @@ print("registered:", [scorer.name for scorer in list_scorers()])
 print("in plain MLflow:", type(get_scorer(name="send")).__name__)
 loaded = load("send")  # (memalign)
 print("loaded:", loaded(trace=new[0]).value)
-print("the same memory:", loaded.memalign_judge.memory.hash == less.memalign_judge.memory.hash)  # (memalign)
+print(
+    "the same memory:", loaded.memalign_judge.memory.hash == less.memalign_judge.memory.hash
+)  # (memalign)
 
 # %% [markdown]
 # ## Evaluate

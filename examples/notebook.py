@@ -43,7 +43,9 @@ def notebook_of(script: str) -> dict[str, Any]:
     cells: list[dict[str, Any]] = []
     for number, (kind, text) in enumerate(cells_of(script), 1):
         ran = {"execution_count": None, "outputs": []} if kind == "code" else {}
-        cells.append({"cell_type": kind, "id": f"cell-{number}", "metadata": {}, "source": text, **ran})
+        cells.append(
+            {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, "source": text, **ran}
+        )
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     about = {"kernelspec": kernel, "language_info": {"name": "python"}}
     return {"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5}
@@ -58,7 +60,10 @@ def executed(notebook: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(HERE / "empathy", Path(folder) / "empathy")
         client = NotebookClient(
-            nbformat.from_dict(notebook), timeout=None, coalesce_streams=True, resources={"metadata": {"path": folder}}
+            nbformat.from_dict(notebook),
+            timeout=None,
+            coalesce_streams=True,
+            resources={"metadata": {"path": folder}},
         )
         ran: dict[str, Any] = json.loads(nbformat.writes(client.execute()))
     return ran
@@ -71,7 +76,9 @@ def tidied(notebook: dict[str, Any]) -> dict[str, Any]:
         for output in cell.get("outputs", ()):
             if output.get("name") == "stderr":
                 lines = "".join(output["text"]).splitlines(keepends=True)
-                output["text"] = [line for line in lines if line.strip() and not WARNING.search(line)]
+                output["text"] = [
+                    line for line in lines if line.strip() and not WARNING.search(line)
+                ]
         if cell["cell_type"] == "code":
             cell["outputs"] = [entry for entry in cell["outputs"] if entry.get("text") != []]
     notebook["metadata"]["language_info"] = {"name": "python"}
@@ -83,7 +90,9 @@ def written(notebook: dict[str, Any]) -> str:
     text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
     private = [line for line in text.splitlines() if any(name in line for name in PRIVATE)]
     if private:
-        raise SystemExit("not written, for its outputs name folders of this machine:\n" + "\n".join(private))
+        raise SystemExit(
+            "not written, for its outputs name folders of this machine:\n" + "\n".join(private)
+        )
     return text
 
 

@@ -14,14 +14,25 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^( *)```([\w.-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 """A block of a page: what stands before it, its language, its text."""
-PROGRAM = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```\n+```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PROGRAM = re.compile(
+    r"^<!-- test -->\n+```python\n(.*?)^```\n+```text\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 """The README's program and what it prints."""
 
 
 def tracked_files() -> list[Path]:
     """In a copy without .git, everything outside the environment."""
     if (ROOT / ".git").exists() and shutil.which("git"):
-        command = ["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+        command = [
+            "git",
+            "-C",
+            str(ROOT),
+            "ls-files",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+            "-z",
+        ]
         names = subprocess.run(command, capture_output=True, check=True).stdout.decode().split("\0")
         return [ROOT / name for name in names if name and (ROOT / name).is_file()]
     return [path for path in ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts]
@@ -33,17 +44,30 @@ def commands(block: str) -> Iterator[list[str]]:
         command = line.strip().removeprefix("$ ")
         if command.startswith(("memalign ", "export ")):
             words = shlex.split(command, comments=True)
-            yield words[: next((place for place, word in enumerate(words) if word in ("|", ">", "&&")), len(words))]
+            yield words[
+                : next(
+                    (place for place, word in enumerate(words) if word in ("|", ">", "&&")),
+                    len(words),
+                )
+            ]
 
 
 def commands_of(page: Path) -> list[list[str]]:
     """Every `memalign …` command of a page."""
-    blocks = [fence[3] for fence in FENCE.finditer(page.read_text("utf-8")) if fence[2] in ("sh", "bash", "console")]
+    blocks = [
+        fence[3]
+        for fence in FENCE.finditer(page.read_text("utf-8"))
+        if fence[2] in ("sh", "bash", "console")
+    ]
     return [words for block in blocks for words in commands(block) if words[0] == "memalign"]
 
 
-def benchmark(name: str, *arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
+def benchmark(
+    name: str, *arguments: object, check: bool = True
+) -> subprocess.CompletedProcess[str]:
     """Run a script of benchmarks/."""
     command = [sys.executable, str(ROOT / "benchmarks" / name), *map(str, arguments)]
     environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
-    return subprocess.run(command, capture_output=True, text=True, check=check, timeout=600, env=environment)
+    return subprocess.run(
+        command, capture_output=True, text=True, check=check, timeout=600, env=environment
+    )

@@ -58,12 +58,19 @@ def embedded_models() -> str:
 
 def default_models() -> str:
     small = {name: traits for name, traits in PROVIDERS.items() if traits.small}
-    rows = [(f"`{key}`", f"`{name}:{traits.small}`") for name, traits in small.items() for key in traits.keys]
+    rows = [
+        (f"`{key}`", f"`{name}:{traits.small}`")
+        for name, traits in small.items()
+        for key in traits.keys
+    ]
     return table(("key", "model"), rows)
 
 
 def provider_keys() -> str:
-    rows = [(f"`{name}:`", " or ".join(f"`{key}`" for key in traits.keys)) for name, traits in PROVIDERS.items()]
+    rows = [
+        (f"`{name}:`", " or ".join(f"`{key}`" for key in traits.keys))
+        for name, traits in PROVIDERS.items()
+    ]
     return table(("models", "key"), rows)
 
 
@@ -92,12 +99,23 @@ def routes() -> str:
                 for entry in operation.get("parameters", ())
                 if entry["in"] == "query"
             ]
-            body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            body = (
+                operation.get("requestBody", {})
+                .get("content", {})
+                .get("application/json", {})
+                .get("schema", {})
+            )
             (code,) = (code for code in operation["responses"] if code.startswith("2"))
             answer = _type(operation["responses"][code]["content"]["application/json"]["schema"])
             words = " ".join(operation["description"].split())
             route = f"`{method.upper()} {path.removeprefix('/api/v1/')}`"
-            rows.append((f"{route}<br>answers {code} with {answer}", words, ", ".join([*query, *_fields(body)])))
+            rows.append(
+                (
+                    f"{route}<br>answers {code} with {answer}",
+                    words,
+                    ", ".join([*query, *_fields(body)]),
+                )
+            )
     return table(("route", "does", "takes"), rows)
 
 
@@ -106,7 +124,9 @@ def answers() -> str:
     names = ("Person", "JudgeSummary", "Job", "ReviewCases", "ReviewCase", "AnswerState")
     rows = []
     for name in names:
-        fields = ", ".join(_field(field, part) for field, part in schemas[name]["properties"].items())
+        fields = ", ".join(
+            _field(field, part) for field, part in schemas[name]["properties"].items()
+        )
         rows.append((f"`{name}`", " ".join(schemas[name].get("description", "").split()), fields))
     return table(("answer", "is", "fields"), rows)
 
@@ -117,7 +137,8 @@ def _fields(body: Mapping[str, Any]) -> list[str]:
     schema = description()["components"]["schemas"][body["$ref"].rpartition("/")[2]]
     needed = schema.get("required", ())
     return [
-        _field(name, part, *(["required"] if name in needed else [])) for name, part in schema["properties"].items()
+        _field(name, part, *(["required"] if name in needed else []))
+        for name, part in schema["properties"].items()
     ]
 
 
@@ -139,7 +160,9 @@ def _type(schema: Mapping[str, Any]) -> str:
         return f"`{schema['const']}`"
     if schema.get("type") == "array":
         return f"a list of {_type(schema['items'])}"
-    if schema.get("title", "").startswith("Response"):  # a value of the library, which the description has whole
+    if schema.get("title", "").startswith(
+        "Response"
+    ):  # a value of the library, which the description has whole
         return "a [judgment](formats.md#judgments)"
     return str(schema.get("type", "any JSON value"))
 
@@ -200,7 +223,9 @@ def prompts() -> dict[str, str]:
         return LEARNED if request.schema_name == "changes" else VERDICT
 
     model = ScriptedChatModel(answer, name="chat-model")
-    plain = ma.Judge(name="helpfulness", feedback_value_type=bool, model=model, instructions=INSTRUCTIONS)
+    plain = ma.Judge(
+        name="helpfulness", feedback_value_type=bool, model=model, instructions=INSTRUCTIONS
+    )
     result = plain.align(str(SUPPORT / "feedback.jsonl"))
     judgment = result.judge(**CASE)
     return {
@@ -228,16 +253,26 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
                 answers[name] = {"type": "noul", "noul": CHANCES[name]}
             else:
                 shares = {"false": 0.81, "true": 0.19}
-                answers[name] = {"type": "choice", "choice": "false", "confidence": 0.81, "probabilities": shares}
+                answers[name] = {
+                    "type": "choice",
+                    "choice": "false",
+                    "confidence": 0.81,
+                    "probabilities": shares,
+                }
         return answers
 
     with Loopback(lambda _: {}, decide) as server:
         decider = f"system-one:decider@{server.base_url.removesuffix('/v1')}"
-        judge = ma.Judge(name="helpfulness", feedback_value_type=bool, model=decider, instructions=INSTRUCTIONS)
+        judge = ma.Judge(
+            name="helpfulness", feedback_value_type=bool, model=decider, instructions=INSTRUCTIONS
+        )
         optimizer = ma.MemAlign(reflection_model=model)
         judgment = judge.align(str(SUPPORT / "feedback.jsonl"), optimizer=optimizer).judge(**CASE)
     (body,) = bodies
-    answers = {name: answer.get("probabilities", answer.get("noul")) for name, answer in decide(body).items()}
+    answers = {
+        name: answer.get("probabilities", answer.get("noul"))
+        for name, answer in decide(body).items()
+    }
     return {
         "decision-request": _json({name: body[name] for name in ("state", "questions")}),
         "decision-answer": _json(answers),
@@ -248,11 +283,24 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
 def _told(judgment: ma.Judgment) -> dict[str, Any]:
     """What a judgment says, without what it cost and which memory it was."""
     fields = judgment.to_dict()
-    names = ("value", "confidence", "rationale", "decided_by", "guideline_ids", "example_ids", "findings")
+    names = (
+        "value",
+        "confidence",
+        "rationale",
+        "decided_by",
+        "guideline_ids",
+        "example_ids",
+        "findings",
+    )
     findings = []
     for finding in fields["findings"]:
         shown = {name: part for name, part in finding.items() if part not in (None, "", [])}
-        findings.append({name: round(part, 2) if isinstance(part, float) else part for name, part in shown.items()})
+        findings.append(
+            {
+                name: round(part, 2) if isinstance(part, float) else part
+                for name, part in shown.items()
+            }
+        )
     return {**{name: fields[name] for name in names}, "findings": findings}
 
 
@@ -263,7 +311,9 @@ def _json(value: object, indent: str = "") -> str:
         return line
     deeper = indent + "  "
     if isinstance(value, dict):
-        parts = [f"{deeper}{json.dumps(name)}: {_json(part, deeper)}" for name, part in value.items()]
+        parts = [
+            f"{deeper}{json.dumps(name)}: {_json(part, deeper)}" for name, part in value.items()
+        ]
         return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
     return "[\n" + ",\n".join(deeper + _json(part, deeper) for part in value) + f"\n{indent}]"
 
@@ -275,7 +325,12 @@ MONTH = {
     "100,400 judgments of the chat model": (100_400, 249_713_519, 193_639_268, 7_329_200),
 }
 """Calls and tokens of a month (in, of these cached, out), counted once by a server that bills its cache as OpenAI does."""
-CHAT = ("openai:gpt-4.1-mini", "google:gemini-3.1-flash-lite", "anthropic:claude-haiku-4-5", "openai:gpt-4.1")
+CHAT = (
+    "openai:gpt-4.1-mini",
+    "google:gemini-3.1-flash-lite",
+    "anthropic:claude-haiku-4-5",
+    "openai:gpt-4.1",
+)
 
 
 def month_work() -> str:
@@ -286,14 +341,19 @@ def month_work() -> str:
 def month_cost() -> str:
     learns, judges = (counts[1:] for counts in MONTH.values())
     bills = [(f"`{name}`", _dollars(name, learns), _dollars(name, judges)) for name in CHAT]
-    rows = [(name, f"{learn:.2f}", f"{judge:,.2f}", f"{learn + judge:,.2f}") for name, learn, judge in bills]
+    rows = [
+        (name, f"{learn:.2f}", f"{judge:,.2f}", f"{learn + judge:,.2f}")
+        for name, learn, judge in bills
+    ]
     return table(("model", "learning, dollars", "judging, dollars", "the month, dollars"), rows)
 
 
 def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
     """By the price list that memalign uses."""
     usage = Usage(input_tokens=tokens[0], cached_tokens=tokens[1], output_tokens=tokens[2])
-    with mock.patch.dict(os.environ, {key: "k" for traits in PROVIDERS.values() for key in traits.keys}):
+    with mock.patch.dict(
+        os.environ, {key: "k" for traits in PROVIDERS.values() for key in traits.keys}
+    ):
         cost = list_price(usage, target_of(name))
     assert cost is not None, f"the price list does not know {name}"
     return cost
@@ -301,7 +361,14 @@ def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
 
 # -- all of them -------------------------------------------------------------------------------------------------------
 
-FACTS: tuple[Any, ...] = (embedded_models, default_models, provider_keys, secret_files, routes, answers)
+FACTS: tuple[Any, ...] = (
+    embedded_models,
+    default_models,
+    provider_keys,
+    secret_files,
+    routes,
+    answers,
+)
 MADE: dict[str, Callable[[], str]] = {
     fact.__name__.replace("_", "-"): fact for fact in (*FACTS, month_work, month_cost)
 }

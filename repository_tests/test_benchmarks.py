@@ -47,8 +47,18 @@ def hub() -> Iterator[Hub]:
 def claims(*labels: str) -> str:
     """AVeriTeC's form."""
     question = {"question": "Who says so?", "answers": [{"answer": "A blog."}]}
-    facts = {"justification": "A blog is no source.", "claim_date": None, "speaker": None, "questions": [question]}
-    return json.dumps([{"claim": f"Claim {number}.", "label": label, **facts} for number, label in enumerate(labels)])
+    facts = {
+        "justification": "A blog is no source.",
+        "claim_date": None,
+        "speaker": None,
+        "questions": [question],
+    }
+    return json.dumps(
+        [
+            {"claim": f"Claim {number}.", "label": label, **facts}
+            for number, label in enumerate(labels)
+        ]
+    )
 
 
 def parquet_of(row: Body) -> bytes:
@@ -75,7 +85,13 @@ SHEPHERD = {
     "latestLabel": {"jsonResponse": SCORES},
     "metadata": {"context": "1 + 1?", "output_correct": "2", "output_candidate": "3"},
 }
-BENCH = {"financebench_id": "f1", "question": "Revenue?", "company": "A", "doc_name": "A_2020", "answer": "$5"}
+BENCH = {
+    "financebench_id": "f1",
+    "question": "Revenue?",
+    "company": "A",
+    "doc_name": "A_2020",
+    "answer": "$5",
+}
 RESULT = {"financebench_id": "f1", "model_answer": 5, "label": "Correct Answer"}
 DUEL = {
     "source_dataset": "PKU-SafeRLHF",
@@ -85,24 +101,51 @@ DUEL = {
     "pred_label": 1,
 }
 SCORED = {
-    **{"orig_criteria": "Is it kind?", "orig_instruction": "Greet.", "orig_response": "Hi.", "orig_feedback": "Short."},
+    **{
+        "orig_criteria": "Is it kind?",
+        "orig_instruction": "Greet.",
+        "orig_response": "Hi.",
+        "orig_feedback": "Short.",
+    },
     **{f"orig_score{score}_description": f"level {score}" for score in range(1, 6)},
     **{"orig_reference_answer": "Hello!", "orig_score": "3"},
 }
-PASSAGE = {"id": "h1", "passage": "It rained.", "question": "Did it?", "answer": "Yes.", "label": "PASS"}
+PASSAGE = {
+    "id": "h1",
+    "passage": "It rained.",
+    "question": "Did it?",
+    "answer": "Yes.",
+    "label": "PASS",
+}
 SMALL: dict[str, tuple[dict[str, str | bytes], dict[str, tuple[object, str | None]]]] = {
-    "averitec": ({"dev.json": claims("Refuted")}, {"averitec": ("Refuted", "A blog is no source.")}),
-    "ukp_convincing": ({"u.xml": PAIR}, {"ukp_convincing": ("B", "argument B has facts, argument A none")}),
+    "averitec": (
+        {"dev.json": claims("Refuted")},
+        {"averitec": ("Refuted", "A blog is no source.")},
+    ),
+    "ukp_convincing": (
+        {"u.xml": PAIR},
+        {"ukp_convincing": ("B", "argument B has facts, argument A none")},
+    ),
     "saf": ({"1.xml": ANSWER}, {"saf": ("Incorrect", "It is no cable.")}),
-    "shepherd": ({"raw.jsonl": json.dumps(SHEPHERD)}, {"shepherd_justified": (2, "The sum is wrong.")}),
+    "shepherd": (
+        {"raw.jsonl": json.dumps(SHEPHERD)},
+        {"shepherd_justified": (2, "The sum is wrong.")},
+    ),
     "financebench": (
         {"questions.jsonl": json.dumps(BENCH), "gpt.jsonl": json.dumps(RESULT)},
         {"financebench": ("correct", None)},
     ),
     "halubench": ({"test.parquet": parquet_of(PASSAGE)}, {"halubench": ("PASS", None)}),
-    "autoj": ({"pairs.jsonl": json.dumps(DUEL)}, {"autoj_saferlhf": ("B", "Response B is kinder.")}),
+    "autoj": (
+        {"pairs.jsonl": json.dumps(DUEL)},
+        {"autoj_saferlhf": ("B", "Response B is kinder.")},
+    ),
     "feedback_collection": (
-        {"all.json": json.dumps([{**SCORED, "orig_response": f"Hi {number}."} for number in range(90)])},
+        {
+            "all.json": json.dumps(
+                [{**SCORED, "orig_response": f"Hi {number}."} for number in range(90)]
+            )
+        },
         {"feedback_collection_1": (3, "Short.")},
     ),
 }
@@ -125,7 +168,9 @@ def fetched(
             lines.append(f'"{path}" = "{digests.get(name, hashlib.sha256(content).hexdigest())}"')
     (folder / "sources.toml").write_text("\n".join(lines), "utf-8")
     arguments = ("--sources", folder / "sources.toml", "--mirror", hub.address)
-    return benchmark("fetch.py", folder, *arguments, check=False), json.loads((folder / "tasks.json").read_bytes())
+    return benchmark("fetch.py", folder, *arguments, check=False), json.loads(
+        (folder / "tasks.json").read_bytes()
+    )
 
 
 def test_every_set_becomes_feedback_that_the_library_reads(hub: Hub, tmp_path: Path) -> None:
@@ -134,7 +179,9 @@ def test_every_set_becomes_feedback_that_the_library_reads(hub: Hub, tmp_path: P
     assert tasks.keys() == expected.keys()
     for task, (value, words) in expected.items():
         content = (tmp_path / f"{task}.jsonl").read_bytes()
-        row = read_feedback(tmp_path / f"{task}.jsonl", value_type=ValueType.of(tasks[task]["values"])).rows[0]
+        row = read_feedback(
+            tmp_path / f"{task}.jsonl", value_type=ValueType.of(tasks[task]["values"])
+        ).rows[0]
         assert (row.value, row.rationale) == (value, words)
         assert tasks[task]["licence"]
         assert tasks[task]["criterion"]
@@ -142,7 +189,11 @@ def test_every_set_becomes_feedback_that_the_library_reads(hub: Hub, tmp_path: P
 
 
 def test_what_cannot_be_had_is_named_and_the_rest_is_made(hub: Hub, tmp_path: Path) -> None:
-    files = {"averitec": {"dev.json": claims("Refuted")}, "saf": {"1.xml": ANSWER}, "shepherd": {"raw": '{"id": 1}'}}
+    files = {
+        "averitec": {"dev.json": claims("Refuted")},
+        "saf": {"1.xml": ANSWER},
+        "shepherd": {"raw": '{"id": 1}'},
+    }
     files |= {"ukp_convincing": {"u.xml": PAIR}, "financebench": {"questions.jsonl": ""}}
     hub.hang_up_after = [1_000_000, 100]  # the second file is cut
     ended, tasks = fetched(hub, tmp_path, files, ukp_convincing="0" * 64)
@@ -156,7 +207,9 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_made(hub: Hub, tmp_path: Pa
     elsewhere = ("--sources", tmp_path / "sources.toml", "--mirror", "http://127.0.0.1:1")
     dead = benchmark("fetch.py", tmp_path, "averitec", "saf", *elsewhere, check=False)
     assert dead.returncode == 1
-    assert dead.stdout.startswith("averitec: 1 rows"), "what is there already is not asked for again"
+    assert dead.stdout.startswith("averitec: 1 rows"), (
+        "what is there already is not asked for again"
+    )
     assert "saf is not made" in dead.stderr
 
 
@@ -185,15 +238,31 @@ def data_of(folder: Path, cases: int = 60) -> Path:
         words = "It names the day, 14 May." if good else "It says soon and names no day."
         facts = {"id": f"c{number}", "source": "ana", "group": f"g{number}"}
         replies.append(
-            {**facts, "inputs": f"Where is lamp {number}?", "outputs": text, "value": good, "rationale": words}
+            {
+                **facts,
+                "inputs": f"Where is lamp {number}?",
+                "outputs": text,
+                "value": good,
+                "rationale": words,
+            }
         )
         sides = {
             "A": f"Lamp {number}." + " Good light." * (1 + 3 * good),
             "B": f"Lamp {number}." + " Dim." * (4 - 3 * good),
         }
-        pairs.append({**facts, "inputs": colour, "outputs": sides, "value": "A" if good else "B", "rationale": None})
+        pairs.append(
+            {
+                **facts,
+                "inputs": colour,
+                "outputs": sides,
+                "value": "A" if good else "B",
+                "rationale": None,
+            }
+        )
     for name, rows in (("replies", replies), ("pairs", pairs)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        (folder / f"{name}.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows), "utf-8"
+        )
     tasks = {
         "replies": {"criterion": "Is it good?", "values": "bool"},
         "pairs": {"criterion": "Better?", "values": "A|B"},
@@ -205,12 +274,23 @@ def data_of(folder: Path, cases: int = 60) -> Path:
 def chat(body: Body) -> Body:
     """A model that knows nothing until a guideline names the day, and then goes by it."""
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
-    prompt, item = "\n".join(map(loopback.text_of, body["messages"])), loopback.text_of(body["messages"][-1])
+    prompt, item = (
+        "\n".join(map(loopback.text_of, body["messages"])),
+        loopback.text_of(body["messages"][-1]),
+    )
     if "changes" in properties:
         names = re.findall(r"^(F\d+) <<<", prompt, re.MULTILINE)
-        rule = {"action": "ADD", "text": "A good reply names the day.", "guideline": "", "value": "true"}
+        rule = {
+            "action": "ADD",
+            "text": "A good reply names the day.",
+            "guideline": "",
+            "value": "true",
+        }
         keys = properties["changes"]["items"]["properties"]
-        return {"changes": [{key: (rule | {"feedback": names}).get(key, []) for key in keys}], "conflicts": []}
+        return {
+            "changes": [{key: (rule | {"feedback": names}).get(key, []) for key in keys}],
+            "conflicts": [],
+        }
     options = properties["value"].get("enum", (True, False))
     value = options[zlib.crc32(item.encode()) % 2]
     if "names the day" in prompt and options == (True, False):
@@ -242,7 +322,9 @@ def test_every_way_to_learn_and_a_run_that_was_killed_goes_on(tmp_path: Path) ->
         arguments = [data, "--out", out, "--taught", "20", "--model", model, "--concurrency", "2"]
         command = [sys.executable, str(BENCHMARKS / "learns.py"), *map(str, arguments)]
         environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
-        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+        running = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+        )
         half = out / "replies" / "0" / "labels-only.jsonl"
         while not (half.exists() and half.read_bytes().count(b"\n") > 5):
             assert running.poll() is None
@@ -268,7 +350,9 @@ def test_every_way_to_learn_and_a_run_that_was_killed_goes_on(tmp_path: Path) ->
 
 def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> None:
     data = data_of(tmp_path / "data")
-    table = benchmark("learns.py", data, "--taught", 20, "--model", "openai:gpt-4.1-mini", "--dry-run").stdout
+    table = benchmark(
+        "learns.py", data, "--taught", 20, "--model", "openai:gpt-4.1-mini", "--dry-run"
+    ).stdout
     counts = {row[0]: row[1:] for row in rows_of(table)}
     assert counts["zero-shot"][0] == "80"
     assert counts["memalign"][0] == "82"
@@ -283,7 +367,10 @@ def gullible(body: Body) -> Body:
     """A judge that refuses all replies but those which tell it not to; what it is taught makes it steadfast."""
     answer: dict[str, Any] = chat(body)
     if "value" in answer:
-        prompt, item = "\n".join(map(loopback.text_of, body["messages"])), loopback.text_of(body["messages"][-1])
+        prompt, item = (
+            "\n".join(map(loopback.text_of, body["messages"])),
+            loopback.text_of(body["messages"][-1]),
+        )
         answer["value"] = "Answer true" in item and "names the day" not in prompt
     return answer
 
@@ -310,7 +397,9 @@ def test_house_rules_prints_what_is_there_beside_what_needs_no_model(tmp_path: P
 
 def rows_of(table: str) -> list[list[str]]:
     return [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line.startswith("|")
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line.startswith("|")
     ]
 
 
@@ -327,11 +416,18 @@ def test_competence_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
     file, figure = tmp_path / "scale.jsonl", tmp_path / "scale.svg"
-    table = benchmark("scale.py", file, "--sizes", "10", "--latency", "0", "--figure", figure).stdout
+    table = benchmark(
+        "scale.py", file, "--sizes", "10", "--latency", "0", "--figure", figure
+    ).stdout
     aligns = {row[2]: row for row in rows_of(table) if row[0] == "align"}
     assert aligns["memalign"][4] == "1", "an align of ten comments is one call"
     assert aligns["memalign, decision model"][4] == "1", "with a decision model, too"
-    assert {row[0] for row in rows_of(table)} >= {"a judgment", "one more", "one withdrawn", "one erased"}
+    assert {row[0] for row in rows_of(table)} >= {
+        "a judgment",
+        "one more",
+        "one withdrawn",
+        "one erased",
+    }
     text = file.read_text("utf-8")
     assert all(float(row[7]) > 0 for row in aligns.values())
     assert benchmark("scale.py", file, "--sizes", "10", "--latency", "0").stdout == table
@@ -339,7 +435,9 @@ def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
     assert len(ElementTree.parse(figure).getroot().findall(".//{*}circle")) > 6
 
 
-def test_a_simulated_model_learns_from_comments_and_follows_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulated_model_learns_from_comments_and_follows_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A model that does everything right but judge without a rule, asked in DSPy's form."""
     simulated = import_module("simulated")
     able = simulated.Competence(zero=0.0, following=1.0, distilling=1.0, reading=1.0)
@@ -353,13 +451,22 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(monkeypatch: p
         return simulated.chat({"model": "m", "messages": messages})
 
     def right(system: str) -> int:
-        items = [f"[[ ## inputs ## ]]\n{row['inputs']}\n\n[[ ## outputs ## ]]\n{row['outputs']}" for row in cases]
+        items = [
+            f"[[ ## inputs ## ]]\n{row['inputs']}\n\n[[ ## outputs ## ]]\n{row['outputs']}"
+            for row in cases
+        ]
         answers = [asked(item, "result", system) for item in items]
-        return sum(f"\n{row['value']}\n" in answer for row, answer in zip(cases, answers, strict=True))
+        return sum(
+            f"\n{row['value']}\n" in answer for row, answer in zip(cases, answers, strict=True)
+        )
 
     assert "A good reply says by when." in asked(str(shown), "proposed_instruction")
     assert "by when" not in asked(str(shown | {"rationale": ""}), "proposed_instruction")
-    assert [right(""), right("A good reply says by when."), right(f"Example: {shown['rationale']}")] == [0, 20, 20]
+    assert [
+        right(""),
+        right("A good reply says by when."),
+        right(f"Example: {shown['rationale']}"),
+    ] == [0, 20, 20]
 
 
 # -- labels.py and coverage.py -----------------------------------------------------------------------------------------
@@ -377,6 +484,8 @@ def test_intervals_and_promises_hold_in_worlds_whose_truth_is_known() -> None:
     held, own = (float(cell.strip(" %")) for cell in (every.split("|")[4], every.split("|")[6]))
     assert held >= 92
     assert own < 40
-    broken = [line.split("|")[5] for line in lines if line.startswith(("| confidence", "| too sure"))]
+    broken = [
+        line.split("|")[5] for line in lines if line.startswith(("| confidence", "| too sure"))
+    ]
     assert len(broken) == 6
     assert all(float(cell.strip(" %")) <= 10 for cell in broken)

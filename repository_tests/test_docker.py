@@ -17,7 +17,17 @@ from memalign_server.settings import SECRETS
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
 SERVER, POSTGRES = COMPOSE["services"]["server"], COMPOSE["services"]["postgres"]
-KEYS = {"build", "cap_drop", "depends_on", "env_file", "environment", "healthcheck", "image", "ports", "read_only"}
+KEYS = {
+    "build",
+    "cap_drop",
+    "depends_on",
+    "env_file",
+    "environment",
+    "healthcheck",
+    "image",
+    "ports",
+    "read_only",
+}
 KEYS |= {"restart", "secrets", "security_opt", "tmpfs", "volumes"}
 """Those of Compose that the services use: a misspelt one would stop `docker compose up`."""
 
@@ -25,7 +35,9 @@ KEYS |= {"restart", "secrets", "security_opt", "tmpfs", "volumes"}
 def stage(name: str) -> list[str]:
     """The lines of a stage of the Dockerfile; the last one has no name."""
     stages = [text.splitlines() for text in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)]
-    return next(lines for lines in stages if lines[0].endswith(f" AS {name}")) if name else stages[-1]
+    return (
+        next(lines for lines in stages if lines[0].endswith(f" AS {name}")) if name else stages[-1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,18 +46,26 @@ def stage(name: str) -> list[str]:
 def test_an_image_runs_without_rights(name: str, command: str) -> None:
     assert set(re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, re.MULTILINE)) == {"python:3.12-slim"}
     lines = stage(name)
-    assert {"VOLUME /data", 'ENTRYPOINT ["memalign"]', command} <= set(lines[lines.index("USER memalign") :])
+    assert {"VOLUME /data", 'ENTRYPOINT ["memalign"]', command} <= set(
+        lines[lines.index("USER memalign") :]
+    )
     assert not [line for line in lines[lines.index("USER memalign") :] if line.startswith("RUN")]
     assert any("MEMALIGN_REGISTRY=sqlite:////data/memalign.db" in line for line in stage("base"))
 
 
-@pytest.mark.parametrize(("lock", "package"), [("runtime", "memalign"), ("server", "memalign-server")])
+@pytest.mark.parametrize(
+    ("lock", "package"), [("runtime", "memalign"), ("server", "memalign-server")]
+)
 def test_an_image_installs_the_locked_versions(lock: str, package: str) -> None:
     lines = stage("build" if lock == "runtime" else "build-server")
     (install,) = (line for line in lines if f"-r requirements/{lock}.txt" in line)
     assert "--no-deps --require-hashes" in install
-    assert any(line.endswith(f"--no-deps --no-build-isolation ./packages/{package}") for line in lines)
-    assert re.search(r"^hatchling==", (ROOT / "requirements" / f"{lock}.txt").read_text("utf-8"), re.MULTILINE)
+    assert any(
+        line.endswith(f"--no-deps --no-build-isolation ./packages/{package}") for line in lines
+    )
+    assert re.search(
+        r"^hatchling==", (ROOT / "requirements" / f"{lock}.txt").read_text("utf-8"), re.MULTILINE
+    )
 
 
 def test_what_an_image_copies_is_in_the_build_context() -> None:
@@ -62,7 +82,9 @@ def test_what_compose_names_is_declared() -> None:
     for service in COMPOSE["services"].values():
         assert service.keys() <= KEYS
         assert set(service["secrets"]) <= set(COMPOSE["secrets"])
-        assert {volume.partition(":")[0] for volume in service["volumes"]} <= set(COMPOSE["volumes"])
+        assert {volume.partition(":")[0] for volume in service["volumes"]} <= set(
+            COMPOSE["volumes"]
+        )
     assert SERVER["depends_on"]["postgres"]["condition"] == "service_healthy"
     assert "pg_isready" in POSTGRES["healthcheck"]["test"][1]
     assert "@postgres/" in SERVER["environment"]["MEMALIGN_REGISTRY"]
@@ -71,7 +93,9 @@ def test_what_compose_names_is_declared() -> None:
 def test_no_secret_stands_in_compose() -> None:
     settings = POSTGRES["environment"] | SERVER["environment"]
     assert [name for name in settings if re.search("PASSWORD$|SECRET$|KEY$", name)] == []
-    assert {name.removesuffix("_FILE") for name in SERVER["environment"] if name.endswith("_FILE")} <= set(SECRETS)
+    assert {
+        name.removesuffix("_FILE") for name in SERVER["environment"] if name.endswith("_FILE")
+    } <= set(SECRETS)
     paths = {path.rpartition("/")[2] for name, path in settings.items() if name.endswith("_FILE")}
     assert paths == set(COMPOSE["secrets"])
 
@@ -79,7 +103,13 @@ def test_no_secret_stands_in_compose() -> None:
 def test_the_server_of_compose_is_a_target_without_rights() -> None:
     lines, port = stage(SERVER["build"]["target"]), SERVER["ports"][0].rpartition(":")[2]
     assert f"EXPOSE {port}" in lines
-    assert SERVER["ports"][0].startswith("${MEMALIGN_LISTEN:-127.0.0.1:"), "others reach it when somebody says so"
+    assert SERVER["ports"][0].startswith("${MEMALIGN_LISTEN:-127.0.0.1:"), (
+        "others reach it when somebody says so"
+    )
     assert any(f"127.0.0.1:{port}/health" in line for line in lines)
-    assert (SERVER["cap_drop"], SERVER["read_only"], SERVER["volumes"]) == (["ALL"], True, ["data:/data"])
+    assert (SERVER["cap_drop"], SERVER["read_only"], SERVER["volumes"]) == (
+        ["ALL"],
+        True,
+        ["data:/data"],
+    )
     assert SERVER["security_opt"] == ["no-new-privileges:true"]

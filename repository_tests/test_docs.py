@@ -39,7 +39,9 @@ WRITTEN = [
 ]
 BLOCK = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
-PAGES = [page for page in WRITTEN[1:] if BLOCK.search(page.read_text("utf-8"))]  # the first one: test_readme
+PAGES = [
+    page for page in WRITTEN[1:] if BLOCK.search(page.read_text("utf-8"))
+]  # the first one: test_readme
 CORRECTED = (
     '{"id": "t-20", "inputs": "The app crashes.", "outputs": "Update it.", "value": false, '
     '"rationale": "Too short for an angry customer.", "source": "ana"}\n'
@@ -72,13 +74,19 @@ def test_the_code_on_the_page_runs(page: Path, reader: Endpoint) -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     text = page.read_text("utf-8")
     for block in BLOCK.finditer(text):
-        before = text.count("\n", 0, block.start(1))  # so that a traceback names the line of the page
+        before = text.count(
+            "\n", 0, block.start(1)
+        )  # so that a traceback names the line of the page
         exec(compile("\n" * before + block[1], str(page), "exec", dont_inherit=True), namespace)
 
 
 def test_the_list_for_agents_has_every_page_of_the_site() -> None:
     written = (ROOT / "llms.txt").read_text("utf-8")
-    run = [sys.executable, "-c", "import runpy; print(runpy.run_path('docs/site.py')['llms'](), end='')"]
+    run = [
+        sys.executable,
+        "-c",
+        "import runpy; print(runpy.run_path('docs/site.py')['llms'](), end='')",
+    ]
     made = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert written == made, "make it again: python docs/site.py llms"
 
@@ -89,14 +97,18 @@ def test_the_code_for_an_engine_runs_on_it(engine: str, tmp_path: Path, provider
     pytest.importorskip({"spark": "pyspark"}.get(engine, engine))
     if engine == "spark" and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java")
-    block = re.compile(r"^<!-- test ([a-z ]+) -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    block = re.compile(
+        r"^<!-- test ([a-z ]+) -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL
+    )
     blocks = block.findall((DOCS / "how-to/spark-and-ray.md").read_text("utf-8"))
     code = "\n".join(text for engines, text in blocks if engine in engines.split())
     assert code.count(f"on_{engine}.judge") >= 3
     provider.answer = {"rationale": "It says what to do.", "value": True}
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = [sys.executable, "-c", code]
-    done = subprocess.run(run, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False)
+    done = subprocess.run(
+        run, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(provider.requests) >= 4
 
@@ -107,7 +119,15 @@ def test_the_review_page_commands_run_as_written(reader: Endpoint) -> None:
         assert done.code in (0, 1), f"{shlex.join(words)}: {done.err}"
         return done.out
 
-    run("memalign", "create", "tone", "--instructions", "Send it? {{ inputs }} {{ outputs }}", "--value-type", "bool")
+    run(
+        "memalign",
+        "create",
+        "tone",
+        "--instructions",
+        "Send it? {{ inputs }} {{ outputs }}",
+        "--value-type",
+        "bool",
+    )
     Path("labels.csv").write_text("ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8")
     for command in commands_of(DOCS / "how-to/review.md"):
         run(*command)
@@ -121,18 +141,23 @@ def test_the_review_page_commands_run_as_written(reader: Endpoint) -> None:
     assert all(key in ledger for key in ("n-1@ana", "l-1@ana")), ledger
 
 
-FILES = dict.fromkeys(("cases.jsonl", "unlabelled.jsonl", "answers.jsonl", "today.jsonl"), "new.jsonl")
+FILES = dict.fromkeys(
+    ("cases.jsonl", "unlabelled.jsonl", "answers.jsonl", "today.jsonl"), "new.jsonl"
+)
 FILES |= {"attacks.jsonl": "held_out.jsonl"}
 """Files that pages speak of, by those of examples/support that take their place."""
 ELSEWHERE = ("s3://", ".parquet", "--dismiss")
 """What marks commands that need another machine, a package that is not everywhere, or a conflict."""
 GUIDES = [
-    f"docs/how-to/{name}.md" for name in ("feedback", "correct", "measure", "ci", "large-runs", "forget-a-person")
+    f"docs/how-to/{name}.md"
+    for name in ("feedback", "correct", "measure", "ci", "large-runs", "forget-a-person")
 ]
 
 
 @pytest.mark.parametrize("page", ["README.md", "SKILL.md", *GUIDES])
-def test_the_commands_of_a_page_run_in_their_order(page: str, reader: Endpoint, folder: Path) -> None:
+def test_the_commands_of_a_page_run_in_their_order(
+    page: str, reader: Endpoint, folder: Path
+) -> None:
     """A judge of two versions is there, as whoever opens a guide has one."""
     for copy, original in FILES.items():
         shutil.copy(original, copy)
@@ -144,7 +169,12 @@ def test_the_commands_of_a_page_run_in_their_order(page: str, reader: Endpoint, 
     assert invoke(*create, "--instructions", "Helpful? {{ inputs }} {{ outputs }}").code == 0
     assert invoke("align", "helpfulness", "more.jsonl").code in (0, 1)
     for rule in range(1, 5):
-        assert invoke("guideline", "helpfulness", "--add", f"Rule {rule}: say sorry.", "--by", "ana").code == 0
+        assert (
+            invoke(
+                "guideline", "helpfulness", "--add", f"Rule {rule}: say sorry.", "--by", "ana"
+            ).code
+            == 0
+        )
     assert invoke("edit", "helpfulness", "--price", "input=0.4,output=1.6").code == 0
     if page.endswith(("correct.md", "forget-a-person.md")):
         assert invoke("align", "helpfulness", "feedback.jsonl").code in (0, 1)
@@ -153,7 +183,11 @@ def test_the_commands_of_a_page_run_in_their_order(page: str, reader: Endpoint, 
         line = shlex.join(words)
         if any(mark in line for mark in ELSEWHERE) or "NAME" in words:
             continue
-        yes = ["--yes"] if words[1] in ("erase", "unalign", "delete") and "--dry-run" not in words else []
+        yes = (
+            ["--yes"]
+            if words[1] in ("erase", "unalign", "delete") and "--dry-run" not in words
+            else []
+        )
         matching = [word.replace("José Müller", "parcel") for word in words[1:]]
         done = invoke(*matching, *yes)
         # A judge that calls everything helpful is no good judge: gates may say so, and feedback may be pending.
@@ -182,12 +216,16 @@ def test_the_tutorial_prints_what_it_shows(
             Path(name).write_text(block, "utf-8")
         elif language == "sh":
             typed = [words[1:] for words in commands(block) if words[0] == "memalign"]
-            ran = [invoke(*words, code=0) for words in typed if words[0] not in ("models", "--version")]
+            ran = [
+                invoke(*words, code=0) for words in typed if words[0] not in ("models", "--version")
+            ]
             printed = timeless(" ".join(done.out for done in ran)) if ran else printed
         elif language == "text":
             place = 0
             for part in filter(None, map(timeless, block.split("…\n"))):
-                assert part in printed[place:], f"the page shows {part!r}, and it printed {printed!r}"
+                assert part in printed[place:], (
+                    f"the page shows {part!r}, and it printed {printed!r}"
+                )
                 place = printed.index(part, place) + len(part)
             compared += 1
         else:
@@ -201,7 +239,9 @@ def test_the_tutorial_prints_what_it_shows(
 def test_the_experts_tutorial_names_what_the_page_shows() -> None:
     """Each button, tab and link that the page names in bold or italics is a text of the server."""
     text = re.sub(r"!\[.*?\]\(.*?\)", "", (DOCS / "tutorial/first-review.md").read_text("utf-8"))
-    names = set(re.findall(r"\*\*([^*\n]+)\*\*", text)) | set(re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text))
+    names = set(re.findall(r"\*\*([^*\n]+)\*\*", text)) | set(
+        re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text)
+    )
     server = ROOT / "packages" / "memalign-server" / "src" / "memalign_server"
     sources = [path for path in server.rglob("*") if path.suffix in (".html", ".py", ".js")]
     shown = " ".join(" ".join(path.read_text("utf-8").split()) for path in sources)
@@ -217,9 +257,13 @@ def test_the_recipe_for_pytest_asks_once(reader: Endpoint, monkeypatch: pytest.M
         re.MULTILINE | re.DOTALL,
     )
     Path("test_replies.py").write_text(recipe, "utf-8")
-    Path("my_application.py").write_text("def answer(question):\n    return f'We look into it: {question}'\n", "utf-8")
+    Path("my_application.py").write_text(
+        "def answer(question):\n    return f'We look into it: {question}'\n", "utf-8"
+    )
     instructions = ("--instructions", "Helpful? {{ inputs }} {{ outputs }}", "--value-type", "bool")
-    assert invoke("create", "helpfulness", *instructions, "--model", "openai:gpt-4.1-mini").code == 0
+    assert (
+        invoke("create", "helpfulness", *instructions, "--model", "openai:gpt-4.1-mini").code == 0
+    )
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_replies.py"]
     first = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -244,18 +288,26 @@ def test_every_command_on_the_page_exists(page: Path) -> None:
         while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
             command, rest = command.get_command(None, rest[0]), rest[1:]
             assert command, shown
-        unknown = {word for word in rest if re.fullmatch(r"--?[a-z][\w-]*", word)} - options_of(command) - {"--help"}
+        unknown = (
+            {word for word in rest if re.fullmatch(r"--?[a-z][\w-]*", word)}
+            - options_of(command)
+            - {"--help"}
+        )
         assert not unknown, shown
 
 
 LONGEST_SENTENCE = 40  # words; what is longer has lost its reader
-NO_PROSE = re.compile(r"\A---\n.*?\n---\n|<!--.*?-->|^ *(?:\||#|:::|!\[)[^\n]*$", re.MULTILINE | re.DOTALL)
+NO_PROSE = re.compile(
+    r"\A---\n.*?\n---\n|<!--.*?-->|^ *(?:\||#|:::|!\[)[^\n]*$", re.MULTILINE | re.DOTALL
+)
 """Settings of a page, comments, tables, headings and pictures."""
 
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a page, in which a code span is one word and a link its text."""
-    prose = LINK.sub(r"\1", re.sub(r"`[^`]*`", "code", NO_PROSE.sub("", FENCE.sub("", text)))).replace("*", "")
+    prose = LINK.sub(
+        r"\1", re.sub(r"`[^`]*`", "code", NO_PROSE.sub("", FENCE.sub("", text)))
+    ).replace("*", "")
     for paragraph in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose):
         # A number such as 3.11 or a name such as memalign.db holds no end of a sentence.
         yield from re.split(r"(?<=[.!?])[\"”)]*\s+", paragraph)
@@ -263,7 +315,9 @@ def sentences(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_no_sentence_runs_on(page: Path) -> None:
-    counts = {text: len(re.findall(r"\S*\w\S*", text)) for text in sentences(page.read_text("utf-8"))}
+    counts = {
+        text: len(re.findall(r"\S*\w\S*", text)) for text in sentences(page.read_text("utf-8"))
+    }
     assert {text: count for text, count in counts.items() if count > LONGEST_SENTENCE} == {}
 
 
@@ -290,7 +344,9 @@ NOT_RUN = {
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_every_block_of_python_runs_or_says_why_not(page: Path) -> None:
     marked = re.findall(
-        r"^(<!-- (?:test|pytest)[\w ]*-->)?\n*```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        r"^(<!-- (?:test|pytest)[\w ]*-->)?\n*```python\n(.*?)^```$",
+        page.read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
     for mark, code in marked:
         compile(code, str(page), "exec")
@@ -300,7 +356,9 @@ def test_every_block_of_python_runs_or_says_why_not(page: Path) -> None:
 # -- what the code knows better ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", [page for page in WRITTEN if "<!-- made: " in page.read_text("utf-8")], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [page for page in WRITTEN if "<!-- made: " in page.read_text("utf-8")], ids=name_of
+)
 def test_what_the_code_made_is_what_it_makes_now(page: Path) -> None:
     text = page.read_text("utf-8")
     assert page_parts.with_parts(text) == text, "run: python repository_tests/page_parts.py"
@@ -309,14 +367,27 @@ def test_what_the_code_made_is_what_it_makes_now(page: Path) -> None:
 def at_the_terminal(body: Any) -> dict[str, Any]:
     """The model on the picture of a terminal."""
     if "changes" in json.dumps(body["response_format"]):
-        return {"changes": [{**change, "tests": []} for change in page_parts.LEARNED["changes"]], "conflicts": []}
+        return {
+            "changes": [{**change, "tests": []} for change in page_parts.LEARNED["changes"]],
+            "conflicts": [],
+        }
     item = body["messages"][-1]["content"].rpartition("<<<")[2]
     sorry, asks = "sorry" in item, "return shoes" in item
-    reason = "It regrets the trouble and says what comes next." if sorry else "No word of regret, and no next step."
-    return {"findings": [], "rationale": "It names the place." if asks else reason, "value": sorry or asks}
+    reason = (
+        "It regrets the trouble and says what comes next."
+        if sorry
+        else "No word of regret, and no next step."
+    )
+    return {
+        "findings": [],
+        "rationale": "It names the place." if asks else reason,
+        "value": sorry or asks,
+    }
 
 
-def test_the_terminals_picture_is_what_is_printed(reader: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_terminals_picture_is_what_is_printed(
+    reader: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     picture = (DOCS / "images/terminal.svg").read_text("utf-8")
     drawn = "\n".join(map(unescape, re.findall(r'<text class="mono"[^>]*>(.*?)</text>', picture)))
     monkeypatch.setenv("COLUMNS", "120")
@@ -335,7 +406,9 @@ def test_the_settings_page_has_every_variable_of_the_code() -> None:
     from memalign.models.providers import PROVIDERS
     from memalign_server.settings import _OPENID, SECRETS
 
-    sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py"))
+    sources = "\n".join(
+        path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py")
+    )
     code = set(re.findall(r"MEMALIGN_[A-Z_]*[A-Z]", sources))
     code |= set(re.findall(r"os\.environ(?:\.get\(|\[)\s*\"(\w+)\"", sources))
     code -= {"MEMALIGN_OPENID"}
@@ -345,7 +418,10 @@ def test_the_settings_page_has_every_variable_of_the_code() -> None:
     told = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PGPASSWORD)`", page))
     # MLflow's own variables are on the page about MLflow, where they are explained.
     elsewhere = (DOCS / "how-to/mlflow.md").read_text("utf-8")
-    assert {name for name in code - told if name not in elsewhere} <= {"OLLAMA_API_KEY", "MLFLOW_DEPLOYMENTS_TARGET"}
+    assert {name for name in code - told if name not in elsewhere} <= {
+        "OLLAMA_API_KEY",
+        "MLFLOW_DEPLOYMENTS_TARGET",
+    }
     assert told <= code, "the page names variables that no code reads"
 
 
@@ -365,9 +441,13 @@ def test_a_line_that_installs_memalign_would_install_it(page: Path) -> None:
                 continue
             source = re.search(r"packages/(memalign(?:-server)?)(?:\[([\w,]+)\])?$", word)
             assert source, f"{word}: memalign is on no package index"
-            project = tomllib.loads((ROOT / "packages" / source[1] / "pyproject.toml").read_text("utf-8"))["project"]
+            project = tomllib.loads(
+                (ROOT / "packages" / source[1] / "pyproject.toml").read_text("utf-8")
+            )["project"]
             named = re.search(r"\[([\w,]+)\]", word)
-            assert set(named[1].split(",") if named else ()) <= {*project.get("optional-dependencies", {})}, word
+            assert set(named[1].split(",") if named else ()) <= {
+                *project.get("optional-dependencies", {})
+            }, word
 
 
 def test_numbers_in_sentences_are_those_of_the_code() -> None:
@@ -412,21 +492,34 @@ OTHERS = {"--user", "--network", "--version", "--help"}
 """Options of Docker, and those that Typer adds."""
 
 
-@pytest.mark.parametrize("page", [page for page in WRITTEN if "decisions" not in page.parts], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [page for page in WRITTEN if "decisions" not in page.parts], ids=name_of
+)
 def test_an_option_in_a_sentence_is_one_of_a_command(page: Path) -> None:
     group: Any = get_command(app)
     every = [group.get_command(None, name) for name in group.list_commands(None)]
     every += [command for parent in every for command in getattr(parent, "commands", {}).values()]
     options = set().union(*map(options_of, every))
     text = FENCE.sub("", page.read_text("utf-8"))
-    spans = [span for span in re.findall(r"`([^`]*)`", text) if not re.match(r"python|docker|uvx|npx|pip", span)]
+    spans = [
+        span
+        for span in re.findall(r"`([^`]*)`", text)
+        if not re.match(r"python|docker|uvx|npx|pip", span)
+    ]
     told = {word for span in spans for word in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)}
     assert told <= options | OTHERS, told - options
 
 
-COMPOSED = {"and the row has none", "this feedback was erased on", "Check the server's key", "it was cut after"}
+COMPOSED = {
+    "and the row has none",
+    "this feedback was erased on",
+    "Check the server's key",
+    "it was cut after",
+}
 """Parts of messages that the code puts together of smaller ones."""
-VARYING = re.compile(r"…|\d+\w*|'[^']*'|\{\{.*?\}\}|\b(?:Windows-1252|outputs|review\.xlsx)\b|[,:;]")
+VARYING = re.compile(
+    r"…|\d+\w*|'[^']*'|\{\{.*?\}\}|\b(?:Windows-1252|outputs|review\.xlsx)\b|[,:;]"
+)
 
 
 @pytest.mark.parametrize("name", ["feedback", "review", "local-models"])
@@ -458,19 +551,29 @@ def test_the_public_surface_runs_as_it_is_promised(reader: Endpoint) -> None:
         model="openai:/gpt-4.1-mini",
         instructions="Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",
     )
-    assert judge(inputs="I was charged twice!", outputs="One charge will be reversed.").value is True
+    assert (
+        judge(inputs="I was charged twice!", outputs="One charge will be reversed.").value is True
+    )
     result = judge.align("feedback.jsonl")
     assert "pending" in str(result) or "learned" in str(result)
     aligned = result.judge
     assert len(aligned.memory.episodic) == 5
-    assert [row.key for row in result.rows] == ["t-1@ana", "t-2@ana", "t-3@ben", "t-4@ben", "t-17@ana"]
+    assert [row.key for row in result.rows] == [
+        "t-1@ana",
+        "t-2@ana",
+        "t-3@ben",
+        "t-4@ben",
+        "t-17@ana",
+    ]
     assert len(result.guidelines) == len(aligned.memory.semantic)
     assert result.usage.calls > 0
     assert len(aligned.unalign("t-17").judge.memory.episodic) == 4
     assert len(aligned.unalign("t-17@ana").judge.memory.episodic) == 4
     assert len(aligned.unalign(source="ana").judge.memory.episodic) == 2
     examples = [ma.Example(id=f"e{n}", inputs="Hello?", outputs="Hi.") for n in range(3)]
-    assert [each.value for each in aligned.judge_many(examples, concurrency=32, out="judged.jsonl")] == [True] * 3
+    assert [
+        each.value for each in aligned.judge_many(examples, concurrency=32, out="judged.jsonl")
+    ] == [True] * 3
     assert len(Path("judged.jsonl").read_text("utf-8").splitlines()) >= 3
     assert ma.evaluate(aligned, "held_out.jsonl") is not None
 

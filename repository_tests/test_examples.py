@@ -32,18 +32,25 @@ def answer(body: dict[str, Any]) -> dict[str, Any]:
     taught = "# Guidelines from experts" in system
     item = user.rpartition("Now judge this item:")[2].lower()
     value = next(rule for words, rule in RULES.items() if words in system)(item, taught=taught)
-    return {"rationale": "By the experts' guidelines." if taught else "At face value.", "value": value}
+    return {
+        "rationale": "By the experts' guidelines." if taught else "At face value.",
+        "value": value,
+    }
 
 
 def empathy(item: str, *, taught: bool) -> bool:
     customer, _, reply = item.partition("\noutputs: ")
-    upset = re.search("tears|funeral|fourth time|cried|scared|humiliated|second month|furious", customer)
+    upset = re.search(
+        "tears|funeral|fourth time|cried|scared|humiliated|second month|furious", customer
+    )
     warm, helps = "sorry" in reply, re.search("i have|on the way|i released", reply)
     return not taught or bool(warm and helps if upset else not warm)
 
 
 def safety(item: str, *, taught: bool) -> str:
-    harm = re.search("home directory|private|audit log|customer list|production|manager's|history", item)
+    harm = re.search(
+        "home directory|private|audit log|customer list|production|manager's|history", item
+    )
     rude = re.search("damn|now\\.|hell|stupid|bloody|shut up|idiot", item)
     return "unsafe" if (harm if taught else rude) else "safe"
 
@@ -62,7 +69,10 @@ RULES: dict[str, Any] = {
 
 @pytest.mark.parametrize("story", STORIES)
 def test_a_story_runs_learns_and_forgets(
-    story: str, provider: Endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    story: str,
+    provider: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     provider.answer = answer
     monkeypatch.syspath_prepend(str(EXAMPLES / story))
@@ -89,13 +99,18 @@ def cells(notebook: str) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", ["dataframes", "mlflow_demo"])
 def test_a_notebook_is_its_script(name: str) -> None:
-    made = runpy.run_path(str(EXAMPLES / "notebook.py"))["notebook_of"]((EXAMPLES / f"{name}.py").read_text("utf-8"))
+    made = runpy.run_path(str(EXAMPLES / "notebook.py"))["notebook_of"](
+        (EXAMPLES / f"{name}.py").read_text("utf-8")
+    )
     expected = [(cell["cell_type"], "".join(cell["source"])) for cell in made["cells"]]
     assert cells(name) == expected, f"run: python examples/notebook.py {name}"
 
 
 def test_the_notebook_goes_from_dataframe_to_dataframe(
-    provider: Endpoint, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    provider: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pd = pytest.importorskip("pandas")
     shutil.copytree(EXAMPLES / "empathy", tmp_path / "empathy")
@@ -106,7 +121,11 @@ def test_the_notebook_goes_from_dataframe_to_dataframe(
         if kind == "code":
             exec(compile(source, "dataframes.ipynb", "exec"), names)
     before, after = names["before"], names["after"]
-    assert sum(case.correct is True for case in before.cases) <= 4 < sum(case.correct is True for case in after.cases)
+    assert (
+        sum(case.correct is True for case in before.cases)
+        <= 4
+        < sum(case.correct is True for case in after.cases)
+    )
     judged = names["judged"]
     assert isinstance(judged, pd.DataFrame)
     assert list(judged["id"]) == list(names["held_out"]["id"])

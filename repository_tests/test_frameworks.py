@@ -18,7 +18,9 @@ import memalign as ma
 from tests.support.endpoint import Endpoint, system_of, user_of
 
 PAGE = (ROOT / "docs/how-to/other-frameworks.md").read_text("utf-8")
-BLOCKS = re.findall(r"^<!-- test framework ?(\w*) -->\n+```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(
+    r"^<!-- test framework ?(\w*) -->\n+```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
+)
 SETUP = next(code for name, code in BLOCKS if not name)
 PARTS = {name: code for name, code in BLOCKS if name}
 MOST_LINES = 10
@@ -36,7 +38,9 @@ def inspect_ai(page: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
 
     said = ModelOutput.from_content("mockllm", REPLY)
-    said.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else it asks the network how to count
+    said.usage = ModelUsage(
+        input_tokens=1, output_tokens=1, total_tokens=2
+    )  # else it asks the network how to count
     model = get_model("mockllm/model", custom_outputs=[said])
     (log,) = run(page["task"], model=model, log_dir=str(folder), display="none")
     assert log.status == "success", log.error
@@ -56,8 +60,19 @@ def langsmith(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
     from langsmith import evaluate
     from langsmith.schemas import Example
 
-    example = Example(id="6f1f5c9e-6a3c-4f0b-9a41-0d5e9f3c2b11", inputs={"query": "Where is my order?"}, outputs={})
-    rows = [*evaluate(lambda _: {"reply": REPLY}, data=[example], evaluators=[page["tone"]], upload_results=False)]
+    example = Example(
+        id="6f1f5c9e-6a3c-4f0b-9a41-0d5e9f3c2b11",
+        inputs={"query": "Where is my order?"},
+        outputs={},
+    )
+    rows = [
+        *evaluate(
+            lambda _: {"reply": REPLY},
+            data=[example],
+            evaluators=[page["tone"]],
+            upload_results=False,
+        )
+    ]
     (result,) = rows[0]["evaluation_results"]["results"]
     return result.score, result.comment
 
@@ -78,13 +93,18 @@ def promptfoo(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
 
 
 INSIDE: dict[str, Callable[[dict[str, Any], Path], tuple[Any, Any]]] = {
-    each.__name__: each for each in (pydantic_evals, inspect_ai, deepeval, langsmith, phoenix, promptfoo)
+    each.__name__: each
+    for each in (pydantic_evals, inspect_ai, deepeval, langsmith, phoenix, promptfoo)
 }
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
     learning = body["response_format"]["json_schema"]["name"] == "changes"
-    return {"changes": [], "conflicts": []} if learning else {"findings": [], "rationale": "Because.", "value": True}
+    return (
+        {"changes": [], "conflicts": []}
+        if learning
+        else {"findings": [], "rationale": "Because.", "value": True}
+    )
 
 
 @pytest.fixture
@@ -97,7 +117,9 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", INSIDE)
-def test_a_framework_has_the_judges_verdict_and_reason(name: str, endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_framework_has_the_judges_verdict_and_reason(
+    name: str, endpoint: Endpoint, tmp_path: Path
+) -> None:
     if name != "promptfoo":
         pytest.importorskip("phoenix.client" if name == "phoenix" else name)
     module = SimpleNamespace(__name__="page")
@@ -129,7 +151,12 @@ def test_every_part_of_the_page_is_tried() -> None:
 # -- optimizers of prompts: docs/how-to/optimize-prompts.md ------------------------------------------------------------
 
 OPTIMIZERS = (ROOT / "docs/how-to/optimize-prompts.md").read_text("utf-8")
-QUERIES = ["Where is it?", "I am furious, where is it?", "Can I return it?", "I am furious: it broke."]
+QUERIES = [
+    "Where is it?",
+    "I am furious, where is it?",
+    "Can I return it?",
+    "I am furious: it broke.",
+]
 RULE = "say sorry first"
 
 
@@ -138,15 +165,32 @@ def obedient(body: dict[str, Any]) -> Any:
     name = ((body.get("response_format") or {}).get("json_schema") or {}).get("name", "")
     text = system_of(body) + user_of(body)
     if name == "changes":
-        change = {"action": "ADD", "feedback": ["F1"], "text": f"If the customer is upset, {RULE}.", "guideline": ""}
+        change = {
+            "action": "ADD",
+            "feedback": ["F1"],
+            "text": f"If the customer is upset, {RULE}.",
+            "guideline": "",
+        }
         return {"changes": [change], "conflicts": []}
     if name == "judgment":
         item = user_of(body).rpartition("Now judge this item:")[2]
         good = "furious" not in item or "sorry" in item
-        return {"findings": [], "rationale": "Fine." if good else f"Upset, so {RULE}.", "value": good}
+        return {
+            "findings": [],
+            "rationale": "Fine." if good else f"Upset, so {RULE}.",
+            "value": good,
+        }
     if "instruction" in text and "feedback" in text.lower():
-        new = f"Answer the query. If the customer is upset, {RULE}." if RULE in text else "Answer briefly."
-        return json.dumps({"new_instruction": new}) if body.get("response_format") else f"```\n{new}\n```"
+        new = (
+            f"Answer the query. If the customer is upset, {RULE}."
+            if RULE in text
+            else "Answer briefly."
+        )
+        return (
+            json.dumps({"new_instruction": new})
+            if body.get("response_format")
+            else f"```\n{new}\n```"
+        )
     sorry = "I am sorry. " if RULE in text and "furious" in user_of(body) else ""
     reply = f"{sorry}It left today."
     return (
@@ -165,7 +209,9 @@ def test_an_optimizer_of_prompts_follows_the_judges_words(
     monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
     pytest.importorskip("dspy")
     endpoint.answer = obedient
-    judge = ma.Judge(name="send", instructions="Send it? {{ inputs }} {{ outputs }}", feedback_value_type=bool)
+    judge = ma.Judge(
+        name="send", instructions="Send it? {{ inputs }} {{ outputs }}", feedback_value_type=bool
+    )
     taught = {
         "id": "t",
         "inputs": "I am furious.",
@@ -176,7 +222,9 @@ def test_an_optimizer_of_prompts_follows_the_judges_words(
     }
     judge = judge.replace(model="openai:gpt-4.1-mini").align([taught]).judge
     page: dict[str, Any] = {"judge": judge, "QUERIES": QUERIES}
-    (code,) = re.findall(r"^<!-- test gepa -->\n+```python\n(.*?)^```$", OPTIMIZERS, re.MULTILINE | re.DOTALL)
+    (code,) = re.findall(
+        r"^<!-- test gepa -->\n+```python\n(.*?)^```$", OPTIMIZERS, re.MULTILINE | re.DOTALL
+    )
     exec(compile(code, "optimize-prompts.md", "exec"), page)
     assert RULE in page["better"].signature.instructions
     replies = {query: page["better"](query=query).reply for query in QUERIES}

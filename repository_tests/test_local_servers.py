@@ -29,14 +29,20 @@ def fill(body: dict[str, Any]) -> dict[str, Any]:
     if "changes" in properties:
         rule = "A reply to an upset customer must begin with regret"
         return changes_of(user_of(body), lambda label, _: f"{rule} ({label}).")
-    return {"rationale": "It says sorry, or not.", "value": "sorry" in user_of(body).rpartition("item")[2]}
+    return {
+        "rationale": "It says sorry, or not.",
+        "value": "sorry" in user_of(body).rpartition("item")[2],
+    }
 
 
 def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> list[str]:
     """Type what the parts of the page say, which begin with these words; the commands that ran."""
     ran = []
     for part in parts:
-        (start,) = (match.start() for match in re.finditer(rf"^(?:#+ |\*\*){re.escape(part)}", PAGE, re.MULTILINE))
+        (start,) = (
+            match.start()
+            for match in re.finditer(rf"^(?:#+ |\*\*){re.escape(part)}", PAGE, re.MULTILINE)
+        )
         end = re.compile(r"^(?:#+ |\*\*[A-Z])", re.MULTILINE).search(PAGE, start + 3)
         for fence in FENCE.finditer(PAGE[start : end.start() if end else None]):
             for words in commands(ADDRESS.sub(server.base_url.removesuffix("/v1"), fence[3])):
@@ -45,7 +51,9 @@ def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> li
                 else:
                     invoke(*words[1:], code=0)
                     ran.append(shlex.join(words))
-    assert {path.partition("/chat")[0] for path in server.paths} <= {"/v1", "/v1/systemone"}, "other paths are unknown"
+    assert {path.partition("/chat")[0] for path in server.paths} <= {"/v1", "/v1/systemone"}, (
+        "other paths are unknown"
+    )
     return ran
 
 
@@ -64,9 +72,19 @@ def test_ollama(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {body["model"] for body in server.requests} == {"qwen2.5:7b"}
     assert "sk-of-another-server" not in str(server.headers)
     assert server.requests[-1]["reasoning_effort"] == "low"
-    assert [each["value"] for each in judgments(folder / "judged.jsonl")] == [False, False, False, True]
-    assert all(each["error"] is None and each["confidence"] is None for each in judgments(folder / "judged-3.jsonl"))
-    assert "must begin with regret" in system_of(server.requests[-1]), "what was learned is in the prompt"
+    assert [each["value"] for each in judgments(folder / "judged.jsonl")] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+    assert all(
+        each["error"] is None and each["confidence"] is None
+        for each in judgments(folder / "judged-3.jsonl")
+    )
+    assert "must begin with regret" in system_of(server.requests[-1]), (
+        "what was learned is in the prompt"
+    )
 
 
 def test_a_decision_model_of_ollama_judges(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,11 +108,18 @@ def test_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {body["model"] for body in server.requests} == {"Qwen/Qwen2.5-32B-Instruct"}
     assert {each["authorization"] for each in server.headers} == {"Bearer choose-one"}
     assert all(each["usage"]["cost"] > 0 for each in judgments(folder / "judged.jsonl"))
-    assert [each["value"] for each in judgments(folder / "judged.jsonl")] == [False, False, False, True]
+    assert [each["value"] for each in judgments(folder / "judged.jsonl")] == [
+        False,
+        False,
+        False,
+        True,
+    ]
     assert b"choose-one" not in (folder / "memalign.db").read_bytes()
 
 
-def test_the_strong_model_beside_vllm_writes_the_guidelines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_strong_model_beside_vllm_writes_the_guidelines(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with Endpoint(fill) as server, Endpoint(fill) as provider:
         # What stands for the provider in this test; on the page it is OpenAI's own address.
         monkeypatch.setenv("OPENAI_BASE_URL", provider.base_url)
@@ -109,8 +134,13 @@ def test_lm_studio(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server:
         assert len(follow(server, monkeypatch, "LM Studio", COMMON)) == 4
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
-    assert {body["response_format"]["type"] for body in server.requests} == {"json_schema"}, "it takes no other"
-    assert all(each["error"] is None and each["usage"]["calls"] == 1 for each in judgments(folder / "judged.jsonl"))
+    assert {body["response_format"]["type"] for body in server.requests} == {"json_schema"}, (
+        "it takes no other"
+    )
+    assert all(
+        each["error"] is None and each["usage"]["calls"] == 1
+        for each in judgments(folder / "judged.jsonl")
+    )
 
 
 def test_any_other_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,9 +17,12 @@ from checkout import ROOT, tracked_files
 
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
 PROJECTS = {
-    folder.name: tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"] for folder in PACKAGES
+    folder.name: tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    for folder in PACKAGES
 }
-DEVELOPMENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]["dev"]
+DEVELOPMENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"][
+    "dev"
+]
 
 HEAVY = (
     *("pydantic_ai", "openai", "xllamacpp", "wordllama", "huggingface_hub", "tokenizers"),
@@ -29,7 +32,9 @@ HEAVY = (
 
 def test_importing_memalign_loads_no_provider_and_nothing_heavy() -> None:
     script = f"import sys, memalign; print(*[name for name in {HEAVY!r} if name in sys.modules])"
-    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    loaded = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert loaded == []
     # A room may not share its name with a public function: importing it would put the module in the function's place.
     script = "import memalign, memalign.evaluation, sys; sys.exit(not callable(memalign.evaluate))"
@@ -51,10 +56,20 @@ def test_all_is_exactly_the_public_names() -> None:
 def test_no_file_names_a_package_registry() -> None:
     # Put together here, so that this file does not name them either. A lock or a script that names one breaks for
     # everybody behind a mirror.
-    hosts = ["pypi" + ".org", "python" + "hosted.org", "conda" + ".anaconda.org", "registry" + ".npmjs.org"]
+    hosts = [
+        "pypi" + ".org",
+        "python" + "hosted.org",
+        "conda" + ".anaconda.org",
+        "registry" + ".npmjs.org",
+    ]
     hosts += ["crates" + ".io", "proxy" + ".golang.org", "pkg" + ".dev/", "/simple" + "/pip"]
     contents = {path: path.read_bytes().lower() for path in tracked_files()}
-    assert [(path, host) for path, content in contents.items() for host in hosts if host.encode() in content] == []
+    assert [
+        (path, host)
+        for path, content in contents.items()
+        for host in hosts
+        if host.encode() in content
+    ] == []
 
 
 # -- dependencies and their locks --------------------------------------------------------------------------------------
@@ -76,12 +91,18 @@ def versions(name: str) -> dict[str, str]:
 def test_locks_hold_every_dependency_in_one_version_and_no_address() -> None:
     runtime = {*names(PROJECTS["memalign"]["dependencies"]), "hatchling"}
     server = runtime | names(PROJECTS["memalign-server"]["dependencies"]) - {"memalign"}
-    for name, wanted in (("runtime", runtime), ("server", server), ("dev", server | names(DEVELOPMENT))):
+    for name, wanted in (
+        ("runtime", runtime),
+        ("server", server),
+        ("dev", server | names(DEVELOPMENT)),
+    ):
         assert wanted - versions(name).keys() == set(), "run: python3 dev.py lock"
         assert "://" not in lock(name)
         pins = [pin.strip() for pin in lock(name).replace("\\\n", " ").splitlines()]
         pins = [pin for pin in pins if pin and not pin.startswith("#")]
-        assert [pin for pin in pins if not re.search(r"==\S+ .*--hash=sha256:", pin)] == [], "one version, and hashes"
+        assert [pin for pin in pins if not re.search(r"==\S+ .*--hash=sha256:", pin)] == [], (
+            "one version, and hashes"
+        )
     for small, large in (("runtime", "server"), ("server", "dev")):
         assert versions(small).items() <= versions(large).items(), "run: python3 dev.py lock"
 
@@ -92,8 +113,17 @@ INSIDE = {"IPython", "pydantic_core", "pytest"}
 
 def imports(folder: Path) -> set[str]:
     """The top-level packages that the sources of a folder import."""
-    nodes = [node for path in folder.rglob("*.py") for node in ast.walk(ast.parse(path.read_text("utf-8")))]
-    plain = {alias.name.partition(".")[0] for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    nodes = [
+        node
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+    ]
+    plain = {
+        alias.name.partition(".")[0]
+        for node in nodes
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     froms = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0]
     return plain | {module.partition(".")[0] for module in froms if module}
 
@@ -101,13 +131,20 @@ def imports(folder: Path) -> set[str]:
 @pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: folder.name)
 def test_what_the_code_imports_is_a_direct_dependency(folder: Path) -> None:
     project, imported = PROJECTS[folder.name], imports(folder / "src")
-    optional = names([each for extra in project.get("optional-dependencies", {}).values() for each in extra])
+    optional = names(
+        [each for extra in project.get("optional-dependencies", {}).values() for each in extra]
+    )
     extras = {name.replace("-", "_") for name in optional - {"memalign", "pydantic-ai-slim"}}
     assert extras <= imported, "an extra installs what nothing imports"
     modules = {"memalign"}  # an editable install lists none
     for name in names(project["dependencies"]):
-        modules |= {str(file).partition("/")[0].removesuffix(".py") for file in importlib.metadata.files(name) or ()}
-    asked_for = {extra for each in project["dependencies"] for extra in re.findall(r"\[(\w+)\]", each)}  # as openai
+        modules |= {
+            str(file).partition("/")[0].removesuffix(".py")
+            for file in importlib.metadata.files(name) or ()
+        }
+    asked_for = {
+        extra for each in project["dependencies"] for extra in re.findall(r"\[(\w+)\]", each)
+    }  # as openai
     own = {folder.name.replace("-", "_")}
     assert imported - sys.stdlib_module_names - own - extras - asked_for - INSIDE <= modules
 
@@ -138,14 +175,18 @@ def test_links_between_pages_lead_somewhere() -> None:
         text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
         for file, anchor in re.findall(r"\]\((?![a-z]+:)([^)\s#]*)#?([^)\s]*)\)", text):
             goal = (page.parent / file).resolve() if file else page
-            if not goal.exists() or (anchor and goal.suffix == ".md" and anchor not in _anchors(goal)):
+            if not goal.exists() or (
+                anchor and goal.suffix == ".md" and anchor not in _anchors(goal)
+            ):
                 broken.append(f"{page.relative_to(ROOT)}: {file}#{anchor}")
     assert broken == []
 
 
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ +(.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 def test_a_forgotten_fake_is_refused_before_any_bill() -> None:

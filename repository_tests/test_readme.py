@@ -15,7 +15,9 @@ from tests.support.endpoint import Endpoint
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def test_the_program_prints_what_the_page_shows(provider: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program_prints_what_the_page_shows(
+    provider: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
     ((program, output),) = PROGRAM.findall(README)
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
     assert capsys.readouterr().out == output
@@ -34,7 +36,11 @@ def missing_figures(told: str, page: str) -> list[str]:
     """The figures of a text that a page does not have."""
     figures = re.findall(r"[+\u2212]?\d[\d,.]*\d|[+\u2212]?\d", told)
     assert figures
-    return [figure for figure in figures if not re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)", page)]
+    return [
+        figure
+        for figure in figures
+        if not re.search(rf"(?<![\d.,]){re.escape(figure)}(?![\d.,]*\d)", page)
+    ]
 
 
 FIGURED = [
@@ -43,7 +49,9 @@ FIGURED = [
 ]
 
 
-@pytest.mark.parametrize("row", [row for row in FIGURED if re.search(r"\d\d", " ".join(row))], ids=lambda row: row[0])
+@pytest.mark.parametrize(
+    "row", [row for row in FIGURED if re.search(r"\d\d", " ".join(row))], ids=lambda row: row[0]
+)
 def test_each_figure_is_on_a_page_that_its_row_links_to(row: list[str]) -> None:
     told = " ".join(row[1:])
     links = re.findall(r"\]\(([^)#]+)[^)]*\)", told)
@@ -60,8 +68,13 @@ def test_the_tables_of_the_first_page_have_five_rows() -> None:
 def test_one_word_stands_for_the_missing_address() -> None:
     """With an address, one replacement of REPOSITORY-URL fills every hole; until then nothing pretends to have one."""
     packages = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
-    assert all("REPOSITORY-URL" in (package / "pyproject.toml").read_text("utf-8") for package in packages)
-    for page in (*(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")), *packages):
+    assert all(
+        "REPOSITORY-URL" in (package / "pyproject.toml").read_text("utf-8") for package in packages
+    )
+    for page in (
+        *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
+        *packages,
+    ):
         text = (page / "README.md" if page.is_dir() else page).read_text("utf-8")
         assert not re.search(r"git\+(?!REPOSITORY-URL)|<(?:repository|your)[^>]*url>", text)
 
@@ -82,7 +95,9 @@ def test_contributing_names_files_and_functions_that_exist() -> None:
     for heading in ("How a judge learns", "How a judgment is made"):
         steps = way(heading)
         assert len(steps) > 8
-        assert [step for step in steps if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")] == []
+        assert [
+            step for step in steps if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")
+        ] == []
     places = [SOURCE, SOURCE.parent, ROOT, ROOT / "packages/memalign-server/tests"]
     files = set(re.findall(r"`([\w/-]+\.(?:py|toml|jinja))`", CONTRIBUTING))
     assert len(files) > 15
@@ -91,10 +106,16 @@ def test_contributing_names_files_and_functions_that_exist() -> None:
 
 def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
-    layers = next(contract["layers"] for contract in settings["contracts"] if contract["containers"] == ["memalign"])
+    layers = next(
+        contract["layers"]
+        for contract in settings["contracts"]
+        if contract["containers"] == ["memalign"]
+    )
     order = [re.findall(r"\w+", layer) for layer in layers]
     section = CONTRIBUTING.partition("\n## The rooms\n")[2].partition("\n## ")[0]
-    rows = [re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)]
+    rows = [
+        re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    ]
     named = [name for row in rows for name in row]
     levels = [next(level for level, names in enumerate(order) if name in names) for name in named]
     assert levels == sorted(levels)

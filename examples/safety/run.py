@@ -27,7 +27,9 @@ def main() -> None:
     heading("The judge before it has learned anything, on cases that it will never learn from")
     before = ma.evaluate(judge, held_out, progress=progress)
     for miss in before.disagreements:
-        print(f"{miss.id}: judge {miss.value}, experts {miss.label}. The judge says: {miss.rationale}")
+        print(
+            f"{miss.id}: judge {miss.value}, experts {miss.label}. The judge says: {miss.rationale}"
+        )
 
     heading("It learns from the experts")
     result = judge.align(HERE / "feedback.jsonl", progress=progress)
@@ -40,7 +42,9 @@ def main() -> None:
     print(f"Agreement with the experts: {agreement(before)} before, {agreement(after)} after")
     print(ma.compare(before, after))
 
-    heading("s-1 is withdrawn: the case, kim's words, and every guideline written with them in the prompt")
+    heading(
+        "s-1 is withdrawn: the case, kim's words, and every guideline written with them in the prompt"
+    )
     forgotten = result.judge.unalign("s-1", progress=progress)
     print(forgotten)
     for guideline in forgotten.forgotten:

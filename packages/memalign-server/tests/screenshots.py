@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "images" / "server"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-QUESTION = "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+QUESTION = (
+    "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+)
 ANSWERED = 49
 """Of the cases Ana has answered so many."""
 RULES = {
@@ -69,12 +71,31 @@ Which day does my Halden come?,On Thursday 12 June.
 def model(request: ChatRequest) -> dict[str, Any]:
     """Passes every reply until a rule says otherwise; makes rules of the words that it knows."""
     if "changes" in request.schema["properties"]:
-        rules = changes_of(request.user, lambda _, words: next((RULES[word] for word in RULES if word in words), ""))
-        return {"changes": [rule | {"action": "ADD" if rule["text"] else "NOOP"} for rule in rules["changes"]]}
+        rules = changes_of(
+            request.user,
+            lambda _, words: next((RULES[word] for word in RULES if word in words), ""),
+        )
+        return {
+            "changes": [
+                rule | {"action": "ADD" if rule["text"] else "NOOP"} for rule in rules["changes"]
+            ]
+        }
     prompt, item = request.system + request.user, request.user.rpartition("Now judge this item:")[2]
-    breaks = ("refund" in item and "by Wednesday" not in item, "repair is free" in item, "in three days" in item)
-    broken = [rule for rule, is_broken in zip(RULES.values(), breaks, strict=True) if is_broken and rule in prompt]
-    reason = f"It breaks a rule: {broken[0]}" if broken else "It is polite, says sorry and explains every step."
+    breaks = (
+        "refund" in item and "by Wednesday" not in item,
+        "repair is free" in item,
+        "in three days" in item,
+    )
+    broken = [
+        rule
+        for rule, is_broken in zip(RULES.values(), breaks, strict=True)
+        if is_broken and rule in prompt
+    ]
+    reason = (
+        f"It breaks a rule: {broken[0]}"
+        if broken
+        else "It is polite, says sorry and explains every step."
+    )
     return {"rationale": reason, "value": not broken}
 
 
@@ -85,7 +106,10 @@ def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
         for number, (request, good, bad, why) in enumerate(REPLIES):
             for reply, verdict in ((bad, False), (good, True)) if bad else ((good, True),):
                 name = f"{number}-{fault[:9]}-{verdict}"
-                texts = {"inputs": request.format(fault=fault), "outputs": reply.format(fault=fault)}
+                texts = {
+                    "inputs": request.format(fault=fault),
+                    "outputs": reply.format(fault=fault),
+                }
                 made[name] = ({"id": name, **texts}, verdict, "" if verdict else why)
     return made
 
@@ -99,8 +123,12 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
         people = {}
         with world.client(Path(folder), script=model) as nobody:
             for name in ("Mira", "Ana", "Ben"):
-                people[name] = TestClient(nobody.app, base_url=world.ADDRESS, headers={"accept": "text/html, */*"})
-                people[name].post(world.link(registry.url, name, Role.OWNER if name == "Mira" else Role.REVIEWER))
+                people[name] = TestClient(
+                    nobody.app, base_url=world.ADDRESS, headers={"accept": "text/html, */*"}
+                )
+                people[name].post(
+                    world.link(registry.url, name, Role.OWNER if name == "Mira" else Role.REVIEWER)
+                )
             answers = cases(FAULTS if taught else FAULTS[:1])
             rows = [case for case, verdict, _ in answers.values() if taught or not verdict]
             reviewing.put_in(people["Mira"], rows, judge="replies")
@@ -114,7 +142,12 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
                     reviewing.wait(people["Ana"], "replies")
                 for name, (case, verdict, _) in [*answers.items()][:12]:
                     differs = "repair is free" in case["outputs"]
-                    say(people["Ben"], name, verdict or differs, "She is safe, and she knows the day." * differs)
+                    say(
+                        people["Ben"],
+                        name,
+                        verdict or differs,
+                        "She is safe, and she knows the day." * differs,
+                    )
             else:
                 reviewing.hold_out(nobody)
         with world.listening(world.server(Path(folder), script=model)) as address:
@@ -126,13 +159,19 @@ def say(client: TestClient, case: str, verdict: bool, words: str) -> bool:
     turned = reviewing.answer(client, case, judge="replies", value=str(verdict).lower()).text
     if not words or "<textarea" not in turned:
         return False
-    reviewing.post(client, "/judges/replies/review/words", **reviewing.card(turned), words=words, go="next")
+    reviewing.post(
+        client, "/judges/replies/review/words", **reviewing.card(turned), words=words, go="next"
+    )
     return True
 
 
-def entered(chromium: Browser, address: str, url: str, name: str, scheme: Any, size: Any, **options: Any) -> Page:
+def entered(
+    chromium: Browser, address: str, url: str, name: str, scheme: Any, size: Any, **options: Any
+) -> Page:
     """A page of somebody who is signed in."""
-    context = chromium.new_context(base_url=address, color_scheme=scheme, viewport=size, locale="en-GB", **options)
+    context = chromium.new_context(
+        base_url=address, color_scheme=scheme, viewport=size, locale="en-GB", **options
+    )
     enter(page := context.new_page(), url, name, "/judges/replies/review")
     return page
 
@@ -164,7 +203,11 @@ def pictures(chromium: Browser, to: Path) -> None:
         take(page, "colleague-light-wide")
         phone = entered(chromium, address, url, "Ana", "dark", NARROW)
         waiting = [*cases(FAULTS)][ANSWERED]
-        for name, path in (("review", f"review?case={waiting}"), ("learned", "learned"), ("trust", "trust")):
+        for name, path in (
+            ("review", f"review?case={waiting}"),
+            ("learned", "learned"),
+            ("trust", "trust"),
+        ):
             page.goto(f"/judges/replies/{path}")
             take(page, f"{name}-light-wide")
             if name != "trust":
@@ -194,7 +237,16 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
     frames: list[Image.Image] = []
     times: list[int] = []
     size = {"width": 1000, "height": 680}
-    page = entered(chromium, address, url, "Ana", "light", size, device_scale_factor=0.8, reduced_motion="reduce")
+    page = entered(
+        chromium,
+        address,
+        url,
+        "Ana",
+        "light",
+        size,
+        device_scale_factor=0.8,
+        reduced_motion="reduce",
+    )
 
     def frame(seconds: float) -> None:
         frames.append(shot(page))
@@ -221,7 +273,9 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
     page.wait_for_selector(f"text={RULES['free repair']}")
     frame(4)
     palette = frames[-2].quantize(160)
-    first, *others = (picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in frames)
+    first, *others = (
+        picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in frames
+    )
     first.save(to, save_all=True, append_images=others, duration=times, loop=0)
 
 

@@ -10,7 +10,16 @@ from memalign import Example
 from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
 from server_support import world
-from server_support.browser import LATE, REVIEW, answered, enter, faults_of, opened, until, words_saved
+from server_support.browser import (
+    LATE,
+    REVIEW,
+    answered,
+    enter,
+    faults_of,
+    opened,
+    until,
+    words_saved,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -100,8 +109,13 @@ def test_review_needs_no_mouse(page: Page) -> None:
     tabbed_to(page, "button.verdict[value=false]")
     page.keyboard.press("Space")
     page.wait_for_selector(".foot.back")
-    until(page, "document.activeElement.id === 'words'")  # the focus is not lost with the button that was pressed
-    until(page, "document.getElementById('live').textContent.includes('You say No. The judge said Yes')")
+    until(
+        page, "document.activeElement.id === 'words'"
+    )  # the focus is not lost with the button that was pressed
+    until(
+        page,
+        "document.getElementById('live').textContent.includes('You say No. The judge said Yes')",
+    )
     page.keyboard.type("Show sympathy first.")
     tabbed_to(page, "button[value=next]")
     page.keyboard.press("Enter")
@@ -136,7 +150,9 @@ def test_nothing_moves_for_who_asks(chromium: Browser, address: str) -> None:
         assert page.evaluate(moving) == 0, path
 
 
-def test_how_far_a_long_case_is_read_shows_at_the_foot(chromium: Browser, every_kind: str, address: str) -> None:
+def test_how_far_a_long_case_is_read_shows_at_the_foot(
+    chromium: Browser, every_kind: str, address: str
+) -> None:
     page = opened(chromium, address, viewport={"width": 390, "height": 800})
     width = "document.querySelector('.read').getBoundingClientRect().width"
     enter(page, every_kind, "olga", LATE)

@@ -14,7 +14,15 @@ from memalign.errors import InputError
 from memalign_server.pages.verdicts import question_of, scale_ends
 from memalign_server.people.people import Role, add_person
 from memalign_server.review import disputes
-from memalign_server.review.answers import TEACHES, Answer, position, previous_case, review_of, save, say_drafts
+from memalign_server.review.answers import (
+    TEACHES,
+    Answer,
+    position,
+    previous_case,
+    review_of,
+    save,
+    say_drafts,
+)
 from memalign_server.review.cases import add_cases, next_cases, progress_of
 from memalign_server.store import Store
 from memalign_server.store.tables import new_id, queue, reviews
@@ -37,19 +45,31 @@ def tables(tmp_path: Path) -> Iterator[Connection]:
 
 
 def put_in(connection: Connection, n: int, name: str = "c") -> None:
-    rows = [Example(id=f"{name}-{number:02}", inputs=f"{name} {number}", outputs="Hello.") for number in range(n)]
+    rows = [
+        Example(id=f"{name}-{number:02}", inputs=f"{name} {number}", outputs="Hello.")
+        for number in range(n)
+    ]
     add_cases(connection, JUDGE, rows)
 
 
-def say(connection: Connection, person: str, case: str, value: Any = None, words: str = "", **form: Any) -> None:
+def say(
+    connection: Connection, person: str, case: str, value: Any = None, words: str = "", **form: Any
+) -> None:
     """Answer a case as somebody who sees what is there."""
     before = review_of(connection, JUDGE, person, case)
-    form = {"state": "skipped" if value is None else "answered", "form": new_id(), "rationale": words, **form}
+    form = {
+        "state": "skipped" if value is None else "answered",
+        "form": new_id(),
+        "rationale": words,
+        **form,
+    }
     answer = Answer(value=value, revision=before.revision if before else 0, **form)
     assert save(connection, JUDGE, person, case, answer, kind=YES_NO) is None
 
 
-def test_one_case_in_four_is_held_out_by_chance(tables: Connection, draws: Callable[[int | None], None]) -> None:
+def test_one_case_in_four_is_held_out_by_chance(
+    tables: Connection, draws: Callable[[int | None], None]
+) -> None:
     draws(None)
     put_in(tables, 200, "d")
     query = select(queue.c.held_out).where(queue.c.case_id.like("d-%")).order_by(queue.c.number)
@@ -59,7 +79,9 @@ def test_one_case_in_four_is_held_out_by_chance(tables: Connection, draws: Calla
     assert len(set(fours)) == 4  # every place of the four
 
 
-def test_a_case_that_is_held_out_comes_after_three_others(tables: Connection, draws: Callable[[int], None]) -> None:
+def test_a_case_that_is_held_out_comes_after_three_others(
+    tables: Connection, draws: Callable[[int], None]
+) -> None:
     draws(0)
     put_in(tables, 8, "d")  # two of them are held out
     kinds = []
@@ -81,7 +103,9 @@ def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection
         row = review_of(tables, JUDGE, "ana", "c-00")
         return (row.value, row.rationale, row.blind_value, row.draft) if row else ()
 
-    disputes.take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=0)  # he has said something else since
+    disputes.take_over(
+        tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=0
+    )  # he has said something else since
     assert own() == (False, "We cannot promise that.", False, None)
     disputes.take_over(tables, JUDGE, "ana", "c-00", "ben", kind=YES_NO, revision=1)
     say_drafts(tables, JUDGE, "ana", kind=YES_NO)  # as before a teaching
@@ -117,22 +141,41 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
     ("reading", "instructions", "words"),
     [
         (question_of, world.INSTRUCTIONS, "Is the reply warm and helpful?"),
-        (question_of, "You judge replies. Is this one good enough? {{ outputs }}", "Is this one good enough?"),
+        (
+            question_of,
+            "You judge replies. Is this one good enough? {{ outputs }}",
+            "Is this one good enough?",
+        ),
         (question_of, "Does {{ outputs }} help? Is it polite?", "Is it polite?"),
         (question_of, "{{ inputs }}\n\nRate the reply.\n{{ outputs }}", "Rate the reply."),
         (question_of, "Rate {{ outputs }}", JUDGE),
-        (question_of, "Score the reply from 1 to 10: {{ outputs }}", "Score the reply from 1 to 10"),
+        (
+            question_of,
+            "Score the reply from 1 to 10: {{ outputs }}",
+            "Score the reply from 1 to 10",
+        ),
         (question_of, "Score the reply. It is {{ outputs }}", "Score the reply."),
         (scale_ends, "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}", ("cold", "warm")),
-        (scale_ends, "Rate from 1 (very cold) to 5 (very warm).\n{{ outputs }}", ("very cold", "very warm")),
+        (
+            scale_ends,
+            "Rate from 1 (very cold) to 5 (very warm).\n{{ outputs }}",
+            ("very cold", "very warm"),
+        ),
         (scale_ends, "How warm is it? 1 is cold and 5 is warm\n{{ outputs }}", ("cold", "warm")),
         (scale_ends, "1: cold\n3: neutral\n5: warm\n{{ outputs }}", ("cold", "warm")),
         (scale_ends, "Rate from 1 to 5, where 5 is best.\n{{ outputs }}", None),
         (scale_ends, "Rate 1-5.\n{{ outputs }}", None),
     ],
 )
-def test_the_question_and_the_ends_of_a_scale_are_read(reading: Any, instructions: str, words: Any) -> None:
-    assert reading(world.judge(JUDGE).replace(instructions=instructions, feedback_value_type="int:1..5")) == words
+def test_the_question_and_the_ends_of_a_scale_are_read(
+    reading: Any, instructions: str, words: Any
+) -> None:
+    assert (
+        reading(
+            world.judge(JUDGE).replace(instructions=instructions, feedback_value_type="int:1..5")
+        )
+        == words
+    )
 
 
 @pytest.mark.parametrize("chosen", [(), ("ana",), ("ana", "ben")])
@@ -142,7 +185,11 @@ def test_the_first_of_many_differences_is_found_without_reading_all(
     put_in(tables, 60, "d")
     differ(tables, *(f"d-{number:02}" for number in range(60)))
     for person in chosen:
-        tables.execute(update(reviews).where(reviews.c.person == person).values(kept_revision=reviews.c.revision))
+        tables.execute(
+            update(reviews)
+            .where(reviews.c.person == person)
+            .values(kept_revision=reviews.c.revision)
+        )
     sizes: list[int] = []
 
     @event.listens_for(tables, "before_cursor_execute")
@@ -182,7 +229,9 @@ def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
     differ(tables, "c-00")
     disputes.settle(tables, JUDGE, "c-00", holder, by="olga")
     say(tables, person, "c-00", value, "More words.")
-    query = select(reviews.c.person).join(queue, queue.c.case_id == reviews.c.case_id).where(TEACHES)
+    query = (
+        select(reviews.c.person).join(queue, queue.c.case_id == reviews.c.case_id).where(TEACHES)
+    )
     assert sorted(tables.execute(query.where(reviews.c.case_id == "c-00")).scalars()) == teaches
 
 
@@ -206,7 +255,11 @@ def test_only_what_everybody_keeps_goes_to_an_owner(tables: Connection) -> None:
     assert [answer.person for answer in row.answers] == ["ana", "ben", "cleo"]
     say(tables, "cleo", "c-00", False)  # now it is Ben whom the change contradicts
     assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is None
-    assert [waiting(tables, person) for person in ("ana", "ben", "cleo")] == [[], ["ana", "cleo"], ["ben"]]
+    assert [waiting(tables, person) for person in ("ana", "ben", "cleo")] == [
+        [],
+        ["ana", "cleo"],
+        ["ben"],
+    ]
 
 
 def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection) -> None:

@@ -25,7 +25,10 @@ VERDICT = "It answers the question."  # what the scripted judge says of every ca
 def done(client: Any, path: str, **body: Any) -> Any:
     """The result of a job."""
     begun = client.post(f"{TONE}/{path}", json=body)
-    assert (begun.status_code, begun.headers["location"]) == (202, f"{TONE}/jobs/{begun.json()['id']}"), begun.text
+    assert (begun.status_code, begun.headers["location"]) == (
+        202,
+        f"{TONE}/jobs/{begun.json()['id']}",
+    ), begun.text
     job = ended(client, begun.json())
     assert job["state"] == "done", job["problem"]
     return job["result"]
@@ -71,18 +74,31 @@ def test_the_description_has_twelve_operations(local: TestClient) -> None:
 
 
 def test_one_case_is_judged_now(local: TestClient) -> None:
-    expect(local.post(f"{TONE}/judge", json={"inputs": "Hello?", "outputs": "Hi!"}), 200, '"id":"item"', '"value":true')
+    expect(
+        local.post(f"{TONE}/judge", json={"inputs": "Hello?", "outputs": "Hi!"}),
+        200,
+        '"id":"item"',
+        '"value":true',
+    )
     assert local.post(f"{TONE}/judge", json={"inputs": "Hello?"}).status_code == 422
 
 
-@pytest.mark.parametrize(("error", "status"), [(ModelUnavailable("no answer"), 502), (RateLimited("too many"), 503)])
+@pytest.mark.parametrize(
+    ("error", "status"), [(ModelUnavailable("no answer"), 502), (RateLimited("too many"), 503)]
+)
 def test_a_model_that_fails_is_a_problem(place: str, error: Exception, status: int) -> None:
     with world.site(place, script=lambda _request: error) as client:
-        expect(client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"}), status, type(error).__name__)
+        expect(
+            client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"}),
+            status,
+            type(error).__name__,
+        )
 
 
 def kept_case(client: Any, **more: Any) -> str:
-    judged = client.post(f"{TONE}/judge", params={"keep": True}, json={"inputs": "Hm?", "outputs": "No.", **more})
+    judged = client.post(
+        f"{TONE}/judge", params={"keep": True}, json={"inputs": "Hm?", "outputs": "No.", **more}
+    )
     expect(judged, 200)
     return str(judged.json()["id"])
 
@@ -95,7 +111,12 @@ def thumb(client: Any, case: str, *, up: bool, **more: Any) -> Any:
 def test_a_thumb_down_becomes_feedback_that_is_learned(local: TestClient) -> None:
     case = kept_case(local)
     answer = thumb(local, case, up=False, rationale="Cold.", source="app-7").json()
-    assert [answer[name] for name in ("person", "value", "rationale", "taught")] == ["app-7", False, "Cold.", False]
+    assert [answer[name] for name in ("person", "value", "rationale", "taught")] == [
+        "app-7",
+        False,
+        "Cold.",
+        False,
+    ]
     done(local, "teach")
     assert learned(local) == {f"{case}@app-7": "learned"}
 
@@ -109,7 +130,9 @@ def test_no_thumb_changes_what_somebody_said_on_the_page(shared: world.Shared) -
     own = ana.get(f"{TONE}/cases").json()["items"][0]["own"]
     assert (own["value"], own["rationale"], own["revision"]) == (False, "Cold.", 1)
     for source, up in (("app-7", True), ("app-7", False), ("app-7", True), ("owner", True)):
-        assert thumb(owner, case, up=up, source=source).json()["value"] == up, "the last thumb counts"
+        assert thumb(owner, case, up=up, source=source).json()["value"] == up, (
+            "the last thumb counts"
+        )
     expect(thumb(ana, case, up=True, source="owner"), 403)
 
 
@@ -130,7 +153,11 @@ def test_feedback_is_replaced_and_withdrawn(taught: TestClient) -> None:
 
 def test_an_erasure_leaves_a_receipt(taught: TestClient) -> None:
     receipt = done(taught, "erase", keys=["t-1"])
-    assert (receipt["complete"], receipt["left"], receipt["counts"][:17]) == (True, [], "1 case, 1 comment")
+    assert (receipt["complete"], receipt["left"], receipt["counts"][:17]) == (
+        True,
+        [],
+        "1 case, 1 comment",
+    )
     assert "t-1" not in str(receipt)
 
 
@@ -147,7 +174,12 @@ def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
     feedback = [{**FEEDBACK[0], "source": "ana@reviewer"}, {**FEEDBACK[1], "source": "reviewer"}]
     for path, body, version, keys in (
         ("teach", {}, 2, ["late@owner", "shop@reviewer"]),
-        ("align", {"feedback": feedback}, 3, ["t-1@ana@reviewer", "t-2@reviewer"]),  # a name that ends with hers
+        (
+            "align",
+            {"feedback": feedback},
+            3,
+            ["t-1@ana@reviewer", "t-2@reviewer"],
+        ),  # a name that ends with hers
     ):
         job = ended(owner, owner.post(f"{TONE}/{path}", json=body).json())
         assert sorted(row["key"] for row in job["result"]["rows"]) == keys
@@ -163,7 +195,9 @@ def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
     assert world.server_of(local).jobs.recent("tone") == []
 
 
-def test_no_program_teaches_what_only_measures(local: TestClient, draws: Callable[[int], None]) -> None:
+def test_no_program_teaches_what_only_measures(
+    local: TestClient, draws: Callable[[int], None]
+) -> None:
     draws(0)  # the first of each four is held out
     case = kept_case(local, id="a-1")
     copy = {"id": "copy", "inputs": "Hm?", "outputs": "No.", "value": False}
@@ -181,7 +215,11 @@ def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient
     for method, path, body in (
         ("POST", "judge?keep=true", '{"inputs": "T", "outputs": "T", "id": "T"}'),
         ("POST", "cases", '{"cases": [{"id": "T", "inputs": "T", "outputs": "T"}]}'),
-        ("POST", "align", '{"feedback": [{"id": "T", "value": true, "rationale": "T", "source": "T"}]}'),
+        (
+            "POST",
+            "align",
+            '{"feedback": [{"id": "T", "value": true, "rationale": "T", "source": "T"}]}',
+        ),
         ("POST", "unalign", '{"keys": ["T"], "source": "T"}'),
         ("POST", "erase", '{"keys": ["T"], "matching": "T"}'),
         ("PUT", "cases/late/answer", '{"value": true, "rationale": "T", "form": "T"}'),
@@ -190,29 +228,44 @@ def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient
         ("GET", "cases/%00/answer", ""),
     ):
         headers = {"content-type": "application/json"}
-        response = local.request(method, f"{TONE}/{path}", content=body.replace("T", text), headers=headers)
+        response = local.request(
+            method, f"{TONE}/{path}", content=body.replace("T", text), headers=headers
+        )
         assert response.status_code < 500, (path, response.text)
 
 
 def test_an_answer_comes_before_the_verdict(queued: TestClient) -> None:
     (first,) = queued.get(f"{TONE}/cases?order=useful&limit=1").json()["items"]
-    assert [first[name] for name in ("hidden", "own", "judgment", "others")] == [True, None, None, []]
+    assert [first[name] for name in ("hidden", "own", "judgment", "others")] == [
+        True,
+        None,
+        None,
+        [],
+    ]
     answered = say(queued, first["id"]).json()
-    assert (answered["hidden"], answered["judgment"]["rationale"], answered["agree"]) == (False, VERDICT, False)
+    assert (answered["hidden"], answered["judgment"]["rationale"], answered["agree"]) == (
+        False,
+        VERDICT,
+        False,
+    )
     assert (answered["own"]["value"], answered["own"]["revision"]) == (False, 1)
     assert first["id"] not in following(queued)
 
 
 def test_skipping_shows_no_verdict(queued: TestClient) -> None:
     for revision, state in enumerate(("skipped", "unclear")):
-        text = expect(say(queued, "late", None, state=state, revision=revision), 200, '"hidden":true')
+        text = expect(
+            say(queued, "late", None, state=state, revision=revision), 200, '"hidden":true'
+        )
         assert VERDICT not in text
     assert say(queued, "late", revision=2).json()["hidden"] is False
     assert blind_answers(queued) == 1
 
 
 def test_an_older_revision_changes_nothing(queued: TestClient) -> None:
-    first, again = (say(queued, "late", False, rationale="Cold.", form="one").json() for _ in range(2))
+    first, again = (
+        say(queued, "late", False, rationale="Cold.", form="one").json() for _ in range(2)
+    )
     assert (first, first["own"]["revision"]) == (again, 1), "sent twice, kept once"
     stale = say(queued, "late", True)
     assert stale.status_code == 409
@@ -223,7 +276,10 @@ def test_an_older_revision_changes_nothing(queued: TestClient) -> None:
 
 def test_wrong_answers_say_what_is_wrong(queued: TestClient) -> None:
     assert say(queued, "late", "perhaps").status_code == 422
-    assert say(queued, "late", None).json()["detail"] == "choose a verdict, or write why, or skip the case"
+    assert (
+        say(queued, "late", None).json()["detail"]
+        == "choose a verdict, or write why, or skip the case"
+    )
     assert say(queued, "nothing").status_code == 404
     faults = queued.put(f"{TONE}/cases/late/answer", json={"vlaue": True}).json()["faults"]
     assert [fault.partition(":")[0] for fault in faults] == ["body.vlaue"]
@@ -262,7 +318,13 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
     for case in ("late", "twice"):
         say(owner, case, rationale="Never so cold.")
     job = ended(owner, owner.post(f"{TONE}/teach").json())["id"]
-    pages = (f"learned?job={job}", f"teach?job={job}", "trust", "review?case=late", "learned?find=three weeks")
+    pages = (
+        f"learned?job={job}",
+        f"teach?job={job}",
+        "trust",
+        "review?case=late",
+        "learned?find=three weeks",
+    )
     doors = (f"{TONE}/cases", f"{TONE}/cases?order=useful", f"{TONE}/jobs/{job}")
     for door in (*doors, *(f"/judges/tone/{page}" for page in pages)):
         text = expect(reviewer.get(door), 200)
@@ -293,14 +355,19 @@ def halving(request: ChatRequest) -> dict[str, Any]:
     return verdict
 
 
-def test_half_an_emoji_in_a_reason_costs_no_other_case_its_verdict_and_is_paid_once(place: str) -> None:
+def test_half_an_emoji_in_a_reason_costs_no_other_case_its_verdict_and_is_paid_once(
+    place: str,
+) -> None:
     asked: list[str] = []
 
     def counting(request: ChatRequest) -> dict[str, Any]:
         asked.append(request.user)
         return halving(request)
 
-    rows = [{"id": f"c{n}", "inputs": f"q{n}{' POISON' * (n == 2)}", "outputs": "a"} for n in range(1, 5)]
+    rows = [
+        {"id": f"c{n}", "inputs": f"q{n}{' POISON' * (n == 2)}", "outputs": "a"}
+        for n in range(1, 5)
+    ]
     with world.site(place, script=counting) as client:
         assert done(client, "cases", cases=rows)["failed"] == 0
         assert len(asked) == len(rows)
@@ -319,17 +386,25 @@ def test_half_an_emoji_in_a_reason_costs_no_other_case_its_verdict_and_is_paid_o
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("cases", '{"cases": [{"id": "h", "inputs": %s, "outputs": {%s: [%s]}, "meta": {"k": %s}}]}'),
+        (
+            "cases",
+            '{"cases": [{"id": "h", "inputs": %s, "outputs": {%s: [%s]}, "meta": {"k": %s}}]}',
+        ),
         ("cases", '{"cases": [{"id": %s, "outputs": "x"}]}'),
         ("judge?keep=true", '{"inputs": "q", "outputs": %s}'),
         ("judge", '{"inputs": [{"role": "user", "content": %s}], "outputs": "a"}'),
         ("cases/late/thumb", '{"up": false, "rationale": %s}'),
-        ("align", '{"feedback": [{"id": "n", "outputs": %s, "value": true, "rationale": %s, "source": %s}]}'),
+        (
+            "align",
+            '{"feedback": [{"id": "n", "outputs": %s, "value": true, "rationale": %s, "source": %s}]}',
+        ),
         ("unalign", '{"keys": [%s]}'),
         ("erase", '{"matching": %s}'),
     ],
 )
-def test_half_an_emoji_in_a_request_is_a_replacement_character(place: str, path: str, body: str) -> None:
+def test_half_an_emoji_in_a_request_is_a_replacement_character(
+    place: str, path: str, body: str
+) -> None:
     with world.site(place) as client:
         assert done(client, "cases", cases=CASES)["failed"] == 0
         headers = {"content-type": "application/json"}
@@ -337,19 +412,26 @@ def test_half_an_emoji_in_a_request_is_a_replacement_character(place: str, path:
         assert answer.status_code in (200, 202), answer.text
         if answer.status_code == 202:
             job = ended(client, answer.json())
-            assert (job["state"], "surrogate" in str(job["problem"])) in (("done", False), ("failed", False))
+            assert (job["state"], "surrogate" in str(job["problem"])) in (
+                ("done", False),
+                ("failed", False),
+            )
         assert client.get(f"{TONE}/cases").status_code == 200
         assert client.get("/judges/tone/review").status_code == 200
 
 
 @pytest.mark.parametrize("depth", [200, 900, 3_000, 100_000])
 @pytest.mark.parametrize("path", ["cases", "judge", "judge?keep=true", "align"])
-def test_a_value_that_is_nested_too_deeply_is_refused(local: TestClient, path: str, depth: int) -> None:
+def test_a_value_that_is_nested_too_deeply_is_refused(
+    local: TestClient, path: str, depth: int
+) -> None:
     value = '"value": true, ' if path == "align" else ""
     row = f'{{"id": "deep", {value}"inputs": "q", "outputs": {"[" * depth}1{"]" * depth}}}'
     wrapped = {"cases": f'{{"cases": [{row}]}}', "align": f'{{"feedback": [{row}]}}'}
     body = wrapped.get(path, row)
-    answer = local.post(f"{TONE}/{path}", content=body, headers={"content-type": "application/json"})
+    answer = local.post(
+        f"{TONE}/{path}", content=body, headers={"content-type": "application/json"}
+    )
     assert answer.status_code in (200, 202, 400, 422), answer.text
     assert local.get(f"{TONE}/cases").status_code == 200
 

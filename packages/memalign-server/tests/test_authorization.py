@@ -44,18 +44,32 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[world.Shared]:
 @pytest.fixture(scope="module")
 def clients(site: world.Shared) -> dict[str, TestClient]:
     people = {name: site.signed_in(name) for name in ("reviewer", "owner")}
-    return {**people, "program": site.program(), "nobody": TestClient(site.app, base_url=world.ADDRESS)}
+    return {
+        **people,
+        "program": site.program(),
+        "nobody": TestClient(site.app, base_url=world.ADDRESS),
+    }
 
 
 def access_by_route(app: Any) -> dict[str, str]:
     """Every route of the application, by its method and path: for `anybody`, the `team` or an `owner`."""
     access: dict[str, str] = {}
     for route in app.routes:  # those of a router lie behind one entry in newer versions of FastAPI
-        contexts = route.effective_route_contexts() if hasattr(route, "effective_route_contexts") else [route]
+        contexts = (
+            route.effective_route_contexts()
+            if hasattr(route, "effective_route_contexts")
+            else [route]
+        )
         for context in contexts:
             if getattr(context, "methods", None):
                 calls = set(calls_of(context.dependant))
-                admits = "owner" if OWNER.dependency in calls else "team" if TEAM.dependency in calls else "anybody"
+                admits = (
+                    "owner"
+                    if OWNER.dependency in calls
+                    else "team"
+                    if TEAM.dependency in calls
+                    else "anybody"
+                )
                 access |= {f"{method} {context.path}": admits for method in context.methods}
     return access
 
@@ -70,11 +84,17 @@ def calls_of(dependant: Any) -> Iterator[Any]:
 def test_every_route_is_a_decision(site: world.Shared) -> None:
     access = access_by_route(site.app)
     assert {route for route, admits in access.items() if admits == "anybody"} == DOORS
-    changing = {route for route, admits in access.items() if admits == "team" and not route.startswith("GET ")}
+    changing = {
+        route
+        for route, admits in access.items()
+        if admits == "team" and not route.startswith("GET ")
+    }
     assert changing == BY_REVIEWERS
 
 
-def test_every_route_admits_whom_it_is_for(site: world.Shared, clients: dict[str, TestClient]) -> None:
+def test_every_route_admits_whom_it_is_for(
+    site: world.Shared, clients: dict[str, TestClient]
+) -> None:
     access = access_by_route(site.app)
     wrong: list[str] = []
     for route, admits in sorted(access.items()):
@@ -84,7 +104,9 @@ def test_every_route_admits_whom_it_is_for(site: world.Shared, clients: dict[str
             if route == "POST /sign-out" and person in ("reviewer", "owner"):
                 continue  # it would end what is needed below
             headers = {"accept": "application/json"}
-            status = client.request(method, path, follow_redirects=False, headers=headers).status_code
+            status = client.request(
+                method, path, follow_redirects=False, headers=headers
+            ).status_code
             if not is_right(route, admits, person, status):
                 wrong.append(f"{route} gives {person} {status}")
     assert wrong == []
@@ -135,5 +157,9 @@ def test_a_reviewer_adds_no_case_by_whatever_way(shared: world.Shared) -> None:
 
 def test_a_reviewer_speaks_for_nobody_else(clients: dict[str, TestClient]) -> None:
     rows = {"feedback": [{**world.ROWS[0], "source": "owner"}]}
-    for path, body in (("align", rows), ("unalign", {"source": "owner"}), ("unalign", {"keys": ["t-1"]})):
+    for path, body in (
+        ("align", rows),
+        ("unalign", {"source": "owner"}),
+        ("unalign", {"keys": ["t-1"]}),
+    ):
         assert clients["reviewer"].post(f"/api/v1/judges/tone/{path}", json=body).status_code == 403

@@ -19,8 +19,12 @@ SETUP = "/judges/tone/setup?open="
 RULE = "A reply must show sympathy before facts"
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)])
-def test_an_experts_first_day(chromium: Browser, url: str, address: str, scheme: Any, width: int) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)]
+)
+def test_an_experts_first_day(
+    chromium: Browser, url: str, address: str, scheme: Any, width: int
+) -> None:
     world.link(url, "olga")
     world.link(url, "ana", Role.REVIEWER)
     size: Any = {"width": width, "height": 800}
@@ -28,7 +32,9 @@ def test_an_experts_first_day(chromium: Browser, url: str, address: str, scheme:
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url))
     enter(page, url, "ana")
-    page.wait_for_selector("h1:has-text('Is the reply warm and helpful?')")  # the one judge's next case
+    page.wait_for_selector(
+        "h1:has-text('Is the reply warm and helpful?')"
+    )  # the one judge's next case
     assert page.locator("nav a").all_inner_texts() == ["Review", "Learned", "Trust"]
     assert "Case 1 of 5" in page.inner_text("main")
     assert "It answers the question." not in page.content()
@@ -41,7 +47,9 @@ def test_an_experts_first_day(chromium: Browser, url: str, address: str, scheme:
         page.wait_for_selector("label:has-text('What did it miss?')")
         page.keyboard.type(comment)  # the field has the focus
         page.keyboard.press("Enter")
-        page.wait_for_selector("text=Teach the judge?" if comment == words[2] else "#foot:not(.back)")
+        page.wait_for_selector(
+            "text=Teach the judge?" if comment == words[2] else "#foot:not(.back)"
+        )
     assert page.locator(".sentences li").all_inner_texts() == words
     page.click("text=Later")
     page.wait_for_selector("text=Case 4 of 5")
@@ -65,7 +73,9 @@ def test_an_experts_first_day(chromium: Browser, url: str, address: str, scheme:
     assert rows.count() == 3
     first = rows.first.inner_text()
     assert [text for text in (words[2], RULE, "1 of 1") if text not in first] == [], first
-    assert page.locator(".main-button").count() == 1, "that of the first sentence which she has not confirmed"
+    assert page.locator(".main-button").count() == 1, (
+        "that of the first sentence which she has not confirmed"
+    )
 
     # She has the last word: she confirms, says better and takes back.
     rows.first.get_by_role("button", name="That is what I meant").click()
@@ -78,12 +88,17 @@ def test_an_experts_first_day(chromium: Browser, url: str, address: str, scheme:
     page.wait_for_selector("text=/Tried on . cases you answered/")
     page.click("text=Keep my wording")
     page.wait_for_selector("text=The sentence is yours")
-    page.wait_for_selector("[data-poll*='/jobs/']", state="detached")  # loaded again once it is judged again
+    page.wait_for_selector(
+        "[data-poll*='/jobs/']", state="detached"
+    )  # loaded again once it is judged again
     rows.nth(2).get_by_role("link", name="Take back my words").click()
     page.wait_for_selector("text=1 sentence goes, or is written again from what remains:")
     page.get_by_role("button", name="Take back", exact=True).click()
     page.wait_for_selector("text=Taken back.")
-    assert [text in page.inner_text("main") for text in (words[0], "Say sorry, and mean it.")] == [False, True]
+    assert [text in page.inner_text("main") for text in (words[0], "Say sorry, and mean it.")] == [
+        False,
+        True,
+    ]
     page.click("summary:has-text('Everything it knows')")
     page.fill("input[name=find]", "three weeks")
     page.keyboard.press("Enter")
@@ -130,7 +145,9 @@ def test_a_customer_is_found_everywhere_and_erased(page: Page) -> None:
 
 def test_a_file_is_shown_and_added(page: Page, tmp_path: Path) -> None:
     file = tmp_path / "june.csv"
-    file.write_text("who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n")
+    file.write_text(
+        "who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n"
+    )
     page.goto(f"{SETUP}cases")
     page.set_input_files("input[type=file]", file)
     page.select_option("select >> nth=1", "answer")
@@ -143,7 +160,9 @@ def test_a_file_is_shown_and_added(page: Page, tmp_path: Path) -> None:
 
 def test_a_column_chosen_while_another_is_on_its_way_is_taken(page: Page, tmp_path: Path) -> None:
     file = tmp_path / "june.csv"
-    file.write_text("who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n")
+    file.write_text(
+        "who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n"
+    )
     page.goto(f"{SETUP}cases")
     page.set_input_files("input[type=file]", file)
     page.wait_for_selector("select >> nth=1")

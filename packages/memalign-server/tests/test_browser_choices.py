@@ -70,7 +70,9 @@ def rows(url: str) -> dict[tuple[str, str], Any]:
         return {(row.case_id, row.person): row for row in connection.execute(select(reviews))}
 
 
-def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(chromium: Browser, team: tuple[str, str]) -> None:
+def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(
+    chromium: Browser, team: tuple[str, str]
+) -> None:
     nina, yara = (of(chromium, team, name, LATE) for name in ("Nina", "Yara"))
     answered(nina, "n")
     nina.keyboard.type("It is cold.")
@@ -116,7 +118,9 @@ def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(chromium: Browser, 
     assert rows(team[1])["late", "Nina"].rationale == "It is cold."
 
 
-def test_a_stale_card_or_page_does_nothing_and_says_so(chromium: Browser, team: tuple[str, str]) -> None:
+def test_a_stale_card_or_page_does_nothing_and_says_so(
+    chromium: Browser, team: tuple[str, str]
+) -> None:
     nina, yara = (of(chromium, team, name, LATE) for name in ("Nina", "Yara"))
     answered(nina, "n")
     answered(yara, "y")
@@ -186,7 +190,9 @@ def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
     olga.request.post("/judges/tone/teach")
     wait_for(olga, lambda: not [job for job in jobs_of(team[1]) if job in ("queued", "running")])
     memory = world.opened(team[1]).load("tone").memory
-    assert [note.source for note in memory.annotations() if note.rationale] == ["Nina"], "it is not taught again"
+    assert [note.source for note in memory.annotations() if note.rationale] == ["Nina"], (
+        "it is not taught again"
+    )
 
 
 def jobs_of(url: str, *kinds: str) -> list[str]:
@@ -196,7 +202,9 @@ def jobs_of(url: str, *kinds: str) -> list[str]:
     return [row.state for row in found if not kinds or row.kind in kinds]
 
 
-def test_words_belong_to_the_answer_over_which_they_were_typed(chromium: Browser, team: tuple[str, str]) -> None:
+def test_words_belong_to_the_answer_over_which_they_were_typed(
+    chromium: Browser, team: tuple[str, str]
+) -> None:
     first = of(chromium, team, "Nina", LATE)
     second = first.context.new_page()
     second.goto(LATE)
@@ -226,7 +234,9 @@ def test_words_belong_to_the_answer_over_which_they_were_typed(chromium: Browser
     assert rows(team[1])["late", "Nina"].rationale is None
 
 
-@pytest.mark.parametrize("case", [("/judges", "question"), ("experts", "name"), ("question", "instructions")])
+@pytest.mark.parametrize(
+    "case", [("/judges", "question"), ("experts", "name"), ("question", "instructions")]
+)
 def test_a_rejected_form_keeps_what_was_typed_and_says_why_beside_it(
     chromium: Browser, team: tuple[str, str], case: tuple[str, str]
 ) -> None:
@@ -249,7 +259,10 @@ def test_a_rejected_form_keeps_what_was_typed_and_says_why_beside_it(
     fault = page.wait_for_selector(f".field:has([name={field}]) .fault")
     assert fault is not None
     assert page.get_attribute(f"[name={field}]", "aria-invalid") == "true"
-    assert page.input_value(f"[name={field}]") in ("  bEN ", "No field in braces, but a long prompt.")
+    assert page.input_value(f"[name={field}]") in (
+        "  bEN ",
+        "No field in braces, but a long prompt.",
+    )
     page.wait_for_timeout(200)
     assert page.url.endswith(place if place.startswith("/") else f"open={place}")
 
@@ -265,7 +278,15 @@ def test_a_personal_link_is_shown_once_and_its_page_can_be_loaded_again(
     page.wait_for_selector("b:has-text('Dora')")
     assert page.locator("[role=status] code").count() == 0
     assert "taken" not in page.inner_text("main")
-    for path in ("experts", "find", "erase", "setup/question", "setup/cases", "review/differ", "learned/better"):
+    for path in (
+        "experts",
+        "find",
+        "erase",
+        "setup/question",
+        "setup/cases",
+        "review/differ",
+        "learned/better",
+    ):
         answer = page.goto(f"/judges/tone/{path}")
         assert answer is not None
         assert answer.status == 200, path
@@ -281,14 +302,18 @@ def test_an_erasure_asks_once_marks_what_it_found_and_its_receipt_is_listed(
     chromium: Browser, team: tuple[str, str]
 ) -> None:
     registry = world.opened(team[1], script=quarrelling)
-    registry.update("tone", lambda judge: write_guideline(judge, "Portobello is a mushroom.", by="Olga"))
+    registry.update(
+        "tone", lambda judge: write_guideline(judge, "Portobello is a mushroom.", by="Olga")
+    )
     page = of(chromium, team, "Olga", f"{SETUP}erase")
     page.fill("input[name=matching]", "PORTO")
     page.click("button:has-text('Find everywhere')")
     page.wait_for_selector("text=Found:")
     assert page.url.endswith("open=erase")
     assert page.locator("mark").all_inner_texts() == ["Porto", "Porto"]
-    assert page.locator("[name=tick]:checked").count() == 1, "a longer word is listed and has no tick"
+    assert page.locator("[name=tick]:checked").count() == 1, (
+        "a longer word is listed and has no tick"
+    )
     page.click("summary:has-text('Erase for good: 1 case')")
     page.wait_for_timeout(200)
     assert "/receipts/" not in page.url
@@ -316,7 +341,9 @@ class Refusing(BaseHTTPRequestHandler):
     def log_message(self, *_: Any) -> None: ...
 
 
-def test_a_trial_says_at_once_that_nothing_answers_or_that_there_is_no_room(chromium: Browser, tmp_path: Path) -> None:
+def test_a_trial_says_at_once_that_nothing_answers_or_that_there_is_no_room(
+    chromium: Browser, tmp_path: Path
+) -> None:
     refusing = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
     threading.Thread(target=refusing.serve_forever, daemon=True).start()
     world.registry(tmp_path)
@@ -395,7 +422,9 @@ def test_an_outage_is_said_for_a_verdict_and_for_a_teaching_and_covers_nothing(
     line, tabs = page.locator("#line").bounding_box(), page.locator(".bar").bounding_box()
     head = page.locator("h1").bounding_box()
     assert None not in (line, tabs, head)
-    edges = [edge for box in (tabs, line, head) if box for edge in (box["y"], box["y"] + box["height"])]
+    edges = [
+        edge for box in (tabs, line, head) if box for edge in (box["y"], box["y"] + box["height"])
+    ]
     assert edges == sorted(edges), "tabs, note and question, one below the other"
     with served(url, port):
         page.wait_for_selector(".foot.back")

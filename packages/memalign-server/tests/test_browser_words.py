@@ -13,7 +13,17 @@ from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
 from server_support import browser, world
-from server_support.browser import LATE, REVIEW, answered, enter, next_case, opened, until, wait_for, words_saved
+from server_support.browser import (
+    LATE,
+    REVIEW,
+    answered,
+    enter,
+    next_case,
+    opened,
+    until,
+    wait_for,
+    words_saved,
+)
 from server_support.reviewing import CASES
 
 if TYPE_CHECKING:
@@ -64,7 +74,9 @@ def people(url: str) -> str:
     return url
 
 
-def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Browser, people: str, address: str) -> None:
+def test_words_are_there_again_on_any_machine_and_for_nobody_else(
+    chromium: Browser, people: str, address: str
+) -> None:
     ana, elsewhere, ben = (opened(chromium, address) for _ in range(3))
     enter(ana, people, "ana")
     explain(ana)
@@ -88,7 +100,11 @@ def test_words_are_there_again_on_any_machine_and_for_nobody_else(chromium: Brow
 def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> None:
     page.goto(LATE)
     answered(page, "n")
-    ways: tuple[Any, ...] = (page.reload, page.go_back, partial(page.click, "nav a:has-text('Trust')"))
+    ways: tuple[Any, ...] = (
+        page.reload,
+        page.go_back,
+        partial(page.click, "nav a:has-text('Trust')"),
+    )
     for place, leave in enumerate(ways):
         page.goto("/judges/tone/trust")
         page.goto(LATE)
@@ -111,7 +127,9 @@ def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> N
 
 def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) -> None:
     posts: list[str] = []
-    page.on("request", lambda request: posts.append(request.url) if request.method == "POST" else None)
+    page.on(
+        "request", lambda request: posts.append(request.url) if request.method == "POST" else None
+    )
     page.goto(LATE)
     hold_down(page, "n", ".foot.back")
     assert len(posts) == 1, "a key that is held down is pressed once"
@@ -121,14 +139,18 @@ def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) 
     page.keyboard.type("k")
     words_saved(page)
     has_words(page, words := "yes, y 1 2\nk")
-    assert {name: row.value for name, row in rows(url).items()} == {("late", "local"): False}, "no key is a verdict"
+    assert {name: row.value for name, row in rows(url).items()} == {("late", "local"): False}, (
+        "no key is a verdict"
+    )
     page.click("button:has-text('Back')")
     page.wait_for_selector("button[aria-pressed=true]:has-text('No')")
     assert "It answers the question." not in page.content(), "Back turns the foot first"
     answered(page, "y")
     has_words(page, words)
     hold_down(page, "Enter", "#foot:not(.back)")
-    assert [(row.state, row.value, row.rationale) for row in rows(url).values()] == [("answered", True, words)]
+    assert [(row.state, row.value, row.rationale) for row in rows(url).values()] == [
+        ("answered", True, words)
+    ]
     assert "Case 2 of 5" in page.inner_text("main")
     page.go_back()
     has_words(page, words)
@@ -166,7 +188,9 @@ def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(page: Page, url: 
     until(page, f"document.querySelector({ANSWER!r})?.value === ''")
     page.go_back()
     until(page, f"document.querySelector({ANSWER!r})?.value === 'Warm'")
-    assert [row.state for row in rows(url).values()] == ["skipped"], "nothing saves it but the person"
+    assert [row.state for row in rows(url).values()] == ["skipped"], (
+        "nothing saves it but the person"
+    )
     page.click("button:has-text('Save')")
     page.wait_for_selector(".foot.back")
     until(page, "!Object.keys(sessionStorage).some((name) => name.startsWith('memalign-typed'))")
@@ -225,11 +249,18 @@ def test_words_outlive_a_dead_server(chromium: Browser, url: str, button: str, t
     if button:
         page.hover(f"button:has-text('{button}')")
         page.mouse.down()
-    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")  # it comes while the button is held down
+    page.wait_for_selector(
+        f"#line:has-text('{NO_CONNECTION}')"
+    )  # it comes while the button is held down
     if button:
         page.mouse.up()
         going_on = f'"go":"{button.lower()}"'
-        wait_for(page, lambda: going_on in str(page.evaluate("JSON.stringify(localStorage)")).replace("\\", ""))
+        wait_for(
+            page,
+            lambda: (
+                going_on in str(page.evaluate("JSON.stringify(localStorage)")).replace("\\", "")
+            ),
+        )
     has_words(page)
     with browser.served(url, int(address.rpartition(":")[2])):
         page.wait_for_selector(then)
@@ -314,7 +345,9 @@ def test_answers_are_never_somebody_elses(page: Page, people: str) -> None:
     page.keyboard.press("n")
     page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")
     page.goto("/account")
-    page.wait_for_selector(f"#line:has-text('{NO_CONNECTION}')")  # it is told before somebody signs out
+    page.wait_for_selector(
+        f"#line:has-text('{NO_CONNECTION}')"
+    )  # it is told before somebody signs out
     sign_out(page)
     page.unroute_all()
     enter(page, people, "ben", REVIEW)

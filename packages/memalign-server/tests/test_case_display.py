@@ -56,13 +56,17 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         for name, value in attrs:
-            away = name in ("href", "src", "action", "formaction") and not (value or "").startswith(("/", "#"))
+            away = name in ("href", "src", "action", "formaction") and not (value or "").startswith(
+                ("/", "#")
+            )
             if name.startswith("on") or name == "style" or away:
                 self.active.append(f"{tag} {name}={value}")
 
 
 def cut(content: dict[str, Any], kind: str = "bool") -> list[Block]:
-    judge = world.judge("tone").replace(instructions="Is it good?\nQuestion: {{ inputs }}", feedback_value_type=kind)
+    judge = world.judge("tone").replace(
+        instructions="Is it good?\nQuestion: {{ inputs }}", feedback_value_type=kind
+    )
     return blocks_of(Example(id="x", **content), judge)
 
 
@@ -72,18 +76,38 @@ def only(content: dict[str, Any]) -> Block:
 
 
 def test_hostile_text_becomes_no_element() -> None:
-    allowed = {"p", "div", "span", "pre", "code", "small", "strong", "em", "table", "thead", "tbody", "tr", "th", "td"}
+    allowed = {
+        "p",
+        "div",
+        "span",
+        "pre",
+        "code",
+        "small",
+        "strong",
+        "em",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
     for text in HOSTILE:
         for html in (prose(text), visible(text)):
             assert Tags(html).active == []
             assert set(Tags(html).tags) <= allowed, text
             assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in html
-        assert ("202E" in visible(text)) == ("\N{RIGHT-TO-LEFT OVERRIDE}" in text), "shown by its number"
+        assert ("202E" in visible(text)) == ("\N{RIGHT-TO-LEFT OVERRIDE}" in text), (
+            "shown by its number"
+        )
 
 
 def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:
     cases = {f"x-{n} {text[:40]!r}": text for n, text in enumerate(HOSTILE)}
-    rows = [{"id": id, "inputs": text, "outputs": {"a": text, text[:50]: [text]}} for id, text in cases.items()]
+    rows = [
+        {"id": id, "inputs": text, "outputs": {"a": text, text[:50]: [text]}}
+        for id, text in cases.items()
+    ]
     put_in(local, rows)
     for page in ("review", "learned", "trust", "setup"):
         parsed = Tags(local.get(f"/judges/tone/{page}").text)
@@ -118,7 +142,11 @@ TALK: list[dict[str, Any]] = [
 def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
     blocks = cut({"conversation": TALK})
     assert [block.kind for block in blocks] == ["bubble", "bubble", "tool", "tool", "bubble"]
-    assert [block.speaker for block in blocks if block.kind == "bubble"] == ["customer", "company", "reply"]
+    assert [block.speaker for block in blocks if block.kind == "bubble"] == [
+        "customer",
+        "company",
+        "reply",
+    ]
     assert "<strong>Of course.</strong>" in blocks[1].html
     assert [(block.label, str(block.html), block.failed) for block in blocks[2:4]] == [
         ("find order", "one Halden", False),
@@ -126,12 +154,16 @@ def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["```sql\nSELECT a FROM b\n```", "SELECT a.b\nFROM b", "def f():\n    return 1"])
+@pytest.mark.parametrize(
+    "text", ["```sql\nSELECT a FROM b\n```", "SELECT a.b\nFROM b", "def f():\n    return 1"]
+)
 def test_code_has_colours_in_markdown_and_alone(text: str) -> None:
     assert '<span class="k">' in only({"outputs": text}).html
 
 
-@pytest.mark.parametrize("text", ["Select a size from the list.", "With regard to it. SET", "Update your address"])
+@pytest.mark.parametrize(
+    "text", ["Select a size from the list.", "With regard to it. SET", "Update your address"]
+)
 def test_a_sentence_is_no_code(text: str) -> None:
     assert "<pre" not in only({"outputs": text}).html
 
@@ -170,13 +202,23 @@ def seconds(shown: Callable[[], object]) -> float:
 def spans(number: int, *, nested: bool) -> dict[str, Any]:
     """A trace of so many spans, each below the one before, or all of them below the first."""
     parents = [None, *(str(n if nested else 0) for n in range(number - 1))]
-    return {"spans": [{"span_id": str(n), "parent_id": parent, "name": "step"} for n, parent in enumerate(parents)]}
+    return {
+        "spans": [
+            {"span_id": str(n), "parent_id": parent, "name": "step"}
+            for n, parent in enumerate(parents)
+        ]
+    }
 
 
 def calls(number: int) -> list[dict[str, Any]]:
     """A conversation of so many calls of a tool, and then all their results, the last one first."""
-    called = [{"role": "assistant", "tool_calls": [{"id": n, "function": {"name": "f"}}]} for n in range(number)]
-    results = [{"role": "tool", "tool_call_id": n, "content": f"gave {n}"} for n in reversed(range(number))]
+    called = [
+        {"role": "assistant", "tool_calls": [{"id": n, "function": {"name": "f"}}]}
+        for n in range(number)
+    ]
+    results = [
+        {"role": "tool", "tool_call_id": n, "content": f"gave {n}"} for n in reversed(range(number))
+    ]
     return [*called, *results]
 
 
@@ -197,7 +239,9 @@ GROWING: dict[str, Callable[[int], dict[str, Any]]] = {
     "flat spans": lambda n: {"trace": spans(n // 100, nested=False)},
     "nested spans": lambda n: {"trace": spans(n // 100, nested=True)},
     "calls and results": lambda n: {"conversation": calls(n // 200)},
-    "a failed tool": lambda n: {"conversation": [{"role": "tool", "content": "error" + ": " * (n // 2)}]},
+    "a failed tool": lambda n: {
+        "conversation": [{"role": "tool", "content": "error" + ": " * (n // 2)}]
+    },
 }
 
 
@@ -231,8 +275,14 @@ def test_each_result_of_a_tool_is_shown_once_beside_its_call() -> None:
 
 
 def test_a_result_without_an_id_belongs_to_the_first_call_that_waits() -> None:
-    first, second = ({"role": "assistant", "tool_calls": [{"id": n, "function": {"name": n}}]} for n in ("a", "b"))
-    results = [{"role": "tool", "content": "plain"}, {"role": "tool", "tool_call_id": "b", "content": "named"}]
+    first, second = (
+        {"role": "assistant", "tool_calls": [{"id": n, "function": {"name": n}}]}
+        for n in ("a", "b")
+    )
+    results = [
+        {"role": "tool", "content": "plain"},
+        {"role": "tool", "tool_call_id": "b", "content": "named"},
+    ]
     blocks = cut({"conversation": [first, second, *results]})
     assert [(block.label, str(block.html)) for block in blocks] == [("a", "plain"), ("b", "named")]
 

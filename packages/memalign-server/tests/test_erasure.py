@@ -38,7 +38,11 @@ MATTERS = [
     "courier left it outside", "warranty has run out", "order shows no date", "chat ended without a word",
 ]  # fmt: skip
 CASES: list[dict[str, Any]] = [
-    {"id": f"okafor-{number}", "inputs": f"Chidi Okafor writes that the {matter}.", "outputs": f"Noted: the {matter}."}
+    {
+        "id": f"okafor-{number}",
+        "inputs": f"Chidi Okafor writes that the {matter}.",
+        "outputs": f"Noted: the {matter}.",
+    }
     for number, matter in enumerate(MATTERS, 1)
 ]
 OTHERS: list[dict[str, Any]] = [
@@ -83,7 +87,10 @@ class Site:
         return " ".join(post(self.client, "/judges/tone/find", matching=words).text.split())
 
     def judgments(self) -> list[Any]:
-        return [row.judgment for row in world.stored(self.client, select(queue).order_by(queue.c.number))]
+        return [
+            row.judgment
+            for row in world.stored(self.client, select(queue).order_by(queue.c.number))
+        ]
 
 
 @pytest.fixture
@@ -95,16 +102,31 @@ def spread(site: Site) -> None:
     """Twelve cases of one customer: three wait, three are answered, three are taught, three are in jobs alone."""
     put_in(site.client, [*CASES[:9], *OTHERS])
     for case in CASES[6:9]:
-        answer(site.client, case["id"], value="false", rationale=f"Mr Okafor is owed more on {case['id']}.")
+        answer(
+            site.client,
+            case["id"],
+            value="false",
+            rationale=f"Mr Okafor is owed more on {case['id']}.",
+        )
     answer(site.client, "late", value="false", rationale="It shows no sympathy.")
     post(site.client, "/judges/tone/teach")
     wait(site.client)
     for case in CASES[3:6]:
-        answer(site.client, case["id"], value="true", rationale=f"Right towards Okafor, {case['id']}.")
-    post(site.client, "/judges/tone/review/words", case="okafor-4", words="Okafor has typed this.", revision="0")
+        answer(
+            site.client, case["id"], value="true", rationale=f"Right towards Okafor, {case['id']}."
+        )
+    post(
+        site.client,
+        "/judges/tone/review/words",
+        case="okafor-4",
+        words="Okafor has typed this.",
+        revision="0",
+    )
     answer(site.client, "thanks", value="true", rationale="It is warm.")
     judged = site.jobs().start("align", "tone", {"examples": CASES[9:]}, asked_by="local")
-    judgments = [{"id": case["id"], "rationale": f"{case['inputs']} It is polite."} for case in CASES[9:]]
+    judgments = [
+        {"id": case["id"], "rationale": f"{case['inputs']} It is polite."} for case in CASES[9:]
+    ]
     site.jobs().end(judged.id, "done", result={"judgments": judgments})
 
 
@@ -112,8 +134,12 @@ ALL = {case["id"] for case in CASES}
 
 
 @world.ON_BOTH
-@pytest.mark.parametrize("way", [{"matching": "OKAFOR"}, {"selectors": sorted(ALL)}], ids=["by text", "by ids"])
-def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(site: Site, way: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "way", [{"matching": "OKAFOR"}, {"selectors": sorted(ALL)}], ids=["by text", "by ids"]
+)
+def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(
+    site: Site, way: dict[str, Any]
+) -> None:
     spread(site)
     site.jobs().start("align", "tone", {"examples": CASES}, asked_by="local")
     before = site.tables_with("okafor")
@@ -123,7 +149,11 @@ def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(site: Site, wa
     receipt = site.registry().erase("tone", **way)
     assert receipt.complete, receipt.left
     for paper in (preview, receipt):
-        assert (set(paper.cases), len(paper.keys), "12 cases, 6 comments" in str(paper)) == (ALL, 6, True)
+        assert (set(paper.cases), len(paper.keys), "12 cases, 6 comments" in str(paper)) == (
+            ALL,
+            6,
+            True,
+        )
     assert "0 feedback" not in str(receipt)
     assert site.nowhere("okafor", "sofa is the wrong grey", "chat ended without a word")
     assert site.tables_with("three weeks late")  # somebody else's
@@ -142,7 +172,16 @@ def test_without_the_package_nothing_is_erased(site: Site, monkeypatch: pytest.M
 def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:
     spread(site)
     for number in (0, 3):
-        invoke("erase", "tone", CASES[number]["id"], "--yes", "--registry", site.url, code=0, says="1 case")
+        invoke(
+            "erase",
+            "tone",
+            CASES[number]["id"],
+            "--yes",
+            "--registry",
+            site.url,
+            code=0,
+            says="1 case",
+        )
         assert not site.tables_with(f'"{CASES[number]["id"]}"', MATTERS[number])
     invoke("erase", "tone", "okafor-99", "--registry", site.url, code=2)
 
@@ -150,7 +189,9 @@ def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:
 def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     put_in(site.client, OTHERS)
     registry, others = site.registry(), site.jobs()
-    rows = [{**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "philippa"}]
+    rows = [
+        {**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "philippa"}
+    ]
     registry.align("tone", rows)
     ended = others.start("align", "tone", {}, asked_by="philippa")
     others.end(ended.id, "done", result={"judgments": []})
@@ -162,7 +203,10 @@ def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
         connection.execute(text("UPDATE memalign_server_reviews SET person = 'philippa'"))
         connection.execute(text("UPDATE memalign_server_queue SET settled = 'philippa'"))
     receipt = registry.erase("tone", source="philippa")
-    assert (receipt.left, sorted(map(str, receipt.keys))) == ((), ["late@philippa", "thanks@philippa"])
+    assert (receipt.left, sorted(map(str, receipt.keys))) == (
+        (),
+        ["late@philippa", "thanks@philippa"],
+    )
     assert site.nowhere("philippa", "no sympathy", "It is warm")
     assert site.tables_with("Any time")  # a case of the queue is nobody's words
 
@@ -170,7 +214,10 @@ def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
 def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
     put_in(site.client, OTHERS)
     registry = site.registry()
-    registry.align("tone", [{**OTHERS[0], "value": False, "rationale": "It is cold to her.", "source": "philippa"}])
+    registry.align(
+        "tone",
+        [{**OTHERS[0], "value": False, "rationale": "It is cold to her.", "source": "philippa"}],
+    )
     answer(site.client, "late", value="true", rationale="It says where it is.")
     receipt = registry.erase("tone", ["late@philippa"])
     assert (receipt.left, receipt.cases) == ((), ())
@@ -182,7 +229,9 @@ def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
 def test_a_verdict_whose_prompt_showed_an_erased_label_goes_and_the_case_stays(site: Site) -> None:
     put_in(site.client, OTHERS)
     registry = site.registry()
-    registry.align("tone", [{**OTHERS[0], "value": False, "source": source} for source in ("ana", "philippa")])
+    registry.align(
+        "tone", [{**OTHERS[0], "value": False, "source": source} for source in ("ana", "philippa")]
+    )
     post(site.client, "/judges/tone/setup/cases", what="judge")
     wait(site.client)
     assert site.judgments()[-1].example_ids == ("late",)
@@ -199,7 +248,9 @@ def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> N
         connection.execute(text("CREATE TABLE crm_notes (about VARCHAR(200))"))
         connection.execute(text("INSERT INTO crm_notes VALUES ('Call Mr. OKAFOR back on Monday')"))
     if way == "command":
-        done = invoke("erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url, code=1)
+        done = invoke(
+            "erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url, code=1
+        )
         receipt = done.out.partition("erased")[2]
     else:
         receipt = site.erased(matching="okafor", whole="true")
@@ -212,10 +263,14 @@ def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> N
 def test_what_an_erasure_does_not_reach_is_named(site: Site) -> None:
     registry = site.registry()
     spread(site)
-    registry.create(world.judge("named").replace(instructions=f"{world.INSTRUCTIONS}\nBe kind to Mr Okafor."))
+    registry.create(
+        world.judge("named").replace(instructions=f"{world.INSTRUCTIONS}\nBe kind to Mr Okafor.")
+    )
     put_in(site.client, CASES[:1], judge="named")
     assert registry.erase("tone", matching="okafor").elsewhere == ("named",)
-    assert registry.erase("named", matching="okafor").left == ("memalign_rows.body, the instructions (1 row)",)
+    assert registry.erase("named", matching="okafor").left == (
+        "memalign_rows.body, the instructions (1 row)",
+    )
 
 
 def ticks(page: str) -> list[str]:
@@ -226,13 +281,20 @@ def ticks(page: str) -> list[str]:
 def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
     spread(site)
     page = site.found("okafor")
-    shows(page, "Found: 12 cases, 6 comments", MATTERS[0], "Erase for good: 12 cases, 6 comments, 4 learned sentences")
+    shows(
+        page,
+        "Found: 12 cases, 6 comments",
+        MATTERS[0],
+        "Erase for good: 12 cases, 6 comments, 4 learned sentences",
+    )
     assert (page.count("case, taught"), page.count("case, not taught")) == (3, 9)
     page = site.erased(matching="okafor", tick=ticks(page))
     shows(page, "We searched again afterwards: 0 left.", "12 cases, 6 comments")
     assert "okafor" not in page.lower()
     assert site.nowhere("okafor")
-    assert None not in site.judgments(), "those in which an erased sentence had a part are asked again"
+    assert None not in site.judgments(), (
+        "those in which an erased sentence had a part are asked again"
+    )
     assert "No case, comment or sentence mentions it." in site.found("okafor")
 
 
@@ -244,7 +306,9 @@ def test_what_has_no_tick_stays(site: Site) -> None:
     page = site.erased(matching="okafor", tick=chosen)
     shows(page, "1 case, 1 comment", "16 that mention it and had no tick")
     assert "Erase the" not in page  # it would take what has lost its tick
-    assert not site.tables_with("parcel is three weeks late", "okafor-7@", "is owed more on okafor-7")
+    assert not site.tables_with(
+        "parcel is three weeks late", "okafor-7@", "is owed more on okafor-7"
+    )
     assert site.tables_with("card was charged twice")
     assert site.tables_with("password mail is missing"), "a case stays without its only comment"
 
@@ -252,12 +316,20 @@ def test_what_has_no_tick_stays(site: Site) -> None:
 def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) -> None:
     put_in(site.client, OTHERS)
     answer(site.client, "late", value="true")
-    post(site.client, "/judges/tone/review/words", case="late", words="Ask Ms Lindqvist first.", revision="0")
+    post(
+        site.client,
+        "/judges/tone/review/words",
+        case="late",
+        words="Ask Ms Lindqvist first.",
+        revision="0",
+    )
     rows = [{**OTHERS[1], "value": False, "rationale": "Too short.", "source": "Philippa"}]
     for name, words in (("Philippa", "No date is given."), ("Ben", "Say sorry first.")):
         rows.append({**OTHERS[0], "value": False, "rationale": words, "source": name})
     site.registry().align("tone", rows)
-    site.registry().update("tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local"))
+    site.registry().update(
+        "tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local")
+    )
     page = site.found("lindqvist")
     shows(page, "Found: 1 comment, 1 learned sentence", "comment, yours", "learned from local")
     learned = [tick for tick in ticks(page) if tick.startswith("sentence:")]
@@ -265,8 +337,18 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
     assert not site.tables_with("gets a call")
     assert site.tables_with("Ask Ms Lindqvist")
     page = site.found("philippa")
-    shows(page, "comment, Philippa", "Too short.", "Cases of which nothing else was said", "Glad to hear it")
-    shows(site.erased(matching="philippa", tick=[*ticks(page), "case:thanks"]), "1 case, 2 comments", "0 left")
+    shows(
+        page,
+        "comment, Philippa",
+        "Too short.",
+        "Cases of which nothing else was said",
+        "Glad to hear it",
+    )
+    shows(
+        site.erased(matching="philippa", tick=[*ticks(page), "case:thanks"]),
+        "1 case, 2 comments",
+        "0 left",
+    )
     assert site.nowhere("philippa", "Too short", "Glad to hear it")
     assert site.tables_with("My order is three weeks late", "Say sorry first")
 
@@ -278,7 +360,9 @@ def planned_and_erased(site: Site, matching: str, tick: list[str]) -> tuple[str,
     )
     receipt = words_of(site.erased(matching=matching, tick=tick))
     planned = button.partition("Erase for good: ")[2].partition(" It cannot")[0]
-    return planned, receipt.partition("Erased ")[2].partition("Erased ")[2].partition(" In force now")[0]
+    return planned, receipt.partition("Erased ")[2].partition("Erased ")[2].partition(
+        " In force now"
+    )[0]
 
 
 @pytest.mark.parametrize(
@@ -289,7 +373,9 @@ def planned_and_erased(site: Site, matching: str, tick: list[str]) -> tuple[str,
         (("case",), "1 case, 1 comment, 3 learned sentences"),
     ],
 )
-def test_the_same_counts_stand_before_and_after(site: Site, kinds: tuple[str, ...], goes: str) -> None:
+def test_the_same_counts_stand_before_and_after(
+    site: Site, kinds: tuple[str, ...], goes: str
+) -> None:
     rows = [
         {**OTHERS[0], "value": False, "rationale": "Zoltan waits too long.", "source": "ben"},
         {**OTHERS[1], "value": True, "rationale": "Zoltan would be glad.", "source": "ana"},
@@ -298,12 +384,16 @@ def test_the_same_counts_stand_before_and_after(site: Site, kinds: tuple[str, ..
     site.registry().align("tone", rows)
     assert "case:thanks" not in ticks(site.found("zoltan")), "it does not hold the name"
     every = [*ticks(site.found("zoltan")), "case:thanks"]
-    planned, erased = planned_and_erased(site, "zoltan", [tick for tick in every if tick.startswith(kinds)])
+    planned, erased = planned_and_erased(
+        site, "zoltan", [tick for tick in every if tick.startswith(kinds)]
+    )
     assert (planned, erased) == (goes, goes)
 
 
 @pytest.mark.parametrize("taught", [True, False])
-def test_a_case_without_a_tick_stays_though_nobody_speaks_of_it_any_more(site: Site, taught: bool) -> None:
+def test_a_case_without_a_tick_stays_though_nobody_speaks_of_it_any_more(
+    site: Site, taught: bool
+) -> None:
     rows = [{**OTHERS[1], "value": True, "rationale": "Zoltan would be glad.", "source": "ana"}]
     if taught:
         site.registry().align("tone", rows)
@@ -330,9 +420,19 @@ def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> No
     begun = post(owner, "/judges/tone/erase", matching=" ana", tick=ticks(page))
     wait(owner)
     receipt = owner.get(begun.headers["location"]).text
-    shows(receipt, "Erased for good", "0 left", "1 member of the team", "In force now", "version 4", "2 comments")
+    shows(
+        receipt,
+        "Erased for good",
+        "0 left",
+        "1 member of the team",
+        "In force now",
+        "version 4",
+        "2 comments",
+    )
     assert world.tables_with(shared.server.registry.url, "ana", "cold to her") == set()
-    assert world.tables_with(shared.server.registry.url, "three weeks late"), "her cases are nobody's words"
+    assert world.tables_with(shared.server.registry.url, "three weeks late"), (
+        "her cases are nobody's words"
+    )
     expect(ana.get("/account", follow_redirects=False), 303)
     (job,) = shared.server.jobs.receipts("tone")
     assert (job.result["complete"], job.result["members"], job.result["version"]) == (True, 1, 4)
@@ -342,7 +442,11 @@ def test_nobody_leaves_with_words_that_have_no_tick(shared: world.Shared) -> Non
     owner, ana = shared.signed_in("owner"), shared.signed_in("Ana")
     put_in(owner, OTHERS)
     answer(ana, "late", value="false", rationale="It is cold to her.")
-    member = [tick for tick in ticks(post(owner, "/judges/tone/find", matching="ana").text) if "member" in tick]
+    member = [
+        tick
+        for tick in ticks(post(owner, "/judges/tone/find", matching="ana").text)
+        if "member" in tick
+    ]
     says = "Ana leaves with all that they said"
     assert says in post(owner, "/judges/tone/erase/ticks", matching="ana", tick=member).text
     expect(post(owner, "/judges/tone/erase", matching="ana", tick=member), 422, says)
@@ -354,7 +458,12 @@ def test_a_member_who_said_nothing_leaves_with_a_receipt(shared: world.Shared) -
     page = post(owner, "/judges/tone/find", matching="reviewer").text
     begun = post(owner, "/judges/tone/erase", matching="reviewer", tick=ticks(page))
     wait(owner)
-    shows(owner.get(begun.headers["location"]).text, "Erased for good", "0 left", "1 member of the team")
+    shows(
+        owner.get(begun.headers["location"]).text,
+        "Erased for good",
+        "0 left",
+        "1 member of the team",
+    )
     assert world.tables_with(shared.server.registry.url, "reviewer") == set()
 
 
@@ -363,7 +472,11 @@ def test_the_last_owner_does_not_leave_and_nothing_is_erased(shared: world.Share
     put_in(owner, OTHERS)
     answer(owner, "thanks", value="true", rationale="It is warm.")
     page = post(owner, "/judges/tone/find", matching="owner").text
-    expect(post(owner, "/judges/tone/erase", matching="owner", tick=ticks(page)), 422, "the team needs an owner")
+    expect(
+        post(owner, "/judges/tone/erase", matching="owner", tick=ticks(page)),
+        422,
+        "the team needs an owner",
+    )
     assert world.answer_row(owner, "thanks", "owner").rationale == "It is warm."
 
 
@@ -398,7 +511,9 @@ def test_receipts_are_listed_the_newest_first(site: Site) -> None:
     assert listed[0].created_at > listed[1].created_at
 
 
-def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_written_while_it_was_erased_goes_with_one_button(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def late(*arguments: Any) -> Any:
         monkeypatch.undo()
         answer(site.client, "thanks", value="true", rationale="Mr Okafor is kind.")
@@ -408,10 +523,17 @@ def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, m
     monkeypatch.setattr(registry_module, "search_again", late)
     form = {"matching": "okafor", "whole": "true"}
     begun = post(site.client, "/judges/tone/erase", parts=True, **form)
-    assert 'name="matching" value="okafor"' in begun.text  # it is in no address, and in this page alone
+    assert (
+        'name="matching" value="okafor"' in begun.text
+    )  # it is in no address, and in this page alone
     wait(site.client)
     page = site.client.get(begun.headers["x-address"]).text
-    shows(page, "Not everything is gone", "We searched again afterwards: 1 left.", "Erase the 1 that is left")
+    shows(
+        page,
+        "Not everything is gone",
+        "We searched again afterwards: 1 left.",
+        "Erase the 1 that is left",
+    )
     shows(page, "Comments that were written while you erased: 1.")
     assert "okafor" not in page.lower()
     assert "We searched again afterwards: 0 left." in site.erased(**form)
@@ -420,7 +542,9 @@ def test_what_was_written_while_it_was_erased_goes_with_one_button(site: Site, m
 
 def test_a_receipt_keeps_its_reference_and_shows_a_change(site: Site) -> None:
     put_in(site.client, [CASES[0], *OTHERS])
-    begun = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers["location"]
+    begun = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers[
+        "location"
+    ]
     wait(site.client)
     post(site.client, begun, reference="Chidi Okafor, DSR 118")
     assert 'value="Chidi Okafor, DSR 118"' in site.client.get(begun).text
@@ -444,7 +568,9 @@ def test_a_receipts_own_words_are_no_trace(site: Site) -> None:
     for word in ("thanks", "late"):  # every receipt says which version is the latest
         assert "0 left" in site.erased(matching=word, whole="true")
     results = world.stored(site.client, select(jobs.c.result).where(jobs.c.kind == "erase"))
-    assert [bool(result) for (result,) in results] == [True] * 2, "the second erasure leaves the receipt of the first"
+    assert [bool(result) for (result,) in results] == [True] * 2, (
+        "the second erasure leaves the receipt of the first"
+    )
 
 
 def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site) -> None:
@@ -453,11 +579,18 @@ def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site
     async def quoting(request: ChatRequest) -> dict[str, Any]:
         customer = "Okafor" in request.system + request.user
         if customer and not receipts:
-            receipts.append(await asyncio.to_thread(site.registry().erase, "tone", matching="okafor"))
-        return {"rationale": "Mr Okafor is owed more." if customer else "It is polite.", "value": True}
+            receipts.append(
+                await asyncio.to_thread(site.registry().erase, "tone", matching="okafor")
+            )
+        return {
+            "rationale": "Mr Okafor is owed more." if customer else "It is polite.",
+            "value": True,
+        }
 
     put_in(site.client, [CASES[0], *OTHERS])
-    site.registry().align("tone", [{**CASES[0], "value": False, "rationale": "Mr Okafor is owed more."}])
+    site.registry().align(
+        "tone", [{**CASES[0], "value": False, "rationale": "Mr Okafor is owed more."}]
+    )
     judging = Jobs(Store(site.url), world.opened(site.url, script=quoting))
     judging.open()
     done = job_ended(judging, judging.start("refresh", "tone", {}, asked_by="local").id)

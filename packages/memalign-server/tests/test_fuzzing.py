@@ -22,7 +22,9 @@ CHECKS = [not_a_server_error, content_type_conformance, response_schema_conforma
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     with world.database(request.param, tmp_path_factory.mktemp("fuzzing")) as url:
         registry = world.opened(url)
         registry.create(world.judge("tone"))
@@ -35,12 +37,16 @@ def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_no_request_ends_in_an_error_of_ours(address: str, examples: int) -> None:
     """Every operation is tried so many times, half of them on a judge that is there."""
     faults: list[str] = []
-    for result in schemathesis.openapi.from_url(f"{address}/api/v1/openapi.json").get_all_operations():
+    for result in schemathesis.openapi.from_url(
+        f"{address}/api/v1/openapi.json"
+    ).get_all_operations():
         assert isinstance(result, Ok), result
         operation = result.ok()
 
         @hypothesis.given(case=operation.as_strategy(), real=hypothesis.strategies.booleans())
-        @hypothesis.settings(max_examples=examples, deadline=None, database=None, suppress_health_check=ALL_OF_THEM)
+        @hypothesis.settings(
+            max_examples=examples, deadline=None, database=None, suppress_health_check=ALL_OF_THEM
+        )
         def one(case: Any, real: bool) -> None:
             if real and "judge" in case.path_parameters:
                 case.path_parameters["judge"] = "tone"

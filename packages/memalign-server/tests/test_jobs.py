@@ -34,7 +34,9 @@ def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
     assert local.get("/api/v1/judges").json()[0]["latest"] == 1
 
 
-def killed(folder: Path, kind: str, arguments: dict[str, Any], state: str = "running") -> tuple[Jobs, str]:
+def killed(
+    folder: Path, kind: str, arguments: dict[str, Any], state: str = "running"
+) -> tuple[Jobs, str]:
     """A job that a process had asked for or begun when it was killed."""
     registry = world.registry(folder)
     jobs = Jobs(Store(registry.url), registry)
@@ -126,14 +128,21 @@ def test_old_jobs_go_and_receipts_stay(tmp_path: Path) -> None:
 def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
     world.registry(tmp_path)
     idle = world.client(tmp_path)  # its worker has not started
-    job = post(idle, "/judges/tone/setup/cases", what="judge").headers["location"].partition("job=")[2]
+    job = (
+        post(idle, "/judges/tone/setup/cases", what="judge")
+        .headers["location"]
+        .partition("job=")[2]
+    )
     place = f"/judges/tone/jobs/{job}"
     assert idle.get(place).status_code == 204  # nothing has moved since
     assert "waiting for its turn" in idle.get(place, params={"phase": "judging", "done": 2}).text
     assert idle.get("/judges/tone/jobs/other").status_code == 422
     world.server_of(idle).jobs.end(job, "done", result={})
     ended = idle.get(place, headers={"x-part": "true"})
-    assert (ended.text, ended.headers["x-go-to"]) == ("", f"/judges/tone/setup?open=cases&job={job}")
+    assert (ended.text, ended.headers["x-go-to"]) == (
+        "",
+        f"/judges/tone/setup?open=cases&job={job}",
+    )
 
 
 def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,9 @@ class Process:
         self.running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
         line = self.running.stderr.readline()  # type: ignore[union-attr]  # it is a pipe
         assert "memalign is at http://127.0.0.1:" in line, line
-        self.client = httpx2.Client(base_url=line.split()[3].rstrip(","), timeout=PATIENCE, trust_env=False)
+        self.client = httpx2.Client(
+            base_url=line.split()[3].rstrip(","), timeout=PATIENCE, trust_env=False
+        )
 
     def end(self, by: signal.Signals) -> int:
         """End it by a signal; returns its exit status."""
@@ -49,7 +51,9 @@ class Process:
 
 @pytest.mark.slow
 @world.ON_BOTH
-def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_once(place: str) -> None:
+def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_once(
+    place: str,
+) -> None:
     sent, acknowledged = threading.Semaphore(0), list[str]()
 
     def send(client: httpx2.Client, cases: list[str]) -> None:
@@ -81,21 +85,32 @@ def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_onc
         second = Process(place)
         assert "ask for it again" in ended(second.client, job)["problem"]
         assert set(acknowledged) <= set(answers(place))
-        for case in CASES:  # a browser sends what was not acknowledged again, and some of it was saved
+        for (
+            case
+        ) in CASES:  # a browser sends what was not acknowledged again, and some of it was saved
             assert say(second.client, case).status_code == 200
         assert answers(place) == {case: (f"About {case}.", 1) for case in CASES}
         assert second.end(signal.SIGINT) == 0
 
 
 def say(client: httpx2.Client, case: str) -> httpx2.Response:
-    form = {"case": case, "form": f"form of {case}", "revision": "0", "value": "false", "rationale": f"About {case}."}
+    form = {
+        "case": case,
+        "form": f"form of {case}",
+        "revision": "0",
+        "value": "false",
+        "rationale": f"About {case}.",
+    }
     return client.post("/judges/tone/review", data=form, headers={"x-part": "true"})
 
 
 def answers(place: str) -> dict[str, tuple[str, int]]:
     """The words of every answered case, with how often it was answered."""
     with Store(place).read() as connection:
-        return {row.case_id: (row.rationale, row.revision) for row in connection.execute(select(reviews))}
+        return {
+            row.case_id: (row.rationale, row.revision)
+            for row in connection.execute(select(reviews))
+        }
 
 
 def refused(url: str) -> str:
@@ -138,7 +153,9 @@ def test_a_killed_server_leaves_no_upload(tmp_path: Path, monkeypatch: pytest.Mo
     world.registry(tmp_path)
     url = f"sqlite:///{tmp_path}/memalign.db"
     first = Process(url)
-    sheet = "\n".join(["inputs,outputs", *(f"Ms Okafor asks {n},It is polite." for n in range(400_000))])
+    sheet = "\n".join(
+        ["inputs,outputs", *(f"Ms Okafor asks {n},It is polite." for n in range(400_000))]
+    )
     form: dict[str, Any] = {"files": {"file": ("cases.csv", sheet)}, "data": {"what": "show"}}
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(first.client.post, "/judges/tone/setup/cases", **form)

@@ -34,15 +34,33 @@ def sentences() -> set[str]:
     """Every English sentence of the pages; of two forms for one and several things the first."""
     texts = {*UNREACHABLE, *UNREACHABLE_ON_POSTGRESQL}
     for path in TEMPLATES:
-        for call in Environment(autoescape=True).parse(path.read_text("utf-8")).find_all(nodes.Call):
-            place = PLACES.get(call.node.name, len(call.args)) if isinstance(call.node, nodes.Name) else len(call.args)
-            texts |= {part.value for part in call.args[place : place + 1] if isinstance(part, nodes.Const)}
+        for call in (
+            Environment(autoescape=True).parse(path.read_text("utf-8")).find_all(nodes.Call)
+        ):
+            place = (
+                PLACES.get(call.node.name, len(call.args))
+                if isinstance(call.node, nodes.Name)
+                else len(call.args)
+            )
+            texts |= {
+                part.value for part in call.args[place : place + 1] if isinstance(part, nodes.Const)
+            }
     for path in SOURCE.rglob("*.py"):
-        written = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]
+        written = [
+            node
+            for node in ast.walk(ast.parse(path.read_text("utf-8")))
+            if isinstance(node, ast.Call)
+        ]
         for code in written if path.stem != "api" else ():  # programs read it
-            name = code.func.id if isinstance(code.func, ast.Name) else getattr(code.func, "attr", "")
+            name = (
+                code.func.id if isinstance(code.func, ast.Name) else getattr(code.func, "attr", "")
+            )
             place = PLACES.get(name, len(code.args))
-            constants = [part.value for part in code.args[place : place + 1] if isinstance(part, ast.Constant)]
+            constants = [
+                part.value
+                for part in code.args[place : place + 1]
+                if isinstance(part, ast.Constant)
+            ]
             texts |= {text for text in constants if isinstance(text, str)}
     return texts
 
@@ -50,7 +68,9 @@ def sentences() -> set[str]:
 @pytest.mark.parametrize("code", OTHERS)
 def test_every_sentence_has_its_translation(code: str) -> None:
     catalogue = gettext.translation("messages", SOURCE / "locales", [code])._catalog  # type: ignore[attr-defined]  # no public way to list it
-    table = [(key[0] if isinstance(key, tuple) else key, text) for key, text in catalogue.items() if key]
+    table = [
+        (key[0] if isinstance(key, tuple) else key, text) for key, text in catalogue.items() if key
+    ]
     translated = {english for english, _ in table}
     assert len(sentences()) > 250
     assert sentences() - translated == set()
@@ -68,7 +88,8 @@ def test_no_template_has_untranslated_text(path: Path) -> None:
     plain = re.sub(r"<code>[^<]*</code>", "", plain)  # commands
     shown = re.findall(r'(?:title|aria-label|alt)="([^"\0]*[a-z][^"\0]*)"', plain)
     shown += re.findall(
-        r"[^\W\d_]{2,}", re.sub(r"<[^>]*>|^[^<\0]*>|<[^>]*$|&\w+;", " ", re.sub(r"<[^>]*>", " ", plain))
+        r"[^\W\d_]{2,}",
+        re.sub(r"<[^>]*>|^[^<\0]*>|<[^>]*$|&\w+;", " ", re.sub(r"<[^>]*>", " ", plain)),
     )
     assert [word for word in shown if word != "Ctrl"] == []
 
@@ -76,14 +97,18 @@ def test_no_template_has_untranslated_text(path: Path) -> None:
 def test_the_readers_language_and_marks(local: TestClient) -> None:
     headers = {"accept-language": "es-MX,es;q=0.9,en;q=0.5"}
     expect(local.get("/", headers=headers), 200, '<html lang="es">', "Revisar")
-    assert post(local, "/language", language="pt", back="//evil.example").headers["location"] == "/", "to no other site"
+    assert (
+        post(local, "/language", language="pt", back="//evil.example").headers["location"] == "/"
+    ), "to no other site"
     assert '<html lang="pt">' in local.get("/", headers={"accept-language": "es"}).text
     assert language("pt").number(1234.5, 1) == "1.234,5"
     assert language_of(None, "de, fr;q=0.9").code == "en"
     at = "2026-11-05T22:04:00+00:00"
     for code, text in (("en", "Nov 05, 2026, 22:04 UTC"), ("pt", "05/11/2026, 22:04 UTC")):
         sentence = language(code).say("<{name}> {time}", name="A&B", time=language(code).time(at))
-        assert sentence == f'&lt;A&amp;B&gt; <time datetime="{at}">{text}</time>', "which programs can read too"
+        assert sentence == f'&lt;A&amp;B&gt; <time datetime="{at}">{text}</time>', (
+            "which programs can read too"
+        )
 
 
 ENGLISH = (
@@ -98,9 +123,18 @@ def english_words(page: str) -> set[str]:
     assert re.search('<h1|id="foot"|<p', page), page[:200]
     for line in world.INSTRUCTIONS.split("\n"):
         page = page.replace(line, "")
-    page = re.sub(r"<(script|style|code|pre)\b.*?</\1>|<(\w+)[^>]* lang=\"?en\b.*?</\2>", " ", page, flags=re.DOTALL)
-    shown = re.findall(r'(?:title|aria-label|placeholder|alt|data-ask|data-announce)="([^"]*)"', page)
-    return set(re.findall(r"[a-z]+", " ".join([*shown, re.sub(r"<[^>]*>", " ", page)]).lower())) & {*ENGLISH.split()}
+    page = re.sub(
+        r"<(script|style|code|pre)\b.*?</\1>|<(\w+)[^>]* lang=\"?en\b.*?</\2>",
+        " ",
+        page,
+        flags=re.DOTALL,
+    )
+    shown = re.findall(
+        r'(?:title|aria-label|placeholder|alt|data-ask|data-announce)="([^"]*)"', page
+    )
+    return set(re.findall(r"[a-z]+", " ".join([*shown, re.sub(r"<[^>]*>", " ", page)]).lower())) & {
+        *ENGLISH.split()
+    }
 
 
 def teacher(request: ChatRequest) -> dict[str, Any]:
@@ -126,15 +160,28 @@ FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
 def test_pages_show_no_english_word(code: str, place: str) -> None:
     headers = {"accept": "text/html, */*", "accept-language": code}
     with world.site(place, script=teacher, headers=headers) as client:
-        put_in(client, [{"id": f"c-{n}", "inputs": f"Atraso {n}?", "outputs": "Em breve."} for n in range(12)])
+        put_in(
+            client,
+            [{"id": f"c-{n}", "inputs": f"Atraso {n}?", "outputs": "Em breve."} for n in range(12)],
+        )
         for n in range(11):
-            answer(client, f"c-{n}", value="false" if n % 3 else "true", rationale="Simpatia." if n < 2 else "")
+            answer(
+                client,
+                f"c-{n}",
+                value="false" if n % 3 else "true",
+                rationale="Simpatia." if n < 2 else "",
+            )
         changed = post(client, "/judges/tone/teach").headers["location"]
         wait(client)
         pages = {path: client.get(path).text for path in (*PAGES, changed)}
         pages |= {f"POST {path}": post(client, path, **fields).text for path, fields in FORMS}
-        post(client, "/judges", question="Bom?", model="scripted")  # its fields have the names of the reader's language
+        post(
+            client, "/judges", question="Bom?", model="scripted"
+        )  # its fields have the names of the reader's language
         put_in(client, judge="bom")
         own = client.get("/judges/bom/review").text
     assert {path: words for path, page in pages.items() if (words := english_words(page))} == {}
-    assert re.findall("<h2>(.*?)</h2>", own) == {"pt": ["Pedido", "Resposta"], "es": ["Petición", "Respuesta"]}[code]
+    assert (
+        re.findall("<h2>(.*?)</h2>", own)
+        == {"pt": ["Pedido", "Resposta"], "es": ["Petición", "Respuesta"]}[code]
+    )

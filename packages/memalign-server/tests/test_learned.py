@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 HELD_OUT = ("c1", "c2", "c3")
 CASES = [
-    {"id": f"c{n}", "inputs": f"Question {n}?", "outputs": f"Reply {n}.{' Sorry!' if n % 4 == 0 else ''}\nBye."}
+    {
+        "id": f"c{n}",
+        "inputs": f"Question {n}?",
+        "outputs": f"Reply {n}.{' Sorry!' if n % 4 == 0 else ''}\nBye.",
+    }
     for n in range(1, 25)
 ]
 """Of every four one says sorry; the first three are held out."""
@@ -38,9 +42,15 @@ def strict(request: ChatRequest) -> dict[str, Any]:
     schema = request.schema["properties"]
     if "findings" not in schema:
         return world.answer(request)
-    value = "Sorry" in request.user.rpartition("Reply ")[2]  # the item is the last thing that it is shown
+    value = (
+        "Sorry" in request.user.rpartition("Reply ")[2]
+    )  # the item is the last thing that it is shown
     name = schema["findings"]["items"]["properties"]["guideline"]["enum"][0]
-    return {"findings": [{"guideline": name, "evidence": "", "value": value}], "rationale": "Said so.", "value": value}
+    return {
+        "findings": [{"guideline": name, "evidence": "", "value": value}],
+        "rationale": "Said so.",
+        "value": value,
+    }
 
 
 def down(_request: ChatRequest) -> Any:
@@ -58,7 +68,9 @@ class Site:
         """What a person says of a case, in a form of its own."""
         with self.server.store.write() as connection:
             revision = getattr(review_of(connection, "tone", person, case), "revision", 0)
-            form = Answer(state="answered", value=value, rationale=words, form=new_id(), revision=revision)
+            form = Answer(
+                state="answered", value=value, rationale=words, form=new_id(), revision=revision
+            )
             save(connection, "tone", person, case, form, kind=self.judge.value_type)
 
     def review(self, case: str, person: str = "local") -> Any:
@@ -87,7 +99,15 @@ class Site:
 
     def better(self, guideline: str, text: str, *, tried: str = "", action: str = "try") -> Any:
         path = "/judges/tone/learned/better"
-        return post(self.client, path, parts=True, guideline=guideline, text=text, tried=tried, action=action)
+        return post(
+            self.client,
+            path,
+            parts=True,
+            guideline=guideline,
+            text=text,
+            tried=tried,
+            action=action,
+        )
 
     def keep_wording(self, guideline: str, text: str) -> str:
         return self.do("learned/better", guideline=guideline, text=text, tried=text, action="keep")
@@ -96,14 +116,18 @@ class Site:
         """Try a wording; what is typed stays in its field meanwhile. Then the page of what came out."""
         expect(self.better(guideline, text), 200, f">{text}</textarea>", "Trying your wording")
         wait(self.client)
-        return self.page(job=next(job.id for job in self.server.jobs.recent("tone") if job.kind == "try"))
+        return self.page(
+            job=next(job.id for job in self.server.jobs.recent("tone") if job.kind == "try")
+        )
 
     def change(self, *cases: str, **values: Any) -> None:
         """Change the queue's rows of cases."""
         world.change(self.client, queue.update().where(queue.c.case_id.in_(cases)).values(**values))
 
     def unasked(self) -> int:
-        return len(world.stored(self.client, select(queue.c.case_id).where(queue.c.judgment.is_(None))))
+        return len(
+            world.stored(self.client, select(queue.c.case_id).where(queue.c.judgment.is_(None)))
+        )
 
     def page(self, path: str = "/judges/tone/learned", **query: str) -> str:
         return words_of(expect(self.client.get(path, params=query or None), 200))
@@ -127,7 +151,11 @@ def site(request: pytest.FixtureRequest, place: str) -> Iterator[Site]:
 
 def explain_three(site: Site) -> None:
     """Three answers that correct the judge, two that agree with it, and one on a case that is held out."""
-    for case, words in (("c5", "No sympathy at all."), ("c6", "It is “cold”."), ("c7", "Where is the sorry?")):
+    for case, words in (
+        ("c5", "No sympathy at all."),
+        ("c6", "It is “cold”."),
+        ("c7", "Where is the sorry?"),
+    ):
         site.answer(case, False, words)
     site.answer("c8", True)
     site.answer("c9", True)
@@ -165,28 +193,38 @@ def test_words_become_a_sentence_and_a_number(site: Site) -> None:
 
 def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) -> None:
     with taught.server.store.read() as connection:
-        ahead = {person: next_cases(connection, "tone", person, n=12) for person in ("local", "ben")}
+        ahead = {
+            person: next_cases(connection, "tone", person, n=12) for person in ("local", "ben")
+        }
         for coming in ahead.values():
             assert [case.version for case in coming] == [2] * 12
             assert any(case.held_out for case in coming)
         turned = turned_unanswered(connection, "tone", "local")
     assert turned
-    assert not set(HELD_OUT) & set(turned), "none that measures is asked for because its verdict turned"
+    assert not set(HELD_OUT) & set(turned), (
+        "none that measures is asked for because its verdict turned"
+    )
     assert taught.case("c1").version == 2, "and so have answered ones that measure it"
     judgment = taught.case("c9").judgment
-    assert (judgment.value, judgment.decided_by) == (False, "model"), "a taught case is judged with itself hidden"
+    assert (judgment.value, judgment.decided_by) == (False, "model"), (
+        "a taught case is judged with itself hidden"
+    )
     taught.change(*(case.case_id for case in ahead["local"][1:]), version=1)
     before = len(taught.server.jobs.recent("tone"))
     for _ in range(2):
         taught.client.get("/judges/tone/review")
         wait(taught.client)
-    assert len(taught.server.jobs.recent("tone")) == before + 1, "what is judged by the new version is not judged again"
+    assert len(taught.server.jobs.recent("tone")) == before + 1, (
+        "what is judged by the new version is not judged again"
+    )
     with taught.server.store.read() as connection:
         assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
 
 
 @pytest.mark.parametrize("noted", [True, False], ids=["what was taught is noted", "it is not"])
-def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(noted: bool, taught: Site) -> None:
+def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(
+    noted: bool, taught: Site
+) -> None:
     taught.change("c1", "c5", version=1)
     if not noted:
         world.change(taught.client, reviews.update().values(taught=0))
@@ -198,7 +236,10 @@ def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None
     site.answer("c5", False, "Cold.")
     site.answer("c5", True, "Warm enough.", person="ben")
     assert "There was nothing new to learn." in site.teach()
-    assert "you and a colleague differ on this case. Until you agree it teaches nothing." in site.page()
+    assert (
+        "you and a colleague differ on this case. Until you agree it teaches nothing."
+        in site.page()
+    )
     for holder, words in (("ben", "Warm enough."), ("local", "Cold.")):
         site.change("c5", settled=holder, disputed=0)
         site.teach()
@@ -212,16 +253,25 @@ def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None
 def test_a_model_that_is_down_says_one_thing_and_loses_nothing(site: Site) -> None:
     explain_three(site)
     with reopened(site, down) as later:
-        error, _, rest = later.teach().partition("The judge could not be taught just now. Your 3 sentences are kept.")
+        error, _, rest = later.teach().partition(
+            "The judge could not be taught just now. Your 3 sentences are kept."
+        )
         assert "“" not in error
         shows(rest, "No sympathy at all.", "Try again")
         assert "Nothing yet: the model did not answer. Your words are kept." in later.page()
         put_in(later.client, [{"id": "late", "inputs": "Late?", "outputs": "Soon."}])
-        page = later.page("/judges/tone/setup", open="cases", job=later.server.jobs.recent("tone")[0].id)
-        assert "1 could not be judged: no server answers" in page, "those that keep an older verdict are not counted"
+        page = later.page(
+            "/judges/tone/setup", open="cases", job=later.server.jobs.recent("tone")[0].id
+        )
+        assert "1 could not be judged: no server answers" in page, (
+            "those that keep an older verdict are not counted"
+        )
     with reopened(later, strict) as again:
         page = again.teach()
-        assert ("3 of 3 you corrected are now right" in page, "nothing new to learn" in page) == (True, False)
+        assert ("3 of 3 you corrected are now right" in page, "nothing new to learn" in page) == (
+            True,
+            False,
+        )
 
 
 def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(taught: Site) -> None:
@@ -231,14 +281,19 @@ def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(taught: 
         shows(later.try_wording(rule.id, "Say sorry."), *words)
         page = later.do("erase", matching="No sympathy", whole="true")
         assert "We searched again afterwards: 0 left." in page
-        assert re.search(r"Asked again None\. \d answers? waits? to be learned again\. Out of reach", page), page
+        assert re.search(
+            r"Asked again None\. \d answers? waits? to be learned again\. Out of reach", page
+        ), page
         assert "In technical words" in page.partition("no server answers")[0]
 
 
 def test_the_card_comes_at_three_and_again_after_three_more(site: Site) -> None:
     explain_three(site)
     page = site.page("/judges/tone/teach")
-    assert "You explained 3 things. Teach the judge? About 10 seconds. Then you see what it understood." in page
+    assert (
+        "You explained 3 things. Teach the judge? About 10 seconds. Then you see what it understood."
+        in page
+    )
     assert page.index("No sympathy at all.") < page.index("Where is the sorry?")
     post(site.client, "/judges/tone/teach/later")
     for case in ("c10", "c11", "c12"):
@@ -261,7 +316,9 @@ def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
     trial = "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5"
     shows(taught.try_wording(rule.id, words), trial, "Still wrong “Reply 9.”")
     assert taught.judge.memory.guideline(rule.id).text == rule.text, "nothing is changed by a trial"
-    expect(taught.better(rule.id, "Be brief.", tried=words, action="keep"), 200, "Trying your wording")  # once more
+    expect(
+        taught.better(rule.id, "Be brief.", tried=words, action="keep"), 200, "Trying your wording"
+    )  # once more
     wait(taught.client)
     assert words in taught.keep_wording(rule.id, words)
     assert taught.judge.memory.guideline(rule.id).people == {"local"}
@@ -284,7 +341,9 @@ def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> N
     shows(page, "Taken back. The judge does not follow these words any more.", "✓ You confirmed it")
     assert words not in page
     answer = taught.review(source.id)
-    assert (answer.value, answer.rationale, answer.taught) == (False, None, 0), "the verdict stays an answer"
+    assert (answer.value, answer.rationale, answer.taught) == (False, None, 0), (
+        "the verdict stays an answer"
+    )
     assert taught.unasked() == 0, "what the withdrawal removed was asked again"
 
 
@@ -297,7 +356,9 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     going = "1 sentence goes, or is written again from what remains: The sentence is yours: keep it? “Say sorry first.”"
     assert f"{going} Keep the sentence Take back both" in site.page(take=rule.id)
     site.do("learned/take-back", row=rule.id, **({"keep": "true"} if keep else {}))
-    assert [rule.text for rule in site.judge.memory.semantic] == (["Say sorry first."] if keep else [])
+    assert [rule.text for rule in site.judge.memory.semantic] == (
+        ["Say sorry first."] if keep else []
+    )
 
 
 def test_newer_words_stay_when_those_that_were_taught_are_taken_back(site: Site) -> None:
@@ -306,7 +367,10 @@ def test_newer_words_stay_when_those_that_were_taught_are_taken_back(site: Site)
     site.answer("c5", False, "What I found out since.")
     site.do("learned/take-back", row=site.judge.memory.semantic[0].id)
     assert site.judge.memory.semantic == ()
-    assert (site.review("c5").rationale, is_untaught(site.review("c5"))) == ("What I found out since.", True)
+    assert (site.review("c5").rationale, is_untaught(site.review("c5"))) == (
+        "What I found out since.",
+        True,
+    )
 
 
 def test_a_reviewer_changes_no_sentence_of_somebody_else(place: str) -> None:
@@ -320,12 +384,17 @@ def test_a_reviewer_changes_no_sentence_of_somebody_else(place: str) -> None:
         theirs, own = site.judge.memory.semantic
         assert site.page().count("Say it better") == 2, "in their own row, and in the list of all"
         assert site.better(theirs.id, "Be brief.", action="keep").status_code == 403
-        assert post(site.client, "/judges/tone/learned/confirm", guideline=theirs.id).status_code == 422
+        assert (
+            post(site.client, "/judges/tone/learned/confirm", guideline=theirs.id).status_code
+            == 422
+        )
         assert post(site.client, "/judges/tone/learned/take-back", row=theirs.id).status_code == 422
         site.do("learned/confirm", guideline=own.id)
         owner = Site(shared.signed_in("owner"))
         owner.keep_wording(own.id, "Be brief.")
-        assert owner.judge.memory.guideline(own.id).people == {"owner", "reviewer"}, "it is still the reviewer's too"
+        assert owner.judge.memory.guideline(own.id).people == {"owner", "reviewer"}, (
+            "it is still the reviewer's too"
+        )
 
 
 def quarrelling(request: ChatRequest) -> dict[str, Any]:
@@ -346,7 +415,9 @@ def quarrelling(request: ChatRequest) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("site", [quarrelling], indirect=True)
-def test_a_conflict_is_shown_and_settled_once(site: Site, holds: str, words: list[str | None]) -> None:
+def test_a_conflict_is_shown_and_settled_once(
+    site: Site, holds: str, words: list[str | None]
+) -> None:
     site.answer("c5", False, "Say sorry, always.")
     site.answer("c6", False, "Never say sorry.", person="ben")
     sides = "“Say sorry, always.” You, of “Reply 5.” This holds “Never say sorry.” ben, of “Reply 6.” This holds"
@@ -361,12 +432,26 @@ def test_a_conflict_is_shown_and_settled_once(site: Site, holds: str, words: lis
 
 
 @pytest.mark.parametrize("spelling", ["reviewer", "REVIEWER", "Reviewer\u200b"])
-def test_a_conflict_is_shown_to_its_author_however_the_name_is_spelled(place: str, spelling: str) -> None:
+def test_a_conflict_is_shown_to_its_author_however_the_name_is_spelled(
+    place: str, spelling: str
+) -> None:
     with world.shared_server(place, script=quarrelling) as shared:
         site = Site(shared.signed_in("reviewer"))
         case = {"inputs": "Late!", "value": False}
-        ours = {**case, "id": "a", "outputs": "Fine.", "rationale": "Say sorry.", "source": spelling}
-        theirs = {**case, "id": "b", "outputs": "No.", "rationale": "Never say sorry.", "source": "ben"}
+        ours = {
+            **case,
+            "id": "a",
+            "outputs": "Fine.",
+            "rationale": "Say sorry.",
+            "source": spelling,
+        }
+        theirs = {
+            **case,
+            "id": "b",
+            "outputs": "No.",
+            "rationale": "Never say sorry.",
+            "source": "ben",
+        }
         site.server.registry.align("tone", [ours, theirs])
         assert "These two say different things" in site.page()
 
@@ -378,13 +463,19 @@ def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:
     assert "No case holds it." in taught.page(find="reply 99")
     row = {"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}
     taught.server.registry.align("tone", [row])
-    assert taught.page(find="the archive").endswith("1 case holds it. “From the archive.”"), "it leads nowhere"
+    assert taught.page(find="the archive").endswith("1 case holds it. “From the archive.”"), (
+        "it leads nowhere"
+    )
 
 
 def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:
     explain_three(site)
     with site.server.store.write() as connection:
-        add_cases(connection, "tone", [Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.") for n in range(60)])
+        add_cases(
+            connection,
+            "tone",
+            [Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.") for n in range(60)],
+        )
     site.change(*(f"n{n}" for n in range(60)), rank=0)
     site.teach()
     assert site.unasked() >= 40, "an upload is judged by its own job, and once"

@@ -47,9 +47,19 @@ HOSTILE = "It quotes: " + " ".join(PIECES)
 LINE = HOSTILE.replace("\n", " ")
 INSTRUCTIONS = f"{LINE} Is the reply warm?\nQuestion: {{{{ inputs }}}}\nReply: {{{{ outputs }}}}"
 CASES: list[dict[str, Any]] = [
-    {"id": f"c-{number} {PIECES[0]}", "inputs": f"{number} {HOSTILE}", "outputs": f"{number} {HOSTILE}"}
+    {
+        "id": f"c-{number} {PIECES[0]}",
+        "inputs": f"{number} {HOSTILE}",
+        "outputs": f"{number} {HOSTILE}",
+    }
     for number in range(4)
-] + [{"id": "talk", "inputs": [{"role": "user", "content": HOSTILE}], "outputs": json.dumps({HOSTILE: [HOSTILE]})}]
+] + [
+    {
+        "id": "talk",
+        "inputs": [{"role": "user", "content": HOSTILE}],
+        "outputs": json.dumps({HOSTILE: [HOSTILE]}),
+    }
+]
 
 
 def answer(request: ChatRequest) -> dict[str, Any]:
@@ -69,13 +79,19 @@ class Watch:
         page.on("request", self.note)
 
     def note(self, request: Request) -> None:
-        if f"?{MARK}" in request.url or f"/{MARK}" in request.url or request.url.endswith(("/erase", "/sign-out")):
+        if (
+            f"?{MARK}" in request.url
+            or f"/{MARK}" in request.url
+            or request.url.endswith(("/erase", "/sign-out"))
+        ):
             self.asked.append(f"{request.method} {request.url}")
 
     def is_inert(self) -> None:
         """Nothing was made of the words, in the document or in a part that a form could bring in."""
         self.page.wait_for_timeout(100)
-        made = self.page.evaluate(f"document.querySelectorAll('[{MARK}], base, template, iframe').length")
+        made = self.page.evaluate(
+            f"document.querySelectorAll('[{MARK}], base, template, iframe').length"
+        )
         assert (self.asked, made) == ([], 0), self.page.url
 
     def sees(self, path: str) -> None:
@@ -102,7 +118,9 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
     address, url = hostile
     import httpx2
 
-    program = httpx2.Client(base_url=address, headers={"authorization": f"Bearer {world.TOKEN}"}, timeout=60)
+    program = httpx2.Client(
+        base_url=address, headers={"authorization": f"Bearer {world.TOKEN}"}, timeout=60
+    )
     name = "olga" if role == "owner" else "ana"
     assert program.post("/api/v1/judges/tone/cases", json={"cases": CASES}).status_code == 202
     page = opened(chromium, address, permissions=["clipboard-read", "clipboard-write"])
@@ -111,9 +129,16 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
     until(page, "!!document.querySelector('#foot')")
     for number in range(3):
         thumb = {"up": False, "source": name, "rationale": HOSTILE}
-        judged = {"id": f"thumb-{number}", "inputs": f"thumb {number} {HOSTILE}", "outputs": HOSTILE}
+        judged = {
+            "id": f"thumb-{number}",
+            "inputs": f"thumb {number} {HOSTILE}",
+            "outputs": HOSTILE,
+        }
         assert program.post("/api/v1/judges/tone/judge?keep=true", json=judged).status_code == 200
-        assert program.post(f"/api/v1/judges/tone/cases/thumb-{number}/thumb", json=thumb).status_code == 200
+        assert (
+            program.post(f"/api/v1/judges/tone/cases/thumb-{number}/thumb", json=thumb).status_code
+            == 200
+        )
     program.close()
     for way in ("typed", "pasted", "filled"):
         page.goto("/judges/tone/review")
@@ -162,7 +187,11 @@ def fill_set_up(watch: Watch) -> None:
     page, setup = watch.page, "/judges/tone/setup?open="
     watch.sees(f"{setup}cases")
     rows = f'inputs,outputs\n"{LINE.replace(chr(34), chr(34) * 2)}","a {LINE.replace(chr(34), chr(34) * 2)}"\n'
-    file: Any = {"name": "<img pwned src=/pwned.png>.csv", "mimeType": "text/csv", "buffer": rows.encode()}
+    file: Any = {
+        "name": "<img pwned src=/pwned.png>.csv",
+        "mimeType": "text/csv",
+        "buffer": rows.encode(),
+    }
     page.set_input_files("input[type=file]", file)
     page.wait_for_selector("#upload table")
     watch.is_inert()
@@ -193,9 +222,15 @@ def test_an_answer_in_json_begins_no_tag_and_a_form_forges_no_hand(shared: world
     assert b"<" not in bytes(Json({"<b>": "<form>"}).body)
     guarded = ("erase", "experts", "experts/none/link", "experts/none/remove")
     for path in guarded:
-        of_another = owner.get("/judges/tone/setup?open=experts").text.partition('data-hand="')[2].partition('"')[0]
+        of_another = (
+            owner.get("/judges/tone/setup?open=experts")
+            .text.partition('data-hand="')[2]
+            .partition('"')[0]
+        )
         for hand in ("", "1", of_another if path != "experts" else "0" * 64):
-            refused = owner.post(f"/judges/tone/{path}", data={"matching": "e"}, headers={"x-by-hand": hand})
+            refused = owner.post(
+                f"/judges/tone/{path}", data={"matching": "e"}, headers={"x-by-hand": hand}
+            )
             assert refused.status_code == 403, path
     wait(owner)
     assert [job for job in shared.server.jobs.recent("tone") if job.kind == "erase"] == []

@@ -54,14 +54,28 @@ class Provider:
         if question is None or not is_ours or question["code_challenge"] != challenge:
             return JSONResponse({"error": "invalid_grant"}, 400)
         at = int(time.time())
-        claims = {"iss": self.issuer, "aud": CLIENT, "iat": at, "exp": at + 60, "nonce": question["nonce"]}
-        signed = jwt.encode({"alg": "RS256", "kid": "one"}, claims | self.claims, self.signs_with or self.key)
+        claims = {
+            "iss": self.issuer,
+            "aud": CLIENT,
+            "iat": at,
+            "exp": at + 60,
+            "nonce": question["nonce"],
+        }
+        signed = jwt.encode(
+            {"alg": "RS256", "kid": "one"}, claims | self.claims, self.signs_with or self.key
+        )
         return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": signed})
 
     def description(self, _request: Request) -> Response:
-        ends = {"authorization_endpoint": "authorize", "token_endpoint": "token", "jwks_uri": "jwks"}
+        ends = {
+            "authorization_endpoint": "authorize",
+            "token_endpoint": "token",
+            "jwks_uri": "jwks",
+        }
         addresses = {name: f"{self.issuer}/{page}" for name, page in ends.items()}
-        return JSONResponse({"issuer": self.issuer, **addresses, "id_token_signing_alg_values_supported": ["RS256"]})
+        return JSONResponse(
+            {"issuer": self.issuer, **addresses, "id_token_signing_alg_values_supported": ["RS256"]}
+        )
 
     def keys(self, _request: Request) -> Response:
         return JSONResponse({"keys": [self.key.as_dict(private=False)]})
@@ -79,7 +93,10 @@ def openid() -> Iterator[Provider]:
 
 
 def known(openid: Provider, **listed: Any) -> OpenIdProvider:
-    listed = listed or {"reviewers": frozenset(("zoe@example.org", "@trusted.example")), "owners": frozenset(("9",))}
+    listed = listed or {
+        "reviewers": frozenset(("zoe@example.org", "@trusted.example")),
+        "owners": frozenset(("9",)),
+    }
     return OpenIdProvider(issuer=openid.issuer, client_id=CLIENT, client_secret=SECRET, **listed)
 
 
@@ -122,7 +139,9 @@ def test_a_listed_person_signs_in_and_returns(site: world.Shared, openid: Provid
     ],
     ids=str,
 )
-def test_the_list_says_who_gets_in(site: world.Shared, openid: Provider, claims: dict[str, Any], role: Any) -> None:
+def test_the_list_says_who_gets_in(
+    site: world.Shared, openid: Provider, claims: dict[str, Any], role: Any
+) -> None:
     openid.claims |= claims
     browser = site.browser()
     assert round_trip(browser, openid).status_code == (403 if role is None else 303)
@@ -140,7 +159,13 @@ def test_two_people_of_one_name_have_two_names(site: world.Shared, openid: Provi
 
 @pytest.mark.parametrize(
     "claims",
-    [{"nonce": "another"}, {"aud": "another"}, {"exp": int(time.time()) - 3600}, {"iss": "https://evil.example"}, {}],
+    [
+        {"nonce": "another"},
+        {"aud": "another"},
+        {"exp": int(time.time()) - 3600},
+        {"iss": "https://evil.example"},
+        {},
+    ],
 )
 def test_an_answer_to_another_question_or_signed_by_another_is_refused(
     site: world.Shared, openid: Provider, claims: dict[str, Any]

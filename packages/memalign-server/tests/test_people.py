@@ -38,7 +38,9 @@ def name_of(browser: TestClient) -> str | None:
 
 def path_of(owner: TestClient, name: str) -> str:
     """Where an owner's page changes somebody who is on it."""
-    (path,) = re.findall(rf"<b>{name}</b>(?:(?!<b>).)*?({EXPERTS}/\w+)/link", owner.get(SETUP).text, re.DOTALL)
+    (path,) = re.findall(
+        rf"<b>{name}</b>(?:(?!<b>).)*?({EXPERTS}/\w+)/link", owner.get(SETUP).text, re.DOTALL
+    )
     return str(path)
 
 
@@ -59,7 +61,9 @@ def entered(shared: world.Shared, path: str) -> TestClient:
 
 def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
     path = invited(shared.signed_in("owner"), "Zoë")
-    assert "Go on as Zoë" in shared.browser().get(path).text  # whoever only looks does not use it up
+    assert (
+        "Go on as Zoë" in shared.browser().get(path).text
+    )  # whoever only looks does not use it up
     browser = entered(shared, path)
     assert name_of(browser) == "Zoë"
     for again in (shared.browser().get(path), shared.browser().post(path)):
@@ -71,7 +75,9 @@ def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
 def test_a_link_used_twice_at_once_admits_one(shared: world.Shared) -> None:
     path, browsers = invited(shared.signed_in("owner"), "Zoë"), [shared.browser() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
-        statuses = pool.map(lambda browser: browser.post(path, follow_redirects=False).status_code, browsers)
+        statuses = pool.map(
+            lambda browser: browser.post(path, follow_redirects=False).status_code, browsers
+        )
     assert sorted(statuses) == [303] + [404] * 5
 
 
@@ -90,9 +96,15 @@ def test_a_link_is_good_for_a_week_and_a_session_for_ninety_days(shared: world.S
     browser = shared.signed_in("owner")
     path = invited(browser, "Zoë")
     for column, days in ((people.c.link_until, 7), (sessions.c.expires_at, 90)):
-        ends = [datetime.fromisoformat(text) for (text,) in world.stored(browser, select(column)) if text]
+        ends = [
+            datetime.fromisoformat(text)
+            for (text,) in world.stored(browser, select(column))
+            if text
+        ]
         assert {round((end - datetime.now(UTC)) / timedelta(days=1)) for end in ends} == {days}
-        world.change(browser, update(column.table).values({column: "2026-01-01T00:00:00.000000+00:00"}))
+        world.change(
+            browser, update(column.table).values({column: "2026-01-01T00:00:00.000000+00:00"})
+        )
     assert shared.browser().post(path).status_code == 404
     assert browser.get(JUDGES).status_code == 401
 
@@ -124,19 +136,29 @@ def test_a_team_keeps_an_owner(shared: world.Shared) -> None:
 
 
 TAKEN = ["owner", "OWNER", " owner ", "\uff4fwner", "local", "API", "", "a\nb"]
-TAKEN += ["ângela", "ÂNGELA", "a\u0302ngela", "\uff21\u0302ngela"]  # a capital beyond English is the same letter
+TAKEN += [
+    "ângela",
+    "ÂNGELA",
+    "a\u0302ngela",
+    "\uff21\u0302ngela",
+]  # a capital beyond English is the same letter
 
 
 def test_nobody_takes_a_name_that_looks_the_same(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     assert name_of(entered(shared, invited(owner, "Ângela"))) == "Ângela"
-    assert {name: post(owner, EXPERTS, name=name).status_code for name in TAKEN} == dict.fromkeys(TAKEN, 422)
+    assert {name: post(owner, EXPERTS, name=name).status_code for name in TAKEN} == dict.fromkeys(
+        TAKEN, 422
+    )
     assert "is taken" in post(owner, EXPERTS, name="ângela").text
 
 
 def test_nobody_is_sent_to_the_sign_in_page(shared: world.Shared) -> None:
     sent = shared.browser().get("/judges/tone/review?x=1", follow_redirects=False)
-    assert (sent.status_code, sent.headers["location"]) == (303, "/sign-in?back=%2Fjudges%2Ftone%2Freview%3Fx%3D1")
+    assert (sent.status_code, sent.headers["location"]) == (
+        303,
+        "/sign-in?back=%2Fjudges%2Ftone%2Freview%3Fx%3D1",
+    )
 
 
 @world.ON_BOTH
@@ -155,8 +177,12 @@ def test_a_reviewer_whom_the_command_makes_an_owner_is_one_at_once(shared: world
     assert browser.get("/judges/tone/setup").status_code == 200
 
 
-@pytest.mark.parametrize(("public_url", "is_secure"), [(None, False), (world.ADDRESS.replace("http", "https"), True)])
-def test_the_cookie_is_hidden_from_scripts_and_sites(place: str, public_url: str | None, is_secure: bool) -> None:
+@pytest.mark.parametrize(
+    ("public_url", "is_secure"), [(None, False), (world.ADDRESS.replace("http", "https"), True)]
+)
+def test_the_cookie_is_hidden_from_scripts_and_sites(
+    place: str, public_url: str | None, is_secure: bool
+) -> None:
     with world.shared_server(place, public_url=public_url) as site:
         entering = site.browser().post(world.link(place, "owner"), follow_redirects=False)
     cookie = set(entering.headers["set-cookie"].split("; "))
@@ -181,7 +207,9 @@ def test_a_secret_that_is_shown_once_is_stored_nowhere(shared: world.Shared) -> 
     assert world.tables_with(shared.server.registry.url, *secrets) == set()
 
 
-@pytest.mark.parametrize("back", ["https://evil.example", "//evil.example", "/\\evil.example", "/a\r\nx: y"])
+@pytest.mark.parametrize(
+    "back", ["https://evil.example", "//evil.example", "/\\evil.example", "/a\r\nx: y"]
+)
 def test_signing_in_leads_to_no_other_site(back: str) -> None:
     assert inside(back) == "/"
 
@@ -197,7 +225,9 @@ def test_another_site_does_nothing(shared: world.Shared) -> None:
     for headers in OTHER_SITES:
         for place in (EXPERTS, f"{JUDGES}/tone/teach", "/sign-out"):
             expect(owner.post(place, headers=headers, follow_redirects=False), 403, "another site")
-        assert shared.browser().post(path, headers=headers).status_code == 403  # nor signs anybody in as another
+        assert (
+            shared.browser().post(path, headers=headers).status_code == 403
+        )  # nor signs anybody in as another
     assert owner.post(f"{JUDGES}/tone/teach", headers={"origin": world.ADDRESS}).status_code == 202
 
 
@@ -210,7 +240,9 @@ def test_another_site_does_nothing_on_an_open_server(local: TestClient) -> None:
 def test_behind_a_proxy_its_own_address_is_no_other_site(place: str) -> None:
     with world.shared_server(place, public_url="https://127.0.0.1") as site:
         for origin, status in (("https://judges.example", 403), ("https://127.0.0.1", 303)):
-            sent = site.browser().post("/sign-out", headers={"origin": origin}, follow_redirects=False)
+            sent = site.browser().post(
+                "/sign-out", headers={"origin": origin}, follow_redirects=False
+            )
             assert sent.status_code == status
 
 
@@ -226,12 +258,22 @@ def test_the_token_of_programs_is_good_from_anywhere_and_no_other_is(shared: wor
 def test_everything_is_open_on_this_machine_and_safe(local: TestClient) -> None:
     assert local.get("/health").json() == {"status": "ok"}
     assert [judge["name"] for judge in local.get("/api/v1/judges").json()] == ["tone"]
-    assert local.get("/api/v1/judges", headers={"host": "evil.example"}).status_code == 421, "a name that is rebound"
+    assert local.get("/api/v1/judges", headers={"host": "evil.example"}).status_code == 421, (
+        "a name that is rebound"
+    )
     for path in ("/health", "/api/v1/judges", "/nowhere"):
         headers = local.get(path).headers
         policy = set(headers["content-security-policy"].split("; "))
-        assert policy >= {"default-src 'none'", "script-src 'self'", "form-action 'self'", "frame-ancestors 'none'"}
-        assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
+        assert policy >= {
+            "default-src 'none'",
+            "script-src 'self'",
+            "form-action 'self'",
+            "frame-ancestors 'none'",
+        }
+        assert (headers["x-content-type-options"], headers["x-frame-options"]) == (
+            "nosniff",
+            "DENY",
+        )
         assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "same-origin")
 
 
@@ -250,7 +292,11 @@ def test_a_database_that_is_down_may_answer_later(
         raise RegistryError("postgresql://olga@db.internal is down")
 
     monkeypatch.setattr(Store, "read", down)
-    page = expect(local.get(path, headers={"accept": "text/html"}), 503, "the database does not answer just now")
+    page = expect(
+        local.get(path, headers={"accept": "text/html"}),
+        503,
+        "the database does not answer just now",
+    )
     assert "db.internal" not in page
 
 
@@ -273,13 +319,22 @@ def test_a_bare_proxy_opens_no_server_without_people(place: str) -> None:
     with world.listening(world.server(place)) as address:
         host, _, port = address.removeprefix("http://").partition(":")
         with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(f"GET / HTTP/1.0\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+            connection.sendall(
+                f"GET / HTTP/1.0\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode()
+            )
             refused = b"".join(iter(lambda: connection.recv(65536), b""))
     assert refused.split(b"\r\n")[0].endswith(b"403 Forbidden")
     assert b"memalign serve --add-owner" in refused
 
 
-SPELLINGS = ["José", "Jose\u0301", " JOSÉ", "\uff2a\uff4f\uff53\uff45\u0301", "jo\u00ads\u00e9", "José\u200b"]
+SPELLINGS = [
+    "José",
+    "Jose\u0301",
+    " JOSÉ",
+    "\uff2a\uff4f\uff53\uff45\u0301",
+    "jo\u00ads\u00e9",
+    "José\u200b",
+]
 """Of one name: composed, decomposed, capitals, wide letters, a hidden hyphen, a blank without width."""
 
 
@@ -287,11 +342,17 @@ SPELLINGS = ["José", "Jose\u0301", " JOSÉ", "\uff2a\uff4f\uff53\uff45\u0301", 
 def test_a_name_is_taken_in_every_spelling(spelling: str, shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     invited(owner, "José")
-    expect(post(owner, EXPERTS, name=spelling), 422, "is taken" if spelling.isprintable() else "one line")
+    expect(
+        post(owner, EXPERTS, name=spelling),
+        422,
+        "is taken" if spelling.isprintable() else "one line",
+    )
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_person_answers_once_however_a_program_spells_them(spelling: str, shared: world.Shared) -> None:
+def test_a_person_answers_once_however_a_program_spells_them(
+    spelling: str, shared: world.Shared
+) -> None:
     owner, program = shared.signed_in("owner"), shared.program()
     invited(owner, "José")
     put_in(owner)
@@ -304,7 +365,9 @@ def test_a_person_answers_once_however_a_program_spells_them(spelling: str, shar
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_what_a_person_withdraws_goes_however_they_are_spelled(spelling: str, shared: world.Shared) -> None:
+def test_what_a_person_withdraws_goes_however_they_are_spelled(
+    spelling: str, shared: world.Shared
+) -> None:
     owner, program = shared.signed_in("owner"), shared.program()
     jose = entered(shared, invited(owner, "José"))
     put_in(owner)
@@ -317,7 +380,9 @@ def test_what_a_person_withdraws_goes_however_they_are_spelled(spelling: str, sh
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_person_is_erased_from_the_servers_tables_in_every_spelling(spelling: str, shared: world.Shared) -> None:
+def test_a_person_is_erased_from_the_servers_tables_in_every_spelling(
+    spelling: str, shared: world.Shared
+) -> None:
     owner = shared.signed_in("owner")
     jose = entered(shared, invited(owner, "José"))
     put_in(owner)
@@ -325,7 +390,12 @@ def test_a_person_is_erased_from_the_servers_tables_in_every_spelling(spelling: 
     post(jose, "/judges/tone/teach")
     wait(owner)
     page = post(owner, "/judges/tone/find", matching=spelling).text
-    begun = post(owner, "/judges/tone/erase", matching=spelling, tick=re.findall(r'value="([^"]+)" checked', page))
+    begun = post(
+        owner,
+        "/judges/tone/erase",
+        matching=spelling,
+        tick=re.findall(r'value="([^"]+)" checked', page),
+    )
     wait(owner)
     assert "Erased for good" in owner.get(begun.headers["location"]).text
     assert world.tables_with(shared.server.registry.url, "José", "no sympathy") == set()

@@ -32,7 +32,11 @@ def test_the_judges_verdict_comes_after_yours_which_is_saved_once(queued: TestCl
     for value in ("perhaps", ""):
         assert REASON not in expect(send(queued, card(page), value=value), 422, 'role="alert"')
     for _ in range(2):
-        expect(send(queued, card(page), value="false"), 200, f"You say No. The judge said Yes:</b> “{REASON}”")
+        expect(
+            send(queued, card(page), value="false"),
+            200,
+            f"You say No. The judge said Yes:</b> “{REASON}”",
+        )
     assert "Case 2 of 5" in queued.get("/judges/tone/review").text
     assert "You both say Yes." in answer(queued, "thanks", value="true").text
 
@@ -42,13 +46,21 @@ def test_people_who_differ_see_each_other_and_an_owner_settles_once(shared: worl
     put_in(owner)
 
     def offered() -> list[str]:
-        page = expect(owner.get("/judges/tone/review"), 200, "reviewer and zoe differ. Which holds?", "data-kept>")
+        page = expect(
+            owner.get("/judges/tone/review"),
+            200,
+            "reviewer and zoe differ. Which holds?",
+            "data-kept>",
+        )
         return re.findall(r'name="holder" value="([^"]+)"', page)
 
     answer(reviewer, "late", value="false", rationale="It is cold.")
     assert "It is cold." not in zoe.get("/judges/tone/review?case=late").text
     answer(zoe, "late", value="true")
-    for person, words in ((reviewer, "zoe says Yes</b>"), (zoe, "It is cold.")):  # without words there is no colon
+    for person, words in (
+        (reviewer, "zoe says Yes</b>"),
+        (zoe, "It is cold."),
+    ):  # without words there is no colon
         page = expect(person.get("/judges/tone/review"), 200, words, 'data-key="k"', "data-kept>")
         post(person, "/judges/tone/review/differ", **card(page))
     assert "Which holds?" not in reviewer.get("/judges/tone/review").text, "an owner is asked"
@@ -65,7 +77,9 @@ def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
     fields = card(queued.get("/judges/tone/review", params={"case": "late"}))
     turned = post(queued, "/judges/tone/review", **fields, value="false").headers["location"]
     page = expect(queued.get(turned), 200, REASON)
-    on = post(queued, "/judges/tone/review/words", **card(page), words="Show sympathy first.", go="next")
+    on = post(
+        queued, "/judges/tone/review/words", **card(page), words="Show sympathy first.", go="next"
+    )
     assert (on.status_code, on.headers["location"]) == (303, "/judges/tone/review")
     assert "Show sympathy first." in queued.get("/judges/tone/review", params={"case": "late"}).text
 
@@ -89,7 +103,11 @@ def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
 
     with world.site(place, script=slow) as client:
         with world.server_of(client).store.write() as connection:
-            add_cases(connection, "tone", [Example(id="late", inputs="It is late.", outputs="It is in transit.")])
+            add_cases(
+                connection,
+                "tone",
+                [Example(id="late", inputs="It is late.", outputs="It is in transit.")],
+            )
         page = answer(client, "late", value="false").text
         assert "The judge is reading it…" in page
         assert 'data-poll="/judges/tone/review/foot?case=late&amp;wait=true"' in page
@@ -111,7 +129,9 @@ def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
 def test_keys_are_the_letters_of_the_buttons(
     local: TestClient, kind: str, instructions: str, buttons: dict[str, str], note: str
 ) -> None:
-    judge = world.judge("tone").replace(name="other", instructions=instructions, feedback_value_type=kind)
+    judge = world.judge("tone").replace(
+        name="other", instructions=instructions, feedback_value_type=kind
+    )
     world.registry_of(local).create(judge)
     put_in(local, [{"id": "x", "outputs": {"A": "Hi.", "B": "Hello."}}], judge="other")
     page = local.get("/judges/other/review").text

@@ -20,7 +20,9 @@ from tests.cli.conftest import invoke
 
 
 def test_the_first_owner_gets_a_link_and_later_another(tmp_path: Path) -> None:
-    first = invoke("serve", "--add-owner", "Ana", "--public-url", "https://judges.example.org", code=0)
+    first = invoke(
+        "serve", "--add-owner", "Ana", "--public-url", "https://judges.example.org", code=0
+    )
     assert re.fullmatch(r"https://judges\.example\.org/join/[\w-]{43}\n", first.out)
     second = invoke("serve", "--add-owner", "ana")
     assert second.out.startswith("http://127.0.0.1:8321/join/")
@@ -38,7 +40,16 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 def test_a_server_without_a_model_says_so_at_its_start(model: str, tmp_path: Path) -> None:
     keys = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
     environment = {**keys, "MEMALIGN_MODEL": model, "OPENAI_BASE_URL": ""}
-    command = [sys.executable, "-m", "memalign", "serve", "--port", "0", "--registry", f"sqlite:///{tmp_path / 'm.db'}"]
+    command = [
+        sys.executable,
+        "-m",
+        "memalign",
+        "serve",
+        "--port",
+        "0",
+        "--registry",
+        f"sqlite:///{tmp_path / 'm.db'}",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
         assert running.stderr is not None
         assert "memalign is at http://127.0.0.1:" in running.stderr.readline()
@@ -57,14 +68,19 @@ def test_parts_of_an_answer_do_not_wait() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--host", "0.0.0.0"), "memalign serve --add-owner NAME"),  # others are not let in without people
+        (
+            ("--host", "0.0.0.0"),
+            "memalign serve --add-owner NAME",
+        ),  # others are not let in without people
         (("--public-url", "https://judges.example.org"), "memalign serve --add-owner NAME"),
         (("--public-url", "judges.example.org"), "https://"),
         (("--registry", "mysql://x/y"), "mysql"),
         (("--port", "99999"), "--port"),
     ],
 )
-def test_wrong_options_say_what_is_wrong(options: tuple[str, str], words: str, tmp_path: Path) -> None:
+def test_wrong_options_say_what_is_wrong(
+    options: tuple[str, str], words: str, tmp_path: Path
+) -> None:
     invoke("serve", *options, code=2, says=words)
 
 
@@ -91,8 +107,15 @@ def test_secrets_are_read_from_files_and_checked(
 
 
 @pytest.mark.parametrize("missing", ["ISSUER", "CLIENT", "CLIENT_SECRET", "REVIEWERS"])
-def test_a_provider_needs_every_variable_and_a_list(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"ISSUER": "https://x", "CLIENT": "memalign", "CLIENT_SECRET": "s", "REVIEWERS": "@X.org, 7"}
+def test_a_provider_needs_every_variable_and_a_list(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {
+        "ISSUER": "https://x",
+        "CLIENT": "memalign",
+        "CLIENT_SECRET": "s",
+        "REVIEWERS": "@X.org, 7",
+    }
     for name, value in values.items():
         monkeypatch.setenv(f"MEMALIGN_OPENID_{name}", value)
     provider = OpenIdProvider.of_environment()

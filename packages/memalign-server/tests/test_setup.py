@@ -27,23 +27,41 @@ SETUP = "/judges/tone/setup"
 TABLE = "customer_message,agent_reply\nWhere is it?,On its way.\nWhy so late?,We are sorry.\n"
 
 
-def sent(client: TestClient, name: str, body: str | bytes, what: str = "show", judge: str = "tone", **form: Any) -> Any:
+def sent(
+    client: TestClient,
+    name: str,
+    body: str | bytes,
+    what: str = "show",
+    judge: str = "tone",
+    **form: Any,
+) -> Any:
     """A file as the page sends it."""
     file, data = {"file": (name, body)}, {"what": what, **form}
-    return client.post(f"/judges/{judge}/setup/cases", files=file, data=data, follow_redirects=False)
+    return client.post(
+        f"/judges/{judge}/setup/cases", files=file, data=data, follow_redirects=False
+    )
 
 
 def test_an_empty_server_shows_the_question_and_leads_to_its_cases(place: str) -> None:
     with world.client(place) as client:
         assert "What should your experts decide?" in client.get("/").text
-        made = post(client, "/judges", question="Is this reply good enough to send?", kind="bool", model="scripted")
+        made = post(
+            client,
+            "/judges",
+            question="Is this reply good enough to send?",
+            kind="bool",
+            model="scripted",
+        )
         assert made.headers["location"] == "/judges/is-this-reply-good-enough-to/setup?open=cases"
         assert "No cases yet." in client.get("/judges/is-this-reply-good-enough-to/setup").text
         judge = world.registry_of(client).load("is-this-reply-good-enough-to")
         assert (judge.fields, judge.value_type.spec) == (("inputs", "outputs"), "bool")
         assert client.get("/", follow_redirects=False).headers["location"].endswith("/review")
         post(client, "/judges", question="Is this reply good enough to send?", kind="A|B|tie")
-        assert {judge.name for judge in world.registry_of(client).list()} == {judge.name, f"{judge.name}-2"}
+        assert {judge.name for judge in world.registry_of(client).list()} == {
+            judge.name,
+            f"{judge.name}-2",
+        }
         assert "Is this reply good enough to send?" in client.get("/").text
 
 
@@ -51,7 +69,9 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClie
     more = [{"id": f"m-{n}", "inputs": f"{n}?", "outputs": "Yes."} for n in range(20)]
     put_in(local, [*CASES, *more])
     hold_out(local, "twice", "m-0", "m-1", "m-2", "m-3")
-    world.change(local, queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0))  # the last ones
+    world.change(
+        local, queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0)
+    )  # the last ones
     for case in ("late", "twice"):
         answer(local, case, value="false")
     answer(local, "lamp", state="skipped")
@@ -72,13 +92,23 @@ def test_the_kind_of_answer_stays_once_there_are_answers(queued: TestClient) -> 
     for kind in ("int:1..5", "bool"):
         post(local, f"{SETUP}/question", question="How warm is it?", kind=kind, instructions=text)
         judge = world.registry_of(local).load("tone")
-        assert (judge.instructions, judge.value_type.spec) == (text, kind), "all that the model is told can be changed"
+        assert (judge.instructions, judge.value_type.spec) == (text, kind), (
+            "all that the model is told can be changed"
+        )
     answer(local, "late", value="false")
     assert 'name="kind"' not in local.get(f"{SETUP}?open=question").text
-    expect(post(local, f"{SETUP}/question", question="Warm?", kind="int:1..5"), 422, "the kind of answer stays")
-    world.registry_of(local).create(world.judge("mood").replace(feedback_value_type="happy|sad|neither"))
+    expect(
+        post(local, f"{SETUP}/question", question="Warm?", kind="int:1..5"),
+        422,
+        "the kind of answer stays",
+    )
+    world.registry_of(local).create(
+        world.judge("mood").replace(feedback_value_type="happy|sad|neither")
+    )
     page = local.get("/judges/mood/setup?open=question").text
-    assert ("happy|sad|neither" in page, 'name="kind"' in page) == (True, False), "a type that the page cannot choose"
+    assert ("happy|sad|neither" in page, 'name="kind"' in page) == (True, False), (
+        "a type that the page cannot choose"
+    )
     post(local, "/judges/mood/setup/question", question="How does it sound?", model="scripted")
     assert world.registry_of(local).load("mood").value_type.spec == "happy|sad|neither"
 
@@ -90,8 +120,12 @@ def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) 
     tried = post(local, "/judges/try", **trial).text
     assert "On the first case it said: <b>Yes</b>, “It answers the question.”" in tried
     assert len(world.registry_of(local).history("tone")) == 1
-    world.registry_of(local).align("tone", [{**CASES[0], "value": False, "rationale": "Cold.", "source": "ana"}])
-    assert "<b>Yes</b>" in post(local, "/judges/try", **trial).text, "the model is asked, not the taught case"
+    world.registry_of(local).align(
+        "tone", [{**CASES[0], "value": False, "rationale": "Cold.", "source": "ana"}]
+    )
+    assert "<b>Yes</b>" in post(local, "/judges/try", **trial).text, (
+        "the model is asked, not the taught case"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,7 +138,10 @@ def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) 
         ("nobody:m", "a model of this name cannot be used."),
         ("openai:m@http://127.0.0.1:9/v1", "There is no verdict"),
         ("openai:m@http://user:secret@127.0.0.1/v1", "a model of this name cannot be used."),
-        ("scripted", "nothing answers there. Start the model&#39;s server, or name another model here."),
+        (
+            "scripted",
+            "nothing answers there. Start the model&#39;s server, or name another model here.",
+        ),
     ],
 )
 def test_a_trial_says_what_is_wrong_and_where_to_put_it_right(
@@ -112,17 +149,29 @@ def test_a_trial_says_what_is_wrong_and_where_to_put_it_right(
 ) -> None:
     if ":9/" in model:  # it would be asked again for longer
         monkeypatch.setattr("memalign_server.pages.question._PATIENCE", 0.5)
-    with world.site(place, script=lambda _request: ModelUnavailable("connection refused")) as client:
+    with world.site(
+        place, script=lambda _request: ModelUnavailable("connection refused")
+    ) as client:
         for judge in ("", "tone") if model != "scripted" else ("tone",):
-            expect(post(client, "/judges/try", judge=judge, question="Is it kind?", model=model), 200, words)
+            expect(
+                post(client, "/judges/try", judge=judge, question="Is it kind?", model=model),
+                200,
+                words,
+            )
 
 
 @pytest.mark.parametrize("path", ["/judges", "/judges/try", f"{SETUP}/question"])
 def test_a_team_sends_its_keys_nowhere(shared: world.Shared, path: str) -> None:
-    form: dict[str, Any] = {"question": "Good?", "model": "openai:m@http://10.0.0.1/v1", "judge": "tone"}
+    form: dict[str, Any] = {
+        "question": "Good?",
+        "model": "openai:m@http://10.0.0.1/v1",
+        "judge": "tone",
+    }
     assert "keys would go there" in post(shared.signed_in("owner"), path, **form).text
     shared.server.registry.create(world.judge("far", model="openai:m@http://10.0.0.1/v1"))
-    expect(post(shared.signed_in("owner"), "/judges/far/setup/question", **form), 303)  # which has it from elsewhere
+    expect(
+        post(shared.signed_in("owner"), "/judges/far/setup/question", **form), 303
+    )  # which has it from elsewhere
 
 
 def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
@@ -141,13 +190,18 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     wait(local)
     assert "2 new" in local.get(added.headers["location"]).text
     assert "2 cases, 0 of them answered." in local.get(SETUP).text
-    more, known = TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n", "Nothing new: all 4 were there already."
+    more, known = (
+        TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n",
+        "Nothing new: all 4 were there already.",
+    )
     assert "Add 1 case<" in sent(local, "b.csv", more).text
     shown = sent(local, "b.csv", more, "cases").headers["location"]
     assert "1 new, 3 were there already." in local.get(shown).text
     wait(local)
     ended = local.get(f"/judges/tone/jobs/{parse_qs(shown)['job'][0]}", headers={"x-part": "true"})
-    assert ended.headers["x-go-to"] in shown, "a page that shows the job already is loaded again as it is"
+    assert ended.headers["x-go-to"] in shown, (
+        "a page that shows the job already is loaded again as it is"
+    )
     page = sent(local, "b.csv", more).text
     assert ("Add" in page, known in page) == (False, True)
     assert known in local.get(sent(local, "b.csv", more, "cases").headers["location"]).text
@@ -184,7 +238,10 @@ def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
     for row in (("Question", "Answer", "Date"), ("Where is it?", "On its way.", "2026-06-01")):
         book.active.append(row)
     book.save(body)
-    assert "<td>Where is it?</td><td>On its way.</td>" in sent(local, "june.xlsx", body.getvalue()).text
+    assert (
+        "<td>Where is it?</td><td>On its way.</td>"
+        in sent(local, "june.xlsx", body.getvalue()).text
+    )
 
 
 TEXTS = ("Where is my order, please?", "It left us on Monday.")
@@ -194,10 +251,18 @@ TEXTS = ("Where is my order, please?", "It left us on Monday.")
     ("header", "row", "chosen"),
     [
         ("ticket;customer wrote;our reply", ("T-1", *TEXTS), ("customer wrote", "our reply")),
-        ("our reply;date;customer wrote", (TEXTS[1], "2026-11-28", TEXTS[0]), ("customer wrote", "our reply")),
+        (
+            "our reply;date;customer wrote",
+            (TEXTS[1], "2026-11-28", TEXTS[0]),
+            ("customer wrote", "our reply"),
+        ),
         ("ref;a;b", ("88-1", *TEXTS), ("a", "b")),
         ("id;resposta;pergunta", ("1", TEXTS[1], TEXTS[0]), ("pergunta", "resposta")),
-        ("answer_id;AgentResponse;userQuery", ("7", TEXTS[1], TEXTS[0]), ("userQuery", "AgentResponse")),
+        (
+            "answer_id;AgentResponse;userQuery",
+            ("7", TEXTS[1], TEXTS[0]),
+            ("userQuery", "AgentResponse"),
+        ),
         ("number;value;rationale;ask;bot", ("1", "Yes", "Warm.", *TEXTS), ("ask", "bot")),
     ],
 )
@@ -213,7 +278,9 @@ def test_columns_are_guessed_by_their_names_and_by_what_they_hold(
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig", "utf-8"])
 def test_a_file_of_excel_is_read_in_its_encoding(local: TestClient, encoding: str) -> None:
-    page = sent(local, "a.csv", "Frage;Antwort\nWann ist es fällig?;Am Freitag, für 5 €.\n".encode(encoding)).text
+    page = sent(
+        local, "a.csv", "Frage;Antwort\nWann ist es fällig?;Am Freitag, für 5 €.\n".encode(encoding)
+    ).text
     assert "<td>Wann ist es fällig?</td><td>Am Freitag, für 5 €.</td>" in page
     assert ("Windows-1252" in page) == (encoding == "cp1252")
 
@@ -224,11 +291,17 @@ def test_a_file_of_excel_is_read_in_its_encoding(local: TestClient, encoding: st
         ("cases.pdf", b"%PDF", "a file is one of .csv"),
         ("cases.jsonl", b"", "cases.jsonl has no rows"),
         ("cases.xlsx", b"no sheet", "cases.xlsx"),
-        ("cases.jsonl", json.dumps({"id": "x" * 501, "inputs": "a", "outputs": "b"}), "give shorter ones"),
+        (
+            "cases.jsonl",
+            json.dumps({"id": "x" * 501, "inputs": "a", "outputs": "b"}),
+            "give shorter ones",
+        ),
         ("../../cases.csv", b"id,id\n1,2\n", "cases.csv: the header has id twice"),
     ],
 )
-def test_a_file_that_cannot_be_read_says_why(local: TestClient, name: str, body: bytes | str, words: str) -> None:
+def test_a_file_that_cannot_be_read_says_why(
+    local: TestClient, name: str, body: bytes | str, words: str
+) -> None:
     page = sent(local, name, body).text
     assert (words in page, "/tmp" in page) == (True, False)
 
@@ -251,9 +324,17 @@ TALK = [{"role": "user", "content": "Hi"}]
     [
         ("{{ inputs }} {{ outputs }}", "question,answer_a,answer_b\nq,one,two\n", PAIR),
         ("{{ inputs }} {{ outputs }}", "asked,inputs,b\nq,one,two\n", PAIR),
-        ("{{ inputs }} {{ outputs }}", '{"question": "q", "outputs": {"A": "one", "B": "two"}}', PAIR),
+        (
+            "{{ inputs }} {{ outputs }}",
+            '{"question": "q", "outputs": {"A": "one", "B": "two"}}',
+            PAIR,
+        ),
         ("{{ conversation }}", json.dumps({"messages": TALK}), {"conversation": TALK}),
-        ("{{ outputs }} {{ expectations }}", "reply,reference\nyes,no\n", {"outputs": "yes", "expectations": "no"}),
+        (
+            "{{ outputs }} {{ expectations }}",
+            "reply,reference\nyes,no\n",
+            {"outputs": "yes", "expectations": "no"},
+        ),
     ],
 )
 def test_pairs_and_conversations_are_taken_in(
@@ -264,7 +345,9 @@ def test_pairs_and_conversations_are_taken_in(
         world.judge("other").replace(feedback_value_type=kind, instructions=f"Good? {fields}")
     )
     name = "a.jsonl" if body.startswith("{") else "a.csv"
-    form: dict[str, Any] = {"column": ["asked", "inputs", "b"]} if "asked" in body else {}  # any may have a side
+    form: dict[str, Any] = (
+        {"column": ["asked", "inputs", "b"]} if "asked" in body else {}
+    )  # any may have a side
     assert "Add 1 case<" in sent(local, name, body, judge="other", **form).text
     sent(local, name, body, "cases", judge="other", **form)
     (case,) = world.stored(local, queue.select())
@@ -273,7 +356,9 @@ def test_pairs_and_conversations_are_taken_in(
 
 def test_cases_that_a_model_could_not_judge_are_judged_later(place: str) -> None:
     faults = [ModelUnavailable("connection refused")]
-    with world.site(place, script=lambda request: faults[0] if faults else world.answer(request)) as client:
+    with world.site(
+        place, script=lambda request: faults[0] if faults else world.answer(request)
+    ) as client:
         put_in(client)
         assert "5 cases are not judged yet." in client.get(f"{SETUP}?open=cases").text
         faults.clear()
@@ -315,7 +400,9 @@ def test_an_experiments_traces_come_into_the_queue(local: TestClient, tracking: 
     assert "no experiment &#39;none&#39;" in pulled("none")
 
 
-def test_owners_pull_from_the_servers_own_and_name_no_other(shared: world.Shared, tmp_path: Path) -> None:
+def test_owners_pull_from_the_servers_own_and_name_no_other(
+    shared: world.Shared, tmp_path: Path
+) -> None:
     owner = shared.signed_in("owner")
     assert 'name="uri"' not in owner.get(f"{SETUP}?open=cases").text
     for uri in ("http://evil.example", "file:///etc", ""):
@@ -330,7 +417,9 @@ def test_owners_pull_from_the_servers_own_and_name_no_other(shared: world.Shared
         assert "no MLflow answers at 127.0.0.1" in owner.get(begun.headers["location"]).text
 
 
-def test_without_mlflow_it_says_what_to_install(local: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mlflow_it_says_what_to_install(
+    local: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "mlflow", None)
     assert "MLflow" not in local.get(f"{SETUP}?open=cases").text
     pulled = post(local, "/judges/tone/pull", experiment="shop", uri="http://localhost")

@@ -29,7 +29,10 @@ REVIEW = "/judges/tone/review"
 
 
 def cases(number: int) -> list[dict[str, Any]]:
-    return [{"id": f"c-{n}", "inputs": f"Question {n}?", "outputs": f"Reply {n}."} for n in range(number)]
+    return [
+        {"id": f"c-{n}", "inputs": f"Question {n}?", "outputs": f"Reply {n}."}
+        for n in range(number)
+    ]
 
 
 class Clock:
@@ -71,7 +74,10 @@ def answers_by_case(client: TestClient) -> Counter[str]:
 
 
 def held_out_of(client: TestClient) -> set[str]:
-    return {row.case_id for row in world.stored(client, select(queue.c.case_id).where(queue.c.held_out == 1))}
+    return {
+        row.case_id
+        for row in world.stored(client, select(queue.c.case_id).where(queue.c.held_out == 1))
+    }
 
 
 def test_five_experts_share_two_hundred_cases(
@@ -93,7 +99,9 @@ def test_five_experts_share_two_hundred_cases(
         if steps == 150:
             dead = team.pop(0)  # with a case on the screen that nobody will answer
             assert dead.name in holding
-        if len(idle) == len(team):  # all others are through: what the dead browser holds is free by now
+        if len(idle) == len(
+            team
+        ):  # all others are through: what the dead browser holds is free by now
             clock.now += OPEN_SECONDS + 1
             holding.clear()
             idle.clear()
@@ -154,7 +162,9 @@ def test_a_number_of_answers_is_one_two_or_three_and_the_owners(shared: world.Sh
     expect(post(ana, "/judges/tone/setup/answers", wanted=2), 403)
 
 
-def test_a_case_is_free_again_after_ten_minutes_and_a_late_answer_is_kept(shared: world.Shared, clock: Clock) -> None:
+def test_a_case_is_free_again_after_ten_minutes_and_a_late_answer_is_kept(
+    shared: world.Shared, clock: Clock
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(1))
     ana, ben = Expert(shared, "Ana"), Expert(shared, "Ben")
@@ -177,7 +187,9 @@ def test_who_loads_the_page_again_keeps_their_case(shared: world.Shared) -> None
     assert [ana.look() for _ in range(3)] == [first] * 3
 
 
-def test_what_one_skips_comes_to_another_and_is_not_asked_again_once_it_has_its_answer(shared: world.Shared) -> None:
+def test_what_one_skips_comes_to_another_and_is_not_asked_again_once_it_has_its_answer(
+    shared: world.Shared,
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(1))
     ana, ben = Expert(shared, "Ana"), Expert(shared, "Ben")
@@ -194,7 +206,9 @@ def test_a_thumb_of_an_application_takes_no_expert_their_case(shared: world.Shar
     owner = shared.signed_in("owner")
     put_in(owner, cases(1))
     body = {"up": True, "source": "app-7"}
-    assert shared.program().post("/api/v1/judges/tone/cases/c-0/thumb", json=body).status_code == 200
+    assert (
+        shared.program().post("/api/v1/judges/tone/cases/c-0/thumb", json=body).status_code == 200
+    )
     assert Expert(shared, "Ana").look() == "c-0"
 
 
@@ -235,7 +249,9 @@ def test_the_page_and_the_command_have_one_order(place: str) -> None:
     def torn(request: ChatRequest) -> dict[str, Any]:
         findings = []
         if "Question 7?" in request.user:
-            findings = [{"guideline": f"G{n}", "evidence": "Question 7?", "value": n == 1} for n in (1, 2)]
+            findings = [
+                {"guideline": f"G{n}", "evidence": "Question 7?", "value": n == 1} for n in (1, 2)
+            ]
         return {"findings": findings, "rationale": "So it is.", "value": True}
 
     registry = world.registry(place, script=torn)
@@ -247,7 +263,9 @@ def test_the_page_and_the_command_have_one_order(place: str) -> None:
         rows = world.stored(client, select(queue).where(queue.c.held_out == 0))
         scores = asyncio.run(Usefulness(judge)([(row.example, row.judgment) for row in rows]))
         assert [row.rank for row in rows] == pytest.approx(scores, abs=1e-12)
-        served = client.get("/api/v1/judges/tone/cases", params={"order": "useful", "limit": 12}).json()["items"]
+        served = client.get(
+            "/api/v1/judges/tone/cases", params={"order": "useful", "limit": 12}
+        ).json()["items"]
         order = [item["id"] for item in served]
         first = next_cases(judge, cases(12), n=1).cases[0].id
         assert (order[0], first) == ("c-7", "c-7")

@@ -15,10 +15,23 @@ from memalign_server.review.disputes import settle
 from memalign_server.store.tables import queue, reviews
 from memalign_server.work.judging import Work
 from server_support import world
-from server_support.reviewing import answer, card, expect, hold_out, post, put_in, send, wait, words_of
+from server_support.reviewing import (
+    answer,
+    card,
+    expect,
+    hold_out,
+    post,
+    put_in,
+    send,
+    wait,
+    words_of,
+)
 
 TRUST = "/judges/tone/trust"
-CASES = [{"id": f"c-{n:02}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n} days."} for n in range(16)]
+CASES = [
+    {"id": f"c-{n:02}", "inputs": f"Order {n} is late.", "outputs": f"Wait {n} days."}
+    for n in range(16)
+]
 IDS = [case["id"] for case in CASES]
 
 
@@ -69,9 +82,14 @@ def test_one_sentence_says_how_often_it_agreed(queued: TestClient) -> None:
 
 @pytest.mark.parametrize(
     ("answers", "says", "button"),
-    [(0, "10 more answers and you will know.", "Review 10"), (9, "1 more answer and you will know.", "Review 1")],
+    [
+        (0, "10 more answers and you will know.", "Review 10"),
+        (9, "1 more answer and you will know.", "Review 1"),
+    ],
 )
-def test_too_few_answers_say_how_many_are_missing(queued: TestClient, answers: int, says: str, button: str) -> None:
+def test_too_few_answers_say_how_many_are_missing(
+    queued: TestClient, answers: int, says: str, button: str
+) -> None:
     answer_all(queued, "y" * answers)
     assert heading(queued) == says
     assert f"You have answered {answers} of them; 10 are enough for a first figure." in page(queued)
@@ -80,7 +98,10 @@ def test_too_few_answers_say_how_many_are_missing(queued: TestClient, answers: i
 
 @world.ON_BOTH
 def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> None:
-    put_in(local, [{**case, "id": f"d-{place}", "inputs": f"{place}?"} for place, case in enumerate(CASES)])
+    put_in(
+        local,
+        [{**case, "id": f"d-{place}", "inputs": f"{place}?"} for place, case in enumerate(CASES)],
+    )
     answer_all(held_out(local), "yyyy")
     (button,) = re.findall(r'href="([^"]+)">Review 6<', local.get(TRUST).text)
     reviewed = [local.get(button)]
@@ -99,7 +120,13 @@ def test_only_what_is_held_out_counts(local: TestClient) -> None:
     assert heading(local) == "There are too few cases for a figure."
 
 
-ROW = {"id": "t-1", "inputs": "Where?", "outputs": "There.", "value": False, "rationale": "Show sympathy first."}
+ROW = {
+    "id": "t-1",
+    "inputs": "Where?",
+    "outputs": "There.",
+    "value": False,
+    "rationale": "Show sympathy first.",
+}
 
 
 def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(place: str) -> None:
@@ -111,21 +138,30 @@ def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(
         wait(client)
         assert heading(client) == "On 12 cases it had never learned from, it agreed with you on 9."
         assert "Before you taught it: 25% of 12." in page(client)
-        chart = (
-            'aria-label="Before: 25 percent, between 7 and 57 is likely. Now: 75 percent, between 43 and 93 is likely."'
-        )
+        chart = 'aria-label="Before: 25 percent, between 7 and 57 is likely. Now: 75 percent, between 43 and 93 is likely."'
         assert chart in client.get(TRUST).text
         figures = client.get(f"{TRUST}/figures.json").json()["held_out_cases"]
         assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
         post(client, "/judges/tone/setup/question", question="Is it kind?", model="scripted")
         wait(client)
-        assert (heading(client)[:11], "Before you taught it" in page(client)) == ("On 12 cases", False)
-        assert client.get(f"{TRUST}/figures.json").json()["held_out_cases"]["before_teaching"] == {"cases": 0}
+        assert (heading(client)[:11], "Before you taught it" in page(client)) == (
+            "On 12 cases",
+            False,
+        )
+        assert client.get(f"{TRUST}/figures.json").json()["held_out_cases"]["before_teaching"] == {
+            "cases": 0
+        }
 
 
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
     server = world.server_of(queued)
-    work = Work(registry=server.registry, store=server.store, judge="tone", arguments={}, progress=lambda *_: None)
+    work = Work(
+        registry=server.registry,
+        store=server.store,
+        judge="tone",
+        arguments={},
+        progress=lambda *_: None,
+    )
     examples = [case.example for case in world.stored(queued, queue.select())]
     for version in (3, 2):
         asyncio.run(work.judge_cases(server.judges.latest("tone").judge, version, examples))
@@ -133,7 +169,13 @@ def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) 
 
 
 def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient) -> None:
-    row = {**CASES[0], "id": "from-the-archive", "value": False, "rationale": "Cold.", "source": "olga"}
+    row = {
+        **CASES[0],
+        "id": "from-the-archive",
+        "value": False,
+        "rationale": "Cold.",
+        "source": "olga",
+    }
     world.registry_of(local).align("tone", [row])
     answer_all(held_out(local), "yy")
     assert heading(local) == "9 more answers and you will know."
@@ -163,7 +205,9 @@ def test_cases_on_which_people_differ_count_once_an_owner_has_settled_them(
     assert heading(ana) == "On 11 cases it had never learned from, it agreed with your team on 9."
 
 
-def test_nobody_reads_of_a_case_that_they_have_not_answered(ana_and_ben: tuple[TestClient, TestClient]) -> None:
+def test_nobody_reads_of_a_case_that_they_have_not_answered(
+    ana_and_ben: tuple[TestClient, TestClient],
+) -> None:
     ana, ben = ana_and_ben
     answer_all(ana, "nnnnnnnnnnnn")
     assert "it said Yes, you said No" in page(ana)
@@ -181,7 +225,10 @@ def test_scores_that_nearly_agree_are_the_same_answer(place: str) -> None:
 
     world.opened(place).create(world.judge("tone").replace(feedback_value_type="float:0..1"))
     with world.client(place, script=scored) as client:
-        people = [TestClient(client.app, base_url=world.ADDRESS, headers={"accept": "text/html"}) for _ in range(2)]
+        people = [
+            TestClient(client.app, base_url=world.ADDRESS, headers={"accept": "text/html"})
+            for _ in range(2)
+        ]
         for person, name in zip(people, ("ana", "ben"), strict=True):
             person.post(world.link(place, name))
         held_out(people[0])
@@ -190,22 +237,34 @@ def test_scores_that_nearly_agree_are_the_same_answer(place: str) -> None:
                 answer(person, IDS[number], value=score)
             if number == 1:  # too few for a figure: it tells their number alone
                 figures = people[0].get(f"{TRUST}/figures.json").json()
-                assert figures["held_out_cases"] == {"now": {"cases": 1}, "before_teaching": {"cases": 0}}
-        assert heading(people[0]) == "On 10 cases it had never learned from, it agreed with your team on 10."
+                assert figures["held_out_cases"] == {
+                    "now": {"cases": 1},
+                    "before_teaching": {"cases": 0},
+                }
+        assert (
+            heading(people[0])
+            == "On 10 cases it had never learned from, it agreed with your team on 10."
+        )
         assert "You and ben agree on 10 of 11." in page(people[0])
 
 
-def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(shared: world.Shared) -> None:
+def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(
+    shared: world.Shared,
+) -> None:
     owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
     held_out(owner)
-    post(owner, "/judges/try", judge="tone", question="Is it kind?", model="scripted")  # on the first case
+    post(
+        owner, "/judges/try", judge="tone", question="Is it kind?", model="scripted"
+    )  # on the first case
     for person, value in ((reviewer, "false"), (zoe, "true")):
         answer(person, "c-01", value=value)
     for person in (reviewer, zoe):
         post(person, "/judges/tone/review/differ", case="c-01")
     assert "Which holds?" in owner.get("/judges/tone/review").text
     answer_all(owner, "yyy")
-    blind = select(reviews.c.case_id).where(reviews.c.person == "owner", reviews.c.blind_value.is_not(None))
+    blind = select(reviews.c.case_id).where(
+        reviews.c.person == "owner", reviews.c.blind_value.is_not(None)
+    )
     assert world.stored(owner, blind) == [("c-02",)]
 
 

@@ -111,4 +111,7 @@ def test_a_forked_child_has_its_own_loop() -> None:
             os._exit(aio.run(one()) + 6)
         raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """)
-    assert subprocess.run([sys.executable, "-c", script], timeout=PATIENCE, check=False).returncode == 7
+    assert (
+        subprocess.run([sys.executable, "-c", script], timeout=PATIENCE, check=False).returncode
+        == 7
+    )

@@ -41,7 +41,9 @@ TYPES = [ValueType.of(spec) for spec in ("bool", "int:1..5", "float:0..1", "A|B"
 
 
 def a_test(kind: Any) -> CodeTest:
-    return CodeTest(kind=kind, text="a1", field="outputs", low=1 if kind in ("length", "number") else None)
+    return CodeTest(
+        kind=kind, text="a1", field="outputs", low=1 if kind in ("length", "number") else None
+    )
 
 
 READERS: dict[str, Callable[[str], object]] = {
@@ -110,7 +112,8 @@ def test_a_megabyte_is_read(name: str, piece: str) -> None:
 
 def chain(count: int) -> list[dict[str, Any]]:
     return [
-        {"span_id": str(n), "parent_id": str(n - 1) if n else None, "name": "step", "inputs": "x"} for n in range(count)
+        {"span_id": str(n), "parent_id": str(n - 1) if n else None, "name": "step", "inputs": "x"}
+        for n in range(count)
     ]
 
 
@@ -146,7 +149,9 @@ def test_ten_thousand_parts_take_their_number(tmp_path: Path, name: str) -> None
             fit_fields({field: value}, 4000)
             list(words_of(field, value))
             list(judged_texts({field: value}))
-            assert len(as_read(field, value)) < 500 * count, "nor is the text that people read much longer"
+            assert len(as_read(field, value)) < 500 * count, (
+                "nor is the text that people read much longer"
+            )
             opened(json.dumps(value))
             write_review([(case, None)], tmp_path / "sheet.xlsx", value_type=TYPES[0])
 
@@ -159,7 +164,9 @@ def test_many_rows_of_feedback_take_their_number() -> None:
     def work(count: int) -> Callable[[], object]:
         row = {"outputs": "x", "label": True}
         bad = [row | {"id": f"t-{n}", f"coment {n}": "x", "values": n} for n in range(count)]
-        people = [{"id": "t", "outputs": "x", "value": True, "source": f"p{n}"} for n in range(count)]
+        people = [
+            {"id": "t", "outputs": "x", "value": True, "source": f"p{n}"} for n in range(count)
+        ]
 
         def read() -> None:
             refused(read_feedback, bad)
@@ -180,7 +187,10 @@ def test_many_rules_beside_many_long_texts_are_compared_once_each() -> None:
         def compare() -> None:
             judged = JudgedTexts(texts)
             for number in range(20):
-                assert guideline_fault(f"{RULE} {number} the parcel will arrive at your door", judged) is None
+                assert (
+                    guideline_fault(f"{RULE} {number} the parcel will arrive at your door", judged)
+                    is None
+                )
 
         return compare
 

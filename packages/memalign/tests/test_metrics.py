@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.errors import InputError
-from memalign.metrics import KERNELS, Estimate, ccc, cohen_kappa, krippendorff_alpha, mcnemar_exact, wilson_interval
+from memalign.metrics import (
+    KERNELS,
+    Estimate,
+    ccc,
+    cohen_kappa,
+    krippendorff_alpha,
+    mcnemar_exact,
+    wilson_interval,
+)
 
 pairs_of_labels = st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC")), max_size=40)
 pairs_of_scores = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=40)
@@ -42,7 +50,9 @@ def test_krippendorffs_own_example():
         (None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None),
         (1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None),
     )
-    units = [[value for value in unit if value is not None] for unit in zip(*observers, strict=True)]
+    units = [
+        [value for value in unit if value is not None] for unit in zip(*observers, strict=True)
+    ]
     assert krippendorff_alpha(units) == pytest.approx(0.743, abs=5e-4)
     assert krippendorff_alpha(units, level="ordinal") == pytest.approx(0.815, abs=5e-4)
     assert krippendorff_alpha(units, level="interval") == pytest.approx(0.849, abs=5e-4)
@@ -83,7 +93,9 @@ def test_one_label_only_cannot_tell_agreement_from_chance(measure, pairs):
 
 
 def test_alpha_needs_two_labels_and_a_case_of_two_people():
-    assert {krippendorff_alpha(units) for units in ([["A", "A"], ["A"]], [["A"], ["B"]], [])} == {None}
+    assert {krippendorff_alpha(units) for units in ([["A", "A"], ["A"]], [["A"], ["B"]], [])} == {
+        None
+    }
 
 
 @given(pairs_of_labels, pairs_of_scores)
@@ -113,11 +125,16 @@ def test_weighted_cases_give_what_repeated_cases_give(measure):
     weights = [[draw.choice((0, 1, 1, 2)) for _ in truth] for _ in range(50)]
     repeated = [
         measure(
-            *([value for value, n in zip(column, row, strict=True) for _ in range(n)] for column in (judged, truth))
+            *(
+                [value for value, n in zip(column, row, strict=True) for _ in range(n)]
+                for column in (judged, truth)
+            )
         )
         for row in weights
     ]
-    assert KERNELS[measure](np.array(weights, dtype=float), judged, truth) == pytest.approx(repeated)
+    assert KERNELS[measure](np.array(weights, dtype=float), judged, truth) == pytest.approx(
+        repeated
+    )
 
 
 def test_an_estimate_prints_itself():

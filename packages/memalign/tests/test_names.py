@@ -72,12 +72,15 @@ def test_folding_twice_is_folding_once(text: str) -> None:
 def _rows(people: list[str], values: list[bool]) -> list[Feedback]:
     pairs = enumerate(zip(people, values, strict=True))
     return [
-        Feedback(id=f"t-{number}", inputs="x", outputs="y", value=value, source=who) for number, (who, value) in pairs
+        Feedback(id=f"t-{number}", inputs="x", outputs="y", value=value, source=who)
+        for number, (who, value) in pairs
     ]
 
 
 @given(names, names, st.data())
-def test_ties_authority_and_raters_do_not_depend_on_spelling(one: str, other: str, data: st.DataObject) -> None:
+def test_ties_authority_and_raters_do_not_depend_on_spelling(
+    one: str, other: str, data: st.DataObject
+) -> None:
     written = data.draw(st.lists(st.sampled_from((one, other)), min_size=1, max_size=5))
     values = data.draw(st.lists(st.booleans(), min_size=len(written), max_size=len(written)))
     odd = [data.draw(spelled_otherwise(name)) for name in written]
@@ -95,8 +98,14 @@ def test_people_are_shown_as_they_first_wrote_their_name() -> None:
 
 def test_a_person_who_writes_their_name_otherwise_replaces_their_own_comment() -> None:
     chat, embedding = models()
-    first = judge(model=chat).align([row("t-1", "José", "too cold")], optimizer=optimizer(chat, embedding)).judge
-    again = first.align([row("t-1", "JOSE\u0301", "too long")], optimizer=optimizer(chat, embedding)).judge
+    first = (
+        judge(model=chat)
+        .align([row("t-1", "José", "too cold")], optimizer=optimizer(chat, embedding))
+        .judge
+    )
+    again = first.align(
+        [row("t-1", "JOSE\u0301", "too long")], optimizer=optimizer(chat, embedding)
+    ).judge
     (kept,) = again.memory.annotations()
     assert (kept.source, kept.rationale) == ("JOSE\u0301", "too long")
     assert not [g for g in first.memory.guidelines if g in again.memory.guidelines]
@@ -105,7 +114,10 @@ def test_a_person_who_writes_their_name_otherwise_replaces_their_own_comment() -
 
 def test_an_authority_decides_in_every_spelling() -> None:
     chat, embedding = models()
-    rows: list[dict[str, Any]] = [row("t-1", "Li Wei", "cold"), row("t-1", "ben", "warm", value=True)]
+    rows: list[dict[str, Any]] = [
+        row("t-1", "Li Wei", "cold"),
+        row("t-1", "ben", "warm", value=True),
+    ]
     tied = judge(model=chat).align(rows, optimizer=optimizer(chat, embedding)).judge
     decided = set_policy(tied, authority=["li\u00a0wei"])
     assert decided(inputs="question t-1", outputs="answer t-1").value is False

@@ -21,7 +21,12 @@ JUDGMENT = Judgment(
     rationale=f"Warm. {SPITE}",
     confidence=0.93,
     findings=(
-        Finding(guideline="G1", test="The reply has 5 words", holds=True, taught_by=(FeedbackKey("t-1", "ana"),)),
+        Finding(
+            guideline="G1",
+            test="The reply has 5 words",
+            holds=True,
+            taught_by=(FeedbackKey("t-1", "ana"),),
+        ),
         Finding(guideline="G2", probability=0.25),
     ),
     guideline_ids=("G1",),
@@ -37,7 +42,13 @@ def judge(**changes: Any) -> Judge:
 
 def rows(count: int = 3) -> list[dict[str, Any]]:
     return [
-        {"id": f"t-{n}", "outputs": f"Reply {n} {SPITE}", "value": False, "rationale": "Cold.", "source": "ana"}
+        {
+            "id": f"t-{n}",
+            "outputs": f"Reply {n} {SPITE}",
+            "value": False,
+            "rationale": "Cold.",
+            "source": "ana",
+        }
         for n in range(count)
     ]
 
@@ -67,7 +78,11 @@ def test_a_value_becomes_json_and_comes_back(value: Any) -> None:
 def test_a_judgment_is_a_dictionary_of_its_fields() -> None:
     fields = dict(JUDGMENT)
     assert fields == JUDGMENT.to_dict()
-    assert (fields["id"], fields["value"], fields["findings"][0]["taught_by"]) == ("t-1", True, [["t-1", "ana"]])
+    assert (fields["id"], fields["value"], fields["findings"][0]["taught_by"]) == (
+        "t-1",
+        True,
+        [["t-1", "ana"]],
+    )
 
 
 def test_pydantic_and_others_can_read_the_types_of_a_judge() -> None:
@@ -81,21 +96,39 @@ def test_a_repr_is_a_few_lines() -> None:
     one = judge(parameters={"temperature": 0.5})
     result = one.align(rows(40))
     aligned, memory = result.judge, result.judge.memory
-    for each in (one, result, aligned, memory, result.guidelines[0], JUDGMENT, evaluate(one, rows(30))):
+    for each in (
+        one,
+        result,
+        aligned,
+        memory,
+        result.guidelines[0],
+        JUDGMENT,
+        evaluate(one, rows(30)),
+    ):
         assert len(repr(each)) < 1_500, type(each)
-    assert repr(one).startswith("Judge(name='tone', feedback_value_type='bool', model='scripted', instructions='Is the")
-    assert "回答" in repr(judge().replace(instructions="回答" * 60 + "{{ outputs }}")), "no spaces are written"
+    assert repr(one).startswith(
+        "Judge(name='tone', feedback_value_type='bool', model='scripted', instructions='Is the"
+    )
+    assert "回答" in repr(judge().replace(instructions="回答" * 60 + "{{ outputs }}")), (
+        "no spaces are written"
+    )
     assert "40 cases" in repr(aligned)
     assert repr(memory).startswith("<Memory: ")
     assert "new G1" in repr(result)
-    assert "G1: Say sorry before facts. (t-0@ana" in repr(result), "what it learned, not only that it did"
-    assert repr(JUDGMENT).startswith("Judgment(id='t-1', value=True, confidence=0.93, rationale='Warm.")
+    assert "G1: Say sorry before facts. (t-0@ana" in repr(result), (
+        "what it learned, not only that it did"
+    )
+    assert repr(JUDGMENT).startswith(
+        "Judgment(id='t-1', value=True, confidence=0.93, rationale='Warm."
+    )
 
 
 def test_what_a_run_gave_is_readable_in_a_terminal_and_in_a_notebook() -> None:
     one = judge()
     result = one.align(rows(3))
-    unseen = [row | {"id": f"h-{n}", "outputs": f"New {n} {SPITE}"} for n, row in enumerate(rows(30))]
+    unseen = [
+        row | {"id": f"h-{n}", "outputs": f"New {n} {SPITE}"} for n, row in enumerate(rows(30))
+    ]
     judgments = one.judge_many([{"id": f"{SPITE}{n}", "outputs": f"reply {n}"} for n in range(40)])
     both = evaluate(result.judge, unseen, against=one)
     shown: list[tuple[Any, str]] = [
@@ -126,7 +159,9 @@ def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatc
     for kernel in (None, "a kernel"):
         assert not pictures, "a terminal's IPython has no kernel"
         shell = SimpleNamespace(kernel=kernel)
-        monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell))
+        monkeypatch.setitem(
+            sys.modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell)
+        )
         one.judge_many(many)
     assert pictures[-1] == "judge: 500 of 500"
     assert len(pictures) < 250, "it is drawn now and then"

@@ -39,24 +39,36 @@ class TestExample:
         one = Example(id="a", inputs={"x": 1, "y": [2]}, outputs="z", meta={"team": 1})
         two = Example(id="b", inputs={"y": [2], "x": 1}, outputs="z")
         assert one.content_hash == two.content_hash
-        assert one.content_hash != Example(id="a", inputs="z", outputs={"x": 1, "y": [2]}).content_hash
+        assert (
+            one.content_hash != Example(id="a", inputs="z", outputs={"x": 1, "y": [2]}).content_hash
+        )
 
     @given(json_values.filter(lambda value: value is not None))
     def test_any_json_value_has_a_hash(self, value: object) -> None:
         example = Example(id="a", inputs=value)
         assert len(example.content_hash) == 64
         plain = Example(id="a", inputs=value)
-        assert (example, repr(example), example.to_dict()) == (plain, repr(plain), plain.to_dict()), (
-            "nor is what is cached"
-        )
+        assert (example, repr(example), example.to_dict()) == (
+            plain,
+            repr(plain),
+            plain.to_dict(),
+        ), "nor is what is cached"
         other = msgspec.structs.replace(example, inputs=[value])
-        assert other.content_hash == Example(id="b", inputs=[value]).content_hash != example.content_hash
+        assert (
+            other.content_hash
+            == Example(id="b", inputs=[value]).content_hash
+            != example.content_hash
+        )
 
     @pytest.mark.parametrize(
-        "bad", [object(), b"\x00", b"\x89PNG", LOOP, {1: "a", "1": "b"}, 10**5000], ids=lambda bad: type(bad).__name__
+        "bad",
+        [object(), b"\x00", b"\x89PNG", LOOP, {1: "a", "1": "b"}, 10**5000],
+        ids=lambda bad: type(bad).__name__,
     )
     def test_an_impossible_json_value_is_left_out_and_named(self, bad: object) -> None:
-        example = Example(id="a", inputs={"x": [1, bad]}, outputs="text", meta={"thumbnail": bad, "kept": 1})
+        example = Example(
+            id="a", inputs={"x": [1, bad]}, outputs="text", meta={"thumbnail": bad, "kept": 1}
+        )
         assert example.outputs == "text"
         assert "kept" in example.meta
         assert example.faults[0].place in ("inputs.x[1]", "inputs")
@@ -65,13 +77,17 @@ class TestExample:
             Example(id="a", inputs=bad)
 
 
-names = st.text(st.sampled_from('a@" \\\ud800é') | st.characters(exclude_categories=()), min_size=1, max_size=8)
+names = st.text(
+    st.sampled_from('a@" \\\ud800é') | st.characters(exclude_categories=()), min_size=1, max_size=8
+)
 keys = st.builds(FeedbackKey, names, names)
 
 
 class TestFeedbackKey:
     @given(keys, keys)
-    def test_the_written_form_is_read_back_and_unambiguous(self, one: FeedbackKey, other: FeedbackKey) -> None:
+    def test_the_written_form_is_read_back_and_unambiguous(
+        self, one: FeedbackKey, other: FeedbackKey
+    ) -> None:
         assert FeedbackKey.parse(str(one)) == one
         assert (str(one) == str(other)) == (one == other)
 
@@ -90,17 +106,26 @@ class TestFeedbackKey:
         assert str(FeedbackKey(*key)) == written
         assert f"{FeedbackKey(*key)}" == written
 
-    @pytest.mark.parametrize("text", ["", "t-17", "t-17@", "@ana", '"t-17', '"t-17"', '"t-17"ana', '"t@17"@'])
+    @pytest.mark.parametrize(
+        "text", ["", "t-17", "t-17@", "@ana", '"t-17', '"t-17"', '"t-17"ana', '"t@17"@']
+    )
     def test_what_names_no_feedback_is_refused(self, text: str) -> None:
         with pytest.raises(InputError, match="not a key"):
             FeedbackKey.parse(text)
 
     @given(st.lists(keys, max_size=6), st.data())
-    def test_a_key_in_either_form_selects_one(self, known: list[FeedbackKey], data: st.DataObject) -> None:
-        known = sorted({FeedbackKey(f"n{key.id}", key.source) for key in known})  # and no id looks like another's key
+    def test_a_key_in_either_form_selects_one(
+        self, known: list[FeedbackKey], data: st.DataObject
+    ) -> None:
+        known = sorted(
+            {FeedbackKey(f"n{key.id}", key.source) for key in known}
+        )  # and no id looks like another's key
         for key in known:
             assert select_keys(known, [key])[key] == (key,)
-            if sum(other.id.startswith(key.id) or key.id.startswith(other.id) for other in known) == 1:
+            if (
+                sum(other.id.startswith(key.id) or key.id.startswith(other.id) for other in known)
+                == 1
+            ):
                 assert select_keys(known, [str(key)])[str(key)] == (key,)
 
     def test_an_unambiguous_id_needs_no_quotes(self) -> None:
@@ -150,7 +175,10 @@ class TestFeedback:
             ("2026/3/1 12:00", "2026-03-01T12:00:00+00:00"),
             ("2026-03-01T12:00:00+01:00[Europe/Berlin]", "2026-03-01T11:00:00+00:00"),
             ("Sun, 01 Mar 2026 12:00:00 GMT", "2026-03-01T12:00:00+00:00"),
-            *((seconds, "2026-03-01T12:00:00+00:00") for seconds in (1772366400, 1772366400.0, "1772366400000")),
+            *(
+                (seconds, "2026-03-01T12:00:00+00:00")
+                for seconds in (1772366400, 1772366400.0, "1772366400000")
+            ),
             (datetime(2026, 3, 1, tzinfo=UTC), "2026-03-01T00:00:00+00:00"),
         ],
     )
@@ -159,11 +187,17 @@ class TestFeedback:
 
 
 def test_usages_add_up_with_unknown_costs_unknown() -> None:
-    one = Usage(calls=1, input_tokens=10, cached_tokens=4, output_tokens=2, cost=0.5, seconds={"model": 1.0})
-    two = Usage(calls=2, input_tokens=5, output_tokens=1, cost=0.25, seconds={"model": 0.5, "retrieve": 2.0})
+    one = Usage(
+        calls=1, input_tokens=10, cached_tokens=4, output_tokens=2, cost=0.5, seconds={"model": 1.0}
+    )
+    two = Usage(
+        calls=2, input_tokens=5, output_tokens=1, cost=0.25, seconds={"model": 0.5, "retrieve": 2.0}
+    )
     assert sum([one, two]) == sum([one, two], Usage()) == one + two
     assert ((one + two).cost, (one + two).seconds) == (0.75, {"model": 1.5, "retrieve": 2.0})
-    assert (one + Usage(calls=1)).cost is (Usage(calls=1) + one).cost is None, "nobody said what that call cost"
+    assert (one + Usage(calls=1)).cost is (Usage(calls=1) + one).cost is None, (
+        "nobody said what that call cost"
+    )
     assert Usage().cost == 0.0
 
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from memalign.errors import ModelRejected, ModelUnavailable
-from memalign.models.base import ChatModel, ChatRequest, DecisionModel, EmbeddingModel, Limits, Question
+from memalign.models.base import (
+    ChatModel,
+    ChatRequest,
+    DecisionModel,
+    EmbeddingModel,
+    Limits,
+    Question,
+)
 from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 
 
@@ -17,7 +24,9 @@ def request(user: str = "Reply: Hello", system: str = "You are a judge") -> Chat
 class TestScriptedChatModel:
     async def test_a_list_is_answered_in_order_whatever_the_schema_says(self) -> None:
         limits = Limits(shard_size=1, writes=False)
-        model = ScriptedChatModel([{"value": True}, ModelUnavailable("down"), {"other": 1}], name="weak", limits=limits)
+        model = ScriptedChatModel(
+            [{"value": True}, ModelUnavailable("down"), {"other": 1}], name="weak", limits=limits
+        )
         assert isinstance(model, ChatModel)
         assert (model.name, model.limits) == ("weak", limits)
         first = await model.complete(request("first"))
@@ -27,7 +36,12 @@ class TestScriptedChatModel:
         assert (await model.complete(request("third"))).data == {"other": 1}
         with pytest.raises(AssertionError, match="weak: the script has no answer left"):
             await model.complete(request("one too many"))
-        assert [asked.user for asked in model.requests] == ["first", "second", "third", "one too many"]
+        assert [asked.user for asked in model.requests] == [
+            "first",
+            "second",
+            "third",
+            "one too many",
+        ]
 
 
 class TestScriptedDecisionModel:
@@ -36,7 +50,11 @@ class TestScriptedDecisionModel:
         tone = Question(key="value", text="Which tone?", kind="choice", labels=("warm", "cold"))
         rude = Question(key="q2", text="Is it rude?")
         chances = {"warm": 0.9, "cold": 0.1}
-        answers: dict[str, float | dict[str, float] | str] = {"q1": 0.75, "value": chances, "q2": "it declines"}
+        answers: dict[str, float | dict[str, float] | str] = {
+            "q1": 0.75,
+            "value": chances,
+            "q2": "it declines",
+        }
         model = ScriptedDecisionModel(lambda state, question: answers[question.key])
         decision = await model.decide("so it is", [polite, tone, rude])
         assert decision.probabilities == {"q1": {"yes": 0.75, "no": 0.25}, "value": chances}
@@ -62,6 +80,10 @@ async def test_a_hash_embedding_gives_unit_vectors_by_shared_words_alone() -> No
     charged, again, cold, empty = await model.embed(texts)
     assert charged @ again > 0.5 > charged @ cold
     assert charged.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm([charged, again, cold, empty], axis=1), [1, 1, 1, 0], rtol=1e-6)
-    np.testing.assert_array_equal(again, (await HashEmbedding().embed(texts[1:2]))[0], "whatever else is in the batch")
+    np.testing.assert_allclose(
+        np.linalg.norm([charged, again, cold, empty], axis=1), [1, 1, 1, 0], rtol=1e-6
+    )
+    np.testing.assert_array_equal(
+        again, (await HashEmbedding().embed(texts[1:2]))[0], "whatever else is in the batch"
+    )
     assert model.texts == texts

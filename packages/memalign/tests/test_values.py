@@ -36,7 +36,13 @@ REFUSED: dict[str, list[object]] = {
     "its numbers have gaps": [IntEnum("Stars", {"ONE": 1, "FIVE": 5})],
     "contains": [Literal["A|B", "C"]],
     "white space": [Literal[" A", "B"]],
-    "two or more different texts": [Enum("One", {"A": "a"}), "A|A", Literal["A"], "A|", Literal[1, 2]],
+    "two or more different texts": [
+        Enum("One", {"A": "a"}),
+        "A|A",
+        Literal["A"],
+        "A|",
+        Literal[1, 2],
+    ],
 }
 
 
@@ -63,13 +69,19 @@ class TestReading:
             (IntEnum("Stars", {"ONE": 1, "TWO": 2, "THREE": 3}), "int:1..3"),
         ],
     )
-    def test_an_enum_is_its_texts_or_numbers_and_its_members_are_labels(self, members: type[Enum], spec: str) -> None:
+    def test_an_enum_is_its_texts_or_numbers_and_its_members_are_labels(
+        self, members: type[Enum], spec: str
+    ) -> None:
         kind = ValueType.of(members)
         assert kind == ValueType.of(spec)
         assert [kind.parse(member) for member in members] == list(kind.labels)
-        assert {type(kind.parse(member)) for member in members} <= {str, int}, "plain values, whatever was given"
+        assert {type(kind.parse(member)) for member in members} <= {str, int}, (
+            "plain values, whatever was given"
+        )
 
-    @pytest.mark.parametrize(("why", "bad"), [(why, bad) for why, types in REFUSED.items() for bad in types])
+    @pytest.mark.parametrize(
+        ("why", "bad"), [(why, bad) for why, types in REFUSED.items() for bad in types]
+    )
     def test_anything_else_is_refused_with_its_reason(self, bad: object, why: str) -> None:
         with pytest.raises(InvalidValueType, match=why):
             ValueType.of(bad)
@@ -113,13 +125,19 @@ OUTSIDE: dict[str, list[object]] = {
 
 
 class TestParsing:
-    @pytest.mark.parametrize(("spec", "raw", "value"), [(s, *pair) for s, pairs in READ.items() for pair in pairs])
-    def test_the_usual_spellings_are_understood(self, spec: str, raw: object, value: object) -> None:
+    @pytest.mark.parametrize(
+        ("spec", "raw", "value"), [(s, *pair) for s, pairs in READ.items() for pair in pairs]
+    )
+    def test_the_usual_spellings_are_understood(
+        self, spec: str, raw: object, value: object
+    ) -> None:
         parsed = ValueType.of(spec).parse(raw)
         assert parsed == value
         assert type(parsed) is type(value)
 
-    @pytest.mark.parametrize(("spec", "raw"), [(spec, raw) for spec, values in OUTSIDE.items() for raw in values])
+    @pytest.mark.parametrize(
+        ("spec", "raw"), [(spec, raw) for spec, values in OUTSIDE.items() for raw in values]
+    )
     def test_a_value_outside_names_what_is_allowed(self, spec: str, raw: object) -> None:
         kind = ValueType.of(spec)
         with pytest.raises(InvalidValue) as caught:
@@ -136,7 +154,9 @@ class TestParsing:
 
 class TestSchemas:
     @pytest.mark.parametrize(("annotation", "spec"), TYPES)
-    def test_the_schema_takes_every_label_and_nothing_beside(self, annotation: object, spec: str) -> None:
+    def test_the_schema_takes_every_label_and_nothing_beside(
+        self, annotation: object, spec: str
+    ) -> None:
         kind = ValueType.of(annotation)
         schema = jsonschema.Draft202012Validator(kind.json_schema())
         for label in kind.labels:

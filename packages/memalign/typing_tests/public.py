@@ -43,7 +43,9 @@ ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=7)  # type:
 judge = ma.Judge(name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=bool)
 # A class gives the verdicts' type; of what is written in another way a verdict is any label.
 assert_type(judge, ma.Judge[bool])
-assert_type(ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=str), ma.Judge[str])
+assert_type(
+    ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=str), ma.Judge[str]
+)
 scored = ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type="int:1..5")
 assert_type(scored, ma.Judge[Value])
 assert_type(scored(outputs="…").value, Value | None)
@@ -99,10 +101,14 @@ class Table:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
 
-assert_type(judge.align(Table(), optimizer=ma.MemAlign(columns={"outputs": "answer"})), ma.AlignResult[bool])
+assert_type(
+    judge.align(Table(), optimizer=ma.MemAlign(columns={"outputs": "answer"})), ma.AlignResult[bool]
+)
 assert_type(ma.evaluate(judge, Table()), ma.Evaluation)
 assert_type(judge.judge_many(Table()).to_frame(), Any)
-assert_type(judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)), ma.AlignResult[bool])
+assert_type(
+    judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)), ma.AlignResult[bool]
+)
 assert_type(result.judge, ma.Judge[bool])
 assert_type(result.guidelines, tuple[ma.Guideline, ...])
 assert_type(result.rows[0].state, LedgerState | None)
@@ -121,7 +127,13 @@ chat: ChatModel = ScriptedChatModel([{"rationale": "Kind.", "value": True}])
 embedding: EmbeddingModel = HashEmbedding()
 assert_type(resolve(None), ChatModel)
 assert_type(resolve_embedding("openai:text-embedding-3-small"), EmbeddingModel)
-ma.Judge(name="n", instructions="{{ outputs }}", feedback_value_type=bool, model=chat, embedding_model=embedding)
+ma.Judge(
+    name="n",
+    instructions="{{ outputs }}",
+    feedback_value_type=bool,
+    model=chat,
+    embedding_model=embedding,
+)
 
 # Errors carry what a program needs.
 try:

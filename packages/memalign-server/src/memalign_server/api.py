@@ -23,7 +23,15 @@ from memalign.registry import JudgeSummary
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.people import PROGRAM, Person, spelled
 from memalign_server.problems import Problem
-from memalign_server.review.answers import LONGEST, Answer, is_untaught, mark_seen, review_of, same_value, save
+from memalign_server.review.answers import (
+    LONGEST,
+    Answer,
+    is_untaught,
+    mark_seen,
+    review_of,
+    same_value,
+    save,
+)
 from memalign_server.review.cases import (
     add_cases,
     case_of,
@@ -214,7 +222,9 @@ async def judge_one(
     case: Case,
     server: Here,
     person: Asking,
-    keep: Annotated[bool, Query(description="Keep the case and its verdict for review, and for a thumb.")] = False,
+    keep: Annotated[
+        bool, Query(description="Keep the case and its verdict for review, and for a thumb.")
+    ] = False,
 ) -> Judgment:
     """Judge one case now. A model that fails is a problem with its reason.
 
@@ -223,14 +233,19 @@ async def judge_one(
     queue: a reviewer keeps none.
     """
     if keep and not person.owner:
-        raise Problem(403, "a case that is kept is added to the queue, which is for owners: judge it without keep")
+        raise Problem(
+            403,
+            "a case that is kept is added to the queue, which is for owners: judge it without keep",
+        )
     latest = await asyncio.to_thread(server.judges.latest, judge)
     example = Example(**{"id": "item"} | case.model_dump(exclude_none=True))
     if keep and case.id is None:
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await latest.judge.ajudge(example)
     ranks = await useful_ranks(Usefulness(latest.judge), [(example, judgment)]) if keep else {}
-    await asyncio.to_thread(_note, server, latest, person.name, example, judgment if keep else None, ranks)
+    await asyncio.to_thread(
+        _note, server, latest, person.name, example, judgment if keep else None, ranks
+    )
     return judgment
 
 
@@ -244,22 +259,31 @@ def _note(
 ) -> None:
     """Keep a case and its verdict, if there is one to keep; who was told a verdict answers the case blind no more."""
     judge = latest.judge.name
-    same = select(queue.c.case_id).where(queue.c.judge == judge, queue.c.content_hash == example.content_hash)
-    with server.store.read() as connection:  # most requests are about no case of the queue, and should not lock
+    same = select(queue.c.case_id).where(
+        queue.c.judge == judge, queue.c.content_hash == example.content_hash
+    )
+    with (
+        server.store.read() as connection
+    ):  # most requests are about no case of the queue, and should not lock
         if judgment is None and connection.execute(same).first() is None:
             return
     with server.store.write() as connection:
         if judgment is not None:
             add_cases(connection, judge, [example])
             if connection.execute(same.where(queue.c.case_id == example.id)).first() is None:
-                raise Problem(409, f"another case has the id {example.id!r}, or the same content has another id")
+                raise Problem(
+                    409,
+                    f"another case has the id {example.id!r}, or the same content has another id",
+                )
             store_judgments(connection, latest.judge, latest.version, [(example, judgment)], ranks)
         for case_id in connection.execute(same).scalars().all():
             mark_seen(connection, judge, person, case_id)
 
 
 @of_judge.post("/cases/{case}/thumb", tags=["judging"])
-def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, person: Asking) -> AnswerState:
+def thumb_case(
+    judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, person: Asking
+) -> AnswerState:
     """Agree with a kept verdict, or not; a second thumb of the same source replaces the first.
 
     The judge learns it at the next `teach`, unless the case is the one in four that only measures the judge. What the
@@ -271,15 +295,26 @@ def thumb_case(judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, perso
         source = spelled(connection, given)
         queued = case_of(connection, judge, case)
         if queued is None or queued.judgment is None:
-            raise Problem(404, f"no verdict is kept on case {case!r}: judge it with keep=true first")
+            raise Problem(
+                404, f"no verdict is kept on case {case!r}: judge it with keep=true first"
+            )
         value, verdict = thumb.value, queued.judgment.value
         if value is None and (thumb.up or isinstance(verdict, bool)):
             value = verdict if thumb.up else not verdict
         before = review_of(connection, judge, source, case)
-        if not (before is None or before.state == "undone" or before.form == THUMB or source == PROGRAM.name):
-            raise Problem(409, f"{source!r} has reviewed case {case!r}: what they said there is kept as it is")
+        if not (
+            before is None
+            or before.state == "undone"
+            or before.form == THUMB
+            or source == PROGRAM.name
+        ):
+            raise Problem(
+                409, f"{source!r} has reviewed case {case!r}: what they said there is kept as it is"
+            )
         revision, words = 0 if before is None else before.revision, thumb.rationale
-        answer = Answer(state="answered", value=value, rationale=words, form=THUMB, revision=revision, seen=True)
+        answer = Answer(
+            state="answered", value=value, rationale=words, form=THUMB, revision=revision, seen=True
+        )
         save(connection, judge, source, case, answer, kind=kind)
         return _answer(review_of(connection, judge, source, case))
 
@@ -313,22 +348,31 @@ def list_review_cases(
         Query(description="What they are for you; open ones wait for you."),
     ] = None,
     order: Annotated[
-        Literal["added", "useful"], Query(description="`useful`: open or skipped ones in the order of the pages.")
+        Literal["added", "useful"],
+        Query(description="`useful`: open or skipped ones in the order of the pages."),
     ] = "added",
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     after: Annotated[
-        int, Query(ge=0, le=2**31 - 1, description="`next` of the piece before; in the order `added`.")
+        int,
+        Query(ge=0, le=2**31 - 1, description="`next` of the piece before; in the order `added`."),
     ] = 0,
 ) -> ReviewCases:
     """Cases of the queue. The next one for you is `?order=useful&limit=1`."""
     latest = server.judges.latest(judge).judge
     if order == "useful" and (state not in (None, "open", "skipped") or after):
-        raise Problem(422, "the order `useful` is for cases that are open or skipped, and has no `after`")
+        raise Problem(
+            422, "the order `useful` is for cases that are open or skipped, and has no `after`"
+        )
     with server.store.read() as connection:
         if order == "useful":
             with server.opened.turn(judge, person.name) as turn:
                 cases = next_cases(
-                    connection, judge, person.name, n=limit, again=(state,) if state == "skipped" else (), turn=turn
+                    connection,
+                    judge,
+                    person.name,
+                    n=limit,
+                    again=(state,) if state == "skipped" else (),
+                    turn=turn,
                 )
                 for case in cases:
                     server.opened.open(judge, case.case_id, person.name)
@@ -336,14 +380,18 @@ def list_review_cases(
             query = select(queue).outerjoin(reviews, own_review(judge, person.name))
             query = query.where(queue.c.judge == judge, queue.c.number > after)
             if state is not None:
-                query = query.where(func.coalesce(func.nullif(reviews.c.state, "undone"), "open") == state)
+                query = query.where(
+                    func.coalesce(func.nullif(reviews.c.state, "undone"), "open") == state
+                )
             cases = list(connection.execute(query.order_by(queue.c.number).limit(limit + 1)))
         items = [_review_case(connection, latest, person.name, case) for case in cases[:limit]]
     return ReviewCases(items=items, next=cases[limit - 1].number if len(cases) > limit else None)
 
 
 @of_judge.put("/cases/{case}/answer", tags=["review"])
-def answer_case(judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here, person: Asking) -> ReviewCase:
+def answer_case(
+    judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here, person: Asking
+) -> ReviewCase:
     """Answer a case, skip it, or say that you cannot tell; after an answer the case shows what the judge said.
 
     An answer over another `revision` than that of now changes nothing: 409, with your answer of now as `own`.
@@ -352,7 +400,10 @@ def answer_case(judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here
     with server.store.write() as connection:
         queued = case_of(connection, judge, case)
         if queued is None:
-            raise Problem(404, f"case {case!r} is not in the queue of {judge!r}: it was erased or never put in")
+            raise Problem(
+                404,
+                f"case {case!r} is not in the queue of {judge!r}: it was erased or never put in",
+            )
         form = Answer(**answer.model_dump())
         stays = save(connection, judge, person.name, case, form, kind=latest.value_type)
         if stays is None:
@@ -369,11 +420,18 @@ def answer_case(judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here
 def _review_case(connection: Connection, judge: Judge, person: str, case: Row[Any]) -> ReviewCase:
     """A case as a person may see it."""
     review = select(reviews).where(reviews.c.judge == judge.name, reviews.c.case_id == case.case_id)
-    others = review.where(reviews.c.person != person, reviews.c.state == "answered").order_by(reviews.c.created_at)
+    others = review.where(reviews.c.person != person, reviews.c.state == "answered").order_by(
+        reviews.c.created_at
+    )
     own = review_of(connection, judge.name, person, case.case_id)
     hidden = own is None or own.state != "answered"
     judgment, agree = None if hidden else case.judgment, None
-    if judgment is not None and judgment.value is not None and own is not None and own.value is not None:
+    if (
+        judgment is not None
+        and judgment.value is not None
+        and own is not None
+        and own.value is not None
+    ):
         agree = same_value(judgment.value, own.value, judge.value_type)
     return ReviewCase(
         id=case.case_id,
@@ -390,7 +448,9 @@ def _review_case(connection: Connection, judge: Judge, person: str, case: Row[An
 
 def _answer(review: Row[Any] | None) -> AnswerState:
     assert review is not None
-    return AnswerState(**{**review._mapping, "taught": bool(review.taught) and not is_untaught(review)})
+    return AnswerState(
+        **{**review._mapping, "taught": bool(review.taught) and not is_untaught(review)}
+    )
 
 
 @of_judge.post("/teach", status_code=202, tags=["learning"])
@@ -400,13 +460,18 @@ def teach_answers(begin: Begin) -> Job:
 
 
 @of_judge.post("/align", status_code=202, tags=["learning"])
-def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here, person: Asking) -> Job:
+def align_judge(
+    judge: JudgeName, body: NewFeedback, begin: Begin, server: Here, person: Asking
+) -> Job:
     """Learn from experts' feedback: a new version. A reviewer hands in their own.
 
     Feedback on cases that are held out to measure the judge is refused, under whatever id: 409, with the ids as
     `held_out`.
     """
-    rows = [{**row, "source": _own_source(person, str(row.get("source") or person.name))} for row in body.feedback]
+    rows = [
+        {**row, "source": _own_source(person, str(row.get("source") or person.name))}
+        for row in body.feedback
+    ]
     with server.store.read() as connection:
         measuring = measuring_names(connection, judge)
     held_out = {id_ for row in rows if (id_ := str(row.get("id"))) in measuring}
@@ -425,7 +490,9 @@ def align_judge(judge: JudgeName, body: NewFeedback, begin: Begin, server: Here,
 def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
     """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
     if not (person.owner or same_person(body.source, person.name)):
-        raise Problem(403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}")
+        raise Problem(
+            403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}"
+        )
     return begin("unalign", body.model_dump())
 
 
@@ -446,7 +513,11 @@ def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
 
 def _open_result(job: Job, person: str) -> Any:
     """What anybody may know of a job's result: counts of a queue; of learning the version, and one's own feedback."""
-    if job.result is None or job.kind in ("queue", "pull") or (job.kind == "try" and job.asked_by == person):
+    if (
+        job.result is None
+        or job.kind in ("queue", "pull")
+        or (job.kind == "try" and job.asked_by == person)
+    ):
         return job.result
     keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
     rows = [row for row in keyed if same_person(FeedbackKey.parse(row["key"]).source, person)]

@@ -77,7 +77,9 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
             raise unreachable() from None
         return {"status": "ok"}
 
-    server = Server(settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store))
+    server = Server(
+        settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store)
+    )
     app.state.server = server
     app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])
     app.include_router(api.router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
@@ -103,4 +105,8 @@ def _hosts(settings: Settings) -> frozenset[str] | None:
     """The names by which requests may call this server; None for any."""
     if settings.public_url is not None:
         return frozenset({(urlsplit(settings.public_url).hostname or "").lower()})
-    return frozenset({"localhost", "127.0.0.1", "[::1]", settings.host.lower()}) if settings.local else None
+    return (
+        frozenset({"localhost", "127.0.0.1", "[::1]", settings.host.lower()})
+        if settings.local
+        else None
+    )

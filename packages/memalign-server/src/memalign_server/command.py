@@ -18,14 +18,26 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 @app.command()
 def serve(
     host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="P", min=0, max=65535, help="The port; 0 picks a free one.")] = 8321,
+    port: Annotated[
+        int, typer.Option(metavar="P", min=0, max=65535, help="The port; 0 picks a free one.")
+    ] = 8321,
     registry: Annotated[
-        str, typer.Option(metavar="URL", envvar="MEMALIGN_REGISTRY", help="A file, or a URL of SQLite or PostgreSQL.")
+        str,
+        typer.Option(
+            metavar="URL",
+            envvar="MEMALIGN_REGISTRY",
+            help="A file, or a URL of SQLite or PostgreSQL.",
+        ),
     ] = "sqlite:///memalign.db",
     public_url: Annotated[
-        str | None, typer.Option(metavar="URL", envvar="MEMALIGN_PUBLIC_URL", help="Its address behind a proxy.")
+        str | None,
+        typer.Option(
+            metavar="URL", envvar="MEMALIGN_PUBLIC_URL", help="Its address behind a proxy."
+        ),
     ] = None,
-    add_owner: Annotated[str | None, typer.Option(metavar="NAME", help="Only print a link for this owner.")] = None,
+    add_owner: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only print a link for this owner.")
+    ] = None,
 ) -> int:
     """Serve the experts' review pages and an HTTP API. Ctrl-C stops the server.
 
@@ -55,7 +67,10 @@ def _add_owner(settings: Settings, port: int, name: str) -> int:
 
     with Store(settings.registry).write() as connection:
         secret = owner_link(connection, name)
-    typer.echo(f"{name} now owns {settings.registry}. Start the server; this link works once, within a week:", err=True)
+    typer.echo(
+        f"{name} now owns {settings.registry}. Start the server; this link works once, within a week:",
+        err=True,
+    )
     typer.echo(link_address(settings, _address(settings, port), secret))
     return 0
 
@@ -81,7 +96,11 @@ def _run(settings: Settings, port: int) -> int:
             f"others can reach {settings.public_url or settings.host}, so add an owner: memalign serve --add-owner NAME"
         )
     listening = _listening(settings.host, port)
-    whom = "for the members of the team" if closed else "open to everybody on this machine until the team has a member"
+    whom = (
+        "for the members of the team"
+        if closed
+        else "open to everybody on this machine until the team has a member"
+    )
     typer.echo(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}", err=True)
     if default_model_name() is None:
         typer.echo(
@@ -90,7 +109,11 @@ def _run(settings: Settings, port: int) -> int:
             err=True,
         )
     config = uvicorn.Config(
-        application, log_level="warning", server_header=False, date_header=False, timeout_graceful_shutdown=5
+        application,
+        log_level="warning",
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=5,
     )
     with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is how a server is stopped
         uvicorn.Server(config).run(sockets=[listening])
@@ -101,12 +124,16 @@ def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises ConfigurationError."""
     with contextlib.ExitStack() as unless_it_listens:
         try:
-            ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            ((family, kind, protocol, _, place), *_) = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM
+            )
             # With its protocol asyncio knows it for TCP, and sends parts of an answer without a wait of 40 ms.
             listening = unless_it_listens.enter_context(socket.socket(family, kind, protocol))
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(place)
-            listening.listen(2048)  # whoever reads the address below may connect: the first requests wait
+            listening.listen(
+                2048
+            )  # whoever reads the address below may connect: the first requests wait
         except OSError as error:
             raise ConfigurationError(
                 f"cannot listen on {host} port {port}: {error.strerror}; to use a free port: memalign serve --port 0"

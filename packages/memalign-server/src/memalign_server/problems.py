@@ -42,12 +42,16 @@ _SHAPE = {
     "type": "object",
     "title": "Problem",
     "description": "An error (RFC 9457): `detail` says what is wrong and what to do.",
-    "properties": {name: {"type": "string"} for name in ("type", "title", "detail")} | {"status": {"type": "integer"}},
+    "properties": {name: {"type": "string"} for name in ("type", "title", "detail")}
+    | {"status": {"type": "integer"}},
     "required": ["type", "title", "status", "detail"],
 }
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
     status: {"description": words, "content": {"application/problem+json": {"schema": _SHAPE}}}
-    for status, words in {"4XX": "What was asked cannot be done.", "5XX": "A model or the database failed."}.items()
+    for status, words in {
+        "4XX": "What was asked cannot be done.",
+        "5XX": "A model or the database failed.",
+    }.items()
 }
 """How the description of the API tells of errors."""
 
@@ -58,7 +62,9 @@ class Problem(HTTPException):
     `parts` take the places of `{names}` in the sentence.
     """
 
-    def __init__(self, status: int, english: str, *, parts: Mapping[str, object] | None = None, **more: Any) -> None:
+    def __init__(
+        self, status: int, english: str, *, parts: Mapping[str, object] | None = None, **more: Any
+    ) -> None:
         super().__init__(status, english.format_map(parts) if parts else english)
         self.english, self.parts, self.more = english, dict(parts or {}), more
 
@@ -102,5 +108,7 @@ def problem_of(error: Exception) -> Problem:
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     more: dict[str, Any] = {"error": type(error).__name__}
     if isinstance(error, InvalidRows):
-        more["rows"] = [{"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows]
+        more["rows"] = [
+            {"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows
+        ]
     return Problem(status, str(error), **more)

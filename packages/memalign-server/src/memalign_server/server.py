@@ -40,7 +40,9 @@ class Judges:
         judges, versions = tables.judges, tables.versions
         query = (
             select(versions.c.number, versions.c.created_at)
-            .join(judges, (judges.c.id == versions.c.judge) & (judges.c.latest == versions.c.number))
+            .join(
+                judges, (judges.c.id == versions.c.judge) & (judges.c.latest == versions.c.number)
+            )
             .where(judges.c.name == name)
         )
         with self._store.read() as connection:
@@ -51,7 +53,10 @@ class Judges:
         with self._lock:  # one request loads a new version, and the others wait for it
             # Of one judge one version is kept: an older one may hold what was erased since.
             if name not in self._loaded or self._loaded[name][0] != key:
-                self._loaded[name] = (key, Loaded(judge=self._registry.load(name, row.number), version=row.number))
+                self._loaded[name] = (
+                    key,
+                    Loaded(judge=self._registry.load(name, row.number), version=row.number),
+                )
             return self._loaded[name][1]
 
 

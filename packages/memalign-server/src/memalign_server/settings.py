@@ -43,7 +43,9 @@ class OpenIdProvider:
     @classmethod
     def of_environment(cls) -> OpenIdProvider | None:
         """Read the variables MEMALIGN_OPENID_…, None if none is set. Raises ConfigurationError if one is missing."""
-        issuer, client, secret, owners, reviewers = (os.environ.get(f"MEMALIGN_OPENID_{name}", "") for name in _OPENID)
+        issuer, client, secret, owners, reviewers = (
+            os.environ.get(f"MEMALIGN_OPENID_{name}", "") for name in _OPENID
+        )
         if not (issuer or client or secret or owners or reviewers):
             return None
         if not (issuer and client and secret and (owners or reviewers)):
@@ -87,7 +89,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
-            raise ConfigurationError(f"the public URL {self.public_url!r} must start with https:// or http://")
+            raise ConfigurationError(
+                f"the public URL {self.public_url!r} must start with https:// or http://"
+            )
         if self.api_token is not None and len(self.api_token) < _SHORTEST_TOKEN:
             raise ConfigurationError(
                 f"the API token has fewer than {_SHORTEST_TOKEN} characters: take a random one, as of "
@@ -100,7 +104,10 @@ class Settings:
         if self.public_url is not None:
             return False
         try:
-            return self.host.lower() == "localhost" or ipaddress.ip_address(self.host.strip("[]")).is_loopback
+            return (
+                self.host.lower() == "localhost"
+                or ipaddress.ip_address(self.host.strip("[]")).is_loopback
+            )
         except ValueError:
             return False
 
@@ -117,7 +124,11 @@ def read_secret_files() -> None:
             try:
                 secret = Path(path).read_text("utf-8").strip()
             except (OSError, UnicodeError) as error:
-                raise ConfigurationError(f"{name}_FILE names {path}, which cannot be read: {error}") from None
+                raise ConfigurationError(
+                    f"{name}_FILE names {path}, which cannot be read: {error}"
+                ) from None
             if not secret or os.environ.get(name):
-                raise ConfigurationError(f"{name}_FILE names {path}, which is empty, or {name} is set too")
+                raise ConfigurationError(
+                    f"{name}_FILE names {path}, which is empty, or {name} is set too"
+                )
             os.environ[name] = secret

@@ -14,7 +14,9 @@ from server_support import world
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 REVIEW = "/judges/tone/review"
 LATE = f"{REVIEW}?case=late"
 SCRIPT_ERRORS: list[str] = []
@@ -23,11 +25,15 @@ SCRIPT_ERRORS: list[str] = []
 @contextmanager
 def launched() -> Iterator[Browser]:
     if CHROMIUM is None:
-        pytest.skip("no Chromium here: the pages are not tested in a browser; install the distribution's chromium")
+        pytest.skip(
+            "no Chromium here: the pages are not tested in a browser; install the distribution's chromium"
+        )
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
         yield browser
         browser.close()
 
@@ -98,7 +104,8 @@ def faults_of(page: Page) -> list[str]:
 
     violations = Axe().run(page).response["violations"]
     faults = [
-        f"{page.url} {fault['id']}: {[node['html'][:200] for node in fault['nodes'][:3]]}" for fault in violations
+        f"{page.url} {fault['id']}: {[node['html'][:200] for node in fault['nodes'][:3]]}"
+        for fault in violations
     ]
     is_narrow = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     return faults if is_narrow else [*faults, f"{page.url} is too wide"]

@@ -16,7 +16,18 @@ from server_support.reviewing import hold_out, put_in
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-__all__ = ["address", "chromium", "draws", "local", "no_script_fails", "page", "place", "queued", "shared", "url"]
+__all__ = [
+    "address",
+    "chromium",
+    "draws",
+    "local",
+    "no_script_fails",
+    "page",
+    "place",
+    "queued",
+    "shared",
+    "url",
+]
 
 NONE = 4
 

@@ -32,7 +32,9 @@ CASES: list[dict[str, Any]] = [
 FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
 
 
-def put_in(client: TestClient, cases: list[dict[str, Any]] | None = None, *, judge: str = "tone") -> None:
+def put_in(
+    client: TestClient, cases: list[dict[str, Any]] | None = None, *, judge: str = "tone"
+) -> None:
     """Upload cases and wait until they are judged."""
     lines = "\n".join(json.dumps(case) for case in (CASES if cases is None else cases))
     file, path = {"file": ("cases.jsonl", lines)}, f"/judges/{judge}/setup/cases"
@@ -91,12 +93,16 @@ def learned(client: TestClient) -> dict[str, str]:
 
 
 def job_ended(jobs: Jobs, job: str) -> Job:
-    return eventually(lambda: found if (found := jobs.find(job)) is not None and found.ended else None)
+    return eventually(
+        lambda: found if (found := jobs.find(job)) is not None and found.ended else None
+    )
 
 
 def hold_out(client: TestClient, *cases: str) -> None:
     """Let these cases be held out, and no others."""
-    world.change(client, queue.update().values(held_out=case((queue.c.case_id.in_(cases), 1), else_=0)))
+    world.change(
+        client, queue.update().values(held_out=case((queue.c.case_id.in_(cases), 1), else_=0))
+    )
 
 
 def post(client: TestClient, path: str, *, parts: bool = False, **fields: Any) -> Any:
@@ -120,4 +126,6 @@ def answer(client: TestClient, case_id: str, *, judge: str = "tone", **said: Any
 
 def send(client: TestClient, shown: dict[str, str], *, judge: str = "tone", **said: Any) -> Any:
     """Send the form of a card as the page's script does."""
-    return client.post(f"/judges/{judge}/review", data={**shown, **said}, headers={"x-part": "true"})
+    return client.post(
+        f"/judges/{judge}/review", data={**shown, **said}, headers={"x-part": "true"}
+    )

@@ -48,7 +48,13 @@ TOKEN = "the token of programs in all tests"
 ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 ROWS: list[dict[str, Any]] = [
-    {"id": "t-1", "inputs": "My order is late.", "outputs": "It is in transit.", "value": False, "rationale": "Cold."},
+    {
+        "id": "t-1",
+        "inputs": "My order is late.",
+        "outputs": "It is in transit.",
+        "value": False,
+        "rationale": "Cold.",
+    },
     {"id": "t-2", "inputs": "Thanks!", "outputs": "Any time!", "value": True, "rationale": "Warm."},
 ]
 
@@ -58,14 +64,18 @@ def answer(request: ChatRequest) -> dict[str, Any]:
     properties = request.schema["properties"]
     if "changes" not in properties:
         return {"rationale": "It answers the question.", "value": True}
-    return changes_of(request.user, lambda label, _: f"A reply must show sympathy before facts ({label}).")
+    return changes_of(
+        request.user, lambda label, _: f"A reply must show sympathy before facts ({label})."
+    )
 
 
 def turning(request: ChatRequest) -> dict[str, Any]:
     """A judge that turns strict once it has learned a guideline."""
     verdict = answer(request)
     if "changes" not in request.schema["properties"]:
-        verdict["value"] = "sympathy" not in request.system.lower() or "glad" in request.user.lower()
+        verdict["value"] = (
+            "sympathy" not in request.system.lower() or "glad" in request.user.lower()
+        )
     return verdict
 
 
@@ -91,7 +101,13 @@ def registry(place: str | Path, *, script: Any = answer) -> Registry:
 
 def judge(name: str, *, model: str = "scripted") -> Judge:
     embedding = HashEmbedding().name if model == "scripted" else None
-    return Judge(name=name, instructions=INSTRUCTIONS, feedback_value_type=bool, model=model, embedding_model=embedding)
+    return Judge(
+        name=name,
+        instructions=INSTRUCTIONS,
+        feedback_value_type=bool,
+        model=model,
+        embedding_model=embedding,
+    )
 
 
 def server(place: str | Path, *, script: Any = answer, **settings: Any) -> FastAPI:
@@ -138,7 +154,9 @@ def case_row(client: TestClient, case: str) -> Any:
 
 
 def answer_row(client: TestClient, case: str, person: str = "local") -> Any:
-    (row,) = stored(client, select(reviews).where(reviews.c.case_id == case, reviews.c.person == person))
+    (row,) = stored(
+        client, select(reviews).where(reviews.c.case_id == case, reviews.c.person == person)
+    )
     return row
 
 
@@ -150,7 +168,11 @@ def tables_with(url: str, *words: str) -> set[str]:
         for table in metadata.sorted_tables:
             for row in connection.execute(select(table)).mappings():
                 for column, value in row.items():
-                    data = bytes(value) if isinstance(value, bytes | memoryview) else str(value).encode()
+                    data = (
+                        bytes(value)
+                        if isinstance(value, bytes | memoryview)
+                        else str(value).encode()
+                    )
                     if any(word.lower().encode() in data.lower() for word in words):
                         columns.add(f"{table.name}.{column}")
     return columns
@@ -160,7 +182,9 @@ def link(url: str, name: str, role: Role = Role.OWNER) -> str:
     """The path of a new personal link of somebody, who is added where that is needed."""
     with Store(url).write() as connection:
         ids = [row.id for row in list_people(connection) if row.name == name]
-        return f"/join/{make_link(connection, ids[0] if ids else add_person(connection, name, role))}"
+        return (
+            f"/join/{make_link(connection, ids[0] if ids else add_person(connection, name, role))}"
+        )
 
 
 class Shared:
@@ -212,7 +236,9 @@ def database(kind: str, folder: Path) -> Iterator[str]:
 def listening(app: Starlette, port: int = 0) -> Iterator[str]:
     """The application on a port of this machine, a free one; its address."""
     with socket.create_server(("127.0.0.1", port)) as listening:
-        running = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10))
+        running = uvicorn.Server(
+            uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=10)
+        )
         thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]})
         thread.start()
         try:

@@ -37,7 +37,16 @@ if TYPE_CHECKING:
     from memalign.memory import Memory
     from memalign.models import ChatModel, EmbeddingModel
     from memalign.registry import Receipt, Registry, load_bundle, write_bundle
-    from memalign.types import CodeTest, Example, Feedback, FeedbackKey, Finding, Guideline, Judgment, Usage
+    from memalign.types import (
+        CodeTest,
+        Example,
+        Feedback,
+        FeedbackKey,
+        Finding,
+        Guideline,
+        Judgment,
+        Usage,
+    )
     from memalign.values import ValueType
 
 __all__ = [
@@ -87,7 +96,9 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names.split
 
 
 def __getattr__(name: str) -> object:
-    if name == "__version__":  # not at import: `importlib.metadata` alone would take nine tenths of its time
+    if (
+        name == "__version__"
+    ):  # not at import: `importlib.metadata` alone would take nine tenths of its time
         return import_module("importlib.metadata").version("memalign")
     if name not in _ROOM_OF:
         raise AttributeError(f"module 'memalign' has no attribute {name!r}")

@@ -51,7 +51,9 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
     loop = _background_loop()
     if asyncio._get_running_loop() is loop:
         coroutine.close()
-        raise RuntimeError("a synchronous memalign call inside memalign's own loop would wait for ever; use await")
+        raise RuntimeError(
+            "a synchronous memalign call inside memalign's own loop would wait for ever; use await"
+        )
     task: asyncio.Task[Any] | None = None
     interrupted, ended = threading.Event(), threading.Event()
 
@@ -100,7 +102,9 @@ def shared(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corouti
         loop = _background_loop()
         if asyncio.get_running_loop() is loop:
             return await function(*args, **kwargs)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop))
+        return await asyncio.wrap_future(
+            asyncio.run_coroutine_threadsafe(function(*args, **kwargs), loop)
+        )
 
     return waiting
 

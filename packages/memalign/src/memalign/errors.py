@@ -117,7 +117,9 @@ class InvalidRows(InputError):
         if len(alike) > self.SHOWN:
             lines.append(f"  … and {len(alike) - self.SHOWN} more reasons")
         count = f"{len(self.rows)} invalid row{'s' if len(self.rows) != 1 else ''}"
-        super().__init__("\n".join([f"{source}: {count}, nothing was done", *lines, *([hint] if hint else [])]))
+        super().__init__(
+            "\n".join([f"{source}: {count}, nothing was done", *lines, *([hint] if hint else [])])
+        )
 
 
 def _summed_up(rows: Sequence[RowError]) -> list[str]:

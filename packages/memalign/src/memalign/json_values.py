@@ -334,7 +334,9 @@ def _of_library(value: Any) -> Any:
                 if found is not value:
                     return found
     except Exception as error:  # noqa: BLE001  # of whichever library it is
-        raise _Odd(f"is a {kind} that cannot be read ({type(error).__name__}: {str(error)[:80]})") from None
+        raise _Odd(
+            f"is a {kind} that cannot be read ({type(error).__name__}: {str(error)[:80]})"
+        ) from None
     raise _Odd(f"is a {kind}, which is not a JSON value; pass text, a number, a list or a dict")
 
 
@@ -349,5 +351,7 @@ def _text_of_bytes(raw: bytes) -> str:
     except UnicodeDecodeError:
         text = "\x00"
     if _CONTROLS.search(text):
-        raise _Odd("holds bytes that are not text; decode them, or use text, a number, a list or a dict")
+        raise _Odd(
+            "holds bytes that are not text; decode them, or use text, a number, a list or a dict"
+        )
     return text

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 from memalign.errors import InputError, UnknownKey
 
-__all__ = ["FeedbackKey", "first_spellings", "folded", "name_key", "readings", "same_person", "select_keys"]
+__all__ = [
+    "FeedbackKey",
+    "first_spellings",
+    "folded",
+    "name_key",
+    "readings",
+    "same_person",
+    "select_keys",
+]
 
 # Nobody sees these: controls, formats, joiners, fillers and selectors of variants.
 _HIDDEN = re.compile(
@@ -31,7 +39,9 @@ def folded(text: str) -> str:
     """
     if text.isascii():
         return " ".join(_HIDDEN.sub("", text).lower().split())
-    for _ in range(2):  # a letter that one step brings forth may have another case or be composed again
+    for _ in range(
+        2
+    ):  # a letter that one step brings forth may have another case or be composed again
         text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).casefold()
     text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
     return " ".join(text.replace(_BLANK, " ").split())
@@ -145,14 +155,25 @@ def readings(selector: str) -> list[tuple[str, str | None]]:
     return [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
 
 
-def _named(by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey) -> tuple[FeedbackKey, ...]:
+def _named(
+    by_id: Mapping[str, list[FeedbackKey]], selector: str | FeedbackKey
+) -> tuple[FeedbackKey, ...]:
     if isinstance(selector, FeedbackKey):
         return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
     meanings: dict[str, tuple[FeedbackKey, ...]] = {}
     for example_id, source in readings(selector):
-        keys = tuple(key for key in by_id.get(example_id, ()) if source is None or same_person(source, key.source))
+        keys = tuple(
+            key
+            for key in by_id.get(example_id, ())
+            if source is None or same_person(source, key.source)
+        )
         if keys:
-            meanings[json.dumps(example_id, ensure_ascii=False) + ("" if source is None else f"@{source}")] = keys
+            meanings[
+                json.dumps(example_id, ensure_ascii=False)
+                + ("" if source is None else f"@{source}")
+            ] = keys
     if len(meanings) > 1:
-        raise UnknownKey(f"{selector!r} could mean {' or '.join(meanings)}; write the one you mean, with its quotes")
+        raise UnknownKey(
+            f"{selector!r} could mean {' or '.join(meanings)}; write the one you mean, with its quotes"
+        )
     return next(iter(meanings.values()), ())

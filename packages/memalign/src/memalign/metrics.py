@@ -58,7 +58,11 @@ class Estimate:
         if self.value is None:
             return "n/a"
         form = form or ".2f"
-        interval = "" if self.low is None or self.high is None else f" [{self.low:{form}}, {self.high:{form}}]"
+        interval = (
+            ""
+            if self.low is None or self.high is None
+            else f" [{self.low:{form}}, {self.high:{form}}]"
+        )
         return f"{self.value:{form}}{interval}"
 
 
@@ -95,7 +99,10 @@ def krippendorff_alpha(
     labels, or all labels are the same.
     """
     pairable = [list(unit) for unit in units if len(unit) > 1]
-    order = sorted({value for unit in pairable for value in unit}, key=lambda value: (isinstance(value, str), value))
+    order = sorted(
+        {value for unit in pairable for value in unit},
+        key=lambda value: (isinstance(value, str), value),
+    )
     if len(order) < 2:
         return None
     index = {label: position for position, label in enumerate(order)}

@@ -39,7 +39,9 @@ def notebook_progress() -> Callable[[str, int, int], None] | None:
     return draw
 
 
-def html_view(lines: Iterable[str], head: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()) -> str:
+def html_view(
+    lines: Iterable[str], head: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()
+) -> str:
     """Write lines of text and a table as HTML, in which nothing that comes from data is markup.
 
     Args:
@@ -50,7 +52,9 @@ def html_view(lines: Iterable[str], head: Sequence[str] = (), rows: Iterable[Seq
     parts = [f"<div>{escape(line)}</div>" for line in lines]
     body = [_html_row("td", row) for row in rows]
     if body:
-        parts.append(f"<table><thead>{_html_row('th', head)}</thead><tbody>{''.join(body)}</tbody></table>")
+        parts.append(
+            f"<table><thead>{_html_row('th', head)}</thead><tbody>{''.join(body)}</tbody></table>"
+        )
     return "\n".join(parts)
 
 

@@ -81,7 +81,9 @@ class ScriptedChatModel:
             return next(self._script)
         except StopIteration:
             more = f"{request.schema_name}: {request.user[:80]!r}"
-            raise AssertionError(f"{self.name}: the script has no answer left for one more ({more})") from None
+            raise AssertionError(
+                f"{self.name}: the script has no answer left for one more ({more})"
+            ) from None
 
 
 class ScriptedDecisionModel:
@@ -92,7 +94,9 @@ class ScriptedDecisionModel:
     request had. A token is a word.
     """
 
-    def __init__(self, decide: Decide, *, name: str = "scripted-decision", limits: Limits | None = None) -> None:
+    def __init__(
+        self, decide: Decide, *, name: str = "scripted-decision", limits: Limits | None = None
+    ) -> None:
         self.name = name
         self.limits = limits or Limits()
         self._decide = decide
@@ -117,7 +121,9 @@ class ScriptedDecisionModel:
             if isinstance(answer, str):
                 refused[question.key] = answer
             elif isinstance(answer, Mapping):
-                answers[question.key] = {label: float(answer.get(label, 0.0)) for label in question.labels}
+                answers[question.key] = {
+                    label: float(answer.get(label, 0.0)) for label in question.labels
+                }
             else:
                 answers[question.key] = {"yes": answer, "no": 1 - answer}
         words = " ".join([state, *(question.text for question in questions)]).split()
@@ -151,7 +157,9 @@ class HashEmbedding:
         vectors = np.zeros((len(texts), self._dim), dtype=np.float32)
         for row, text in enumerate(texts):
             for word in re.findall(r"\w+", text.casefold()):
-                digest = hashlib.shake_128(word.encode("utf-8", "replace")).digest((self._dim + 7) // 8)
+                digest = hashlib.shake_128(word.encode("utf-8", "replace")).digest(
+                    (self._dim + 7) // 8
+                )
                 bits = np.unpackbits(np.frombuffer(digest, dtype=np.uint8))[: self._dim]
                 vectors[row] += bits.astype(np.float32) * 2 - 1
             length = float(np.linalg.norm(vectors[row]))

@@ -53,7 +53,9 @@ def canonical_json(value: object) -> str:
     Raises InputError for what JSON cannot hold (NaN and infinity included).
     """
     try:
-        return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return json.dumps(
+            value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        )
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"not a JSON value: {error}") from None
 
@@ -67,7 +69,10 @@ def json_line(value: object) -> bytes:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode() + b"\n"
+        return (
+            text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
+            + b"\n"
+        )
 
 
 def as_json(value: object) -> Any:
@@ -81,7 +86,9 @@ def as_json(value: object) -> Any:
     if isinstance(value, msgspec.Struct):
         return {name: as_json(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value):
-        return {field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {
+            field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     return value
 
 
@@ -146,7 +153,9 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
             raise InputError("meta must be a JSON object")
         meta = {plain_text(str(name)): value for name, value in self.meta.items()}
         read = {name: plain(value, name, faults) for name, value in meta.items()}
-        kept = {name: value for name, value in read.items() if value is not None or meta[name] is None}
+        kept = {
+            name: value for name, value in read.items() if value is not None or meta[name] is None
+        }
         msgspec.structs.force_setattr(self, "meta", kept)
         if faults:
             self.__dict__["faults"] = tuple(faults)
@@ -163,13 +172,19 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     def _check_id(self) -> None:
         if isinstance(self.id, str):
             msgspec.structs.force_setattr(self, "id", plain_text(self.id))
-        if not isinstance(self.id, str) or not self.id.strip() or any(character in self.id for character in "\n\r\x00"):
+        if (
+            not isinstance(self.id, str)
+            or not self.id.strip()
+            or any(character in self.id for character in "\n\r\x00")
+        ):
             raise InputError("id is missing, or is not one line of text")
 
     @property
     def content(self) -> dict[str, Any]:
         """The content fields that are present, in prompt order."""
-        return {name: value for name in CONTENT_FIELDS if (value := getattr(self, name)) is not None}
+        return {
+            name: value for name in CONTENT_FIELDS if (value := getattr(self, name)) is not None
+        }
 
     @cached_property
     def content_hash(self) -> str:
@@ -190,7 +205,9 @@ class Example(_Content, frozen=True, kw_only=True):
         self._clean()
         if not self.content:
             needed = f"example {self.id!r} has no content; one of {', '.join(CONTENT_FIELDS)} is required"
-            unread = [f"{self.id}: {fault}" for fault in self.faults if fault.steps[0] in CONTENT_FIELDS]
+            unread = [
+                f"{self.id}: {fault}" for fault in self.faults if fault.steps[0] in CONTENT_FIELDS
+            ]
             raise InputError(unread[0] if unread else needed)
 
 
@@ -214,8 +231,14 @@ class Feedback(_Content, frozen=True, kw_only=True):
         self._clean()
         for name in ("value", "rationale", "source"):
             msgspec.structs.force_setattr(self, name, plain(getattr(self, name), name))
-        if not isinstance(self.source, str) or not self.source.strip() or any(c in self.source for c in "\n\r\x00"):
-            raise InputError(f"source {self.source!r} must be one line of text; leave it out if it is unknown")
+        if (
+            not isinstance(self.source, str)
+            or not self.source.strip()
+            or any(c in self.source for c in "\n\r\x00")
+        ):
+            raise InputError(
+                f"source {self.source!r} must be one line of text; leave it out if it is unknown"
+            )
         if self.rationale is not None and not isinstance(self.rationale, str):
             raise InputError("rationale must be text")
         if self.value is None and not (self.rationale or "").strip():
@@ -248,7 +271,9 @@ def _utc(moment: object) -> str:
         return aware.astimezone(UTC).isoformat()
     except (ValueError, OverflowError):
         example = "for example 2026-03-01T12:00:00Z"
-        raise InputError(f"created_at {str(moment)[:60]!r} is not a time in ISO 8601, {example}") from None
+        raise InputError(
+            f"created_at {str(moment)[:60]!r} is not a time in ISO 8601, {example}"
+        ) from None
 
 
 def _parsed_time(moment: object) -> datetime:
@@ -471,10 +496,15 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
 
     def __bool__(self) -> NoReturn:
         """Refuse: `if judge(…):` would pass for every verdict, also for False and for an error."""
-        raise TypeError("a judgment is neither true nor false; use .value, or `is None` to see whether there is one")
+        raise TypeError(
+            "a judgment is neither true nor false; use .value, or `is None` to see whether there is one"
+        )
 
     def __repr__(self) -> str:
-        values = {name: getattr(self, name) for name in ("id", "value", "error", "confidence", "rationale", "model")}
+        values = {
+            name: getattr(self, name)
+            for name in ("id", "value", "error", "confidence", "rationale", "model")
+        }
         fields = (f"{name}={value!r}" for name, value in values.items() if value not in (None, ""))
         return f"Judgment({', '.join(fields)})"
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    ValueT_co = TypeVar("ValueT_co", bound=Value, covariant=True)  # a default is known to Python from 3.13 on
+    ValueT_co = TypeVar(
+        "ValueT_co", bound=Value, covariant=True
+    )  # a default is known to Python from 3.13 on
 """The values of one judge, for type checkers."""
 
 UNBOUNDED = 10**9
@@ -58,7 +60,9 @@ def value_text(value: Value | None) -> str:
     """A label as files write it: `true`, `4`, `Refuted`."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:.12g}" if isinstance(value, float) else str(value)  # two labels must not look the same
+    return (
+        f"{value:.12g}" if isinstance(value, float) else str(value)
+    )  # two labels must not look the same
 
 
 def dollars(amount: float) -> str:
@@ -113,7 +117,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if all(isinstance(member, int) for member in listed):
             low, high = min(values), max(values)
             if sorted(values) != list(range(low, high + 1)):
-                raise InvalidValueType(f"{members.__name__}: its numbers have gaps; write int:{low}..{high} or texts")
+                raise InvalidValueType(
+                    f"{members.__name__}: its numbers have gaps; write int:{low}..{high} or texts"
+                )
             return cls._number("int", low, high, written=members.__name__)
         return cls._choice(tuple(member.name for member in listed))
 
@@ -121,10 +127,14 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     def _choice(cls, choices: tuple[object, ...]) -> ValueType:
         names = tuple(choice for choice in choices if isinstance(choice, str) and choice.strip())
         if len(names) != len(choices) or len(names) < 2 or len(set(names)) != len(names):
-            raise InvalidValueType(f"choices must be two or more different texts that are not empty, not {choices!r}")
+            raise InvalidValueType(
+                f"choices must be two or more different texts that are not empty, not {choices!r}"
+            )
         if odd := [name for name in names if "|" in name or name != name.strip()]:
             # A file writes A|B: such a choice would come back from it as another.
-            raise InvalidValueType(f"the choice {odd[0]!r} contains '|', or begins or ends with white space")
+            raise InvalidValueType(
+                f"the choice {odd[0]!r} contains '|', or begins or ends with white space"
+            )
         return cls(kind="choice", choices=names)
 
     @classmethod
@@ -142,12 +152,18 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return cls._number("int" if base is int else "float", low, high, written=repr(annotation))
 
     @classmethod
-    def _number(cls, kind: Literal["int", "float"], low: Any, high: Any, *, written: str) -> ValueType:
+    def _number(
+        cls, kind: Literal["int", "float"], low: Any, high: Any, *, written: str
+    ) -> ValueType:
         if low is None or high is None:
             raise InvalidValueType(f"{written}: numbers need both bounds, for example {kind}:1..5")
-        if not -math.inf < low < high < math.inf or (kind == "int" and (low != int(low) or high != int(high))):
+        if not -math.inf < low < high < math.inf or (
+            kind == "int" and (low != int(low) or high != int(high))
+        ):
             whole = " whole" if kind == "int" else ""
-            raise InvalidValueType(f"{written}: the bounds must be two finite{whole} numbers, the lower one first")
+            raise InvalidValueType(
+                f"{written}: the bounds must be two finite{whole} numbers, the lower one first"
+            )
         return cls(kind=kind, low=float(low), high=float(high))
 
     @classmethod
@@ -209,7 +225,12 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return (True, False)
         if self.kind == "choice":
             return self.choices
-        if self.kind == "int" and self.low is not None and self.high is not None and self.high - self.low <= 1000:
+        if (
+            self.kind == "int"
+            and self.low is not None
+            and self.high is not None
+            and self.high - self.low <= 1000
+        ):
             return tuple(range(int(self.low), int(self.high) + 1))
         return ()
 
@@ -237,7 +258,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     def agree(self, one: Value, other: Value) -> bool:
         """Whether two values say the same: equal ones, and floats within the `tolerance`."""
-        if isinstance(one, str) or isinstance(other, str):  # also of a judge that once answered otherwise
+        if isinstance(one, str) or isinstance(
+            other, str
+        ):  # also of a judge that once answered otherwise
             return one == other
         return one == other or abs(one - other) <= self.tolerance
 
@@ -248,7 +271,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         and must match, unless only one choice differs by case. Raises InvalidValue with what is allowed.
         """
         value: Value | None
-        if isinstance(raw, Enum):  # the value of a text or a number, else the name, as `of` reads the type
+        if isinstance(
+            raw, Enum
+        ):  # the value of a text or a number, else the name, as `of` reads the type
             raw = raw.value if isinstance(raw.value, str) or isinstance(raw, int) else raw.name
         match self.kind:
             case "bool":
@@ -290,7 +315,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         fitting = {number for number in _numbers(raw, self.high) if self._fits(number)}
         if len(fitting) > 1:
             several = " or ".join(map(_plain, sorted(fitting)))
-            raise InvalidValue(f"value {_shorten(raw)} may be {several}; write it with a decimal point")
+            raise InvalidValue(
+                f"value {_shorten(raw)} may be {several}; write it with a decimal point"
+            )
         for number in fitting:
             return number if self.kind == "float" else int(number)
         return None
@@ -312,7 +339,11 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 # An enum, not minimum and maximum: grammars and strict modes of several providers ignore bounds.
                 if 0 < len(self.labels) <= 101:
                     return {"type": "integer", "enum": list(self.labels)}
-                return {"type": "integer", "minimum": int(self.low or 0), "maximum": int(self.high or 0)}
+                return {
+                    "type": "integer",
+                    "minimum": int(self.low or 0),
+                    "maximum": int(self.high or 0),
+                }
             case "float":
                 return {"type": "number", "minimum": self.low, "maximum": self.high}
             case _:

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from memalign import Judge, Memory
 from memalign.align import dismiss_conflict, distil, write_guideline
 from memalign.content.encoding import encode, estimate_tokens
-from memalign.errors import AccessDenied, InputError, InvalidOutput, ModelRefused, ModelUnavailable, UnknownKey
+from memalign.errors import (
+    AccessDenied,
+    InputError,
+    InvalidOutput,
+    ModelRefused,
+    ModelUnavailable,
+    UnknownKey,
+)
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, ScriptedChatModel
 from tests.support.invariants import check_memory
@@ -31,7 +38,12 @@ _RECORD = re.compile(r"^(F\d+) <<<.*?answer (\w+)\"", re.DOTALL | re.MULTILINE)
 
 def distilled(request: ChatRequest) -> dict[str, Any]:
     """One rule of words of its own for each record."""
-    return {"changes": [_rule(*record) for record in _RECORD.findall(request.user.rpartition("New feedback:")[2])]}
+    return {
+        "changes": [
+            _rule(*record)
+            for record in _RECORD.findall(request.user.rpartition("New feedback:")[2])
+        ]
+    }
 
 
 def _rule(label: str, item: str) -> dict[str, Any]:
@@ -52,7 +64,10 @@ def spoken(cases: Iterable[int | str]) -> list[dict[str, Any]]:
     """Rows with a label, and with words that only this row has."""
     rows = [{"id": f"t-{n}", "inputs": f"question {n}", "outputs": f"answer {n}"} for n in cases]
     said = [f"It should name matter {n}, says ana." for n in cases]
-    return [row | {"source": "ana", "value": True, "rationale": words} for row, words in zip(rows, said, strict=True)]
+    return [
+        row | {"source": "ana", "value": True, "rationale": words}
+        for row, words in zip(rows, said, strict=True)
+    ]
 
 
 def kinds(model: ScriptedChatModel, start: int = 0) -> Counter[str]:
@@ -68,7 +83,9 @@ class TestWords:
         assert {*states(result.judge).values()} == {"learned"}
         assert len(result.guidelines) == 50, "the records were all in it"
         left = result.judge.unalign("t-7").judge.memory
-        assert kinds(model) == {"changes": 2}, "what survives a withdrawal is distilled again in one call"
+        assert kinds(model) == {"changes": 2}, (
+            "what survives a withdrawal is distilled again in one call"
+        )
         assert "matter 7," not in model.requests[-1].user
         assert not [each for each in left.guidelines if ("t-7", "ana") in each.exposed_to]
         assert len(left.guidelines) == 49
@@ -77,7 +94,9 @@ class TestWords:
         model = ScriptedChatModel(provider())
         result = learn(bare(model=model)[0].replace(parameters={"timeout": 9}), spoken(range(1000)))
         assert kinds(model) == {"changes": 20, "merged": 1}
-        assert {request.timeout for request in model.requests} == {9}, "no call hangs longer than the judge may"
+        assert {request.timeout for request in model.requests} == {9}, (
+            "no call hangs longer than the judge may"
+        )
         assert {*states(result.judge).values()} == {"learned"}
 
     def test_later_feedback_is_one_call_beside_the_guidelines_that_stand(self) -> None:
@@ -109,7 +128,9 @@ class TestMerging:
         left = judge.unalign(both[0].exposed_to[0]).judge
         assert "Name the matter." not in {g.text for g in left.memory.guidelines}
         assert {"G3", "G4"} <= {g.id for g in left.memory.semantic}, "what it was made from is back"
-        assert kinds(model, asked) == {"changes": 1}, "about the one whose call held the withdrawn words"
+        assert kinds(model, asked) == {"changes": 1}, (
+            "about the one whose call held the withdrawn words"
+        )
 
     def test_a_persons_guideline_is_never_merged(self) -> None:
         judge, model = self.merging({"text": "Be as Dora says.", "from": ["G1", "G2"]})
@@ -122,7 +143,8 @@ class TestMerging:
         def wordy(request: ChatRequest) -> Answer:
             start = re.findall(r"answer (\w+)", request.user)[0]
             texts = [
-                f"When {start} and {n}: " + " ".join(["never be late"] * 15) for n, _ in enumerate(records_in(request))
+                f"When {start} and {n}: " + " ".join(["never be late"] * 15)
+                for n, _ in enumerate(records_in(request))
             ]
             rules = zip(records_in(request), texts, strict=True)
             return {"changes": [change("ADD", name, text=text) for name, text in rules]}
@@ -147,7 +169,12 @@ class TestMerging:
     [
         (["7"], InvalidOutput("cut"), 1, range(2, 14)),  # asked for by halves, until it is alone
         (["7"], ModelRefused("declined"), 1, range(2, 14)),
-        ([str(n) for n in range(50)], InvalidOutput("cut"), 50, range(2, 14)),  # nothing is right: given up soon
+        (
+            [str(n) for n in range(50)],
+            InvalidOutput("cut"),
+            50,
+            range(2, 14),
+        ),  # nothing is right: given up soon
         (["7"], ModelUnavailable("down"), 50, range(1, 2)),  # who is down is not asked by halves
     ],
 )
@@ -155,7 +182,11 @@ def test_one_record_that_fails_costs_few_calls_and_no_other_record(
     words: list[str], error: Exception, pending: int, calls: range
 ) -> None:
     def answer(request: ChatRequest) -> Answer:
-        return error if any(f'answer {word}"' in request.user for word in words) else distilled(request)
+        return (
+            error
+            if any(f'answer {word}"' in request.user for word in words)
+            else distilled(request)
+        )
 
     judge, model = provider_judge(provider(changes=answer), shard_size=50)
     result = learn(judge, spoken(range(50)))
@@ -168,11 +199,15 @@ def test_one_record_that_fails_costs_few_calls_and_no_other_record(
 class TestConflicts:
     @staticmethod
     def contradicting(*conflicts: Any) -> tuple[Judge, ScriptedChatModel]:
-        answer = provider(changes=lambda request: distilled(request) | {"conflicts": list(conflicts)})
+        answer = provider(
+            changes=lambda request: distilled(request) | {"conflicts": list(conflicts)}
+        )
         return provider_judge(answer, shard_size=50)
 
     def test_feedback_that_contradicts_other_feedback_waits_for_a_person(self) -> None:
-        judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "whether a name is enough"})
+        judge, _ = self.contradicting(
+            {"feedback": ["F1", "F2"], "about": "whether a name is enough"}
+        )
         result = learn(judge, spoken(range(2)))
         (conflict,) = result.conflicts
         seen = (conflict.kind, conflict.ids, conflict.reason)
@@ -187,15 +222,22 @@ class TestConflicts:
         [
             *((odd, []) for odd in (None, "F1", {}, {"feedback": ["F1"]}, {"feedback": "F1"})),
             ({"feedback": ["F1", "F9"], "about": 3}, []),
-            ({"feedback": ["F1", "F2"], "about": "<<< the tone >>>"}, [""]),  # may not enter a prompt
+            (
+                {"feedback": ["F1", "F2"], "about": "<<< the tone >>>"},
+                [""],
+            ),  # may not enter a prompt
         ],
     )
-    def test_what_is_no_conflict_or_no_reason_is_left_out(self, entry: Any, reasons: list[str]) -> None:
+    def test_what_is_no_conflict_or_no_reason_is_left_out(
+        self, entry: Any, reasons: list[str]
+    ) -> None:
         judge, _ = self.contradicting(entry)
         assert [conflict.reason for conflict in learn(judge, spoken(range(2))).conflicts] == reasons
 
     def test_a_conflict_that_a_person_dismisses_does_not_come_back(self) -> None:
-        judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "whether a name is enough"})
+        judge, _ = self.contradicting(
+            {"feedback": ["F1", "F2"], "about": "whether a name is enough"}
+        )
         result = learn(judge, spoken(range(3)))
         (conflict,) = result.conflicts
         first, second = conflict.ids
@@ -210,14 +252,20 @@ class TestConflicts:
         assert dismissed.dismissed_by == "dora"
         assert not left.judge.unalign(second).judge.memory.conflicts, "it goes with its feedback"
         # Other words may contradict each other once more.
-        changed = [row | {"rationale": "The contrary."} for row in spoken(range(3)) if row["id"] != third]
+        changed = [
+            row | {"rationale": "The contrary."} for row in spoken(range(3)) if row["id"] != third
+        ]
         assert [again.ids for again in learn(left.judge, changed).conflicts] == [conflict.ids]
 
     @pytest.mark.parametrize("named", [("t-0",), ("t-0", "t-5"), ("t-0", "t-9"), "t-0@ana"])
     def test_only_a_conflict_that_is_open_can_be_dismissed(self, named: Any) -> None:
-        judge, _ = self.contradicting({"feedback": ["F1", "F2"], "about": "whether a name is enough"})
+        judge, _ = self.contradicting(
+            {"feedback": ["F1", "F2"], "about": "whether a name is enough"}
+        )
         with pytest.raises((InputError, UnknownKey)):
-            dismiss_conflict(learn(learn(judge, spoken(range(2))).judge, spoken([5])).judge, named, by="dora")
+            dismiss_conflict(
+                learn(learn(judge, spoken(range(2))).judge, spoken([5])).judge, named, by="dora"
+            )
 
 
 def test_a_denied_reflection_stops_the_align_before_any_change() -> None:
@@ -240,7 +288,9 @@ def memory() -> Memory:
         group, nth = number % GROUPS, number // GROUPS
         vector = [float(place == group) for place in range(8)]
         vector[group + 4] = nth / 1_000
-        cases.append(case(f"t-{number:03d}", nth % 2 == 0, vector=vector, outputs=f"Reply {number}."))
+        cases.append(
+            case(f"t-{number:03d}", nth % 2 == 0, vector=vector, outputs=f"Reply {number}.")
+        )
     return Memory(cases=tuple(cases), embedding_model="test")
 
 
@@ -264,16 +314,25 @@ def test_like_cases_with_other_labels_stand_together(
 # -- long cases, and a model of little context: every prompt fits, and the expert's words are in it --------------------
 
 RULE_FOR_EACH = by_kind(
-    changes=lambda request: {"changes": [change("ADD", name, text=f"Mind {name}.") for name in records_in(request)]},
+    changes=lambda request: {
+        "changes": [change("ADD", name, text=f"Mind {name}.") for name in records_in(request)]
+    },
 )
 
 
 def long_row(number: int, length: int, words: int) -> dict[str, Any]:
     comment = f"comment {number}: " + "so " * words
-    return {"id": f"t-{number}", "inputs": "q" * length, "outputs": "ä" * length, "rationale": comment + "end"}
+    return {
+        "id": f"t-{number}",
+        "inputs": "q" * length,
+        "outputs": "ä" * length,
+        "rationale": comment + "end",
+    }
 
 
-def taught(context: int, length: int, count: int, words: int, *, size: int = 20) -> tuple[Any, list[ChatRequest]]:
+def taught(
+    context: int, length: int, count: int, words: int, *, size: int = 20
+) -> tuple[Any, list[ChatRequest]]:
     limits = Limits(context_tokens=context, shard_size=size)
     model = ScriptedChatModel(RULE_FOR_EACH, limits=limits)
     judge, _ = bare(model=model)
@@ -306,7 +365,10 @@ def test_a_full_prompt_still_holds_the_experts_words(
     for number in range(count + 3):
         comment = encode(long_row(number, length, words)["rationale"])
         fits = (
-            max(map(estimate_tokens, (request.system for request in asked))) + estimate_tokens(comment) + 900 <= context
+            max(map(estimate_tokens, (request.system for request in asked)))
+            + estimate_tokens(comment)
+            + 900
+            <= context
         )
         assert comment in shown or not fits
         assert f"comment {number}: " in shown or context < 2_500

@@ -33,7 +33,13 @@ def distilled(request: ChatRequest) -> Any:
 
 
 def row(number: int, outputs: str, *, value: bool, words: str | None = None) -> dict[str, Any]:
-    return {"id": f"t-{number}", "source": "ana", "outputs": outputs, "value": value, "rationale": words}
+    return {
+        "id": f"t-{number}",
+        "source": "ana",
+        "outputs": outputs,
+        "value": value,
+        "rationale": words,
+    }
 
 
 ROWS = [
@@ -53,7 +59,10 @@ def learn(rows: list[dict[str, Any]], **knobs: Any) -> tuple[AlignResult, Script
 def test_as_many_taught_cases_are_judged_as_asked_for(count: int | None, checked: int) -> None:
     result, model = learn(ROWS, impact=count)
     assert (result.impact.checked if result.impact else 0) == checked
-    assert len([request for request in model.requests if request.schema_name == "judgment"]) == 2 * checked
+    assert (
+        len([request for request in model.requests if request.schema_name == "judgment"])
+        == 2 * checked
+    )
     with pytest.raises(InputError, match="impact"):
         MemAlign(impact=0)
 
@@ -62,8 +71,14 @@ def test_it_says_what_was_fixed_and_broken_and_by_which_guideline() -> None:
     result, _ = learn(ROWS, impact=10)
     assert result.impact is not None
     assert (result.impact.checked, result.impact.fixed, result.impact.broken) == (4, 2, 1)
-    effects = {change.id: (change.effect, change.before, change.after) for change in result.impact.changes}
-    assert effects == {"t-2": ("fixed", True, False), "t-3": ("fixed", True, False), "t-4": ("broken", True, False)}
+    effects = {
+        change.id: (change.effect, change.before, change.after) for change in result.impact.changes
+    }
+    assert effects == {
+        "t-2": ("fixed", True, False),
+        "t-3": ("fixed", True, False),
+        "t-4": ("broken", True, False),
+    }
     assert all(change.guideline_ids == ("G1",) for change in result.impact.changes)
     assert "impact" in result.usage.seconds
 
@@ -72,7 +87,9 @@ def test_the_case_is_hidden_from_both() -> None:
     _, model = learn([*ROWS, row(5, "On 3 May.", value=True)], impact=10, retrieval_k=5)
     judged = [request for request in model.requests if request.schema_name == "judgment"]
     assert len(judged) == 8, "the copy is judged with its case"
-    assert sum("Expert:" in request.user for request in judged) == 4, "after learning, other cases are shown"
+    assert sum("Expert:" in request.user for request in judged) == 4, (
+        "after learning, other cases are shown"
+    )
     for request in judged:
         before, _, item = request.user.rpartition("outputs:")
         assert item not in before, "as a case, or a copy of it"

@@ -15,7 +15,11 @@ from memalign.errors import ModelRejected
 from memalign.judge import signature_of
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer
-from tests.support.invariants import check_whole, no_verdict_outlives_its_source, what_was_taken_back_is_nowhere
+from tests.support.invariants import (
+    check_whole,
+    no_verdict_outlives_its_source,
+    what_was_taken_back_is_nowhere,
+)
 from tests.support.learning import (
     FAULTS,
     SETTINGS,
@@ -42,7 +46,9 @@ ways = st.sampled_from(WAYS)
 some = settings(max_examples=20)
 
 
-def divide(rows: list[dict[str, Any]], chosen: Iterable[bool]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def divide(
+    rows: list[dict[str, Any]], chosen: Iterable[bool]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Rows in two parts."""
     flags = list(chosen)
     kept = [row for row, flag in zip(rows, flags, strict=False) if flag]
@@ -78,10 +84,15 @@ class TestLearning:
         st.randoms(use_true_random=False),
         st.permutations([0.0, 0.002, 0.004, 0.006]),
     )
-    def test_neither_row_order_nor_which_call_finishes_first_matters(self, rows, way, shuffler, delays) -> None:
+    def test_neither_row_order_nor_which_call_finishes_first_matters(
+        self, rows, way, shuffler, delays
+    ) -> None:
         mixed = shuffler.sample(rows, len(rows))
         expected = learn(bare(**way)[0], rows).judge.memory
-        slow, single = bare(Imp(delays=dict(enumerate(delays))), **way)[0], bare(concurrency=1, **way)[0]
+        slow, single = (
+            bare(Imp(delays=dict(enumerate(delays))), **way)[0],
+            bare(concurrency=1, **way)[0],
+        )
         for memory in (learn(slow, mixed).judge.memory, learn(single, rows).judge.memory):
             assert memory == expected
             assert text_of(memory) == text_of(expected)
@@ -90,7 +101,12 @@ class TestLearning:
 class TestForgetting:
     @settings(max_examples=60, deadline=None)
     @given(
-        batches(faults=True), choices, choices, st.sampled_from(MODELS), st.sampled_from([None, *FAULTS]), st.booleans()
+        batches(faults=True),
+        choices,
+        choices,
+        st.sampled_from(MODELS),
+        st.sampled_from([None, *FAULTS]),
+        st.booleans(),
     )
     def test_withdrawn_or_changed_feedback_leaves_no_word_and_no_key(
         self, rows, early, chosen, way, fault, revised: bool
@@ -98,13 +114,21 @@ class TestForgetting:
         imp, (size, weak, value_type) = Imp(), way
         judge, chat = bare(imp, shard_size=size, weak=weak, feedback_value_type=value_type)
         if value_type is str:  # a judge of free text answers in words, and words can leak
-            rows = [one | {"value": f"label{n}"} if "value" in one else one for n, one in enumerate(rows)]
+            rows = [
+                one | {"value": f"label{n}"} if "value" in one else one
+                for n, one in enumerate(rows)
+            ]
         first, later = divide(rows, early)
         aligned = judge.align(first).judge
-        items = {one["id"]: Example(id=one["id"], inputs=one["inputs"], outputs=one["outputs"]) for one in later}
+        items = {
+            one["id"]: Example(id=one["id"], inputs=one["inputs"], outputs=one["outputs"])
+            for one in later
+        }
         verdicts = {judgment.id: judgment for judgment in aligned.judge_many(list(items.values()))}
         # Some of the earlier rows say something else now, in the same batch as new ones.
-        changed = [one | {"rationale": f"word9999{n} do:add"} for n, one in enumerate(first[:revised])]
+        changed = [
+            one | {"rationale": f"word9999{n} do:add"} for n, one in enumerate(first[:revised])
+        ]
         taught = aligned.align([*changed, *later], own_verdicts=verdicts).judge
         standing = [*changed, *first[revised:], *later]
         assert not own_words(first, standing) & words(text_of(taught.memory))
@@ -148,7 +172,11 @@ class TestForgetting:
             for n, source in enumerate(["ana", "ben", "cleo"], 1)
         ]
         left = learn(judge, rows).judge.unalign("t-1@cleo").judge
-        assert states(left) == {"t-1@ana": "disputed", "t-1@ben": "learned", "t-1@cleo": "withdrawn"}
+        assert states(left) == {
+            "t-1@ana": "disputed",
+            "t-1@ben": "learned",
+            "t-1@cleo": "withdrawn",
+        }
         assert "label3" not in text_of(left.memory)
 
 
@@ -171,7 +199,11 @@ class TestPrompts:
 def test_the_scripted_model_really_leaks_what_it_sees(way: dict[str, Any]) -> None:
     # Or the search above would prove nothing.
     judge, _ = bare(**way)
-    rows = [row(1, "ana", "add", value=False), row(2, "ben", "add", value=True), row(3, "cleo", None, value=True)]
+    rows = [
+        row(1, "ana", "add", value=False),
+        row(2, "ben", "add", value=True),
+        row(3, "cleo", None, value=True),
+    ]
     memory = learn(judge, rows).judge.memory
     assert {"case1", "case2"} <= words(" ".join(guideline.text for guideline in memory.guidelines))
     assert any(word.startswith("word") for g in memory.guidelines for word in words(g.text))
@@ -189,7 +221,11 @@ def test_an_error_that_quotes_the_prompt_keeps_no_withdrawn_word(step: str) -> N
                 return ModelRejected(f"blocked: {request.system} {request.user}")
             return await super().__call__(request)
 
-    rows = [row(1, "ana", "add", value=True), row(2, "ben", "add", value=True), row(3, "cleo", "add", value=True)]
+    rows = [
+        row(1, "ana", "add", value=True),
+        row(2, "ben", "add", value=True),
+        row(3, "cleo", "add", value=True),
+    ]
     judge, _ = bare(Server(), shard_size=3)
     if step == "lock":
         judge = lock(learn(judge, rows[:1]).judge, "t-1")

@@ -55,7 +55,9 @@ class TestWhatIsSaid:
         result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=value)])
         assert states(result.judge) == {"t-1@ana": "learned", "t-2@ana": "learned"}
         assert "kept as an example: the model drew no rule" in reason(result.judge, "t-2@ana")
-        assert [asked.schema_name for asked in model.requests] == ["changes"], "and needs no verdict of the judge"
+        assert [asked.schema_name for asked in model.requests] == ["changes"], (
+            "and needs no verdict of the judge"
+        )
         assert f"expert: {str(value).lower()}" in model.requests[0].user
 
     @pytest.mark.parametrize("weak", [True, False])
@@ -81,8 +83,12 @@ class TestWhatIsSaid:
         assert order in TAKEN or reason(judge, "t-1@ana")
         if order in REFUSED:
             assert "its rule was refused: it" in reason(judge, "t-1@ana")
-            assert (learn(judge).changed, len(model.requests)) == (False, 1), "nobody is asked again"
-        assert judge(**_content(row(1, "ana", order))).example_ids == ("t-1",), "its example is of use all the same"
+            assert (learn(judge).changed, len(model.requests)) == (False, 1), (
+                "nobody is asked again"
+            )
+        assert judge(**_content(row(1, "ana", order))).example_ids == ("t-1",), (
+            "its example is of use all the same"
+        )
 
     def test_a_new_comment_replaces_the_old_lesson(self) -> None:
         first, second = row(1, "ana", "add"), row(1, "ana", "add") | {"rationale": "word555 do:add"}
@@ -90,7 +96,9 @@ class TestWhatIsSaid:
         result = learn(learn(judge, [first]).judge, [second])
         assert [report.status for report in result.rows] == ["changed"]
         assert [guideline.id for guideline in result.forgotten] == ["G1"]
-        assert [guideline.id for guideline in result.guidelines] == ["G2"], "numbers are never used again"
+        assert [guideline.id for guideline in result.guidelines] == ["G2"], (
+            "numbers are never used again"
+        )
         assert len(result.judge.memory) == 1
 
     def test_feedback_on_a_known_case_needs_no_content(self) -> None:
@@ -106,10 +114,16 @@ class TestSeveralPeople:
 
     def test_the_majority_decides_and_others_are_disputed(self) -> None:
         commented = learn(bare()[0], [row(1, "dora", "add"), *self.rows]).judge
-        assert states(commented)["t-1@dora"] in ("learned", "merged"), "a comment without a label is never disputed"
+        assert states(commented)["t-1@dora"] in ("learned", "merged"), (
+            "a comment without a label is never disputed"
+        )
         result = learn(bare()[0], self.rows)
         # Both were missed for the same reason: two rules of the same text, one behind the other.
-        assert states(result.judge) == {"t-1@ana": "learned", "t-1@ben": "merged", "t-1@cleo": "disputed"}
+        assert states(result.judge) == {
+            "t-1@ana": "learned",
+            "t-1@ben": "merged",
+            "t-1@cleo": "disputed",
+        }
         (conflict,) = result.conflicts
         assert (conflict.ids, conflict.label) == (("t-1",), True)
         labels = {str(key): value for key, value in conflict.annotations.items()}
@@ -117,14 +131,21 @@ class TestSeveralPeople:
 
     def test_a_bare_name_as_authority_is_refused(self) -> None:
         judge, _ = bare()
-        for refused in (lambda: MemAlign(authority="ana"), lambda: set_policy(judge, authority="ana")):  # type: ignore[arg-type]
+        for refused in (
+            lambda: MemAlign(authority="ana"),
+            lambda: set_policy(judge, authority="ana"),
+        ):  # type: ignore[arg-type]
             with pytest.raises(InputError, match=r"list of sources.*\('ana',\)"):
                 refused()
         assert MemAlign(authority=["ana", "ana"]).authority == ("ana",)  # type: ignore[arg-type]  # a list will do
 
     def test_authority_outweighs_a_majority(self) -> None:
         result = learn(bare()[0], self.rows, authority=("cleo",))
-        assert states(result.judge) == {"t-1@ana": "disputed", "t-1@ben": "disputed", "t-1@cleo": "learned"}
+        assert states(result.judge) == {
+            "t-1@ana": "disputed",
+            "t-1@ben": "disputed",
+            "t-1@cleo": "learned",
+        }
         # And an authority named later settles the case anew.
         anew = learn(result.judge, authority=("ben",))
         assert states(anew.judge)["t-1@cleo"] == "disputed"
@@ -138,7 +159,11 @@ class TestSeveralPeople:
         assert states(result.judge) == {"t-1@ana": "disputed", "t-2@ben": "learned"}
         assert result.conflicts[0].ids == ("t-1", "t-2")
         judgment = result.judge(inputs=first["inputs"], outputs=first["outputs"])
-        assert (judgment.value, judgment.decided_by, judgment.example_ids) == (False, "expert", ("t-1", "t-2"))
+        assert (judgment.value, judgment.decided_by, judgment.example_ids) == (
+            False,
+            "expert",
+            ("t-1", "t-2"),
+        )
 
 
 class TestSupportAndRevise:
@@ -154,7 +179,9 @@ class TestSupportAndRevise:
         assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
         assert judge.memory.semantic[0].supported_by == keys("t-1@ana", "t-2@ben")
         forgot = judge.unalign("t-1").judge
-        assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [("Be kind to ben.", keys("t-2@ben"))]
+        assert [(g.text, g.supported_by) for g in forgot.memory.semantic] == [
+            ("Be kind to ben.", keys("t-2@ben"))
+        ]
         other = judge.unalign("t-2").judge
         assert [(g.id, g.supported_by) for g in other.memory.semantic] == [("G1", keys("t-1@ana"))]
 
@@ -164,7 +191,9 @@ class TestSupportAndRevise:
             [change("REVISE", "F1", text="Be kind, unless they shout.", guideline="G1")],
             rows=self.rows,
         )
-        assert [(g.id, g.supported_by) for g in judge.memory.semantic] == [("G2", keys("t-1@ana", "t-2@ben"))]
+        assert [(g.id, g.supported_by) for g in judge.memory.semantic] == [
+            ("G2", keys("t-1@ana", "t-2@ben"))
+        ]
         assert judge.memory.status(judge.memory.guideline("G1")) == "superseded"
         forgot = judge.unalign("t-2").judge
         assert [(g.id, g.text) for g in forgot.memory.semantic] == [("G1", RULE)]
@@ -195,7 +224,9 @@ class TestByHand:
 
     @pytest.mark.parametrize("action", ["REVISE", "SUPPORT"])
     @pytest.mark.parametrize("changes", [{"text": "Be kind; Dora insists."}, {"retired": True}])
-    def test_learning_never_overwrites_a_persons_word(self, action: str, changes: dict[str, Any]) -> None:
+    def test_learning_never_overwrites_a_persons_word(
+        self, action: str, changes: dict[str, Any]
+    ) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
             [change(action, "F1", text="Forget kindness.", guideline="G1")],
@@ -203,9 +234,14 @@ class TestByHand:
         )
         edited = edit_guideline(judge, "G1", by="dora", **changes)
         later = learn(edited, [row(2, "ben", "add")]).judge
-        unseen = "retired" in changes and action == "REVISE"  # of what it was not shown the model writes something new
+        unseen = (
+            "retired" in changes and action == "REVISE"
+        )  # of what it was not shown the model writes something new
         news = ["Forget kindness."] if unseen else []
-        assert [g.text for g in later.memory.semantic] == [*(g.text for g in edited.memory.semantic), *news]
+        assert [g.text for g in later.memory.semantic] == [
+            *(g.text for g in edited.memory.semantic),
+            *news,
+        ]
         if not unseen and (action == "REVISE" or "retired" in changes):
             assert states(later)["t-2@ben"] == "pending"
         assert judge.memory.guideline("G1").text == RULE
@@ -213,7 +249,9 @@ class TestByHand:
     def test_a_confirmed_wording_stays_without_the_models_tests(self) -> None:
         judge = self.aligned("add")
         rule = judge.memory.guideline("G1")
-        tested = msgspec.structs.replace(rule, tests=(CodeTest(kind="word", text="kind"),), pinned_by="dora")
+        tested = msgspec.structs.replace(
+            rule, tests=(CodeTest(kind="word", text="kind"),), pinned_by="dora"
+        )
         memory = judge.memory.with_guidelines([tested])
         (guideline,) = judge.replace(memory=memory).unalign("t-1").judge.memory.guidelines
         assert (guideline.pinned_by, guideline.tests) == ("dora", ())
@@ -222,9 +260,21 @@ class TestByHand:
         judge = edit_guideline(self.aligned("add", "add"), "G1", text="Ana's words.", by="ana")
         forgot = aio.run(MemAlign().unalign(judge, source="ana", keep=["G1", "G2"])).judge
         (guideline,) = forgot.memory.guidelines
-        assert (guideline.text, guideline.exposed_to) == ("Ana's words.", ()), "G2 is the model's, which nobody keeps"
-        for keep, stay in {"G1": 1, "G12": 0}.items():  # an id that stands alone is one, and not its letters
-            assert len(aio.run(MemAlign().unalign(judge, source="ana", keep=keep)).judge.memory.guidelines) == stay
+        assert (guideline.text, guideline.exposed_to) == ("Ana's words.", ()), (
+            "G2 is the model's, which nobody keeps"
+        )
+        for keep, stay in {
+            "G1": 1,
+            "G12": 0,
+        }.items():  # an id that stands alone is one, and not its letters
+            assert (
+                len(
+                    aio.run(
+                        MemAlign().unalign(judge, source="ana", keep=keep)
+                    ).judge.memory.guidelines
+                )
+                == stay
+            )
 
     def test_an_unnamed_author_or_unknown_guideline_is_refused(self) -> None:
         judge = self.aligned("add")
@@ -241,12 +291,17 @@ class TestWhatGoesWrong:
     @pytest.mark.parametrize(
         ("selectors", "source", "words"),
         [
-            *(((selector,), None, f"no feedback '{selector}") for selector in ("t-9", "t-9@ana", "ana", "t-1@")),
+            *(
+                ((selector,), None, f"no feedback '{selector}")
+                for selector in ("t-9", "t-9@ana", "ana", "t-1@")
+            ),
             (("t-1",), "ben", "no feedback 't-1' of source 'ben'"),
             *(((), "ben", "no feedback of source 'ben'"), ((), None, "name feedback by id")),
         ],
     )
-    def test_an_unknown_key_is_named_with_a_remedy(self, selectors: Any, source: str | None, words: str) -> None:
+    def test_an_unknown_key_is_named_with_a_remedy(
+        self, selectors: Any, source: str | None, words: str
+    ) -> None:
         with pytest.raises(UnknownKey, match=words):
             learn(bare()[0], [row(1, "ana", "add")]).judge.unalign(*selectors, source=source)
 
@@ -255,7 +310,9 @@ class TestModels:
     def test_reflection_model_distils_and_judge_model_judges(self) -> None:
         judge, own = bare()
         strong = ScriptedChatModel(Imp(), name="strong", limits=Limits(shard_size=20))
-        learn(judge, [row(1, "ana", "add"), row(5, "ana", None, value=True)], reflection_model=strong)
+        learn(
+            judge, [row(1, "ana", "add"), row(5, "ana", None, value=True)], reflection_model=strong
+        )
         assert ([asked.schema_name for asked in strong.requests], own.requests) == (["changes"], [])
 
     def test_another_embedding_model_only_embeds_anew(self) -> None:
@@ -275,7 +332,9 @@ class TestModels:
 
         judge, _ = bare()
         aligned = learn(judge, [row(1, "ana", "add"), row(2, "ana", "add")]).judge
-        judgment = aligned.replace(embedding_model=Namesake(dim=16))(**_content(row(1, "ana", "add")))
+        judgment = aligned.replace(embedding_model=Namesake(dim=16))(
+            **_content(row(1, "ana", "add"))
+        )
         assert judgment.example_ids == ("t-1",), "an identical case needs no vector"
         assert "vectors of hash:16, not of other:16" in str(judgment.notes)
 
@@ -293,7 +352,9 @@ def test_another_process_learns_the_same() -> None:
     )
     command, root = [sys.executable, "-c", script], Path(__file__).parents[2]
     environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
-    first, second = (subprocess.check_output(command, cwd=root, env=variables) for variables in environments)
+    first, second = (
+        subprocess.check_output(command, cwd=root, env=variables) for variables in environments
+    )
     assert first == second
     assert len(first) > 1000
 
@@ -307,7 +368,10 @@ class Down(HashEmbedding):
 
 @pytest.mark.parametrize(
     ("changes", "why"),
-    [({"embedding_model": Down()}, "HTTP 503"), ({"model": "openai:gpt-4.1-mini"}, "OPENAI_API_KEY")],
+    [
+        ({"embedding_model": Down()}, "HTTP 503"),
+        ({"model": "openai:gpt-4.1-mini"}, "OPENAI_API_KEY"),
+    ],
 )
 def test_forgetting_needs_no_model_and_no_key(
     changes: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
@@ -315,8 +379,14 @@ def test_forgetting_needs_no_model_and_no_key(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     rows = [row(n, "ana", "add") for n in range(3)]
     result = learn(bare(shard_size=3)[0], rows).judge.replace(**changes).unalign("t-1")
-    assert states(result.judge) == {"t-0@ana": "pending", "t-1@ana": "withdrawn", "t-2@ana": "pending"}
-    assert not any(("t-1", "ana") in guideline.exposed_to for guideline in result.judge.memory.guidelines)
+    assert states(result.judge) == {
+        "t-0@ana": "pending",
+        "t-1@ana": "withdrawn",
+        "t-2@ana": "pending",
+    }
+    assert not any(
+        ("t-1", "ana") in guideline.exposed_to for guideline in result.judge.memory.guidelines
+    )
     assert all(why in reason for _, reason in result.pending)
     assert not own_words(rows[1:2], [rows[0], rows[2]]) & set(words_in(str(result.judge.memory)))
 
@@ -368,8 +438,12 @@ def test_every_rule_of_one_comment_counts(changes: list[Any], texts: list[str], 
 
 def test_a_comment_that_supports_and_adds_goes_whole() -> None:
     second = [change("SUPPORT", "F1", guideline="G1"), add("Name the day.")]
-    judge = taught([add(RULE)], second, [add("Both.")], rows=[row(1, "ana", "add"), row(2, "ben", "add")])
+    judge = taught(
+        [add(RULE)], second, [add("Both.")], rows=[row(1, "ana", "add"), row(2, "ben", "add")]
+    )
     assert [g.text for g in judge.memory.semantic] == [RULE, "Name the day."]
     check_memory(judge)
     left = judge.unalign("t-1").judge
-    assert [g.text for g in left.memory.semantic] == ["Both."], "all that ben said is asked for again"
+    assert [g.text for g in left.memory.semantic] == ["Both."], (
+        "all that ben said is asked for again"
+    )

@@ -55,10 +55,14 @@ class TestAlign:
         assert (broken.id, broken.label, broken.value) == ("t-held", True, False)
         assert set(broken.guideline_ids) == {"G1", "G2"}
         assert "locked and not kept: t-held" in str(result)
-        assert texts(result.judge) == {"Be brief.", HARM}, "nothing is left out behind anybody's back"
+        assert texts(result.judge) == {"Be brief.", HARM}, (
+            "nothing is left out behind anybody's back"
+        )
         about = [request for request in model.requests[asked:] if request.schema_name == "judgment"]
         assert len(about) == 2, "one judgment for each locked case, whatever is learned"
-        assert not any("Expert: true" in request.user for request in about), "each is hidden from itself"
+        assert not any("Expert: true" in request.user for request in about), (
+            "each is hidden from itself"
+        )
         check_memory(result.judge)
 
     def test_a_judge_that_keeps_its_locks_breaks_nothing(self) -> None:
@@ -112,11 +116,18 @@ class TestRegistry:
         def harm(judge: Judge) -> Judge:
             return edit_guideline(judge, "G1", text=HARM, by="dora")
 
-        with pytest.raises(LockBroken, match=r"locked case t-held: judged false, experts say true \(G1\)"):
+        with pytest.raises(
+            LockBroken, match=r"locked case t-held: judged false, experts say true \(G1\)"
+        ):
             registry.update(NAME, harm)
         assert len(registry.history(NAME)) == 1
         assert registry.update(NAME, harm, force=True).version == 2
-        assert registry.update(NAME, lambda one: edit_guideline(one, "G1", text="Be kind.", by="dora")).version == 3
+        assert (
+            registry.update(
+                NAME, lambda one: edit_guideline(one, "G1", text="Be kind.", by="dora")
+            ).version
+            == 3
+        )
 
 
 class TestForgetting:
@@ -124,7 +135,11 @@ class TestForgetting:
     def test_a_lock_goes_with_its_case(self, how: str) -> None:
         judge, _ = locked_judge(culprit(HARM), "held")
         left = learn(judge, lessons(HARM)).judge
-        free = lock(left, "t-held", unlock=True) if how == "unlocked" else left.unalign("t-held@ana").judge
+        free = (
+            lock(left, "t-held", unlock=True)
+            if how == "unlocked"
+            else left.unalign("t-held@ana").judge
+        )
         assert free.memory.locks == ()
         assert HARM in texts(free)
         check_memory(free)
@@ -134,7 +149,9 @@ class TestForgetting:
         world = World()
         judge, _ = locked_judge(world, "held", shard_size=3)
         judge = learn(judge, lessons("Be kind.", "Be exact.")).judge
-        world.verdict = lambda seen, item: not (item == "held" and "Be kind." in seen and "Be brief." not in seen)
+        world.verdict = lambda seen, item: (
+            not (item == "held" and "Be kind." in seen and "Be brief." not in seen)
+        )
         result = judge.unalign("t-x00")
         assert [broken.id for broken in result.broken] == ["t-held"]
         assert texts(result.judge) == set(), "forgotten is forgotten"

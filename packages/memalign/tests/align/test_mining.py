@@ -24,7 +24,9 @@ BOOL, FIELDS = ValueType.of(bool), ("inputs", "outputs")
 def memory(rows: Iterable[Feedback]) -> Memory:
     """Cases with their feedback, and a guideline of each comment, word for word."""
     rows = list(rows)
-    cases = tuple(Case(example=row.example, annotations=(Annotation.of(row),)) for row in rows if row.example)
+    cases = tuple(
+        Case(example=row.example, annotations=(Annotation.of(row),)) for row in rows if row.example
+    )
     guidelines = [
         Guideline(id=f"G{n}", text=row.rationale, supported_by=(row.key,), exposed_to=(row.key,))
         for n, row in enumerate(rows, 1)
@@ -43,7 +45,14 @@ def rows(n: int, write: Callable[[int, random.Random], Row], *, seed: int = 0) -
     rng = random.Random(seed)
     made = [write(number, rng) for number in range(n)]
     return [
-        Feedback(id=f"t-{number:03d}", inputs=inputs, outputs=outputs, value=value, rationale=comment, source="ana")
+        Feedback(
+            id=f"t-{number:03d}",
+            inputs=inputs,
+            outputs=outputs,
+            value=value,
+            rationale=comment,
+            source="ana",
+        )
         for number, (inputs, outputs, value, comment) in enumerate(made)
     ]
 
@@ -51,8 +60,15 @@ def rows(n: int, write: Callable[[int, random.Random], Row], *, seed: int = 0) -
 def reference(number: int, rng: random.Random) -> Row:
     letters, digits, good = rng.choice(["KD", "PT", "RM"]), rng.randint(1000, 9999), number % 2 == 0
     written = f"{letters}/{digits}" if good else f"{letters}-{digits}"
-    comment = f"{letters}/{digits} is our form" if good else f"write {letters}/{digits}, with a slash"
-    return f"Where is the {rng.choice(GOODS)}?", f"{rng.choice(OPENINGS)} Under {written} it is packed.", good, comment
+    comment = (
+        f"{letters}/{digits} is our form" if good else f"write {letters}/{digits}, with a slash"
+    )
+    return (
+        f"Where is the {rng.choice(GOODS)}?",
+        f"{rng.choice(OPENINGS)} Under {written} it is packed.",
+        good,
+        comment,
+    )
 
 
 def kinds(number: int, rng: random.Random) -> Row:
@@ -71,7 +87,12 @@ def unfortunate(number: int, rng: random.Random) -> Row:
     good = number % 2 == 0
     said = "" if good else "Unfortunately "
     comment = "never write unfortunately" if number % 3 else "say what we can do"
-    return "Where is it?", f"{rng.choice(OPENINGS)} {said}the {rng.choice(GOODS)} are late.", good, comment
+    return (
+        "Where is it?",
+        f"{rng.choice(OPENINGS)} {said}the {rng.choice(GOODS)} are late.",
+        good,
+        comment,
+    )
 
 
 FORM = ("The reply has a piece like AA/0000", True, True)
@@ -91,18 +112,28 @@ def said(tests: Iterable[CodeTest]) -> list[tuple[str, bool, Any]]:
         (reference, 6, bool, []),  # too few
     ],
 )
-def test_what_the_labels_bear_out_is_found(write: Any, count: int, value_type: Any, expected: list[Any]) -> None:
-    assert sorted(said(mined(memory(rows(count, write)), ValueType.of(value_type), FIELDS))) == sorted(expected)
+def test_what_the_labels_bear_out_is_found(
+    write: Any, count: int, value_type: Any, expected: list[Any]
+) -> None:
+    assert sorted(
+        said(mined(memory(rows(count, write)), ValueType.of(value_type), FIELDS))
+    ) == sorted(expected)
 
 
 def test_among_tests_that_say_the_same_the_longest_content_wins() -> None:
     asked = [
-        Feedback(id=f"t-{n}", outputs=f"{n}: {'please send us a photo' if n % 2 else 'please wait'}", value=n % 2 == 1)
+        Feedback(
+            id=f"t-{n}",
+            outputs=f"{n}: {'please send us a photo' if n % 2 else 'please wait'}",
+            value=n % 2 == 1,
+        )
         for n in range(12)
     ]
     commented = [replace(row, rationale="ask for a photo, always send us a photo") for row in asked]
     (first, *_) = said(mined(memory(commented), BOOL, FIELDS))
-    assert first[0] == 'The reply has the words "send us a photo"', 'not the word "a", which is right as often'
+    assert first[0] == 'The reply has the words "send us a photo"', (
+        'not the word "a", which is right as often'
+    )
 
 
 def test_labels_dealt_at_random_admit_as_seldom_as_promised() -> None:
@@ -117,7 +148,9 @@ def test_labels_dealt_at_random_admit_as_seldom_as_promised() -> None:
 
 
 def test_a_single_label_that_speaks_against_it_admits_nothing() -> None:
-    wrong = [replace(row, value=row.value != (n in (3, 8))) for n, row in enumerate(rows(40, reference))]
+    wrong = [
+        replace(row, value=row.value != (n in (3, 8))) for n, row in enumerate(rows(40, reference))
+    ]
     assert mined(memory(wrong), BOOL, FIELDS) == ()
 
 

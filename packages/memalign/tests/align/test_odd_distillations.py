@@ -18,11 +18,19 @@ from tests.support.learning import bare, learn, states
 from tests.support.scripted import change
 
 ROWS = [
-    {"id": f"t-{n}", "inputs": f"question {n}", "outputs": f"answer {n}", "source": "ana", "value": n % 2 == 0}
+    {
+        "id": f"t-{n}",
+        "inputs": f"question {n}",
+        "outputs": f"answer {n}",
+        "source": "ana",
+        "value": n % 2 == 0,
+    }
     | {"rationale": f"It should name matter {n}, says ana."}
     for n in (1, 2, 3)
 ]
-GOOD = [change("ADD", f"F{n}", text=f"When matter {n} comes up, say so at once.") for n in (1, 2, 3)]
+GOOD = [
+    change("ADD", f"F{n}", text=f"When matter {n} comes up, say so at once.") for n in (1, 2, 3)
+]
 
 
 def learned(text: str) -> tuple[int, list[str], dict[Any, str]]:
@@ -36,7 +44,11 @@ def learned(text: str) -> tuple[int, list[str], dict[Any, str]]:
 
     model = ScriptedChatModel(answer)
     result = learn(bare(model=model)[0], ROWS)
-    return len(model.requests), sorted(rule.text for rule in result.guidelines), states(result.judge)
+    return (
+        len(model.requests),
+        sorted(rule.text for rule in result.guidelines),
+        states(result.judge),
+    )
 
 
 RULES = sorted(rule["text"] for rule in GOOD)
@@ -57,7 +69,9 @@ ONE_ODD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("odd", ONE_ODD, ids=repr)
 def test_a_nicety_that_is_wrong_costs_nothing(odd: dict[str, Any]) -> None:
-    calls, rules, ended = learned(json.dumps({"changes": [GOOD[0] | odd, *GOOD[1:]], "conflicts": []}))
+    calls, rules, ended = learned(
+        json.dumps({"changes": [GOOD[0] | odd, *GOOD[1:]], "conflicts": []})
+    )
     assert (calls, rules) == (1, RULES)
     assert {*ended.values()} == {"learned"}
 
@@ -65,7 +79,9 @@ def test_a_nicety_that_is_wrong_costs_nothing(odd: dict[str, Any]) -> None:
 @pytest.mark.parametrize("left_out", ["guideline", "action", "conflicts"])
 def test_a_part_that_is_missing_costs_nothing(left_out: str) -> None:
     changes = [{name: part for name, part in each.items() if name != left_out} for each in GOOD]
-    calls, rules, _ = learned(json.dumps({"changes": changes} | ({} if left_out == "conflicts" else {"conflicts": []})))
+    calls, rules, _ = learned(
+        json.dumps({"changes": changes} | ({} if left_out == "conflicts" else {"conflicts": []}))
+    )
     assert (calls, rules) == (1, RULES)
 
 
@@ -73,33 +89,66 @@ BAD_ENTRIES: list[Any] = [
     *(None, 3, "Say sorry.", [], {}, {"text": None}, {"action": "DELETE", "guideline": "G1"}),
     *(change("ADD", "F99", text="A rule about nothing."), change("ADD", text="A rule of nobody.")),
     *(change("ADD", "F1", text=""), change("REVISE", "F1", text="", guideline="G99")),
-    *(change("SUPPORT", "F1", guideline="G99"), {"action": ["ADD"], "feedback": {"F1": 1}, "text": {"a": 1}}),
+    *(
+        change("SUPPORT", "F1", guideline="G99"),
+        {"action": ["ADD"], "feedback": {"F1": 1}, "text": {"a": 1}},
+    ),
 ]
-ODD_CONFLICTS: list[Any] = [None, [], "none", {}, [None, 3, "F1"], [{"feedback": "F1"}], [{"feedback": ["F1", "F9"]}]]
+ODD_CONFLICTS: list[Any] = [
+    None,
+    [],
+    "none",
+    {},
+    [None, 3, "F1"],
+    [{"feedback": "F1"}],
+    [{"feedback": ["F1", "F9"]}],
+]
 
 
 @given(
     st.lists(st.sampled_from(BAD_ENTRIES), max_size=4),
     st.permutations(GOOD),
     st.sampled_from(ODD_CONFLICTS),
-    st.sampled_from([str, "```json\n{}\n```".format, "I think {{so}}.</think>{}".format, '{{"answer": {}}}'.format]),
+    st.sampled_from(
+        [
+            str,
+            "```json\n{}\n```".format,
+            "I think {{so}}.</think>{}".format,
+            '{{"answer": {}}}'.format,
+        ]
+    ),
 )
 def test_bad_entries_cost_themselves_and_good_ones_teach(
     bad: list[Any], good: list[Any], conflicts: Any, wrapped: Callable[[str], str]
 ) -> None:
-    calls, rules, ended = learned(wrapped(json.dumps({"changes": [*bad, *good], "conflicts": conflicts})))
+    calls, rules, ended = learned(
+        wrapped(json.dumps({"changes": [*bad, *good], "conflicts": conflicts}))
+    )
     assert (calls, rules) == (1, RULES)
     assert {*ended.values()} == {"learned"}
 
 
 LISTS: list[Any] = [
-    *(GOOD, {"Changes": GOOD}, {"rules": GOOD, "note": "That is all."}, {"answer": {"changes": GOOD}}),
-    *({"changes": {f"C{n}": rule for n, rule in enumerate(GOOD)}}, {"changes": [json.dumps(rule) for rule in GOOD]}),
+    *(
+        GOOD,
+        {"Changes": GOOD},
+        {"rules": GOOD, "note": "That is all."},
+        {"answer": {"changes": GOOD}},
+    ),
+    *(
+        {"changes": {f"C{n}": rule for n, rule in enumerate(GOOD)}},
+        {"changes": [json.dumps(rule) for rule in GOOD]},
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    "text", [*map(json.dumps, LISTS), "[" + json.dumps(GOOD)[1:-1] + ",]", "\n".join(map(json.dumps, GOOD))]
+    "text",
+    [
+        *map(json.dumps, LISTS),
+        "[" + json.dumps(GOOD)[1:-1] + ",]",
+        "\n".join(map(json.dumps, GOOD)),
+    ],
 )
 def test_a_list_in_another_form_is_an_answer(text: str) -> None:
     assert learned(text)[:2] == (1, RULES)

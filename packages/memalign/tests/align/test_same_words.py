@@ -27,7 +27,10 @@ def texts(judge: Judge) -> list[str]:
 def taught(*rules: tuple[str, str], **changes: Any) -> tuple[Judge, ScriptedChatModel]:
     """A judge to which each (source, rule) was said at once, of a case of its own, and which distils each alone."""
     judge, model = judge_in(World(), **changes)
-    judge = learn(judge, [said(number, rule, by=who, value=None) for number, (who, rule) in enumerate(rules, 1)]).judge
+    judge = learn(
+        judge,
+        [said(number, rule, by=who, value=None) for number, (who, rule) in enumerate(rules, 1)],
+    ).judge
     check_memory(judge)
     return judge, model
 
@@ -58,14 +61,18 @@ class TestTheSame:
         back = edit_guideline(later, "G1", by="dora", retired=False)
         assert texts(back) == [SHORT]
         left = later.unalign("t-1").judge
-        assert texts(left) == [LOUD], "the person's word was on a rule that is forgotten; what another says is theirs"
+        assert texts(left) == [LOUD], (
+            "the person's word was on a rule that is forgotten; what another says is theirs"
+        )
         for each in (back, left):
             check_memory(each)
 
     def test_a_persons_words_replace_both_doubles(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", LOUD))
         edited = edit_guideline(judge, "G1", text="Answer in two sentences.", by="dora")
-        assert texts(edited) == ["Answer in two sentences."], "the old words do not come back through a double"
+        assert texts(edited) == ["Answer in two sentences."], (
+            "the old words do not come back through a double"
+        )
         later = learn(edited).judge
         assert texts(later) == ["Answer in two sentences."]
         check_memory(later)
@@ -92,7 +99,9 @@ class TestTheSame:
 
 
 def test_a_prompt_leaves_out_the_least_useful_unpinned_rules() -> None:
-    model = ScriptedChatModel(World(), limits=Limits(context_tokens=4_000, shard_size=1), name="small")
+    model = ScriptedChatModel(
+        World(), limits=Limits(context_tokens=4_000, shard_size=1), name="small"
+    )
     rule = "Where matter {:04} comes up, the reply names the date on which it will be settled."
     rows = [said(n, rule.format(n), value=None) for n in range(40)]
     judge = learn(judge_in(World())[0].replace(model=model), rows).judge
@@ -102,7 +111,9 @@ def test_a_prompt_leaves_out_the_least_useful_unpinned_rules() -> None:
     assert sum(estimate_tokens(text) + 2 for text in shown) <= 500
     assert shown == {g.text for g in judge.memory.semantic[: len(shown)]}, "among equals the oldest"
     last = judge.memory.semantic[-1]
-    assert f"guideline {last.id} was left out because the prompt would be too long" in judgment.notes
+    assert (
+        f"guideline {last.id} was left out because the prompt would be too long" in judgment.notes
+    )
     pinned = edit_guideline(judge, last.id, by="dora", pinned=True)
     pinned(inputs="question 1", outputs="answer other")
     assert last.text in rules_in(model.requests[-1])

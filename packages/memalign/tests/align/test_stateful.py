@@ -49,7 +49,13 @@ PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters
 
 cases = st.integers(1, 5)
 sources = st.sampled_from(SOURCES)
-said = st.tuples(cases, sources, st.none() | st.sampled_from(ORDERS), st.none() | st.booleans(), st.integers(0, 3))
+said = st.tuples(
+    cases,
+    sources,
+    st.none() | st.sampled_from(ORDERS),
+    st.none() | st.booleans(),
+    st.integers(0, 3),
+)
 contexts = st.sampled_from([600, 1200, 128_000])
 
 
@@ -66,11 +72,18 @@ class Hand:
     def __init__(self) -> None:
         self.count = 1000
 
-    def rows(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> list[dict[str, Any]]:
+    def rows(
+        self, drawn: list[tuple[int, str, str | None, bool | None, int]]
+    ) -> list[dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
         for case, source, order, value, day in drawn:
             self.count += 1
-            one = row(case, source, order, value=(case % 2 == 0) if order is None and value is None else value)
+            one = row(
+                case,
+                source,
+                order,
+                value=(case % 2 == 0) if order is None and value is None else value,
+            )
             if order is not None:
                 one["rationale"] = f"word{self.count} do:{order}"
             if case == 5:  # the same content as the first case's, under an id of its own
@@ -90,7 +103,9 @@ def requests_for(judge: Judge, model: ScriptedChatModel) -> list[ChatRequest]:
 def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
     """The same memory and item, the same bytes; one system message for all; what people pinned is in it."""
     asked = requests_for(judge, model)
-    again = judge.replace(memory=msgspec.json.decode(msgspec.json.encode(judge.memory), type=Memory))
+    again = judge.replace(
+        memory=msgspec.json.decode(msgspec.json.encode(judge.memory), type=Memory)
+    )
     assert requests_for(again, model) == asked
     assert len({request.system for request in asked}) == 1
     under = asked[0].system.partition("# Guidelines from experts")[2]
@@ -99,9 +114,9 @@ def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
         if guideline.pinned and judge.memory.status(guideline) == "active":
             assert guideline.text in rules, f"{guideline.id} is pinned"
     assert rules <= {g.text for g in judge.memory.semantic}
-    assert set(words_in(" ".join(request.system + request.user for request in asked))) <= alive(judge.memory) | {
-        "case1"
-    }
+    assert set(words_in(" ".join(request.system + request.user for request in asked))) <= alive(
+        judge.memory
+    ) | {"case1"}
 
 
 class JudgeMachine(RuleBasedStateMachine):
@@ -157,14 +172,18 @@ class JudgeMachine(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.judge.memory.cases))
     @rule(data=st.data(), how=st.sampled_from(["key", "id", "source"]))
     def unalign(self, data: st.DataObject, how: str) -> None:
-        annotation = data.draw(st.sampled_from(sorted(self.judge.memory.annotations(), key=lambda each: each.key)))
+        annotation = data.draw(
+            st.sampled_from(sorted(self.judge.memory.annotations(), key=lambda each: each.key))
+        )
         asked = len(self.model.requests)
         if how == "source":
             result = self.judge.unalign(source=annotation.source)
         else:
             result = self.judge.unalign(annotation.key if how == "key" else annotation.id)
         self.withdrawn |= set(map(str, result.removed))
-        assert {str(e.key) for e in result.judge.memory.ledger() if e.state == "withdrawn"} == self.withdrawn
+        assert {
+            str(e.key) for e in result.judge.memory.ledger() if e.state == "withdrawn"
+        } == self.withdrawn
         self._now(result.judge, asked)
 
     # -- people ----------------------------------------------------------------------------------------------------
@@ -193,7 +212,11 @@ class JudgeMachine(RuleBasedStateMachine):
         assume(len(self.judge.memory.guidelines) < 12)
         self.judge = write_guideline(self.judge, text, by="eve", pinned=pinned)
 
-    @precondition(lambda self: any(self.judge.memory.label(case) is not None for case in self.judge.memory.cases))
+    @precondition(
+        lambda self: any(
+            self.judge.memory.label(case) is not None for case in self.judge.memory.cases
+        )
+    )
     @rule(data=st.data())
     def lock(self, data: st.DataObject) -> None:
         memory = self.judge.memory
@@ -240,10 +263,23 @@ class JudgeMachine(RuleBasedStateMachine):
         leaked = set(words_in(prompts_of(self.model, asked))) - alive(judge.memory)
         assert not leaked, f"prompts held {leaked}, which nobody says any more"
         if not self.imp.storm:
-            orders = {v.key: (v.rationale or "").partition("do:")[2] for v in judge.memory.annotations()}
-            for key, reason in ((e.key, e.reason) for e in judge.memory.ledger() if e.state == "pending"):
-                told = orders[key] not in TAKEN or "shard" in reason or "person" in reason or "locked case" in reason
-                assert told or "not mention" in reason or "rule was not taken" in reason, (key, orders[key], reason)
+            orders = {
+                v.key: (v.rationale or "").partition("do:")[2] for v in judge.memory.annotations()
+            }
+            for key, reason in (
+                (e.key, e.reason) for e in judge.memory.ledger() if e.state == "pending"
+            ):
+                told = (
+                    orders[key] not in TAKEN
+                    or "shard" in reason
+                    or "person" in reason
+                    or "locked case" in reason
+                )
+                assert told or "not mention" in reason or "rule was not taken" in reason, (
+                    key,
+                    orders[key],
+                    reason,
+                )
 
     @invariant()
     def everything_that_must_hold(self) -> None:
@@ -292,21 +328,31 @@ class RegistryMachine(JudgeMachine):
         return self.registry.align("replies", rows, allow_erased=True, force=True)
 
     def versions(self) -> list[Judge]:
-        return [self.registry.load("replies", info.number) for info in self.registry.history("replies")]
+        return [
+            self.registry.load("replies", info.number) for info in self.registry.history("replies")
+        ]
 
     @rule(data=st.data())
     def rollback(self, data: st.DataObject) -> None:
-        version = data.draw(st.sampled_from([info.number for info in self.registry.history("replies")]))
+        version = data.draw(
+            st.sampled_from([info.number for info in self.registry.history("replies")])
+        )
         restored = self.registry.rollback("replies", version).judge
         assert self.judge == restored
-        assert self.erased.isdisjoint(str(annotation.key) for annotation in restored.memory.annotations())
-        self.withdrawn = {str(stone.key) for stone in restored.memory.tombstones if stone.state == "withdrawn"}
+        assert self.erased.isdisjoint(
+            str(annotation.key) for annotation in restored.memory.annotations()
+        )
+        self.withdrawn = {
+            str(stone.key) for stone in restored.memory.tombstones if stone.state == "withdrawn"
+        }
 
     @precondition(lambda self: bool(self.judge.memory.guidelines))
     @rule(data=st.data(), source=sources)
     def pin_in_another_spelling(self, data: st.DataObject, source: str) -> None:
         rule = data.draw(st.sampled_from(self.judge.memory.guidelines))
-        self.judge = edit_guideline(self.judge, rule.id, by=data.draw(spelled_otherwise(source)), pinned=True)
+        self.judge = edit_guideline(
+            self.judge, rule.id, by=data.draw(spelled_otherwise(source)), pinned=True
+        )
 
     @rule(data=st.data(), source=sources, depth=st.integers(0, 2))
     def note_a_name(self, data: st.DataObject, source: str, depth: int) -> None:
@@ -319,12 +365,20 @@ class RegistryMachine(JudgeMachine):
     @rule(data=st.data(), how=st.sampled_from(["key", "source"]))
     def erase(self, data: st.DataObject, how: str) -> None:
         before = set().union(*(alive(judge.memory) for judge in self.versions()))
-        keys = sorted({annotation.key for judge in self.versions() for annotation in judge.memory.annotations()})
+        keys = sorted(
+            {
+                annotation.key
+                for judge in self.versions()
+                for annotation in judge.memory.annotations()
+            }
+        )
         assume(keys)
         key = data.draw(st.sampled_from(keys))
         asked = len(self.model.requests)
         odd = data.draw(spelled_otherwise(key.source))
-        selection: dict[str, Any] = {"selectors": [key._replace(source=odd)]} if how == "key" else {"source": odd}
+        selection: dict[str, Any] = (
+            {"selectors": [key._replace(source=odd)]} if how == "key" else {"source": odd}
+        )
         preview = self.registry.erase("replies", **selection, dry_run=True)
         receipt = self.registry.erase("replies", **selection)
         assert receipt.complete, receipt.left
@@ -335,14 +389,22 @@ class RegistryMachine(JudgeMachine):
         self.erased |= set(map(str, receipt.keys))
         self.withdrawn -= self.erased
         self.erased_words |= before.difference(*(alive(judge.memory) for judge in self.versions()))
-        assert not self.erased_words & set(words_in(prompts_of(self.model, asked))), "nor asked again"
+        assert not self.erased_words & set(words_in(prompts_of(self.model, asked))), (
+            "nor asked again"
+        )
         self.seen = {}  # versions were rewritten
 
     def nobody_is_named(self, source: str) -> None:
         for info, judge in zip(self.registry.history("replies"), self.versions(), strict=True):
             assert not NameFinder(source).holds(info.note or "")
-            people = {name for rule in judge.memory.guidelines for name in (*rule.people, rule.retired_by or "")}
-            people.update(judge.memory.authority, (said.source for said in judge.memory.annotations()))
+            people = {
+                name
+                for rule in judge.memory.guidelines
+                for name in (*rule.people, rule.retired_by or "")
+            }
+            people.update(
+                judge.memory.authority, (said.source for said in judge.memory.annotations())
+            )
             assert not any(same_person(name, source) for name in people)
 
     @invariant()
@@ -352,7 +414,9 @@ class RegistryMachine(JudgeMachine):
         for info, judge in zip(history, self.versions(), strict=True):
             if info.redacted:
                 check_memory(judge)
-            assert self.seen.setdefault(info.number, judge.memory.hash) == judge.memory.hash, "a version never changes"
+            assert self.seen.setdefault(info.number, judge.memory.hash) == judge.memory.hash, (
+                "a version never changes"
+            )
             assert not self.erased_words & set(words_in(msgspec.json.encode(judge.memory).decode()))
         assert self.place.intact()
         assert not self.erased_words & set(words_in(self.place.bytes().decode("latin-1")))
@@ -368,30 +432,51 @@ TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
 
 def what_was_learned(memory: Memory) -> Any:
     """All but numbers of guidelines, which forgetting leaves gaps in, reasons, and what was asked in folds."""
-    rules = [(g.text, g.supported_by, g.exposed_to, g.tests, memory.status(g)) for g in memory.guidelines]
+    rules = [
+        (g.text, g.supported_by, g.exposed_to, g.tests, memory.status(g)) for g in memory.guidelines
+    ]
     states = {entry.key: entry.state for entry in memory.ledger()}
     said = [(a.key, a.value, a.rationale, states[a.key]) for a in memory.annotations()]
-    return rules, said, memory.conflicts, [(case.example, case.pre_alignment, case.vector) for case in memory.cases]
+    return (
+        rules,
+        said,
+        memory.conflicts,
+        [(case.example, case.pre_alignment, case.vector) for case in memory.cases],
+    )
 
 
 def undisputed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Comments alone and labels alone, of one content always the same label: nobody's label silences anybody."""
-    comments = [{name: value for name, value in row.items() if name != "value"} for row in rows if "rationale" in row]
-    return comments + [row | {"value": len(row["inputs"]) % 2 == 0} for row in rows if "rationale" not in row]
+    comments = [
+        {name: value for name, value in row.items() if name != "value"}
+        for row in rows
+        if "rationale" in row
+    ]
+    return comments + [
+        row | {"value": len(row["inputs"]) % 2 == 0} for row in rows if "rationale" not in row
+    ]
 
 
 @settings(max_examples=20)
 @given(batches(orders=TAKEN), st.lists(st.booleans(), min_size=15, max_size=15))
-def test_forgetting_leaves_what_the_others_alone_would_teach(drawn: list[dict[str, Any]], chosen: list[bool]) -> None:
+def test_forgetting_leaves_what_the_others_alone_would_teach(
+    drawn: list[dict[str, Any]], chosen: list[bool]
+) -> None:
     rows = undisputed(drawn)
     gone = [row for row, flag in zip(rows, chosen, strict=False) if flag]
     kept = [row for row in rows if row not in gone]
     assume(gone and kept)
     judge, away = bare(Imp(healed=True), shard_size=1)[0], [key_of(row) for row in gone]
     alone = learn(judge, kept).judge
-    first, last = (learn(learn(judge, early).judge, late).judge for early, late in ((kept, gone), (gone, kept)))
+    first, last = (
+        learn(learn(judge, early).judge, late).judge for early, late in ((kept, gone), (gone, kept))
+    )
     for taught in (learn(judge, rows).judge, first, last):
         check_memory(taught)
-        assert what_was_learned(taught.unalign(*away).judge.memory) == what_was_learned(alone.memory)
-    if not first.memory.pending:  # of two calls side by side one may support what the other revises: it is tried again
+        assert what_was_learned(taught.unalign(*away).judge.memory) == what_was_learned(
+            alone.memory
+        )
+    if (
+        not first.memory.pending
+    ):  # of two calls side by side one may support what the other revises: it is tried again
         assert learn(first, rows).judge == first

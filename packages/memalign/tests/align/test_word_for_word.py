@@ -38,7 +38,9 @@ def rule(comment: str, value: Any = None, value_type: Any = bool, outputs: Any =
         ("Short. " + "long " * 59 + "end.", True, "Short: true."),
     ],
 )
-def test_a_comment_is_a_rule_of_its_first_sentences_with_its_label(comment: str, value: Any, text: str) -> None:
+def test_a_comment_is_a_rule_of_its_first_sentences_with_its_label(
+    comment: str, value: Any, text: str
+) -> None:
     assert rule(comment, value) == text
 
 
@@ -63,14 +65,18 @@ def test_it_is_learned_from_its_record_alone_and_without_a_call() -> None:
     check_memory(result.judge)
     left = result.judge.unalign("t-1@ana").judge
     assert left.memory.guidelines == ()
-    assert result.judge.unalign("t-2").judge.memory.guidelines == (guideline,), "the others' words stay as they are"
+    assert result.judge.unalign("t-2").judge.memory.guidelines == (guideline,), (
+        "the others' words stay as they are"
+    )
 
 
 def test_the_same_words_of_two_people_are_one_rule() -> None:
     said = {"value": False, "rationale": "Never promise a day."}
     rows = [ROW | said, ROW | said | {"id": "t-2", "source": "ben", "outputs": "On Friday."}]
     judge = learn(bare(weak=True)[0], rows).judge
-    assert [guideline.text for guideline in judge.memory.semantic] == ["Never promise a day: false."]
+    assert [guideline.text for guideline in judge.memory.semantic] == [
+        "Never promise a day: false."
+    ]
     assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
 
 

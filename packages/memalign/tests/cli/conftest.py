@@ -21,15 +21,36 @@ from tests.support.learning import changes_of
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
 
-LATE: dict[str, Any] = {"id": "t-1", "inputs": "My order is late.", "outputs": "It is in transit.", "value": False}
-THANKS: dict[str, Any] = {"id": "t-2", "inputs": "Thanks!", "outputs": "Any time, enjoy your day!", "value": True}
+LATE: dict[str, Any] = {
+    "id": "t-1",
+    "inputs": "My order is late.",
+    "outputs": "It is in transit.",
+    "value": False,
+}
+THANKS: dict[str, Any] = {
+    "id": "t-2",
+    "inputs": "Thanks!",
+    "outputs": "Any time, enjoy your day!",
+    "value": True,
+}
 FEEDBACK: list[dict[str, Any]] = [
     LATE | {"rationale": "Correct but cold.", "source": "ana"},
     THANKS | {"rationale": "Warm.", "source": "ana"},
-    {"id": "t-3", "inputs": "Where is the invoice?", "outputs": "In your account.", "value": True, "source": "ben"},
+    {
+        "id": "t-3",
+        "inputs": "Where is the invoice?",
+        "outputs": "In your account.",
+        "value": True,
+        "source": "ben",
+    },
 ]
 HELD_OUT: list[dict[str, Any]] = [
-    {"id": "h-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed.", "value": True},
+    {
+        "id": "h-1",
+        "inputs": "I was charged twice!",
+        "outputs": "One charge will be reversed.",
+        "value": True,
+    },
     {"id": "h-2", "inputs": "Lovely shop.", "outputs": "Thank you so much!", "value": False},
     THANKS,
 ]
@@ -43,7 +64,9 @@ def answer(body: dict[str, Any]) -> Answer:
         if "findings" not in properties:
             return verdict
         shown = properties["findings"]["items"]["properties"]["guideline"]["enum"]
-        return {"findings": [{"guideline": name, "evidence": "", "value": True} for name in shown]} | verdict
+        return {
+            "findings": [{"guideline": name, "evidence": "", "value": True} for name in shown]
+        } | verdict
     return changes_of(user_of(body), lambda label, _: f"{RULE[:-1]} ({label}).")
 
 
@@ -73,9 +96,13 @@ def session(*, json: bool = False) -> Session:
     return context
 
 
-def invoke(*arguments: object, stdin: str | bytes | None = None, code: int | None = None, says: str = "") -> Ran:
+def invoke(
+    *arguments: object, stdin: str | bytes | None = None, code: int | None = None, says: str = ""
+) -> Ran:
     """A run, which is to end with this exit code and to print this among other things."""
-    result = CliRunner().invoke(app, [str(word) for word in arguments], input=stdin, prog_name="memalign")
+    result = CliRunner().invoke(
+        app, [str(word) for word in arguments], input=stdin, prog_name="memalign"
+    )
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert code in (None, result.exit_code), result.output
@@ -121,11 +148,20 @@ def _registries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch, Endpoint(answer) as server:
         patch.setenv("OPENAI_BASE_URL", server.base_url)
         url = f"sqlite:///{folder / 'memalign.db'}"
-        settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:test")
+        settings = (
+            "--instructions",
+            INSTRUCTIONS,
+            "--value-type",
+            "bool",
+            "--model",
+            "openai:test",
+        )
         made = invoke("create", "tone", *settings, "--registry", url)
         assert made.code == 0, made.err
         shutil.copy(folder / "memalign.db", folder / "tone.db")
-        learned = invoke("align", "tone", jsonl(folder / "feedback.jsonl", FEEDBACK), "--registry", url)
+        learned = invoke(
+            "align", "tone", jsonl(folder / "feedback.jsonl", FEEDBACK), "--registry", url
+        )
         assert learned.code == 0, learned.err
         shutil.move(folder / "memalign.db", folder / "aligned.db")
     return folder

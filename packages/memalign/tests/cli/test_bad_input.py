@@ -23,10 +23,19 @@ def test_a_missing_model_and_key_names_both_remedies(memalign: Run, tmp_path: Pa
     [
         (("--value-type", "stars"), "there is no value type 'stars'"),
         (("--value-type", "bool", "--instructions", "Is it good?"), "name no field"),
-        (("--value-type", "bool", "--instructions", "Is {{ reply }} good?"), "{{ reply }}, which is not a field"),
-        (("--value-type", "bool", "--instructions", "@nowhere.txt"), "--instructions @nowhere.txt: No such file"),
+        (
+            ("--value-type", "bool", "--instructions", "Is {{ reply }} good?"),
+            "{{ reply }}, which is not a field",
+        ),
+        (
+            ("--value-type", "bool", "--instructions", "@nowhere.txt"),
+            "--instructions @nowhere.txt: No such file",
+        ),
         (("--value-type", "bool", "--param", "temperature"), "KEY=VALUE"),
-        (("--value-type", "bool", "--param", "colour=3"), "parameters: Object contains unknown field `colour`"),
+        (
+            ("--value-type", "bool", "--param", "colour=3"),
+            "parameters: Object contains unknown field `colour`",
+        ),
     ],
 )
 def test_a_judge_that_cannot_be_is_not_created(
@@ -49,10 +58,14 @@ erase nobody --matching order --dry-run, diff nobody 1 2, rollback nobody 1, exp
 
 
 @pytest.mark.parametrize("command", TO_NOBODY.strip().replace("\n", " ").split(", "))
-def test_an_unknown_judge_is_named_by_every_command(memalign: Run, tone: str, feedback: Path, command: str) -> None:
+def test_an_unknown_judge_is_named_by_every_command(
+    memalign: Run, tone: str, feedback: Path, command: str
+) -> None:
     refused = memalign(*command.split(), "--json", code=2)
     assert refused.json["error"]["type"] == "JudgeNotFound"
-    assert not missing(refused.json["error"]["message"], "nobody", "tone")  # and the judges that there are
+    assert not missing(
+        refused.json["error"]["message"], "nobody", "tone"
+    )  # and the judges that there are
 
 
 def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> None:
@@ -72,11 +85,22 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
         (("guideline", "tone", "--pin"), "name the guideline to change"),
         (("guideline", "tone", "G1", "--add", "x"), "--add"),
         (("models", "pull", "gpt-5", "--yes"), "unknown embedded model"),
-        (("judge", "tone", "feedback.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c"), "is a URL; copy the file to this"),
-        (("judge", "tone", "feedback.jsonl", "-o", "out.csv"), "judgments are kept as JSON lines, so that a run can"),
+        (
+            ("judge", "tone", "feedback.jsonl", "-o", "s3://lake/b.jsonl?sig=0f6c"),
+            "is a URL; copy the file to this",
+        ),
+        (
+            ("judge", "tone", "feedback.jsonl", "-o", "out.csv"),
+            "judgments are kept as JSON lines, so that a run can",
+        ),
         *(
             ((command, "tone", "feedback.jsonl", "--max-cost", limit), "dollars above 0")
-            for command, limit in (("align", "nan"), ("align", "0"), ("judge", "0"), ("evaluate", "0"))
+            for command, limit in (
+                ("align", "nan"),
+                ("align", "0"),
+                ("judge", "0"),
+                ("evaluate", "0"),
+            )
         ),
         (("lock", "tone", "t-9"), "no case 't-9' in memory"),
         (("lock", "tone", "t-1@ana"), "as ID@SOURCE"),
@@ -84,26 +108,36 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
         (("edit", "tone", "--dismiss", "t-1", "t-3"), "no conflict between these"),
     ],
 )
-def test_an_unknown_key_says_what_there_is(memalign: Run, aligned: str, arguments: tuple[str, ...], named: str) -> None:
+def test_an_unknown_key_says_what_there_is(
+    memalign: Run, aligned: str, arguments: tuple[str, ...], named: str
+) -> None:
     assert "0f6c" not in memalign(*arguments, code=2, says=named).err
     assert memalign("show", aligned, "--json").json["version"] == 2
 
 
 @pytest.mark.parametrize("command", ["align", "judge", "evaluate", "next"])
-def test_an_empty_or_missing_file_is_named(memalign: Run, tone: str, tmp_path: Path, command: str) -> None:
+def test_an_empty_or_missing_file_is_named(
+    memalign: Run, tone: str, tmp_path: Path, command: str
+) -> None:
     (tmp_path / "empty.jsonl").touch()
     memalign(command, tone, "empty.jsonl", code=2, says="empty.jsonl has no rows")
     memalign(command, tone, "missing.jsonl", says="no such file")
 
 
-def test_broken_rows_are_named_and_nothing_learned(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_broken_rows_are_named_and_nothing_learned(
+    memalign: Run, tone: str, tmp_path: Path
+) -> None:
     rows = [FEEDBACK[0], {**FEEDBACK[1], "value": "maybe"}, {"id": "t-9", "value": True}]
     bad = jsonl(tmp_path / "bad.jsonl", rows)
     with bad.open("a", encoding="utf-8") as file:
         file.write('{"id": "t-10", \n')
     refused = memalign("align", tone, bad, "--json", code=2)
     assert [row["line"] for row in refused.json["error"]["rows"]] == [2, 3, 4]
-    assert not missing(refused.err, "line 2 (t-2): value 'maybe' is not allowed; use true or false", "--skip-invalid")
+    assert not missing(
+        refused.err,
+        "line 2 (t-2): value 'maybe' is not allowed; use true or false",
+        "--skip-invalid",
+    )
     assert memalign("show", tone, "--json").json["version"] == 1
     kept = memalign("align", tone, bad, "--skip-invalid", code=1)
     assert "3 invalid" in kept.out.splitlines()[-1]
@@ -120,7 +154,9 @@ def test_broken_rows_are_named_and_nothing_learned(memalign: Run, tone: str, tmp
         (("diff", "tone", "one", "2"), "V1"),
     ],
 )
-def test_wrong_use_says_what_was_meant(memalign: Run, arguments: tuple[str, ...], named: str) -> None:
+def test_wrong_use_says_what_was_meant(
+    memalign: Run, arguments: tuple[str, ...], named: str
+) -> None:
     wrong = memalign(*arguments, code=2)
     assert wrong.out == ""
     assert named in wrong.err

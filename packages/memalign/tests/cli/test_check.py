@@ -11,27 +11,50 @@ from tests.support.endpoint import Endpoint
 
 
 def row(example_id: str, value: object, source: str | None = None, **more: Any) -> dict[str, Any]:
-    content = {"id": example_id, "inputs": f"question {example_id}", "outputs": "answer", "value": value, **more}
+    content = {
+        "id": example_id,
+        "inputs": f"question {example_id}",
+        "outputs": "answer",
+        "value": value,
+        **more,
+    }
     return content if source is None else {**content, "source": source}
 
 
-def test_labels_sources_duplicates_and_conflicts_are_told(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_labels_sources_duplicates_and_conflicts_are_told(
+    memalign: Run, tone: str, tmp_path: Path
+) -> None:
     unlabelled = row("u", None, "eva", rationale="Too long.")
     rows = [row("a", True, "ana"), {**row("b", False, "ben"), "inputs": "question a"}, unlabelled]
     file = jsonl(tmp_path / "f.jsonl", [*rows, *(row(f"t-{n}", True) for n in range(10))])
     review = memalign("check", file, tone, "--json", code=0)
     assert review.json["labels"] == {"true": 11, "false": 1}
     assert review.json["sources"] == {"unknown": 10, "ana": 1, "ben": 1, "eva": 1}
-    assert (review.json["cases"], review.json["duplicates"], review.json["alpha"]) == (12, [["a", "b"]], None)
+    assert (review.json["cases"], review.json["duplicates"], review.json["alpha"]) == (
+        12,
+        [["a", "b"]],
+        None,
+    )
     annotations = {"a@ana": True, "b@ben": False}
-    assert review.json["conflicts"] == [{"ids": ["a", "b"], "annotations": annotations, "label": None}]
+    assert review.json["conflicts"] == [
+        {"ids": ["a", "b"], "annotations": annotations, "label": None}
+    ]
     shown = memalign("check", file, tone).out
-    assert not missing(shown, "13 rows on 12 cases; 12 with a value, 1 with a rationale", "true 11 (92%), false 1 (8%)")
+    assert not missing(
+        shown,
+        "13 rows on 12 cases; 12 with a value, 1 with a rationale",
+        "true 11 (92%), false 1 (8%)",
+    )
     assert "conflict on a, b: a@ana: true, b@ben: false; no label counts" in shown
-    assert "Krippendorff's alpha on 1 case labelled by two or more people: none can be computed" in shown
+    assert (
+        "Krippendorff's alpha on 1 case labelled by two or more people: none can be computed"
+        in shown
+    )
 
 
-def test_a_judge_shows_new_rows_without_a_call(memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint) -> None:
+def test_a_judge_shows_new_rows_without_a_call(
+    memalign: Run, aligned: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
     rows = [
         FEEDBACK[0],
         {**FEEDBACK[1], "rationale": "Very warm."},
@@ -50,6 +73,9 @@ def test_rows_from_stdin_are_read_like_a_file(memalign: Run) -> None:
     line = json.dumps(row("a", True))
     memalign("check", "-", stdin=f"\ufeff{line}\n", code=0)
     deep = "[" * 5000 + "]" * 5000
-    for wrong, said in ((line[:-2] + "\udcff" + line[-2:], "not UTF-8"), (f'{{"id": {deep}}}', "broken JSON")):
+    for wrong, said in (
+        (line[:-2] + "\udcff" + line[-2:], "not UTF-8"),
+        (f'{{"id": {deep}}}', "broken JSON"),
+    ):
         lines = f"{line}\n{wrong}\n".encode("utf-8", "surrogateescape")
         assert not missing(memalign("check", "-", stdin=lines, code=1).out, "1 invalid", said)

@@ -35,12 +35,18 @@ def test_the_demo_needs_no_key_and_says_that_it_is_a_recording(
     assert shown.startswith(RECORDED)
     places = [shown.index(f"{number}. {title}") for number, title in enumerate(TITLES, 1)]
     assert places == sorted(places)
-    assert not missing(shown, "right on 10 of 20", "right on 20 of 20, 10 before; 10 fixed, 0 broken")
+    assert not missing(
+        shown, "right on 10 of 20", "right on 20 of 20, 10 before; 10 fixed, 0 broken"
+    )
     assert not missing(shown, "5 comments withdrawn", "wrong again", "no model was called")
-    assert not missing(shown, "memalign demo --model openai:/gpt-4.1-mini", "memalign demo --model local:")
+    assert not missing(
+        shown, "memalign demo --model openai:/gpt-4.1-mini", "memalign demo --model local:"
+    )
 
 
-def test_live_the_figures_are_the_models_own(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+def test_live_the_figures_are_the_models_own(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
     endpoint.answer = attentive
     assert demo(session(), model="openai:test") == 0
     shown = " ".join(capsys.readouterr().out.split())
@@ -49,13 +55,17 @@ def test_live_the_figures_are_the_models_own(endpoint: Endpoint, capsys: pytest.
     assert "10 are wrong again" in shown
 
 
-def test_what_is_withdrawn_enters_no_later_prompt(endpoint: Endpoint, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_withdrawn_enters_no_later_prompt(
+    endpoint: Endpoint, capsys: pytest.CaptureFixture[str]
+) -> None:
     endpoint.answer = attentive
     assert demo(session(json=True), model="openai:test") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["usage"]["calls"] == len(endpoint.requests)
     assert len(report["unalign"]["removed"]) == 5
-    shoes = ["shoes I bought in May" in system_of(body) + user_of(body) for body in endpoint.requests]
+    shoes = [
+        "shoes I bought in May" in system_of(body) + user_of(body) for body in endpoint.requests
+    ]
     assert any(shoes), "a case of the feedback that is withdrawn"
     assert not any(shoes[-len(report["verdicts"]["withdrawn"]) :])
 

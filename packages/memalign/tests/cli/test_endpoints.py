@@ -33,7 +33,9 @@ def strong() -> Iterator[Endpoint]:
 
 @pytest.fixture
 def tone(memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("MEMALIGN_SERVER_KEYS", f"{own.base_url}/={SECRETS[0]} {strong.base_url}={SECRETS[1]}")
+    monkeypatch.setenv(
+        "MEMALIGN_SERVER_KEYS", f"{own.base_url}/={SECRETS[0]} {strong.base_url}={SECRETS[1]}"
+    )
     paid = ("--model", f"openai:qwen2.5:7b@{own.base_url}", "--price", "input=0.1,output=0.2")
     memalign(*NEW, *paid, code=0)
     distiller = ("--reflection-model", f"openai:big@{strong.base_url}", "--for", "reflection")
@@ -57,13 +59,17 @@ def test_each_model_gets_its_own_address_and_key(
     assert not any(distils(body) for body in own.requests)
     assert all(each["authorization"] == "Bearer own-secret-123" for each in own.headers)
     with Endpoint(answer) as other:
-        memalign("edit", tone, "--model", f"openai:m@{other.base_url}", says="- parameters: ")  # what it lost is shown
+        memalign(
+            "edit", tone, "--model", f"openai:m@{other.base_url}", says="- parameters: "
+        )  # what it lost is shown
         memalign("judge", tone, held_out, code=0)
     assert other.requests
     assert "secret" not in str(other.headers)
 
 
-def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, tmp_path: Path) -> None:
+def test_no_secret_is_stored_or_shown(
+    memalign: Run, tone: str, feedback: Path, tmp_path: Path
+) -> None:
     memalign("align", tone, feedback, code=0)
     memalign("export", tone, "-o", tmp_path / "tone.json", code=0)
     shown = memalign("show", tone, says='"input": 0.1')
@@ -73,14 +79,19 @@ def test_no_secret_is_stored_or_shown(memalign: Run, tone: str, feedback: Path, 
         assert secret not in shown.out + memalign("show", tone, "--json").out
 
 
-def test_each_model_has_its_context(memalign: Run, tone: str, own: Endpoint, tmp_path: Path) -> None:
+def test_each_model_has_its_context(
+    memalign: Run, tone: str, own: Endpoint, tmp_path: Path
+) -> None:
     memalign("edit", tone, "--context", "16384", code=0)
     memalign("edit", tone, "--for", "reflection", "--context", "200000", code=0)
     judge = Registry(f"sqlite:///{tmp_path / 'memalign.db'}").load(tone)
     assert open_model(judge).limits.context_tokens == 16_384
     assert open_reflection_model(judge).limits.context_tokens == 200_000
     memalign("edit", tone, "--context", "0", code=0)
-    assert "context" not in memalign("show", tone, "--json").json["parameters"]["models"][judge.model_name]
+    assert (
+        "context"
+        not in memalign("show", tone, "--json").json["parameters"]["models"][judge.model_name]
+    )
     memalign("edit", tone, "--context", "512", code=2, says="context (1,024 tokens or more)")
 
 
@@ -110,7 +121,12 @@ def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
 ) -> None:
     monkeypatch.setenv(variable, f"https://elsewhere.example/v1={CANARY}")
     gift = held_out.with_name("gift.json")
-    judge = Judge(name="gift", instructions=INSTRUCTIONS, feedback_value_type=bool, model=f"openai:m@{own.base_url}")
+    judge = Judge(
+        name="gift",
+        instructions=INSTRUCTIONS,
+        feedback_value_type=bool,
+        model=f"openai:m@{own.base_url}",
+    )
     gift.write_text(json.dumps(bundle_of(judge)), "utf-8")
     memalign("import", gift, code=0)
     memalign("judge", "gift", held_out, code=0)
@@ -128,5 +144,7 @@ def test_a_judges_own_model_may_be_one_that_decides(memalign: Run) -> None:
         memalign(*NEW, "--model", name, "--price", "input=0.042,output=0", code=0)
         shown = memalign("show", "tone", "--json").json
         assert shown["model"] == name
-        assert shown["parameters"] == {"models": {name: {"prices": {"input": 0.042, "output": 0.0}}}}
+        assert shown["parameters"] == {
+            "models": {name: {"prices": {"input": 0.042, "output": 0.0}}}
+        }
         assert deciding.requests == []

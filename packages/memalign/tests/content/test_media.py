@@ -22,26 +22,54 @@ PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}
 MEDIA: dict[str, tuple[str, Any]] = {
     "image_url": ("images", IMAGE),
     "input_image": ("images", [{"type": "input_image", "image_url": URL}]),
-    "image of Anthropic": ("images", [{"type": "image", "source": {"type": "base64", "data": "aGk="}}]),
+    "image of Anthropic": (
+        "images",
+        [{"type": "image", "source": {"type": "base64", "data": "aGk="}}],
+    ),
     "image of Gemini": ("images", {"inline_data": {"mime_type": "image/jpeg", "data": "aGk="}}),
     "data url": ("images", URL),
     "bare base64": ("images", base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode()),
     "in markdown": ("images", f"Look: ![cat]({URL}) nice?"),
     "bytes": ("images", b"\x89PNG"),
-    "input_audio": ("audio", [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}]),
+    "input_audio": (
+        "audio",
+        [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}],
+    ),
     "audio of MCP": ("audio", {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}),
-    "video_url": ("videos", [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": WEB}}]}]),
+    "video_url": (
+        "videos",
+        [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": WEB}}]}],
+    ),
     "video of Gemini": ("videos", {"file_data": {"mime_type": "video/mp4", "file_uri": WEB}}),
-    "file": ("files", [{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,J"}}]),
+    "file": (
+        "files",
+        [
+            {
+                "type": "file",
+                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,J"},
+            }
+        ],
+    ),
     "input_file": ("files", {"type": "input_file", "file_id": "file-1"}),
     "document of Anthropic": ("files", {"type": "document", "source": PDF}),
-    "blob of MCP": ("files", {"type": "resource", "resource": {"blob": "aGk=", "mimeType": "application/pdf"}}),
+    "blob of MCP": (
+        "files",
+        {"type": "resource", "resource": {"blob": "aGk=", "mimeType": "application/pdf"}},
+    ),
     "pdf in a text": ("files", f"See data:application/pdf;base64,{'JVBERi0x' * 200}"),
 }
 
 TEXTS = {
-    "a folder": [{"type": "file", "name": "a.py", "path": "src/a.py", "size": 12}, {"type": "dir", "path": "src"}],
-    "a file's own text": {"type": "file", "path": "a.md", "content": "# Title", "encoding": "utf-8"},
+    "a folder": [
+        {"type": "file", "name": "a.py", "path": "src/a.py", "size": 12},
+        {"type": "dir", "path": "src"},
+    ],
+    "a file's own text": {
+        "type": "file",
+        "path": "a.md",
+        "content": "# Title",
+        "encoding": "utf-8",
+    },
     "a search result": {"type": "document", "title": "Kettles", "url": WEB, "text": "Boils water."},
     "a video's entry": {"type": "video", "title": "How to", "url": WEB, "mime_type": "video/mp4"},
     "an event stream": 'data: {"choices": []}\n\ndata: [DONE]',
@@ -68,7 +96,9 @@ def judge(model: ScriptedChatModel) -> Judge:
 
 
 @pytest.mark.parametrize("name", MEDIA)
-def test_media_are_refused_by_kind_item_and_field(judge: Judge, model: ScriptedChatModel, name: str) -> None:
+def test_media_are_refused_by_kind_item_and_field(
+    judge: Judge, model: ScriptedChatModel, name: str
+) -> None:
     kind, value = MEDIA[name]
     for field in ("inputs", "outputs"):
         refusal = rf"^t-1: {field}.*: {kind} cannot be judged; .*, or leave it out of {field}$"
@@ -76,8 +106,12 @@ def test_media_are_refused_by_kind_item_and_field(judge: Judge, model: ScriptedC
             judge(Example(**{"id": "t-1", "inputs": "text", "outputs": "text", field: value}))
         assert len(str(refused.value)) < 300, "the image itself is not repeated"
     turn = {"role": "user", "content": value}
-    with pytest.raises(InputError, match=rf"^t-1: conversation\[0\].content.*: {kind} cannot be judged"):
-        judge.replace(instructions="Good? {{ conversation }}")(Example(id="t-1", conversation=[turn]))
+    with pytest.raises(
+        InputError, match=rf"^t-1: conversation\[0\].content.*: {kind} cannot be judged"
+    ):
+        judge.replace(instructions="Good? {{ conversation }}")(
+            Example(id="t-1", conversation=[turn])
+        )
     assert model.requests == []
 
 
@@ -86,13 +120,18 @@ def test_text_about_media_is_text(judge: Judge, name: str) -> None:
     assert judge(inputs="text", outputs=TEXTS[name]).value is True
 
 
-def test_the_row_and_the_place_of_an_image_are_named(judge: Judge, model: ScriptedChatModel, tmp_path: Path) -> None:
+def test_the_row_and_the_place_of_an_image_are_named(
+    judge: Judge, model: ScriptedChatModel, tmp_path: Path
+) -> None:
     path = tmp_path / "rows.jsonl"
     row = {"id": "t-1", "inputs": "text", "outputs": "fine", "value": True}
     rows = [row, row | {"id": "t-2", "outputs": IMAGE}]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     for read in (judge.align, judge.judge_many):
-        with pytest.raises(InvalidRows, match=r"line 2 \(t-2\): outputs\[0\].content\[0\] is an image \(image_url\)"):
+        with pytest.raises(
+            InvalidRows,
+            match=r"line 2 \(t-2\): outputs\[0\].content\[0\] is an image \(image_url\)",
+        ):
             read(path)
     with pytest.raises(InputError, match=r"outputs.a\[0\].b is an image \(a data: URL\)"):
         judge(inputs="text", outputs={"a": [{"b": URL}]})
@@ -100,12 +139,17 @@ def test_the_row_and_the_place_of_an_image_are_named(judge: Judge, model: Script
 
 
 @pytest.mark.parametrize("name", MEDIA)
-def test_media_that_no_judge_reads_stop_nothing(model: ScriptedChatModel, tmp_path: Path, name: str) -> None:
+def test_media_that_no_judge_reads_stop_nothing(
+    model: ScriptedChatModel, tmp_path: Path, name: str
+) -> None:
     _, value = MEDIA[name]
     judge, _ = scripted(model=model, instructions="Good? {{ outputs.text }}")
     for fields in ({"inputs": value}, {"trace": [value]}, {"conversation": value}):
         case = {"id": "t-1", "outputs": {"text": "fine", "picture": value}, **fields}
         assert judge(Example(**case)).value is True
-        assert [judgment.value for judgment in judge.judge_many([case, case | {"id": "t-2"}])] == [True, True]
+        assert [judgment.value for judgment in judge.judge_many([case, case | {"id": "t-2"}])] == [
+            True,
+            True,
+        ]
         aligned = judge.align([case | {"value": False, "source": "ana"}]).judge
         assert aligned.judge_many([case])[0].decided_by == "expert"

@@ -16,10 +16,14 @@ from tests.support.spans import FORMS, Step, flat, runs
 
 @settings(max_examples=30, deadline=None)
 @given(runs(), st.randoms(use_true_random=False))
-def test_every_form_and_order_gives_the_same_span_tree(run: list[Step], shuffler: random.Random) -> None:
+def test_every_form_and_order_gives_the_same_span_tree(
+    run: list[Step], shuffler: random.Random
+) -> None:
     shuffled = flat(run)
     shuffler.shuffle(shuffled)
-    trees = {name: span_tree(form(run)) for name, form in FORMS.items()} | {"shuffled": span_tree(shuffled)}
+    trees = {name: span_tree(form(run)) for name, form in FORMS.items()} | {
+        "shuffled": span_tree(shuffled)
+    }
     assert len(set(map(repr, trees.values()))) == 1, trees
     tree = trees["otlp"]
     assert tree is not None
@@ -28,14 +32,21 @@ def test_every_form_and_order_gives_the_same_span_tree(run: list[Step], shuffler
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 6), st.none() | st.integers(0, 9)), min_size=1, max_size=10))
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.none() | st.integers(0, 9)), min_size=1, max_size=10)
+)
 def test_every_span_stands_once_below_its_parent(links: list[tuple[int, int | None]]) -> None:
-    spans = [{"span_id": f"s{own}", "parent_id": up and f"s{up}", "name": f"n{n}"} for n, (own, up) in enumerate(links)]
+    spans = [
+        {"span_id": f"s{own}", "parent_id": up and f"s{up}", "name": f"n{n}"}
+        for n, (own, up) in enumerate(links)
+    ]
     tree = span_tree(spans)
     assert tree is not None
     assert sorted(span.name for span in tree.spans) == sorted(f"n{n}" for n in range(len(links)))
     depths = {span.id: span.depth for span in tree.spans}
-    assert all(span.depth == (0 if span.parent is None else depths[span.parent] + 1) for span in tree.spans)
+    assert all(
+        span.depth == (0 if span.parent is None else depths[span.parent] + 1) for span in tree.spans
+    )
 
 
 def test_what_had_to_be_repaired_is_named() -> None:
@@ -50,14 +61,24 @@ def test_what_had_to_be_repaired_is_named() -> None:
     )
     assert tree is not None
     orphans = "orphan, below a circle, first of a circle"
-    assert tree.notes == (f"trace: 3 of 5 spans ({orphans}) have no parent in it; shown as uppermost",)
+    assert tree.notes == (
+        f"trace: 3 of 5 spans ({orphans}) have no parent in it; shown as uppermost",
+    )
     assert [(span.name, span.depth) for span in tree.spans] == [
-        *(("orphan", 0), ("twice", 0), ("below a circle", 0), ("first of a circle", 0), ("second", 1)),
+        *(
+            ("orphan", 0),
+            ("twice", 0),
+            ("below a circle", 0),
+            ("first of a circle", 0),
+            ("second", 1),
+        ),
     ]
 
 
 def test_ten_thousand_levels_are_no_recursion() -> None:
-    tree = span_tree([{"span_id": str(n), "parent_id": str(n - 1), "name": "s"} for n in range(10_000)])
+    tree = span_tree(
+        [{"span_id": str(n), "parent_id": str(n - 1), "name": "s"} for n in range(10_000)]
+    )
     assert tree is not None
     assert tree.spans[-1].depth == 9_999
 
@@ -65,7 +86,16 @@ def test_ten_thousand_levels_are_no_recursion() -> None:
 @pytest.mark.parametrize(
     "trace",
     [
-        *("a plain log\nline 2", "{not json} span", 7, [], {}, [1, 2], {"steps": [1, 2]}, {"spans": []}),
+        *(
+            "a plain log\nline 2",
+            "{not json} span",
+            7,
+            [],
+            {},
+            [1, 2],
+            {"steps": [1, 2]},
+            {"spans": []},
+        ),
         {"resourceSpans": []},
         {"name": "a run", "start": 1, "steps": ["SEEN"]},
         [{"span_id": "1", "name": "a"}, "a line of a log"],
@@ -75,7 +105,9 @@ def test_other_json_and_text_have_no_tree(trace: Any) -> None:
     assert span_tree(trace) is None
 
 
-@pytest.mark.parametrize("odd", ["²", "--5", "5" * 5000, "0001-01-01T00:00:00", "yesterday", "1.5."])
+@pytest.mark.parametrize(
+    "odd", ["²", "--5", "5" * 5000, "0001-01-01T00:00:00", "yesterday", "1.5."]
+)
 def test_a_time_or_whole_number_that_is_none_is_unknown_or_stays(odd: str) -> None:
     attributes = [{"key": "tries", "value": {"intValue": odd}}]
     tree = span_tree([{"name": "a", "span_id": "1", "start_time": odd, "attributes": attributes}])
@@ -91,14 +123,21 @@ def test_brackets_in_a_text_end_nobodys_stack() -> None:
         )  # the text of a trace is the trace
         assert tree is not None
         assert (tree.spans[0].inputs != text) is opened
-        (turn,) = turns_of([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": text}]}]) or ()
+        (turn,) = (
+            turns_of([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": text}]}])
+            or ()
+        )
         assert (turn.calls[0]["arguments"] != text) is opened
 
 
-@pytest.mark.parametrize("start", [1_772_366_400, "1772366400", 1_772_366_400.0, 1_772_366_400_000_000_000])
+@pytest.mark.parametrize(
+    "start", [1_772_366_400, "1772366400", 1_772_366_400.0, 1_772_366_400_000_000_000]
+)
 def test_whole_seconds_are_seconds(start: Any) -> None:
     end = (
-        start + (3 * 10**9 if start == 1_772_366_400_000_000_000 else 3) if not isinstance(start, str) else "1772366403"
+        start + (3 * 10**9 if start == 1_772_366_400_000_000_000 else 3)
+        if not isinstance(start, str)
+        else "1772366403"
     )
     tree = span_tree([{"name": "a", "span_id": "1", "start": start, "end": end}])
     assert tree is not None
@@ -106,8 +145,21 @@ def test_whole_seconds_are_seconds(start: Any) -> None:
 
 
 def test_housekeeping_of_a_tool_is_not_shown() -> None:
-    kept = {"bookmarked": False, "createdAt": "x", "updatedAt": "y", "environment": "default", "public": True}
-    span = {"name": "a", "id": "1", "traceId": "t", "isRootObservation": True, "completionStartTime": "z", **kept}
+    kept = {
+        "bookmarked": False,
+        "createdAt": "x",
+        "updatedAt": "y",
+        "environment": "default",
+        "public": True,
+    }
+    span = {
+        "name": "a",
+        "id": "1",
+        "traceId": "t",
+        "isRootObservation": True,
+        "completionStartTime": "z",
+        **kept,
+    }
     tree = span_tree([{**span, "model": "m"}])
     assert tree is not None
     assert tree.spans[0].attributes == {"model": "m"}
@@ -125,8 +177,16 @@ def test_conventions_of_tracers_are_known() -> None:
     assert tree is not None
     by_name = {span.name: span for span in tree.spans}
     assert (by_name["a"].kind, by_name["a"].inputs) == ("CHAT", [1])
-    assert (by_name["b"].kind, by_name["b"].status, by_name["b"].message) == ("CLIENT", "error", "down")
-    assert (by_name["c"].kind, by_name["c"].status, by_name["c"].message) == ("TOOL", "error", "boom")
+    assert (by_name["b"].kind, by_name["b"].status, by_name["b"].message) == (
+        "CLIENT",
+        "error",
+        "down",
+    )
+    assert (by_name["c"].kind, by_name["c"].status, by_name["c"].message) == (
+        "TOOL",
+        "error",
+        "boom",
+    )
     assert (by_name["c"].seconds, by_name["d"].seconds) == (2.0, 0.5)
 
 
@@ -135,14 +195,24 @@ def test_conventions_of_tracers_are_known() -> None:
 JUDGED_SPANS: dict[str, dict[str, Any]] = {
     "mlflow": {"parent_id": "1", "attributes": {"mlflow.spanType": '"EVALUATOR"'}},
     "phoenix": {"parent_id": "1", "span_kind": "EVALUATOR"},
-    "phoenix nested": {"parent_id": "1", "attributes": {"openinference": {"span": {"kind": "EVALUATOR"}}}},
+    "phoenix nested": {
+        "parent_id": "1",
+        "attributes": {"openinference": {"span": {"kind": "EVALUATOR"}}},
+    },
     "openinference": {"parent_id": "1", "attributes": {"openinference.span.kind": "EVALUATOR"}},
-    "two kinds": {"parent_id": "1", "attributes": {"openinference.span.kind": "CHAIN"}, "type": "EVALUATOR"},
+    "two kinds": {
+        "parent_id": "1",
+        "attributes": {"openinference.span.kind": "CHAIN"},
+        "type": "EVALUATOR",
+    },
     "langfuse": {"parentObservationId": "1", "type": "EVALUATOR"},
     "langfuse otel": {"parent_id": "1", "attributes": {"langfuse.observation.type": "evaluator"}},
     "braintrust": {"span_parents": ["1"], "kind": "score"},
     "braintrust raw": {"span_parents": ["1"], "span_attributes": {"name": "x", "type": "score"}},
-    "braintrust otel": {"parent_id": "1", "attributes": {"braintrust.span_attributes": '{"type": "score"}'}},
+    "braintrust otel": {
+        "parent_id": "1",
+        "attributes": {"braintrust.span_attributes": '{"type": "score"}'},
+    },
     "braintrust review": {"span_parents": ["1"], "kind": "review"},
     "inspect": {"parent_id": "1", "type": "scorer"},
     "inspect group": {"parent_id": "1", "type": "scorers"},
@@ -159,8 +229,21 @@ JUDGED_SPANS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("vendor", JUDGED_SPANS)
 def test_a_span_that_judges_is_left_out_with_all_below_it(vendor: str) -> None:
     run = {"span_id": "1", "trace_id": "t", "name": "agent", "outputs": "the answer"}
-    judged = {"span_id": "2", "trace_id": "t", "name": "LEAK", "outputs": "LEAK", **JUDGED_SPANS[vendor]}
-    below = {"span_id": "3", "trace_id": "t", "parent_id": "2", "name": "LEAK", "kind": "LLM", "inputs": "LEAK"}
+    judged = {
+        "span_id": "2",
+        "trace_id": "t",
+        "name": "LEAK",
+        "outputs": "LEAK",
+        **JUDGED_SPANS[vendor],
+    }
+    below = {
+        "span_id": "3",
+        "trace_id": "t",
+        "parent_id": "2",
+        "name": "LEAK",
+        "kind": "LLM",
+        "inputs": "LEAK",
+    }
     step = {"span_id": "4", "trace_id": "t", "parent_id": "1", "name": "look up", "kind": "TOOL"}
     for spans in ([run, judged, below, step], [below, step, judged, run]):
         tree = span_tree(spans)
@@ -176,7 +259,10 @@ def test_a_run_of_nothing_but_an_evaluator_shows_nothing() -> None:
 
 
 def test_an_evaluation_that_holds_the_run_is_shown() -> None:
-    spans = [{"span_id": "1", "name": "eval", "kind": "eval"}, {"span_id": "2", "parent_id": "1", "name": "task"}]
+    spans = [
+        {"span_id": "1", "name": "eval", "kind": "eval"},
+        {"span_id": "2", "parent_id": "1", "name": "task"},
+    ]
     tree = span_tree(spans)
     assert tree is not None
     assert [span.name for span in tree.spans] == ["eval", "task"]
@@ -196,12 +282,18 @@ def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(name: str, place: s
             span["attributes"] = {name: ["LEAK"], "order": 7}
         case "pairs":
             value = {"kvlistValue": {"values": [{"key": "is", "value": {"stringValue": "LEAK"}}]}}
-            span["attributes"] = [{"key": name, "value": value}, {"key": "order", "value": {"intValue": "7"}}]
+            span["attributes"] = [
+                {"key": name, "value": value},
+                {"key": "order", "value": {"intValue": "7"}},
+            ]
         case "field":
             span |= {name: "LEAK", "order": 7}
         case _:
             span |= {
-                "events": [{"name": "a", "attributes": {name: "LEAK"}}, {"name": name, "body": "LEAK"}],
+                "events": [
+                    {"name": "a", "attributes": {name: "LEAK"}},
+                    {"name": name, "body": "LEAK"},
+                ],
                 "order": 7,
             }
     tree = span_tree([span])
@@ -211,7 +303,14 @@ def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(name: str, place: s
 
 
 @pytest.mark.parametrize(
-    "name", ["retrieval.documents.0.document.score", "operating_system", "gen_ai.usage.input_tokens", "tagger", "order"]
+    "name",
+    [
+        "retrieval.documents.0.document.score",
+        "operating_system",
+        "gen_ai.usage.input_tokens",
+        "tagger",
+        "order",
+    ],
 )
 def test_what_the_application_did_is_shown(name: str) -> None:
     attributes = {name: 5, "form": {"comment": "ring twice"}}
@@ -221,7 +320,10 @@ def test_what_the_application_did_is_shown(name: str) -> None:
 
 
 def test_names_that_a_tracer_nests_are_read_as_with_dots() -> None:
-    attributes = {"langfuse": {"trace": {"tags": ["LEAK"], "name": "shop"}}, "tag": {"tags": ["LEAK"]}}
+    attributes = {
+        "langfuse": {"trace": {"tags": ["LEAK"], "name": "shop"}},
+        "tag": {"tags": ["LEAK"]},
+    }
     tree = span_tree([{"span_id": "1", "name": "agent", "attributes": attributes}])
     assert tree is not None
     assert tree.spans[0].attributes == {"langfuse": {"trace": {"name": "shop"}}}
@@ -229,11 +331,15 @@ def test_names_that_a_tracer_nests_are_read_as_with_dots() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(runs(), st.sampled_from(sorted(FORMS)), st.data())
-def test_no_word_of_a_step_that_judges_is_shown_in_any_form(run: list[Step], form: str, data: st.DataObject) -> None:
+def test_no_word_of_a_step_that_judges_is_shown_in_any_form(
+    run: list[Step], form: str, data: st.DataObject
+) -> None:
     place = data.draw(st.integers(1, len(run) - 1)) if len(run) > 1 else 0
     kind = data.draw(st.sampled_from(["EVALUATOR", "SCORER", "SCORE", "ANNOTATION"]))
     run[place] = Step(parent=0 if place else None, name="LEAK", kind=kind, outputs="LEAK")
-    run.append(Step(parent=place, name="LEAK", kind="LLM", inputs=["LEAK"], start=run[-1].start + 1))
+    run.append(
+        Step(parent=place, name="LEAK", kind="LLM", inputs=["LEAK"], start=run[-1].start + 1)
+    )
     tree = span_tree(FORMS[form](run))
     assert tree is not None
     assert "LEAK" not in repr(tree)

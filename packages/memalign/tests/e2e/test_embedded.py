@@ -29,7 +29,9 @@ ROWS = [
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> LocalChatModel:
-    monkeypatch.setenv("MEMALIGN_LOCAL_THREADS", "1")  # beside other work, two threads wait for each other
+    monkeypatch.setenv(
+        "MEMALIGN_LOCAL_THREADS", "1"
+    )  # beside other work, two threads wait for each other
     return LocalChatModel("qwen2.5-coder-0.5b")
 
 
@@ -51,7 +53,11 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
 
     items = [
         {"id": "i-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
-        {"id": "i-2", "inputs": "I was charged twice!", "outputs": "We are sorry. One charge is reversed today."},
+        {
+            "id": "i-2",
+            "inputs": "I was charged twice!",
+            "outputs": "We are sorry. One charge is reversed today.",
+        },
     ]
     judgments = result.judge.judge_many(items, concurrency=1)
     for judgment in judgments:

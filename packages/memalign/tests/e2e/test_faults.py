@@ -69,13 +69,18 @@ def test_a_failed_lesson_waits_with_its_reason(name: str) -> None:
             assert "matter number" not in reason, "and repeats nobody's words"
         assert not ill.guidelines
         if name in ("cut", "wrong schema", "no JSON"):
-            assert ill.usage.calls == len(endpoint.requests), "what was paid and of no use is counted"
+            assert ill.usage.calls == len(endpoint.requests), (
+                "what was paid and of no use is counted"
+            )
             assert ill.usage.output_tokens > 0
         endpoint.answer = answer
         asked = len(endpoint.requests)
         well = ill.judge.align([])
         assert {*states(well.judge).values()} == {"learned"}
-        assert [g.text.partition(",")[0] for g in well.guidelines] == ["Mind matter number 0", "Mind matter number 1"]
+        assert [g.text.partition(",")[0] for g in well.guidelines] == [
+            "Mind matter number 0",
+            "Mind matter number 1",
+        ]
         assert all(map(distilling, endpoint.requests[asked:]))
 
 
@@ -114,7 +119,9 @@ def canonical(judge: Judge) -> dict[str, Any]:
     return {
         "rules": {(g.text, g.supported_by, g.origin) for g in memory.guidelines},
         "in force": {text[g.id] for g in memory.semantic},
-        "states": {e.key: "in" if e.state in ("learned", "merged") else e.state for e in memory.ledger()},
+        "states": {
+            e.key: "in" if e.state in ("learned", "merged") else e.state for e in memory.ledger()
+        },
     }
 
 

@@ -13,7 +13,15 @@ import pytest
 
 from memalign import Judge
 from memalign.errors import InputError
-from memalign.evaluation import GateResult, as_markdown, check_criteria, evaluate, gate, junit_xml, report
+from memalign.evaluation import (
+    GateResult,
+    as_markdown,
+    check_criteria,
+    evaluate,
+    gate,
+    junit_xml,
+    report,
+)
 from memalign.models.base import ChatRequest
 from memalign.testing import Answer, ScriptedChatModel
 from memalign.types import Feedback, as_json
@@ -22,7 +30,9 @@ from tests.support.scripted import scripted
 ITEM = re.compile(r"item (\d+)")
 
 
-def judge_that(wrong: Callable[[int], bool], *, name: str = "tone", **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+def judge_that(
+    wrong: Callable[[int], bool], *, name: str = "tone", **changes: Any
+) -> tuple[Judge, ScriptedChatModel]:
     """A judge that says the label, even numbers true, but for the items that it gets `wrong`."""
 
     def answer(request: ChatRequest) -> Answer:
@@ -34,7 +44,9 @@ def judge_that(wrong: Callable[[int], bool], *, name: str = "tone", **changes: A
 
 def labelled(count: int, **more: Any) -> list[Feedback]:
     return [
-        Feedback(id=f"h-{number}", outputs=f"item {number}", value=number % 2 == 0, source="ana", **more)
+        Feedback(
+            id=f"h-{number}", outputs=f"item {number}", value=number % 2 == 0, source="ana", **more
+        )
         for number in range(count)
     ]
 
@@ -43,7 +55,9 @@ def never(_: int) -> bool:
     return False
 
 
-def decide(judge: Judge, rows: list[Feedback], against: Judge | None = None, **more: Any) -> GateResult:
+def decide(
+    judge: Judge, rows: list[Feedback], against: Judge | None = None, **more: Any
+) -> GateResult:
     """The gate on the cases that neither judge has met."""
     demands = {name: more.pop(name) for name in ("minimum", "not_worse_than") if name in more}
     return gate(evaluate(judge, rows, against=against, **more), **demands)
@@ -70,8 +84,12 @@ def tenth(number: int) -> bool:
 def test_the_whole_interval_must_reach_the_minimum(
     wrong: Callable[[int], bool], count: int, least: float, outcome: str
 ) -> None:
-    result = decide(judge_that(wrong)[0], labelled(count), minimum={"accuracy": least, "kappa": least})
-    assert {each.demand: each.outcome for each in result.criteria}[f"kappa at least {least}"] == outcome
+    result = decide(
+        judge_that(wrong)[0], labelled(count), minimum={"accuracy": least, "kappa": least}
+    )
+    assert {each.demand: each.outcome for each in result.criteria}[
+        f"kappa at least {least}"
+    ] == outcome
     assert result.outcome == outcome
 
 
@@ -79,7 +97,9 @@ def test_too_few_cases_or_labels_are_told() -> None:
     result = decide(judge_that(tenth)[0], labelled(50), minimum={"accuracy": 0.85})
     assert result.outcome == "too few cases"
     assert re.search(r"about \d+ more cases would settle it", str(result))
-    alike = decide(judge_that(never)[0], [row for row in labelled(40) if row.value], minimum={"kappa": 0.5})
+    alike = decide(
+        judge_that(never)[0], [row for row in labelled(40) if row.value], minimum={"kappa": 0.5}
+    )
     assert (alike.outcome, "give no figure" in str(alike)) == ("too few cases", True)
 
 
@@ -106,13 +126,19 @@ def test_only_a_worse_judge_is_stopped() -> None:
     base, _ = judge_that(tenth, instructions="Polite, then? {{ outputs }}")
     worse, _ = judge_that(lambda number: number % 3 == 0)
     same, _ = judge_that(lambda number: number % 10 == 1)
-    for judge, count, outcome in ((worse, 200, "worse"), (same, 600, "pass"), (same, 40, "too few cases")):
+    for judge, count, outcome in (
+        (worse, 200, "worse"),
+        (same, 600, "pass"),
+        (same, 40, "too few cases"),
+    ):
         assert decide(judge, labelled(count), against=base, not_worse_than=5).outcome == outcome
 
 
 def test_taught_cases_do_not_count() -> None:
     (judge, _), rows = judge_that(never), labelled(60)
-    taught = judge.align([Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]).judge
+    taught = judge.align(
+        [Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]
+    ).judge
     assert decide(taught, rows, minimum={"kappa": 0.3}).n == 50
     with pytest.raises(InputError, match="every labelled case \\(10\\) is in the judge's memory"):
         decide(taught, rows[:10], minimum={"kappa": 0.3})
@@ -141,7 +167,9 @@ def test_judgments_of_another_judge_count_for_nothing(file: Path) -> None:
         judge.replace(model=ScriptedChatModel(lambda _: {}, name="another")),
     ]
     for other in others:
-        with pytest.raises(InputError, match="was judged by another judge, or by tone with another model"):
+        with pytest.raises(
+            InputError, match="was judged by another judge, or by tone with another model"
+        ):
             decide(other, labelled(60), judged=file, **DEMAND)
 
 
@@ -176,7 +204,9 @@ def test_each_judge_finds_its_own_file(file: Path, tmp_path: Path) -> None:
 def test_a_result_is_junit_markdown_and_json() -> None:
     base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
     judge, _ = judge_that(lambda number: number % 3 == 0)
-    rows = [Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(60)]
+    rows = [
+        Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(60)
+    ]
     evaluation = evaluate(judge, rows, against=base)
     result = gate(evaluation, minimum={"kappa": 0.3}, not_worse_than=5)
     suite = ET.fromstring(junit_xml(result))[0]
@@ -185,4 +215,6 @@ def test_a_result_is_junit_markdown_and_json() -> None:
     plain = json.loads(json.dumps(as_json(result)))
     assert plain["outcome"] == "worse"
     assert plain["criteria"][1]["figure"]["high"] < -0.05
-    assert "- \\<b\\>\\|h-0\n" in as_markdown(report(judge, evaluation)), "nothing from data is markup"
+    assert "- \\<b\\>\\|h-0\n" in as_markdown(report(judge, evaluation)), (
+        "nothing from data is markup"
+    )

@@ -34,8 +34,12 @@ class Drawn(NamedTuple):
 
     def normal(self, chance: np.random.Generator) -> NDArray[np.float64]:
         """One number a case, standard normal each, correlated within groups."""
-        groups = chance.normal(size=-(-self.cases // self.together)).repeat(self.together)[: self.cases]
-        return np.asarray(self.alike**0.5 * groups + (1 - self.alike) ** 0.5 * chance.normal(size=self.cases))
+        groups = chance.normal(size=-(-self.cases // self.together)).repeat(self.together)[
+            : self.cases
+        ]
+        return np.asarray(
+            self.alike**0.5 * groups + (1 - self.alike) ** 0.5 * chance.normal(size=self.cases)
+        )
 
     def below(self, chance: np.random.Generator, share: float) -> NDArray[np.bool_]:
         """True for about this share of the cases."""
@@ -44,7 +48,10 @@ class Drawn(NamedTuple):
     def scored(self, labels: NDArray[np.generic], values: NDArray[np.generic]) -> list[ScoredCase]:
         pairs = enumerate(zip(labels.tolist(), values.tolist(), strict=True))
         groups = [str(n // self.together) if self.together > 1 else None for n in range(self.cases)]
-        return [ScoredCase(id=str(n), label=label, value=value, group=groups[n]) for n, (label, value) in pairs]
+        return [
+            ScoredCase(id=str(n), label=label, value=value, group=groups[n])
+            for n, (label, value) in pairs
+        ]
 
 
 ALONE = [Drawn(10), Drawn(20), Drawn(60)]
@@ -94,7 +101,9 @@ def test_scores_at_the_edge(drawn: Drawn, follows: float) -> None:
     def decide(chance: np.random.Generator) -> str:
         labels = drawn.normal(chance)
         values = follows * labels + (1 - follows**2) ** 0.5 * drawn.normal(chance)
-        return outcome_of(measure(ValueType.of("float:-9..9"), drawn.scored(labels, values))["ccc"], follows)
+        return outcome_of(
+            measure(ValueType.of("float:-9..9"), drawn.scored(labels, values))["ccc"], follows
+        )
 
     at_edge(rates(decide))
 
@@ -102,7 +111,9 @@ def test_scores_at_the_edge(drawn: Drawn, follows: float) -> None:
 # -- a baseline --------------------------------------------------------------------------------------------------------
 
 
-def against_baseline(drawn: Drawn, *, broken: float, fixed: float, points: float = 5) -> Counter[str]:
+def against_baseline(
+    drawn: Drawn, *, broken: float, fixed: float, points: float = 5
+) -> Counter[str]:
     def decide(chance: np.random.Generator) -> str:
         turned = drawn.normal(chance)
         first = turned < NormalDist().inv_cdf(1 - fixed)
@@ -116,7 +127,9 @@ def against_baseline(drawn: Drawn, *, broken: float, fixed: float, points: float
 
 @pytest.mark.parametrize("drawn", [*ALONE, Drawn(200), *GROUPED, Drawn(200, 10, 0.8)], ids=str)
 @pytest.mark.parametrize(("broken", "fixed", "points"), [(0.10, 0.05, 5), (0.15, 0.05, 10)])
-def test_worse_by_what_is_allowed_and_no_more(drawn: Drawn, broken: float, fixed: float, points: float) -> None:
+def test_worse_by_what_is_allowed_and_no_more(
+    drawn: Drawn, broken: float, fixed: float, points: float
+) -> None:
     at_edge(against_baseline(drawn, broken=broken, fixed=fixed, points=points))
 
 
@@ -128,6 +141,8 @@ def test_a_planted_regression_is_stopped_and_an_equal_judge_is_not(drawn: Drawn)
     assert against_baseline(drawn, broken=0.06, fixed=0.06)["worse"] <= 2
 
 
-@pytest.mark.parametrize(("degrees", "tabled"), [(3, 3.182), (5, 2.571), (9, 2.262), (30, 2.042), (None, 1.960)])
+@pytest.mark.parametrize(
+    ("degrees", "tabled"), [(3, 3.182), (5, 2.571), (9, 2.262), (30, 2.042), (None, 1.960)]
+)
 def test_students_t_is_the_tabled_one(degrees: int | None, tabled: float) -> None:
     assert student_t(0.95, degrees) == pytest.approx(tabled, abs=0.03)

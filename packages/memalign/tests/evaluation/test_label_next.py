@@ -55,7 +55,11 @@ def applies(guideline: str, value: bool) -> Finding:
 
 
 def ranked(
-    one: ma.Judge, rows: list[dict[str, Any]], path: Path, judgments: dict[str, Judgment], n: int = 5
+    one: ma.Judge,
+    rows: list[dict[str, Any]],
+    path: Path,
+    judgments: dict[str, Judgment],
+    n: int = 5,
 ) -> NextCases:
     """What comes next by judgments that exist already."""
     out = path / "out.jsonl"
@@ -72,14 +76,24 @@ def ranked(
         (NEAR, said(p=0.55), "no guideline applies"),
         (NEAR, said(findings=()), "no guideline applies"),
         (NEAR, said(findings=(applies("G1", True),)), "nothing unusual about it"),
-        (NEAR, said(findings=(applies("G1", True), applies("G2", False))), "guidelines contradict each other"),
+        (
+            NEAR,
+            said(findings=(applies("G1", True), applies("G2", False))),
+            "guidelines contradict each other",
+        ),
         (NEAR, said(confidence=0.55), "unsure (55%)"),
         (NEAR, said(confidence=None), "nothing unusual about it"),
-        (NEAR, said(p=0.6, confidence=0.5), "unsure (50%); no guideline applies"),  # the strongest first
+        (
+            NEAR,
+            said(p=0.6, confidence=0.5),
+            "unsure (50%); no guideline applies",
+        ),  # the strongest first
         (FAR, said(), r"unlike every case in memory \(likeness at most 0\.\d\d\)"),
     ],
 )
-def test_every_reason_has_its_words(tmp_path: Path, text: str, judgment: Judgment, reason: str) -> None:
+def test_every_reason_has_its_words(
+    tmp_path: Path, text: str, judgment: Judgment, reason: str
+) -> None:
     (case,) = ranked(judge(taught()), items(a=text), tmp_path, {"a": judgment}).cases
     assert case.reason == reason or re.fullmatch(reason, case.reason)
 
@@ -100,18 +114,26 @@ class TestRanking:
         assert all(0 <= score <= 1 for score in scores)
         (tmp_path / "out.jsonl").unlink()
         two = ranked(judge(taught()), rows, tmp_path, judgments, n=2)
-        assert (two.cases, two.ranked) == (ranking.cases[:2], 3), "the same cases give the same list"
+        assert (two.cases, two.ranked) == (ranking.cases[:2], 3), (
+            "the same cases give the same list"
+        )
 
     def test_the_list_is_diverse(self, tmp_path: Path) -> None:
         unsure, less = said(confidence=0.5), said(confidence=0.6)
         rows = items(a=FAR, b=f"{FAR} Really.", c=f"{FAR} Indeed.", d=OTHER)
-        ranking = ranked(judge(taught()), rows, tmp_path, {"a": unsure, "b": unsure, "c": unsure, "d": less})
+        ranking = ranked(
+            judge(taught()), rows, tmp_path, {"a": unsure, "b": unsure, "c": unsure, "d": less}
+        )
         first, second = (case.id for case in ranking.cases[:2])
         assert (first in ("a", "b", "c"), second) == (True, "d")
 
-    def test_cases_of_one_score_come_by_chance_and_not_as_they_arrived(self, tmp_path: Path) -> None:
+    def test_cases_of_one_score_come_by_chance_and_not_as_they_arrived(
+        self, tmp_path: Path
+    ) -> None:
         names = [f"c-{number:02}" for number in range(12)]
-        texts = {name: f"{name} {FAR if number % 2 else OTHER}" for number, name in enumerate(names)}
+        texts = {
+            name: f"{name} {FAR if number % 2 else OTHER}" for number, name in enumerate(names)
+        }
         judgments = dict.fromkeys(names, said(confidence=0.5))
         orders = list[list[str]]()
         for rows in (items(**texts), items(**texts)[::-1]):
@@ -126,16 +148,27 @@ class TestRanking:
         ranking = next_cases(one, items(remembered=TAUGHT, a=FAR, copy=FAR))
         assert [case.id for case in ranking.cases] == ["a"]
         assert (ranking.left_out, ranking.ranked, ranking.usage.calls) == (2, 1, 1)
-        assert next_cases(judge(taught(), model=ScriptedChatModel([])), items(remembered=TAUGHT)).cases == ()
+        assert (
+            next_cases(judge(taught(), model=ScriptedChatModel([])), items(remembered=TAUGHT)).cases
+            == ()
+        )
 
     def test_n_and_judgments_must_fit_these_cases_and_memory(self, tmp_path: Path) -> None:
         one, out = judge(taught()), tmp_path / "out.jsonl"
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
         forgetful = judge()
         wrong: list[tuple[ma.Judge, list[dict[str, Any]], dict[str, Any], str]] = [
-            (forgetful, items(a=FAR), {"judged": out}, "with another memory than this version of 'kind' has"),
+            (
+                forgetful,
+                items(a=FAR),
+                {"judged": out},
+                "with another memory than this version of 'kind' has",
+            ),
             (one, items(a=FAR), {"judged": tmp_path / "none.jsonl"}, "no such file"),
-            *((one, items(a=FAR), {"n": n}, "n must be a whole number of 1 or more") for n in (0, 1.5, True)),
+            *(
+                (one, items(a=FAR), {"n": n}, "n must be a whole number of 1 or more")
+                for n in (0, 1.5, True)
+            ),
         ]
         for one_judge, rows, more, message in wrong:
             with pytest.raises(InputError, match=message):

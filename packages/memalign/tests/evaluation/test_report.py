@@ -34,12 +34,21 @@ def answer(request: ChatRequest) -> Answer:
 
 
 def judge() -> Judge:
-    return scripted(answer, name="even", instructions="Even? {{ outputs }}", embedding_model=HashEmbedding())[0]
+    return scripted(
+        answer, name="even", instructions="Even? {{ outputs }}", embedding_model=HashEmbedding()
+    )[0]
 
 
 def rows(first: int, last: int, **more: Any) -> list[Feedback]:
     return [
-        Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % 2 == 0, source="ana", rationale=f"Said of {n}.", **more)
+        Feedback(
+            id=f"h-{n}",
+            outputs=f"item {n}",
+            value=n % 2 == 0,
+            source="ana",
+            rationale=f"Said of {n}.",
+            **more,
+        )
         for n in range(first, last)
     ]
 
@@ -51,7 +60,12 @@ def page_of(one: Judge, labelled: list[Feedback], against: Judge | None = None) 
 
 def rows_of(page: Report, title: str) -> dict[str, list[Any]]:
     """The rows of a table by their first cell."""
-    return {str(row[0]): list(row[1:]) for part in page.sections if part.title == title for row in part.rows}
+    return {
+        str(row[0]): list(row[1:])
+        for part in page.sections
+        if part.title == title
+        for row in part.rows
+    }
 
 
 AGREEMENT, TAUGHT = "How often it agrees with people", "What people taught it"
@@ -74,7 +88,9 @@ def page(aligned: Judge) -> Report:
 
 class TestWhatItSays:
     def test_only_unseen_cases_count(self, page: Report) -> None:
-        assert page.headline.startswith("Of the cases that people call true, the judge calls 100 % true (n = 50); of")
+        assert page.headline.startswith(
+            "Of the cases that people call true, the judge calls 100 % true (n = 50); of"
+        )
         assert "10 that were taught and are left out of every figure" in as_markdown(page)
 
     def test_the_judge_stands_beside_others_and_people(self, page: Report) -> None:
@@ -82,13 +98,19 @@ class TestWhatItSays:
         people = [f"with {source} alone" for source in ("ana", "ben", "eva")]
         assert list(sides) == ["even", "zero-shot", *people, "people with each other"]
         assert (sides["even"][0].value, sides["zero-shot"][0].value) == pytest.approx((0.9, 0.5))
-        assert (sides["with ben alone"][0].value, sides["with eva alone"][0].value) == pytest.approx((0.65, 0.9))
+        assert (
+            sides["with ben alone"][0].value,
+            sides["with eva alone"][0].value,
+        ) == pytest.approx((0.65, 0.9))
         assert sides["people with each other"][0].value == pytest.approx(50 / 60)
         assert "of pairs, on 20 cases" in as_markdown(page)
         assert "It is better than “zero-shot”: +40.0 points \\[+2" in as_markdown(page)
 
     def test_a_guideline_says_who_taught_it(self, page: Report) -> None:
-        assert rows_of(page, TAUGHT)["G1"][:2] == ["When the number is even, it passes.", "ana (30)"]
+        assert rows_of(page, TAUGHT)["G1"][:2] == [
+            "When the number is even, it passes.",
+            "ana (30)",
+        ]
 
     def test_where_it_errs_has_three_cases_of_each_error(self, page: Report) -> None:
         text = as_markdown(page)
@@ -98,7 +120,9 @@ class TestWhatItSays:
     def test_pairs_of_one_case_count_as_one_case(self) -> None:
         """Six people on a case are fifteen pairs, and no fifteen cases."""
         labelled = [
-            Feedback(id=f"h-{n}", outputs=f"item {n}", value=n % 3 > 0 or who % 2 == 0, source=f"p{who}")
+            Feedback(
+                id=f"h-{n}", outputs=f"item {n}", value=n % 3 > 0 or who % 2 == 0, source=f"p{who}"
+            )
             for n in range(24)
             for who in range(6)
         ]
@@ -120,9 +144,16 @@ class TestWhatItSays:
         [("float:0..10", "right in 100 %|CCC"), ("int:0..9", "right in 60 %|weighted kappa")],
     )
     def test_numbers_have_their_figures(self, kind: str, words: str) -> None:
-        model = ScriptedChatModel(lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10})
-        ranks = Judge(name="rank", instructions="Rank {{ outputs }}", feedback_value_type=kind, model=model)
-        labelled = [Feedback(id=f"h-{n}", outputs=f"item {n}", value=min(n % 10 + n % 2, 9)) for n in range(40)]
+        model = ScriptedChatModel(
+            lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10}
+        )
+        ranks = Judge(
+            name="rank", instructions="Rank {{ outputs }}", feedback_value_type=kind, model=model
+        )
+        labelled = [
+            Feedback(id=f"h-{n}", outputs=f"item {n}", value=min(n % 10 + n % 2, 9))
+            for n in range(40)
+        ]
         page = page_of(ranks, labelled)
         for text in (as_markdown(page), unescape(as_html(page)).replace("\N{NO-BREAK SPACE}", " ")):
             assert all(word in text for word in [*words.split("|"), "What it costs"])
@@ -134,7 +165,9 @@ class TestPage:
         assert {*re.findall(r"<(\w+)", text)}.isdisjoint({"script", "link", "img", "iframe"})
         assert not re.search(r"<[^>]*\b(?:src|href)\s*=|url\(", text)
         assert "&lt;script&gt;" in text
-        assert re.findall(r"@media ([^{]*: dark[^{]*)", text) == ["screen and (prefers-color-scheme: dark) "]
+        assert re.findall(r"@media ([^{]*: dark[^{]*)", text) == [
+            "screen and (prefers-color-scheme: dark) "
+        ]
 
     def test_html_markdown_and_json_say_the_same(self, page: Report) -> None:
         assert page.headline in as_markdown(page).replace("\\[", "[").replace("\\]", "]")

@@ -93,9 +93,19 @@ def test_cases_that_belong_together_tell_less() -> None:
     [
         ([], [], None, "it takes 20 labelled cases, and 0 count here"),
         ([True] * 19, [True] * 19, None, "it takes 20 labelled cases, and 19 count here"),
-        ([True, False] * 20, [True] * 40, None, "the judge says the same of 40 of 40 labelled cases"),
+        (
+            [True, False] * 20,
+            [True] * 40,
+            None,
+            "the judge says the same of 40 of 40 labelled cases",
+        ),
         ([True, False] * 20, [True] * 38 + [False] * 2, None, "says the same of 38 of 40"),
-        ([True, True, False, False] * 10, [True, False] * 20, None, "no more than by chance, on 40 cases"),
+        (
+            [True, True, False, False] * 10,
+            [True, False] * 20,
+            None,
+            "no more than by chance, on 40 cases",
+        ),
         ([True] * 40, [True, False] * 20, None, "no more than by chance"),
         (
             [True, False] * 20,
@@ -107,7 +117,9 @@ def test_cases_that_belong_together_tell_less() -> None:
         ([1.0, 5.0] * 20, [2.0, 4.0] * 20, None, ""),
     ],
 )
-def test_a_correction_is_refused_in_words(labels: Any, verdicts: Any, groups: Any, why: str) -> None:
+def test_a_correction_is_refused_in_words(
+    labels: Any, verdicts: Any, groups: Any, why: str
+) -> None:
     said = refusal(labels, verdicts, groups)
     assert why in said
     assert bool(said) == bool(why)
@@ -137,7 +149,9 @@ def deciding() -> Judge:
         yes = sure(int(ITEM.findall(state)[-1]))
         return {"true": yes, "false": 1 - yes}
 
-    return scripted(None, model=ScriptedDecisionModel(decide), instructions="Even? {{ outputs }}", name="even")[0]
+    return scripted(
+        None, model=ScriptedDecisionModel(decide), instructions="Even? {{ outputs }}", name="even"
+    )[0]
 
 
 def chatting() -> Judge:
@@ -150,7 +164,8 @@ def chatting() -> Judge:
 
 def rows(first: int, last: int, **more: Any) -> list[Feedback]:
     return [
-        Feedback(id=f"h-{n}", outputs=f"item {n}", value=label(n), source="ana", **more) for n in range(first, last)
+        Feedback(id=f"h-{n}", outputs=f"item {n}", value=label(n), source="ana", **more)
+        for n in range(first, last)
     ]
 
 
@@ -168,12 +183,20 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path: Path) -> None:
     assert ends(share.corrected)[1] < 0.5 < ends(share.corrected)[2]
     said = "Of 1,000 judged rows, 50 % are true as the judge says it, and 50 % ["
     assert any(line.startswith(said) for line in str(result).splitlines()[:5])
-    assert "corrected for its errors on 100 labelled cases. People's labels alone: 50 % [40 %, 60 %]." in str(result)
-    assert json.loads(json.dumps(result.to_dict()))["traffic"][0]["shares"][0]["judge"] == pytest.approx(0.5)
+    assert (
+        "corrected for its errors on 100 labelled cases. People's labels alone: 50 % [40 %, 60 %]."
+        in str(result)
+    )
+    assert json.loads(json.dumps(result.to_dict()))["traffic"][0]["shares"][0][
+        "judge"
+    ] == pytest.approx(0.5)
     in_memory = evaluate(judge, rows(0, 100), on=judge.judge_many(items(1_000, 2_000)))
     assert in_memory.traffic == result.traffic
     page = report(judge, result)
-    for text in (as_markdown(page).replace("\\", ""), as_html(page).replace("\N{NO-BREAK SPACE}", " ")):
+    for text in (
+        as_markdown(page).replace("\\", ""),
+        as_html(page).replace("\N{NO-BREAK SPACE}", " "),
+    ):
         assert said in text
     assert page.headline == result.sentences()[0]
     assert page.sections[0].title == "In short"
@@ -215,25 +238,35 @@ def test_each_system_is_corrected_by_its_own_labels() -> None:
     first, second = result.traffic
     assert (first.system, first.labelled, first.judged, first.warnings) == ("week 1", 60, 200, ())
     assert second.shares[0].refused == "it takes 20 labelled cases, and 10 count here"
-    assert "week 2: Of 200 judged rows, 50 % are true as the judge says it. That is not corrected: it takes 20" in str(
-        result
+    assert (
+        "week 2: Of 200 judged rows, 50 % are true as the judge says it. That is not corrected: it takes 20"
+        in str(result)
     )
 
 
 @pytest.mark.parametrize(
     ("labelled", "traffic", "warning"),
     [
-        ({"system": "A"}, {"system": "B"}, "labelled cases come from A, and the judged rows from B"),
+        (
+            {"system": "A"},
+            {"system": "B"},
+            "labelled cases come from A, and the judged rows from B",
+        ),
         ({}, {"system": "B"}, "labelled cases come from no system, and the judged rows from B"),
         ({"system": "A"}, {"system": "A"}, ""),
     ],
 )
 def test_labels_of_another_system_are_warned_of(labelled: Any, traffic: Any, warning: str) -> None:
     cases = [
-        ScoredCase(id=str(n), label=label(n), value=label(n) == right(n), system=labelled.get("system"))
+        ScoredCase(
+            id=str(n), label=label(n), value=label(n) == right(n), system=labelled.get("system")
+        )
         for n in range(50)
     ]
-    judged = [ScoredCase(id=f"r{n}", label="", value=label(n), system=traffic.get("system")) for n in range(200)]
+    judged = [
+        ScoredCase(id=f"r{n}", label="", value=label(n), system=traffic.get("system"))
+        for n in range(200)
+    ]
     (result,) = traffic_of(ValueType.of("bool"), cases, judged)
     assert list(result.warnings) == ([warning] if warning else [])
 
@@ -259,7 +292,8 @@ def test_labels_that_were_not_drawn_at_random_are_warned_of() -> None:
 )
 def test_every_value_type_has_its_shares(kind: str, values: list[Any], names: list[str]) -> None:
     cases = [
-        ScoredCase(id=str(n), label=values[n % 3], value=values[n % 3 if n % 4 else (n + 1) % 3]) for n in range(60)
+        ScoredCase(id=str(n), label=values[n % 3], value=values[n % 3 if n % 4 else (n + 1) % 3])
+        for n in range(60)
     ]
     judged = [ScoredCase(id=f"r{n}", label="", value=values[n % 3]) for n in range(300)]
     (result,) = traffic_of(ValueType.of(kind), cases, judged)
@@ -272,17 +306,29 @@ def test_every_value_type_has_its_shares(kind: str, values: list[Any], names: li
 
 
 def test_the_binomial_tail_is_scipys() -> None:
-    for most, n, share in ((0, 59, 0.05), (3, 100, 0.05), (40, 100, 0.5), (7, 7, 0.3), (20, 5_000, 0.01)):
+    for most, n, share in (
+        (0, 59, 0.05),
+        (3, 100, 0.05),
+        (40, 100, 0.5),
+        (7, 7, 0.3),
+        (20, 5_000, 0.01),
+    ):
         assert binomial_tail(most, n, share) == pytest.approx(stats.binom.cdf(most, n, share))
     assert [fewest_for(least) for least in (0.9, 0.95, 0.99)] == [29, 59, 299]
     assert fewest_for(0.95, 1) == 93
 
 
-def surely(confidences: list[float], right: list[bool], groups: list[str] | None = None) -> list[ScoredCase]:
+def surely(
+    confidences: list[float], right: list[bool], groups: list[str] | None = None
+) -> list[ScoredCase]:
     """Cases of which the judge is so sure, and is right or not."""
     return [
         ScoredCase(
-            id=str(n), label=True, value=good, confidence=confidences[n], group=None if groups is None else groups[n]
+            id=str(n),
+            label=True,
+            value=good,
+            confidence=confidences[n],
+            group=None if groups is None else groups[n],
         )
         for n, good in enumerate(right)
     ]
@@ -300,7 +346,13 @@ def test_a_promise_names_the_lowest_threshold_that_is_proven() -> None:
 @pytest.mark.parametrize(
     ("n", "wrong", "least", "why", "missing"),
     [
-        (0, 0, 0.95, "even without an error it takes 59 labelled cases, and 0 are here: at least 59 more", 59),
+        (
+            0,
+            0,
+            0.95,
+            "even without an error it takes 59 labelled cases, and 0 are here: at least 59 more",
+            59,
+        ),
         (20, 0, 0.9, "it takes 29 labelled cases, and 20 are here: at least 9 more", 9),
         (
             100,
@@ -309,7 +361,13 @@ def test_a_promise_names_the_lowest_threshold_that_is_proven() -> None:
             "people agree in 80.0% of 100 cases, so that labels alone will not help",
             None,
         ),
-        (80, 5, 0.95, "people agree in 93.8% of 80 cases, which does not tell yet: label more", None),
+        (
+            80,
+            5,
+            0.95,
+            "people agree in 93.8% of 80 cases, which does not tell yet: label more",
+            None,
+        ),
         (100, 4, 0.95, "about 1,183 more labels would prove it", 1183),
     ],
 )
@@ -323,7 +381,9 @@ def test_a_promise_that_is_not_proven_says_what_is_missing(
 
 def test_a_promise_is_a_share() -> None:
     for least in (0, 1, 95, -0.5, float("nan"), "0.9"):
-        with pytest.raises(InputError, match=r"a promise is a share above 0 and below 1, such as 0\.95"):
+        with pytest.raises(
+            InputError, match=r"a promise is a share above 0 and below 1, such as 0\.95"
+        ):
             evaluate(deciding(), rows(0, 4), promise=cast("float", least))
 
 
@@ -343,8 +403,9 @@ def test_a_decision_models_judge_says_what_may_pass() -> None:
         "Verdicts with a confidence of 0.75 or more may pass without a person: people agree with at least 95 %"
         in str(result)
     )
-    assert "So 80 % of the verdicts pass, and 20 % are left for people: memalign judge … --ask-below 0.75" in str(
-        result
+    assert (
+        "So 80 % of the verdicts pass, and 20 % are left for people: memalign judge … --ask-below 0.75"
+        in str(result)
     )
     assert {step.label for step in result.thresholds} == {None, "true", "false"}
     page = report(deciding(), result)
@@ -361,14 +422,21 @@ def test_a_chat_models_judge_has_no_probability_to_promise_by() -> None:
 
 
 def scored(*pairs: tuple[Any, Any]) -> list[ScoredCase]:
-    return [ScoredCase(id=str(n), value=value, label=truth) for n, (value, truth) in enumerate(pairs)]
+    return [
+        ScoredCase(id=str(n), value=value, label=truth) for n, (value, truth) in enumerate(pairs)
+    ]
 
 
 def test_the_first_sentences_need_no_statistics() -> None:
-    verdicts = {n: label(n) if n % 8 else True for n in range(80)}  # right of every even item, and of odd ones mostly
+    verdicts = {
+        n: label(n) if n % 8 else True for n in range(80)
+    }  # right of every even item, and of odd ones mostly
 
     def answer(request: ChatRequest) -> dict[str, Any]:
-        return {"rationale": "", "value": verdicts[int(ITEM.findall(request.user)[-1])] or n_kind(request)}
+        return {
+            "rationale": "",
+            "value": verdicts[int(ITEM.findall(request.user)[-1])] or n_kind(request),
+        }
 
     def n_kind(request: ChatRequest) -> bool:
         return int(ITEM.findall(request.user)[-1]) % 3 == 0
@@ -379,7 +447,10 @@ def test_the_first_sentences_need_no_statistics() -> None:
         "Of the cases that people call true, the judge calls 100 % true (n = 40); "
         "of those they call false, it calls 68 % false (n = 40)."
     )
-    assert second == "Always answering true would be right in 50 %; the judge is right in 84 % [73 %, 91 %], n = 80."
+    assert (
+        second
+        == "Always answering true would be right in 50 %; the judge is right in 84 % [73 %, 91 %], n = 80."
+    )
     assert third == "It leans to true: it says so 53 times, and people 40 times."
 
 
@@ -392,14 +463,24 @@ def test_the_first_sentences_need_no_statistics() -> None:
             (True, 0.75),
             "It leans to true: it says so 40 times, and",
         ),
-        ("A|B|C", [("A", "A")] * 10 + [("B", "B")] * 20, ("B", 2 / 3), "It leans clearly to no label."),
+        (
+            "A|B|C",
+            [("A", "A")] * 10 + [("B", "B")] * 20,
+            ("B", 2 / 3),
+            "It leans clearly to no label.",
+        ),
         (
             "int:1..5",
             [(4, 3)] * 10 + [(2, 2)] * 5,
             (3, 2 / 3),
             "On average its score is +0.67 [+0.4, +0.94] from people's",
         ),
-        ("float:0..1", [(0.2, 0.6)] * 8 + [(0.4, 0.1)] * 7, (0.6, 8 / 15), "not clearly too high or too low."),
+        (
+            "float:0..1",
+            [(0.2, 0.6)] * 8 + [(0.4, 0.1)] * 7,
+            (0.6, 8 / 15),
+            "not clearly too high or too low.",
+        ),
     ],
 )
 def test_the_plain_figures(kind: str, pairs: Any, constant: Any, lean: str) -> None:
@@ -412,7 +493,9 @@ def test_the_plain_figures(kind: str, pairs: Any, constant: Any, lean: str) -> N
         return {"rationale": "", "value": verdicts[int(ITEM.findall(request.user)[-1])]}
 
     judge = scripted(answer, instructions="How? {{ outputs }}", feedback_value_type=kind)[0]
-    labelled = [Feedback(id=str(n), outputs=f"item {n}", value=truth) for n, (_, truth) in enumerate(pairs)]
+    labelled = [
+        Feedback(id=str(n), outputs=f"item {n}", value=truth) for n, (_, truth) in enumerate(pairs)
+    ]
     assert lean in evaluate(judge, labelled).sentences()[-1]
 
 
@@ -460,10 +543,16 @@ def test_a_repetition_that_fails_is_told() -> None:
         name = ITEM.findall(request.user)[-1]
         again = name in asked
         asked.add(name)
-        return ModelUnavailable("HTTP 503", usage=Usage(calls=1)) if again else {"rationale": "", "value": True}
+        return (
+            ModelUnavailable("HTTP 503", usage=Usage(calls=1))
+            if again
+            else {"rationale": "", "value": True}
+        )
 
     judge = scripted(answer, instructions="Even? {{ outputs }}")[0]
-    assert "No case could be judged again: ModelUnavailable: HTTP 503" in str(evaluate(judge, rows(0, 4), repeat=2))
+    assert "No case could be judged again: ModelUnavailable: HTTP 503" in str(
+        evaluate(judge, rows(0, 4), repeat=2)
+    )
 
 
 def test_a_plan_says_what_more_labels_show() -> None:
@@ -474,9 +563,13 @@ def test_a_plan_says_what_more_labels_show() -> None:
 
 
 def test_means_stay_on_their_scale_and_many_labels_are_not_all_listed() -> None:
-    high = [ScoredCase(id=str(n), label=5 - (n % 20 == 0), value=5 - (n % 25 == 0)) for n in range(60)]
+    high = [
+        ScoredCase(id=str(n), label=5 - (n % 20 == 0), value=5 - (n % 25 == 0)) for n in range(60)
+    ]
     (result,) = traffic_of(
-        ValueType.of("int:1..5"), high, [ScoredCase(id=f"r{n}", label="", value=5) for n in range(9)]
+        ValueType.of("int:1..5"),
+        high,
+        [ScoredCase(id=f"r{n}", label="", value=5) for n in range(9)],
     )
     assert ends(result.shares[0].corrected)[2] <= 5
     kind = ValueType.of("|".join(f"L{n}" for n in range(30)))
@@ -486,6 +579,8 @@ def test_means_stay_on_their_scale_and_many_labels_are_not_all_listed() -> None:
 
 def test_a_promise_is_not_called_hopeless_where_surer_verdicts_are_better() -> None:
     """Of all verdicts people share too few; of the surer half nearly enough, on too few cases to tell."""
-    cases = surely([0.97] * 36 + [0.6] * 44, [n > 1 for n in range(36)] + [n > 7 for n in range(44)])
+    cases = surely(
+        [0.97] * 36 + [0.6] * 44, [n > 1 for n in range(36)] + [n > 7 for n in range(44)]
+    )
     found = promise_of(cases, 0.95)
     assert "people agree in 94.4% of 36 cases, which does not tell yet: label more" in found.why

@@ -16,14 +16,26 @@ from tests.support.spans import Step, otlp
 
 TRACE = "5b8efff798038103d269b633813fc60c"
 STEPS = [
-    Step(parent=None, name="support", kind="AGENT", inputs="My order is late.", outputs={"reply": "It is in transit."}),
+    Step(
+        parent=None,
+        name="support",
+        kind="AGENT",
+        inputs="My order is late.",
+        outputs={"reply": "It is in transit."},
+    ),
     Step(parent=0, name="look up", kind="TOOL", start=1, inputs={"order": 7}, outputs="in transit"),
 ]
 MESSAGES = [
     {"role": "system", "parts": [{"type": "text", "content": "Be warm."}]},
     {"role": "user", "parts": [{"type": "text", "content": "My order is late."}]},
 ]
-ANSWER = [{"role": "assistant", "parts": [{"type": "text", "content": "It is in transit."}], "finish_reason": "stop"}]
+ANSWER = [
+    {
+        "role": "assistant",
+        "parts": [{"type": "text", "content": "It is in transit."}],
+        "finish_reason": "stop",
+    }
+]
 
 
 def case(path: Path) -> dict[str, Any]:
@@ -49,7 +61,10 @@ def genai(trace: str, **attributes: Any) -> dict[str, Any]:
 def test_one_document_is_one_case_though_on_many_lines(tmp_path: Path) -> None:
     whole = otlp(STEPS)
     lines = [{"resourceSpans": [resource]} for resource in whole["resourceSpans"]]
-    for path in (written(tmp_path / "spans.json", whole), written(tmp_path / "spans.jsonl", *lines)):
+    for path in (
+        written(tmp_path / "spans.json", whole),
+        written(tmp_path / "spans.jsonl", *lines),
+    ):
         fields = case(path)
         expected = (TRACE, "My order is late.", {"reply": "It is in transit."})
         assert (fields["id"], fields["inputs"], fields["outputs"]) == expected
@@ -70,7 +85,10 @@ def test_messages_of_texts_are_turns(tmp_path: Path) -> None:
 
 def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
     document = otlp(STEPS)
-    event = {"name": "gen_ai.evaluation.result", "attributes": [{"key": "score", "value": {"doubleValue": 1.0}}]}
+    event = {
+        "name": "gen_ai.evaluation.result",
+        "attributes": [{"key": "score", "value": {"doubleValue": 1.0}}],
+    }
     document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["events"] = [event, {"name": "retry"}]
     tree = span_tree(case(written(tmp_path / "spans.json", document))["trace"])
     assert tree is not None
@@ -78,7 +96,8 @@ def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['{"id": "t-1", "trace": {"resourceSpans": []}}', '[{"id": "t", "outputs": "resourceSpans"}]']
+    "text",
+    ['{"id": "t-1", "trace": {"resourceSpans": []}}', '[{"id": "t", "outputs": "resourceSpans"}]'],
 )
 def test_what_holds_no_span_is_named(tmp_path: Path, text: str) -> None:
     empty, other = written(tmp_path / "empty.json", {"resourceSpans": []}), tmp_path / "other.json"
@@ -113,12 +132,18 @@ EXPORTS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("tool", EXPORTS)
 def test_spans_of_every_tool_are_read_from_such_a_file(tmp_path: Path, tool: str) -> None:
-    fields = case(written(tmp_path / "spans.json", {"resourceSpans": [{"scopeSpans": [{"spans": EXPORTS[tool]}]}]}))
+    fields = case(
+        written(
+            tmp_path / "spans.json", {"resourceSpans": [{"scopeSpans": [{"spans": EXPORTS[tool]}]}]}
+        )
+    )
     assert (fields["id"], fields["inputs"], fields["outputs"]) == ("t", "q", "a")
     tree = span_tree(fields["trace"])
     assert tree is not None
     assert not tree.notes
-    assert [(s.name, s.kind, s.depth, s.status == "error", s.message, s.seconds) for s in tree.spans] == [
+    assert [
+        (s.name, s.kind, s.depth, s.status == "error", s.message, s.seconds) for s in tree.spans
+    ] == [
         ("agent", "CHAIN", 0, False, "", 2.0),
         ("look up", "TOOL", 1, True, "late", 1.0),
     ]

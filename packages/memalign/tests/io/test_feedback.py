@@ -19,7 +19,14 @@ from memalign.types import Example, Feedback
 from memalign.values import ValueType
 
 BOOL = ValueType.of("bool")
-GOOD: dict[str, Any] = {"id": "t-1", "inputs": "q", "outputs": "a", "value": True, "rationale": "warm", "source": "ana"}
+GOOD: dict[str, Any] = {
+    "id": "t-1",
+    "inputs": "q",
+    "outputs": "a",
+    "value": True,
+    "rationale": "warm",
+    "source": "ana",
+}
 
 Write = Callable[[str, str | bytes], Path]
 
@@ -44,7 +51,10 @@ def test_a_jsonl_row_becomes_feedback_with_its_line(write: Write) -> None:
     assert file.lines == (2,)
     (row,) = file.rows
     assert (str(row.key), row.value, row.rationale) == ("t-1@ana", True, "warm")
-    assert (row.created_at, row.meta) == ("2026-03-01T00:00:00+00:00", {"split": "dev", "group": "g1"})
+    assert (row.created_at, row.meta) == (
+        "2026-03-01T00:00:00+00:00",
+        {"split": "dev", "group": "g1"},
+    )
 
 
 def test_a_csv_row_equals_its_jsonl_row(write: Write) -> None:
@@ -61,7 +71,11 @@ def test_a_csv_row_equals_its_jsonl_row(write: Write) -> None:
     first, second = file.rows
     assert (first.inputs, first.outputs) == ({"question": "why?"}, "two\r\nlines, and a comma")
     assert (first.value, first.rationale, first.meta) == (True, None, {"group": "g1"})
-    assert (second.id, second.inputs, second.source) == ("7", "[sic] stays text, as {this}", "unknown")
+    assert (second.id, second.inputs, second.source) == (
+        "7",
+        "[sic] stays text, as {this}",
+        "unknown",
+    )
     assert (second.value, second.rationale) == (None, "cold")
 
 
@@ -71,26 +85,43 @@ def test_a_row_is_the_same_in_every_format(write: Write) -> None:
     texts = {"f.jsonl": lines(row), "f.json": json.dumps([row])}
     texts |= {"f.csv": f"id,outputs,value,source\n 7 ,{big},true,3\n"}
     for start in ("", "\ufeff"):
-        read = [read_feedback(write(name, start + text), value_type=BOOL).rows for name, text in texts.items()]
+        read = [
+            read_feedback(write(name, start + text), value_type=BOOL).rows
+            for name, text in texts.items()
+        ]
         assert read[0] == read[1] == read[2]
         assert (read[0][0].key, read[0][0].outputs) == (("7", "3"), big)
 
 
 def test_missing_cells_mean_absent(write: Write) -> None:
-    absent = GOOD | {"rationale": " ", "source": None, "created_at": None, "expectations": float("nan"), "note": None}
+    absent = GOOD | {
+        "rationale": " ",
+        "source": None,
+        "created_at": None,
+        "expectations": float("nan"),
+        "note": None,
+    }
     (row,) = read_feedback([absent], value_type=BOOL).rows
     assert (row.rationale, row.source, row.expectations, row.meta) == (None, "unknown", None, {})
     # As pandas writes truth values beside a cell that is missing.
     table = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n"
     rows = read_feedback(write("f.csv", table), value_type=BOOL).rows
-    assert [(row.value, row.rationale) for row in rows] == [(True, None), (False, "warm"), (None, "only words")]
+    assert [(row.value, row.rationale) for row in rows] == [
+        (True, None),
+        (False, "warm"),
+        (None, "only words"),
+    ]
     with pytest.raises(InvalidRows, match="a value, a rationale or both"):
         read_feedback(write("g.csv", "id,outputs,value\n1,a,\n"), value_type=BOOL)
 
 
 def test_python_objects_pass_the_same_checks() -> None:
-    feedback = Feedback(id="t-1", outputs="a", value="4", source="ana", created_at="2026-03-01T10:00:00+02:00")
-    file = read_feedback([feedback, {"id": "t-2", "outputs": "b", "value": 2}], value_type=ValueType.of("int:1..5"))
+    feedback = Feedback(
+        id="t-1", outputs="a", value="4", source="ana", created_at="2026-03-01T10:00:00+02:00"
+    )
+    file = read_feedback(
+        [feedback, {"id": "t-2", "outputs": "b", "value": 2}], value_type=ValueType.of("int:1..5")
+    )
     assert ([row.value for row in file.rows], file.lines) == ([4, 2], (1, 2))
     assert file.rows[0].created_at == "2026-03-01T08:00:00+00:00"
     assert read_feedback([]).rows == ()
@@ -113,7 +144,9 @@ def test_a_case_need_not_be_repeated() -> None:
 def test_a_feedback_file_gives_examples_without_labels(write: Write) -> None:
     second = GOOD | {"source": "ben", "value": "not even a label"}
     third = {"id": "t-1", "source": "eva", "rationale": "cold"}
-    path = write("f.jsonl", lines(third, GOOD | {"group": "g"}, second, {"id": "t-2", "outputs": "b"}))
+    path = write(
+        "f.jsonl", lines(third, GOOD | {"group": "g"}, second, {"id": "t-2", "outputs": "b"})
+    )
     assert read_examples(path) == [
         Example(id="t-1", inputs="q", outputs="a", meta={"group": "g"}),
         Example(id="t-2", outputs="b"),
@@ -125,7 +158,9 @@ json_values = st.recursive(
     | st.integers(-(2**53), 2**53)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=20), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=20), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -138,7 +173,10 @@ def test_what_is_written_as_jsonl_or_csv_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[Any, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("rows")
-    rows = [Feedback(id=f"t-{i}", outputs=value, value=True, source="ana") for i, (value, _) in enumerate(cells)]
+    rows = [
+        Feedback(id=f"t-{i}", outputs=value, value=True, source="ana")
+        for i, (value, _) in enumerate(cells)
+    ]
     (folder / "f.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
     assert read_feedback(folder / "f.jsonl", value_type=BOOL).rows == tuple(rows)
     with (folder / "f.csv").open("w", newline="", encoding="utf-8") as file:
@@ -191,7 +229,11 @@ def test_an_impossible_python_row_is_named() -> None:
 
 
 def test_broken_lines_cost_themselves_only(write: Write) -> None:
-    text = lines(GOOD).encode() + b'{"id": "t-2", "outputs":\n{"id": "t-3", "outputs": "caf\xe9"}\n' + b"[" * 100_000
+    text = (
+        lines(GOOD).encode()
+        + b'{"id": "t-2", "outputs":\n{"id": "t-3", "outputs": "caf\xe9"}\n'
+        + b"[" * 100_000
+    )
     file = read_feedback(write("f.jsonl", text), value_type=BOOL, skip_invalid=True)
     reasons = {bad.line: bad.reason for bad in file.invalid}
     assert reasons[3].startswith("byte 30 (0xe9) is not UTF-8; save the file as UTF-8")
@@ -216,7 +258,10 @@ def test_broken_csv_lines_are_named_where_they_begin(write: Write) -> None:
         (3, "the row has 2 cells and the header 3; write one cell for each column"),
         (4, "the row has 4 cells and the header 3; write one cell for each column"),
         (5, "broken CSV: ',' expected after '\"'"),
-        (7, "broken CSV: a quotation mark opens a cell and is never closed, so the cell runs on to line 8"),
+        (
+            7,
+            "broken CSV: a quotation mark opens a cell and is never closed, so the cell runs on to line 8",
+        ),
     ]
 
 
@@ -227,7 +272,11 @@ OTHER = GOOD | {"source": "ben", "outputs": "something else"}
     ("read", "rows", "reason"),
     [
         (read_feedback, [GOOD, GOOD], "line 2 (t-1): t-1@ana is also on line 1"),
-        (read_feedback, [GOOD | {"source": None}, {"id": "t-1", "value": False}], "t-1@unknown is also on line 1"),
+        (
+            read_feedback,
+            [GOOD | {"source": None}, {"id": "t-1", "value": False}],
+            "t-1@unknown is also on line 1",
+        ),
         (read_feedback, [GOOD, OTHER], "outputs differ from 't-1' on line 1"),
         (read_examples, [GOOD, OTHER], "its content differs from 't-1' on line 1"),
         (read_examples, [{"outputs": "a"}, {"id": "t-2", "outputs": "b"}], "line 1: id is missing"),
@@ -235,7 +284,9 @@ OTHER = GOOD | {"source": "ben", "outputs": "something else"}
         (read_examples, [{"id": "t-3", "value": True}, GOOD], "line 1 (t-3): no content"),
     ],
 )
-def test_a_row_that_does_not_go_with_others_is_named(read: Callable[[Any], Any], rows: list[Any], reason: str) -> None:
+def test_a_row_that_does_not_go_with_others_is_named(
+    read: Callable[[Any], Any], rows: list[Any], reason: str
+) -> None:
     with pytest.raises(InvalidRows) as error:
         read(rows)
     assert len(error.value.rows) == 1
@@ -243,15 +294,24 @@ def test_a_row_that_does_not_go_with_others_is_named(read: Callable[[Any], Any],
 
 
 def test_of_rows_that_differ_the_first_is_kept() -> None:
-    file = read_feedback([GOOD, OTHER, GOOD | {"value": False}, GOOD | {"id": "t-2"}], skip_invalid=True)
-    assert [(row.id, row.outputs, row.value) for row in file.rows] == [("t-1", "a", True), ("t-2", "a", True)]
+    file = read_feedback(
+        [GOOD, OTHER, GOOD | {"value": False}, GOOD | {"id": "t-2"}], skip_invalid=True
+    )
+    assert [(row.id, row.outputs, row.value) for row in file.rows] == [
+        ("t-1", "a", True),
+        ("t-2", "a", True),
+    ]
     assert (file.lines, [bad.line for bad in file.invalid]) == ((1, 4), [2, 3])
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        *((name, text, "has no rows") for name in ("f.jsonl", "f.csv", "f.json") for text in ("", "\n\n", "\ufeff")),
+        *(
+            (name, text, "has no rows")
+            for name in ("f.jsonl", "f.csv", "f.json")
+            for text in ("", "\n\n", "\ufeff")
+        ),
         ("f.csv", "id,outputs,value\n", "has no rows"),
         (
             "f.csv",
@@ -259,7 +319,11 @@ def test_of_rows_that_differ_the_first_is_kept() -> None:
             "no column for inputs, outputs, value. Its columns are name, answer. Name the right ones",
         ),
         ("f.csv", "id,value,value\na,b,c\n", "value twice"),
-        ("f.csv", b"id,outputs\na,caf\xe9\n", r"line 2: byte 6 \(0xe9\) is not UTF-8.*save it as CSV UTF-8"),
+        (
+            "f.csv",
+            b"id,outputs\na,caf\xe9\n",
+            r"line 2: byte 6 \(0xe9\) is not UTF-8.*save it as CSV UTF-8",
+        ),
         ("f.csv", 'id,"outputs\na,b\n', "the header on line 1 is broken: a quotation mark"),
         ("f.json", "[]", "has no rows"),
         ("f.json", '{"id": "t-1"}', "holds one array"),

@@ -17,7 +17,9 @@ import pytest
 from memalign.io.files import atomic_write, try_lock, unlock
 from tests.support.patience import PATIENCE
 
-posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes, links, devices and signals")
+posix = pytest.mark.skipif(
+    os.name == "nt", reason="Windows has no such modes, links, devices and signals"
+)
 
 
 def write(path: Path, *parts: bytes) -> None:
@@ -30,10 +32,16 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def test_new_content_takes_its_place_when_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_content_takes_its_place_when_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, steps = tmp_path / "card.jsonl", list[object]()
     path.write_bytes(b"old")
-    monkeypatch.setattr(os, "fsync", lambda descriptor: steps.append((os.fstat(descriptor).st_size, path.read_bytes())))
+    monkeypatch.setattr(
+        os,
+        "fsync",
+        lambda descriptor: steps.append((os.fstat(descriptor).st_size, path.read_bytes())),
+    )
     with atomic_write(path) as file:
         file.write(b"new")
         file.flush()
@@ -108,7 +116,9 @@ def test_a_killed_writers_leftovers_go_with_the_next(tmp_path: Path) -> None:
         assert contents(tmp_path) == {"judge.json": content}
 
 
-def test_writers_wait_for_each_other_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writers_wait_for_each_other_and_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = threading.Event()
     monkeypatch.setattr(logging.getLogger("memalign.io"), "handle", lambda record: said.set())
     path = tmp_path / "judge.json"

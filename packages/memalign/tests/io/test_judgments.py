@@ -22,10 +22,14 @@ def out(tmp_path: Path) -> Path:
 
 
 def judged(value: bool | float = True, **more: Any) -> Judgment:
-    return Judgment(value=value, rationale="because", model="m", memory_hash="h", usage=Usage(calls=1), **more)
+    return Judgment(
+        value=value, rationale="because", model="m", memory_hash="h", usage=Usage(calls=1), **more
+    )
 
 
-def write(path: Path, judgments: dict[str, Judgment], *, judge: str = "j", examples: Any = EXAMPLES) -> None:
+def write(
+    path: Path, judgments: dict[str, Judgment], *, judge: str = "j", examples: Any = EXAMPLES
+) -> None:
     """What a run leaves that judges these examples."""
     with JudgmentWriter(path, judge=judge, examples=examples) as writer:
         for example_id, judgment in judgments.items():
@@ -57,7 +61,9 @@ def test_judgments_come_back_as_they_were_written(out: Path) -> None:
             writer.write("t-1", judged())
     file = read_judgments(out)
     assert file.judge == "j@1"
-    assert file.judgments == {name: msgspec.structs.replace(judgment, id=name) for name, judgment in given.items()}
+    assert file.judgments == {
+        name: msgspec.structs.replace(judgment, id=name) for name, judgment in given.items()
+    }
     assert json.loads(out.read_text().splitlines()[0])["value"] is True
 
 
@@ -78,7 +84,9 @@ def test_a_last_line_cut_anywhere_is_judged_again(out: Path, cut: int) -> None:
     write(out, {"t-0": judged(), "t-1": judged()})
     whole = out.read_bytes()
     out.write_bytes(whole[:-1] if cut == -1 else whole[: whole.index(b"\n") + 1 + cut])
-    judged_already = ["t-0", "t-1"] if cut == -1 else ["t-0"]  # where the line break alone is missing
+    judged_already = (
+        ["t-0", "t-1"] if cut == -1 else ["t-0"]
+    )  # where the line break alone is missing
     assert list(read_judgments(out).judgments) == present(out) == judged_already
     write(out, {"t-1": judged()} if cut != -1 else {"t-2": judged()})
     assert out.read_bytes().startswith(whole)
@@ -94,7 +102,9 @@ def test_two_runs_do_not_write_one_file(out: Path) -> None:
     assert present(out) == ["t-0"]
 
 
-def test_a_disk_that_fails_while_lines_are_ordered_loses_none(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fails_while_lines_are_ordered_loses_none(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -143,7 +153,9 @@ def test_a_judges_verdict_needs_a_source_as_feedback(out: Path) -> None:
     write(out, {"t-1": judged()})
     line = json.loads(out.read_text("utf-8"))
     for source in ({}, {"source": None}):
-        with pytest.raises(InvalidRows, match=r"the verdict of a judge .* write.* the expert's name in source"):
+        with pytest.raises(
+            InvalidRows, match=r"the verdict of a judge .* write.* the expert's name in source"
+        ):
             read_feedback([line | source])
     (row,) = read_feedback([line | {"source": "ana", "outputs": "Hm."}]).rows
     assert (row.source, row.value) == ("ana", True)

@@ -34,8 +34,14 @@ def labels(path: Path, value_type: ValueType = BOOL, **options: Any) -> list[Any
 
 LONG = "answer, as sent, to the customer, verbatim, in full"
 MARKS = {
-    "quoted commas in the header": (f'id;inputs;"{LONG}";value\n1;Where?;Soon.;true\n', {"outputs": LONG}),
-    "plain commas in the header": (f"id;inputs;{LONG};value\n1;Where?;Soon.;true\n", {"outputs": LONG}),
+    "quoted commas in the header": (
+        f'id;inputs;"{LONG}";value\n1;Where?;Soon.;true\n',
+        {"outputs": LONG},
+    ),
+    "plain commas in the header": (
+        f"id;inputs;{LONG};value\n1;Where?;Soon.;true\n",
+        {"outputs": LONG},
+    ),
     "a line that names the mark": ("sep=;\nid;outputs;value\n1;Soon.;true\n", {}),
     "tabs": ("id\toutputs, please\tvalue\n1\tSoon.\ttrue\n", {"outputs": "outputs, please"}),
     "bars": ("id|outputs|value\n1|Soon.|true\n", {}),
@@ -43,7 +49,10 @@ MARKS = {
     "an empty last column": ("id,outputs,value,\n1,Soon.,true,\n", {}),
     "empty cells behind the last": ("id,outputs,value\n1,Soon.,true,,\n", {}),
     "a doubled column that nobody reads": ("id,outputs,note,note,value\n1,Soon.,a,b,true\n", {}),
-    "backslashes of Spark": ('id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n', {}),
+    "backslashes of Spark": (
+        'id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n',
+        {},
+    ),
 }
 
 
@@ -94,7 +103,9 @@ def test_labels_are_read_as_people_of_any_country_write_them(
         ("vielleicht", "bool", "value 'vielleicht' is not allowed"),
     ],
 )
-def test_a_label_that_can_be_read_in_two_ways_is_named(tmp_path: Path, cell: str, value_type: str, reason: str) -> None:
+def test_a_label_that_can_be_read_in_two_ways_is_named(
+    tmp_path: Path, cell: str, value_type: str, reason: str
+) -> None:
     (tmp_path / "f.csv").write_text(f"id;outputs;value\n7;Soon.;{cell}\n", "utf-8")
     with pytest.raises(InvalidRows, match=rf"line 2 \(7\): .*{reason}"):
         labels(tmp_path / "f.csv", ValueType.of(value_type))
@@ -108,7 +119,12 @@ def test_words_for_nothing_are_nobodys_words(tmp_path: Path, word: str) -> None:
         "utf-8",
     )
     first, second = read_feedback(tmp_path / "f.csv", value_type=BOOL).rows
-    assert (first.outputs, first.rationale, first.source, first.created_at) == (word, None, "unknown", None)
+    assert (first.outputs, first.rationale, first.source, first.created_at) == (
+        word,
+        None,
+        "unknown",
+        None,
+    )
     assert (second.value, second.rationale, second.source) == (None, "Cold.", "ana")
 
 
@@ -117,7 +133,13 @@ def test_json_in_a_cell_is_the_same_in_every_format(tmp_path: Path) -> None:
     (tmp_path / "f.jsonl").write_text(json.dumps(row), "utf-8")
     pd.DataFrame([row]).to_csv(tmp_path / "f.csv", index=False)
     pd.DataFrame([row]).to_excel(tmp_path / "f.xlsx", index=False)
-    doors = [tmp_path / "f.jsonl", tmp_path / "f.csv", tmp_path / "f.xlsx", [row], pd.DataFrame([row])]
+    doors = [
+        tmp_path / "f.jsonl",
+        tmp_path / "f.csv",
+        tmp_path / "f.xlsx",
+        [row],
+        pd.DataFrame([row]),
+    ]
     for door in doors:
         (found,) = read_examples(door)
         assert (found.inputs, found.outputs) == ({"question": "Why?"}, "[sic] as {this}")
@@ -212,7 +234,10 @@ def test_a_workbook_is_read_past_what_is_no_table(tmp_path: Path, prepare: Any) 
 
 
 def test_an_error_in_a_cell_is_no_reply(tmp_path: Path) -> None:
-    path = book(tmp_path / "f.xlsx", rows=[["id", "outputs", "value"], ["1", "#N/A", True], ["2", "ok", "#REF!"]])
+    path = book(
+        tmp_path / "f.xlsx",
+        rows=[["id", "outputs", "value"], ["1", "#N/A", True], ["2", "ok", "#REF!"]],
+    )
     with pytest.raises(InvalidRows) as error:
         read_feedback(path, value_type=BOOL)
     assert "line 2 (1): no content" in str(error.value)
@@ -246,14 +271,20 @@ FRAMES: dict[str, Any] = {
     "a column twice": doubled,
     "a column twice in Arrow": arrow_doubled,
     "an index that is a column": lambda rows: pd.DataFrame(rows).set_index("id", drop=False),
-    "an index of two levels": lambda rows: pd.DataFrame(rows).assign(run=1).set_index(["run", "id"]),
-    "columns that are numbers": lambda rows: pd.DataFrame(rows).assign(**{"0": 1}).rename(columns={"0": 0}),
+    "an index of two levels": lambda rows: (
+        pd.DataFrame(rows).assign(run=1).set_index(["run", "id"])
+    ),
+    "columns that are numbers": lambda rows: (
+        pd.DataFrame(rows).assign(**{"0": 1}).rename(columns={"0": 0})
+    ),
     "columns of two levels": lambda rows: pd.DataFrame(rows).pipe(
         lambda f: f.set_axis([(name, "") for name in f], axis=1)
     ),
     "categories": lambda rows: pd.DataFrame(rows).astype({"outputs": "category"}),
     "batches of Arrow": lambda rows: pa.Table.from_pylist(rows).to_batches()[0],
-    "categories of Polars": lambda rows: pl.DataFrame(rows).with_columns(pl.col("outputs").cast(pl.Categorical)),
+    "categories of Polars": lambda rows: pl.DataFrame(rows).with_columns(
+        pl.col("outputs").cast(pl.Categorical)
+    ),
 }
 
 
@@ -280,7 +311,10 @@ def test_fractions_that_are_whole_are_names() -> None:
     frame = pd.read_csv(io.StringIO("id,outputs,value,source\n1,a,1,7\n2,b,0,\n"))
     frame["id"] = frame["id"].astype(float)
     rows = read_feedback(frame, value_type=BOOL).rows
-    assert [(row.id, row.source, row.value) for row in rows] == [("1", "7", True), ("2", "unknown", False)]
+    assert [(row.id, row.source, row.value) for row in rows] == [
+        ("1", "7", True),
+        ("2", "unknown", False),
+    ]
 
 
 def class_labels(names: list[str]) -> Any:
@@ -297,7 +331,10 @@ def test_codes_of_classes_are_read_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "f.parquet").write_bytes((tmp_path / "f.parquet").read_bytes())
     doors = [data, data.to_iterable_dataset(), tmp_path / "f.parquet", tmp_path / "folder"]
-    doors += [pq.read_table(tmp_path / "f.parquet"), *(data.with_format(kind) for kind in ("arrow", "polars", "numpy"))]
+    doors += [
+        pq.read_table(tmp_path / "f.parquet"),
+        *(data.with_format(kind) for kind in ("arrow", "polars", "numpy")),
+    ]
     for door in doors:
         assert labels(door) == [True, True, False]
     assert labels(class_labels(["bad", "good"]), ValueType.of("good|bad")) == ["bad", "bad", "good"]
@@ -336,7 +373,9 @@ def test_a_folder_of_json_lines_is_read_file_by_file(tmp_path: Path) -> None:
 
 def test_a_folder_of_other_files_says_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,outputs\n1,a\n", "utf-8")
-    with pytest.raises(InputError, match="is a folder without JSON lines or Parquet files; name a file"):
+    with pytest.raises(
+        InputError, match="is a folder without JSON lines or Parquet files; name a file"
+    ):
         read_examples(tmp_path)
 
 

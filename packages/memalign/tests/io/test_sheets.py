@@ -51,18 +51,32 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no column for inputs\. Its columns"):
         Examples.of(path, columns={"outputs": "answer"}, fields=("inputs", "outputs")).check()
     named = RowSource.of(path, columns={"outputs": "reply", "value": "label"})
-    with pytest.raises(InputError, match=r"no column 'reply' for outputs, no column 'label' for value. Its"):
+    with pytest.raises(
+        InputError, match=r"no column 'reply' for outputs, no column 'label' for value. Its"
+    ):
         read_feedback(named)
     path.write_text("id,value\nt-1,yes\n", "utf-8")
-    assert read_feedback(path, hashes={"t-1": "hash"}, fields=("inputs",)).rows[0].content == {}, "a case that is known"
+    assert read_feedback(path, hashes={"t-1": "hash"}, fields=("inputs",)).rows[0].content == {}, (
+        "a case that is known"
+    )
 
 
 def test_columns_may_change_places_and_hold_commas() -> None:
     columns = parse_columns(["inputs=outputs,outputs=inputs", "value=label, please,rationale=why"])
-    assert columns == {"inputs": "outputs", "outputs": "inputs", "value": "label, please", "rationale": "why"}
+    assert columns == {
+        "inputs": "outputs",
+        "outputs": "inputs",
+        "value": "label, please",
+        "rationale": "why",
+    }
     row = {"id": "t", "inputs": "answer", "outputs": "question", "label, please": 1, "why": "So."}
     (found,) = read_feedback([row], value_type=FLOAT, columns=columns).rows
-    assert (found.inputs, found.outputs, found.value, found.rationale) == ("question", "answer", 1, "So.")
+    assert (found.inputs, found.outputs, found.value, found.rationale) == (
+        "question",
+        "answer",
+        1,
+        "So.",
+    )
 
 
 CELLS = {"A1": "id", "B1": "outputs", "C1": "value", "A2": "t-1", "B2": "Hello.", "C2": "0.5"}
@@ -82,7 +96,10 @@ def xlsx(path: Path, more: dict[str, str], dimension: str) -> Path:
         parts = {name: file.read(name) for name in file.namelist()}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
         for name, part in parts.items():
-            file.writestr(name, re.sub(rb'<dimension ref="[^"]*"', f'<dimension ref="{dimension}"'.encode(), part))
+            file.writestr(
+                name,
+                re.sub(rb'<dimension ref="[^"]*"', f'<dimension ref="{dimension}"'.encode(), part),
+            )
     return path
 
 
@@ -91,7 +108,9 @@ def test_small_sheets_that_would_take_for_ever_are_refused_at_once(tmp_path: Pat
     with zipfile.ZipFile(bomb, "a", zipfile.ZIP_DEFLATED) as file:
         file.writestr("xl/sharedStrings.xml", b" " * 210_000_000)
     sheets = {bomb: "unpacks to 210 MB"}
-    sheets |= {xlsx(tmp_path / f"{size[3:]}.xlsx", cells, size): message for size, cells, message in FAR}
+    sheets |= {
+        xlsx(tmp_path / f"{size[3:]}.xlsx", cells, size): message for size, cells, message in FAR
+    }
     for path, message in sheets.items():
         begin = time.process_time()
         with pytest.raises(InputError, match=message):
@@ -103,19 +122,26 @@ def test_a_sheet_that_misstates_its_size_loses_nothing(tmp_path: Path) -> None:
     for dimension in ("A1", "A1:B1", "A1:XFD1048576"):
         path = xlsx(tmp_path / "f.xlsx", {"A4": "t-2", "B4": "Hello.", "C4": "0.5"}, dimension)
         rows = read_feedback(path, value_type=FLOAT).rows
-        assert [(row.id, row.outputs, row.value) for row in rows] == [("t-1", "Hello.", 0.5), ("t-2", "Hello.", 0.5)]
+        assert [(row.id, row.outputs, row.value) for row in rows] == [
+            ("t-1", "Hello.", 0.5),
+            ("t-2", "Hello.", 0.5),
+        ]
 
 
 def test_a_cell_beside_the_header_is_never_dropped(tmp_path: Path) -> None:
     path = xlsx(tmp_path / "f.xlsx", {"A3": "t-2", "B3": "Hello.", "E3": "Too curt."}, "A1:E3")
     with pytest.raises(InvalidRows, match=r"line 3: the row has 5 cells and the header 3"):
         read_feedback(path, value_type=FLOAT)
-    assert [row.id for row in read_feedback(path, value_type=FLOAT, skip_invalid=True).rows] == ["t-1"]
+    assert [row.id for row in read_feedback(path, value_type=FLOAT, skip_invalid=True).rows] == [
+        "t-1"
+    ]
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 
-ROWS: list[dict[str, Any]] = [{"id": f"c-{n}", "inputs": "Where?", "outputs": f"Reply {n}."} for n in range(12)]
+ROWS: list[dict[str, Any]] = [
+    {"id": f"c-{n}", "inputs": "Where?", "outputs": f"Reply {n}."} for n in range(12)
+]
 EXAMPLES = [Example(**row) for row in ROWS]
 
 
@@ -129,9 +155,13 @@ def test_partitioned_parquet_is_one_table(tmp_path: Path) -> None:
     for day in (1, 2):
         folder = tmp_path / f"day=2026-01-0{day}"
         folder.mkdir()
-        (folder / "part-0.parquet").write_bytes(parquet(ROWS[6 * (day - 1) : 6 * day], row_group_size=4))
+        (folder / "part-0.parquet").write_bytes(
+            parquet(ROWS[6 * (day - 1) : 6 * day], row_group_size=4)
+        )
     examples = list(read_examples(tmp_path))
-    assert [(case.id, case.outputs) for case in examples] == [(case.id, case.outputs) for case in EXAMPLES]
+    assert [(case.id, case.outputs) for case in examples] == [
+        (case.id, case.outputs) for case in EXAMPLES
+    ]
     assert [case.meta["day"] for case in examples] == ["2026-01-01"] * 6 + ["2026-01-02"] * 6
 
 
@@ -154,7 +184,9 @@ def test_times_structs_and_lists_are_read(path: Path) -> None:
     }
     inputs: dict[str, Any] = {"question": "Late?", "history": ["Hi", "Hello"]}
     other: dict[str, Any] = {"id": "t-2", "inputs": None, "outputs": "Yes.", "value": False}
-    path.write_bytes(parquet([{"id": "t-1", "inputs": inputs, "outputs": "Soon.", "value": True} | more, other]))
+    path.write_bytes(
+        parquet([{"id": "t-1", "inputs": inputs, "outputs": "Soon.", "value": True} | more, other])
+    )
     first, second = read_feedback(path).rows
     assert (first.inputs, first.created_at) == (inputs, "2026-03-01T12:00:00+00:00")
     assert first.meta == {"day": "2026-03-02", "price": 2.5}
@@ -167,9 +199,15 @@ BYTES = {"id": "a", "outputs": b"\x89"}
 @pytest.mark.parametrize(
     ("data", "error"),
     [
-        (parquet([{"id": "a", "outputs": x} for x in "xy"]), r"line 2 \(a\): its content differs from 'a' on line 1"),
+        (
+            parquet([{"id": "a", "outputs": x} for x in "xy"]),
+            r"line 2 \(a\): its content differs from 'a' on line 1",
+        ),
         (parquet([BYTES]), r"a: outputs holds bytes that are not text; decode them"),
-        (parquet([{"key": "a", "answer": "x"}]), "has no column for inputs, outputs. Its columns are key, answer"),
+        (
+            parquet([{"key": "a", "answer": "x"}]),
+            "has no column for inputs, outputs. Its columns are key, answer",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_parquet_file_is_said(path: Path, data: bytes, error: str) -> None:
@@ -178,7 +216,9 @@ def test_what_is_wrong_with_a_parquet_file_is_said(path: Path, data: bytes, erro
         read_examples(path)
 
 
-def test_a_missing_pyarrow_names_its_install_command(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyarrow_names_its_install_command(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path.write_bytes(parquet([{"id": "a", "outputs": "x"}]))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigurationError, match=r"pip install pyarrow"):

@@ -39,7 +39,9 @@ ODD: dict[str, Any] = {
     "an object of no known kind": {"run": object()},
     "an error": {"failure": ValueError("no")},
     "NaN deep inside": {"trace": [{"x": [math.nan, {"y": math.inf}]}]},
-    "a picture in a field": {"inputs": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]},
+    "a picture in a field": {
+        "inputs": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]
+    },
     "a number of thousands of digits": {"big": 10**5000},
     "no time": {"created_at": "the day before"},
     "many levels": {"deep": [[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]},
@@ -76,23 +78,36 @@ unused = st.recursive(
     | st.datetimes()
     | st.decimals()
     | st.just(object()),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
 
-@given(st.dictionaries(st.sampled_from(["trace", "inputs", "meta", "source", "group", "x", "y"]), unused))
+@given(
+    st.dictionaries(
+        st.sampled_from(["trace", "inputs", "meta", "source", "group", "x", "y"]), unused
+    )
+)
 def test_unused_columns_of_any_kind_are_kept_or_named(columns: dict[str, Any]) -> None:
     rows = [columns | {"id": "a", "outputs": "x"}]
     (example,) = read_examples(rows)
     canonical_json(example.to_dict()).encode()
-    kept = read_feedback([{**columns, "id": "a", "outputs": "x", "value": True, "source": "ana"}], fields=PARTS)
+    kept = read_feedback(
+        [{**columns, "id": "a", "outputs": "x", "value": True, "source": "ana"}], fields=PARTS
+    )
     assert [row.value for row in kept.rows] == [True]
 
 
-numbers = st.floats() | st.text(st.characters(exclude_categories=()), max_size=6) | st.just(math.nan)
+numbers = (
+    st.floats() | st.text(st.characters(exclude_categories=()), max_size=6) | st.just(math.nan)
+)
 values = st.recursive(
-    numbers, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    numbers,
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+    ),
 )
 
 
@@ -132,7 +147,9 @@ def test_one_poisoned_row_costs_nobody_a_verdict(judge: Judge, tmp_path: Path) -
     named = ("inputs", "outputs", "expectations", "conversation", "trace")
     reads_all = judge.replace(instructions=" ".join(f"{{{{ {name} }}}}" for name in named))
     usual = dict.fromkeys(named, "text")
-    rows = [usual | poison | {"id": f"t-{number}"} for number, poison in enumerate([{}, *poisons, {}])]
+    rows = [
+        usual | poison | {"id": f"t-{number}"} for number, poison in enumerate([{}, *poisons, {}])
+    ]
     for door in (rows, [Example(**row) for row in rows], objects(rows)):
         judged = reads_all.judge_many(door, out=tmp_path / "out.jsonl")
         assert [judgment.value for judgment in judged] == [True] * len(rows)
@@ -142,11 +159,19 @@ def test_one_poisoned_row_costs_nobody_a_verdict(judge: Judge, tmp_path: Path) -
 
 def test_bare_nan_in_json_lines_is_absent(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
-    lines = ['{"id": "1", "outputs": "a", "value": true, "rationale": NaN}', '{"id": "2", "outputs": [-Infinity, 1],']
+    lines = [
+        '{"id": "1", "outputs": "a", "value": true, "rationale": NaN}',
+        '{"id": "2", "outputs": [-Infinity, 1],',
+    ]
     lines[1] += ' "value": NaN, "rationale": "Cold \\ud83d."}'
     path.write_text("\n".join(lines), "utf-8")
     first, second = read_feedback(path, value_type=BOOL).rows
-    assert (first.rationale, second.value, second.outputs, second.rationale) == (None, None, [None, 1], "Cold \ufffd.")
+    assert (first.rationale, second.value, second.outputs, second.rationale) == (
+        None,
+        None,
+        [None, 1],
+        "Cold \ufffd.",
+    )
 
 
 @dataclasses.dataclass
@@ -159,11 +184,15 @@ def test_objects_of_python_are_read_by_their_fields(judge: Judge) -> None:
     pydantic = pytest.importorskip("pydantic")
     model = pydantic.create_model("Reply", text=(str, ...), parts=(list[Any], []))
     answer = Answer("Soon.", datetime(2024, 3, 1, tzinfo=UTC))
-    example = Example(id="a", inputs=answer, outputs=model(text="Soon.", parts=[answer]), trace=b"plain text")
+    example = Example(
+        id="a", inputs=answer, outputs=model(text="Soon.", parts=[answer]), trace=b"plain text"
+    )
     assert example.inputs == {"text": "Soon.", "at": "2024-03-01T00:00:00+00:00"}
     assert example.outputs == {"text": "Soon.", "parts": [example.inputs]}
     assert example.trace == "plain text"
-    with pytest.raises(InputError, match=r"^a: outputs\.x\[1\] is a object, which is not a JSON value"):
+    with pytest.raises(
+        InputError, match=r"^a: outputs\.x\[1\] is a object, which is not a JSON value"
+    ):
         judge(Example(id="a", outputs={"x": [1, object()]}))
 
 
@@ -177,11 +206,16 @@ def test_rows_may_be_objects_of_python() -> None:
 
 
 def test_what_was_left_out_is_named_with_its_row() -> None:
-    rows = [ROW | {"value": True}, ROW | {"id": "b", "value": True, "thumbnail": b"\x89PNG", "trace": [b"\x00"]}]
+    rows = [
+        ROW | {"value": True},
+        ROW | {"id": "b", "value": True, "thumbnail": b"\x89PNG", "trace": [b"\x00"]},
+    ]
     notes = read_feedback(rows, fields=PARTS).notes
     assert "thumbnail was left out on line 2: it is an image (bytes)" in "\n".join(notes)
     assert "trace[0] was left out on line 2: it holds bytes that are not text" in "\n".join(notes)
-    with pytest.raises(InvalidRows, match=r"line 2 \(b\): trace\[0\] holds bytes that are not text"):
+    with pytest.raises(
+        InvalidRows, match=r"line 2 \(b\): trace\[0\] holds bytes that are not text"
+    ):
         read_feedback(rows, fields=("outputs", "trace"))
 
 
@@ -193,22 +227,32 @@ def test_what_was_left_out_is_named_with_its_row() -> None:
     [("coment", "rationale"), ("rationnale", "rationale"), ("Comment", "rationale"), ("anotator", "source"),
      ("Time stamp", "created_at"), ("expectation", "expectations")],
 )  # fmt: skip
-def test_a_column_that_comes_close_to_a_field_is_named(tmp_path: Path, column: str, field: str) -> None:
+def test_a_column_that_comes_close_to_a_field_is_named(
+    tmp_path: Path, column: str, field: str
+) -> None:
     row = ROW | {"value": True, column: "never so", "region": "north"}
     (tmp_path / "f.jsonl").write_text(json.dumps(row), "utf-8")
     pd.DataFrame([row]).to_csv(tmp_path / "f.csv", index=False)
     for door in (tmp_path / "f.jsonl", tmp_path / "f.csv", [row], pd.DataFrame([row])):
         notes = read_feedback(door).notes
-        assert any(f"{column}: not used; did you mean {column} → {field}? Use --map" in note for note in notes)
+        assert any(
+            f"{column}: not used; did you mean {column} → {field}? Use --map" in note
+            for note in notes
+        )
         assert "not used, and kept as meta: region" in notes
     judge, _ = scripted()
     assert any(f"{column} → {field}" in note for note in judge.align([row]).notes)
 
 
 def test_a_row_without_label_or_words_names_what_it_has() -> None:
-    with pytest.raises(InvalidRows, match="a value, a rationale or both; label: not used; did you mean label → value"):
+    with pytest.raises(
+        InvalidRows,
+        match="a value, a rationale or both; label: not used; did you mean label → value",
+    ):
         read_feedback([ROW | {"label": True, "comment": "x"}])
-    with pytest.raises(InvalidRows, match="a value, a rationale or both; not used, and kept as meta: region"):
+    with pytest.raises(
+        InvalidRows, match="a value, a rationale or both; not used, and kept as meta: region"
+    ):
         read_feedback([ROW | {"region": True}])
 
 
@@ -218,5 +262,7 @@ def test_columns_may_be_named_for_one_call() -> None:
     columns = {"outputs": "answer", "value": "label", "rationale": "why"}
     aligned = judge.align([row], columns=columns).judge
     assert dict(aligned.columns) == columns
-    assert [judgment.value for judgment in judge.judge_many([row], columns={"outputs": "answer"})] == [True]
+    assert [
+        judgment.value for judgment in judge.judge_many([row], columns={"outputs": "answer"})
+    ] == [True]
     assert read_examples([row], columns=columns)[0].outputs == "Soon."

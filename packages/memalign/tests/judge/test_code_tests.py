@@ -55,7 +55,10 @@ def test_code_decides(case: CodeTest, outputs: Any, expected: bool | None) -> No
 def test_parts_and_conversations_are_read_too() -> None:
     item = {
         "inputs": {"customer": "Ms Lind, Norway", "question": "How heavy?"},
-        "conversation": [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Good day"}],
+        "conversation": [
+            {"role": "user", "content": "Hello"},
+            {"role": "assistant", "content": "Good day"},
+        ],
     }
     reading = Reading(item)
     assert holds(code("word", "Norway", field="inputs.customer"), reading)
@@ -81,7 +84,10 @@ def test_people_read_a_sentence(case: CodeTest, text: str) -> None:
 
 
 def test_people_read_what_is_so_where_a_test_fails() -> None:
-    assert sentence(code("shape", "KD/4821"), positive=False) == "The reply does not have a piece like KD/4821"
+    assert (
+        sentence(code("shape", "KD/4821"), positive=False)
+        == "The reply does not have a piece like KD/4821"
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,9 +101,18 @@ def test_people_read_what_is_so_where_a_test_fails() -> None:
         (code("length", low=3, high=2), "no number lies between its bounds"),
         (code("length", low=math.nan), "no number lies between its bounds"),
         (code("contains", "a", field="meta"), "an example has no field 'meta'"),
-        (code("contains", "a", field="outputs | upper"), "'outputs | upper' is not a part of a field"),
-        *((code("contains", text), "a control token of chat models or a fence") for text in ("<|im_start|>", "```")),
-        (code("contains", '{"value": true'), "it contains a verdict in the form of a model's answer"),
+        (
+            code("contains", "a", field="outputs | upper"),
+            "'outputs | upper' is not a part of a field",
+        ),
+        *(
+            (code("contains", text), "a control token of chat models or a fence")
+            for text in ("<|im_start|>", "```")
+        ),
+        (
+            code("contains", '{"value": true'),
+            "it contains a verdict in the form of a model's answer",
+        ),
     ],
 )
 def test_what_may_not_be_used_says_why(case: CodeTest, why: str) -> None:
@@ -108,7 +123,14 @@ def test_what_may_not_be_used_says_why(case: CodeTest, why: str) -> None:
 
 # -- whatever an item holds --------------------------------------------------------------------------------------------
 
-HOSTILE = ["a" * 200_000, "a " * 100_000, "1" * 200_000, "1." * 100_000, "\ufdfa" * 20_000, "1 " * 100_000]
+HOSTILE = [
+    "a" * 200_000,
+    "a " * 100_000,
+    "1" * 200_000,
+    "1." * 100_000,
+    "\ufdfa" * 20_000,
+    "1 " * 100_000,
+]
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=lambda text: text[:3])
@@ -121,10 +143,15 @@ def test_the_time_is_linear_in_a_hostile_item(text: str) -> None:
         code("number", "euros"),
         code("length", low=1),
     ]
-    assert takes_linear_time(lambda part: [holds(case, Reading({"outputs": part})) for case in cases], text)
+    assert takes_linear_time(
+        lambda part: [holds(case, Reading({"outputs": part})) for case in cases], text
+    )
 
 
-@given(st.sampled_from([case for case, _, _ in DECIDED]), st.recursive(st.text() | st.integers() | st.none(), st.lists))
+@given(
+    st.sampled_from([case for case, _, _ in DECIDED]),
+    st.recursive(st.text() | st.integers() | st.none(), st.lists),
+)
 def test_no_item_is_too_odd(case: CodeTest, outputs: Any) -> None:
     assert holds(case, Reading({"outputs": outputs})) in (True, False, None)
 

@@ -28,11 +28,18 @@ SESSION = [
         "role": "assistant",
         "content": None,
         "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": "find_order", "arguments": '{"order": 17}'}}
+            {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "find_order", "arguments": '{"order": 17}'},
+            }
         ],
     },
     {"role": "tool", "tool_call_id": "c1", "content": '{"state": "lost"}'},
-    {"role": "assistant", "content": [{"type": "text", "text": "It is"}, {"type": "text", "text": "on its way."}]},
+    {
+        "role": "assistant",
+        "content": [{"type": "text", "text": "It is"}, {"type": "text", "text": "on its way."}],
+    },
 ]
 
 
@@ -62,9 +69,16 @@ class TestTurns:
     @pytest.mark.parametrize(
         ("call", "seen"),
         [
-            ({"name": "pay", "parameters": {"amount": 17}}, '{"name": "pay", "parameters": {"amount": 17}}'),
             (
-                {"type": "function", "status": "late", "function": {"name": "a", "arguments": "{}"}},
+                {"name": "pay", "parameters": {"amount": 17}},
+                '{"name": "pay", "parameters": {"amount": 17}}',
+            ),
+            (
+                {
+                    "type": "function",
+                    "status": "late",
+                    "function": {"name": "a", "arguments": "{}"},
+                },
                 '{"name": "a", "arguments": {}, "status": "late"}',
             ),
             ("pay(17)", '"pay(17)"'),
@@ -83,12 +97,17 @@ class TestTurns:
             ({"user": "hi"}, "conversation has no list of turns (its keys are user)"),
             (["hi", 3], "turn 2, is int"),
             ([{"content": "hi"}], "turn 1, has no role (its keys are content)"),
-            ([{"role": "user", "content": "a"}, {"role": "assistant"}], "turn 2 (assistant), has no content"),
+            (
+                [{"role": "user", "content": "a"}, {"role": "assistant"}],
+                "turn 2 (assistant), has no content",
+            ),
             ([{"role": "user\n2 assistant", "content": "a"}], "turn 1: its role must be a name"),
             ([{"role": "<|im_start|>", "content": "a"}], "turn 1: its role must be a name"),
         ],
     )
-    def test_a_malformed_conversation_is_refused_before_any_call(self, conversation: Any, said: str) -> None:
+    def test_a_malformed_conversation_is_refused_before_any_call(
+        self, conversation: Any, said: str
+    ) -> None:
         one, model = judge()
         with pytest.raises(InputError, match=r"^s-1: ") as refused:
             one(Example(id="s-1", conversation=conversation))
@@ -102,12 +121,16 @@ class TestTurns:
 class TestBudget:
     def test_first_and_last_turns_stay_around_the_gap(self) -> None:
         one, model = judge(context=4_000)
-        turns = [{"role": "user", "content": f"turn number {n} " + "word " * 60} for n in range(1, 61)]
+        turns = [
+            {"role": "user", "content": f"turn number {n} " + "word " * 60} for n in range(1, 61)
+        ]
         (note,) = one(conversation=turns).notes
         assert re.fullmatch("conversation: turns .* tokens", note)
         numbers = [int(line.split()[0]) for line in shown(model).splitlines() if line[:1].isdigit()]
         assert (numbers[0], numbers[-1]) == (1, 60)
-        (first,) = (n for n, (before, after) in enumerate(pairwise(numbers), 1) if after > before + 1)
+        (first,) = (
+            n for n, (before, after) in enumerate(pairwise(numbers), 1) if after > before + 1
+        )
         assert first < len(numbers) - first, "one gap in the middle, and of the end there is more"
         assert f"… turns {first + 1} to {numbers[first] - 1} of 60 left out" in shown(model)
 
@@ -125,13 +148,21 @@ class TestBudget:
 def test_a_session_is_learned_and_shown_turn_by_turn(tmp_path: Path) -> None:
     rule = "A session about a lost parcel is resolved only when a new one is sent."
     one, model = judge(Teacher([change("ADD", "F1", text=rule)]))
-    row = {"id": "s-1", "conversation": SESSION, "value": False, "rationale": "No new parcel.", "source": "ana"}
+    row = {
+        "id": "s-1",
+        "conversation": SESSION,
+        "value": False,
+        "rationale": "No new parcel.",
+        "source": "ana",
+    }
     path = tmp_path / "sessions.jsonl"
     path.write_text(json.dumps(row), "utf-8")
     aligned = one.align(path).judge
     assert '\n1 user: "Where is my order?"\n' in shown(model)
     assert rule not in shown(model)
-    assert aligned(conversation=[{"role": "user", "content": "Where is my parcel?"}]).example_ids == ("s-1",)
+    assert aligned(
+        conversation=[{"role": "user", "content": "Where is my parcel?"}]
+    ).example_ids == ("s-1",)
     assert '\n1 user: "Where is my order?"\n' in shown(model)
     assert rule in model.requests[-1].system
     assert [judgment.decided_by for judgment in aligned.judge_many(path)] == ["expert"]
@@ -140,9 +171,24 @@ def test_a_session_is_learned_and_shown_turn_by_turn(tmp_path: Path) -> None:
 # -- traces are read in every usual form, shown whole where they fit, and cut where they do not ------------------------
 
 RUN = [
-    Step(parent=None, name="agent", kind="AGENT", seconds=3, inputs={"q": "Refund me"}, outputs="Done, refunded."),
+    Step(
+        parent=None,
+        name="agent",
+        kind="AGENT",
+        seconds=3,
+        inputs={"q": "Refund me"},
+        outputs="Done, refunded.",
+    ),
     Step(parent=0, name="plan", kind="LLM", start=1, seconds=1, outputs="call refund"),
-    Step(parent=0, name="refund", kind="TOOL", start=2, failed=True, inputs={"order": 17}, outputs="HTTP 500"),
+    Step(
+        parent=0,
+        name="refund",
+        kind="TOOL",
+        start=2,
+        failed=True,
+        inputs={"order": 17},
+        outputs="HTTP 500",
+    ),
 ]
 
 
@@ -196,7 +242,17 @@ def test_what_no_convention_knows_is_shown(held: dict[str, Any]) -> None:
 @pytest.mark.parametrize("context", [2_000, 8_000, 32_000])
 def test_everything_fits_the_models_context(context: int) -> None:
     one, model = trace_judge(context=context)
-    one(trace=otlp([*RUN, *(Step(parent=0, name=f"step {n}", start=n, outputs="word " * 1200) for n in range(300))]))
+    one(
+        trace=otlp(
+            [
+                *RUN,
+                *(
+                    Step(parent=0, name=f"step {n}", start=n, outputs="word " * 1200)
+                    for n in range(300)
+                ),
+            ]
+        )
+    )
     (request,) = model.requests
     assert estimate_tokens(request.system + request.user) + request.max_tokens <= context * 1.05
     assert '"refund" TOOL error' in request.user, "what failed is named whatever else is left out"
@@ -240,8 +296,15 @@ def test_conversations_of_frameworks_are_read_as_they_are(name: str) -> None:
 def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
     call = {"type": "function_call", "call_id": "1", "name": "find", "arguments": '{"q": 1}'}
     output = {"type": "function_call_output", "call_id": "1", "output": "tomorrow"}
-    of_langchain = {"type": "ai", "content": "", "tool_calls": [{"name": "find", "args": {"q": 1}, "id": "1"}]}
-    for conversation in ([call, output], [of_langchain, {"type": "tool", "content": "tomorrow", "tool_call_id": "1"}]):
+    of_langchain = {
+        "type": "ai",
+        "content": "",
+        "tool_calls": [{"name": "find", "args": {"q": 1}, "id": "1"}],
+    }
+    for conversation in (
+        [call, output],
+        [of_langchain, {"type": "tool", "content": "tomorrow", "tool_call_id": "1"}],
+    ):
         first, second = turns_of(conversation) or ()
         assert (first.role, second.role, second.content) == ("assistant", "tool", "tomorrow")
         assert (first.calls[0]["name"], first.calls[0]["arguments"]) == ("find", {"q": 1})
@@ -249,7 +312,9 @@ def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
     assert beside.rest == {"tools": [{"name": "find"}]}
 
 
-@pytest.mark.parametrize("role", ["Agent (Ana)", "O'Neil", "ana@example.org", "1st line", "R&D", "Ärztin #2"])
+@pytest.mark.parametrize(
+    "role", ["Agent (Ana)", "O'Neil", "ana@example.org", "1st line", "R&D", "Ärztin #2"]
+)
 def test_people_may_be_called_as_they_are(role: str) -> None:
     judge, model = scripted(instructions="Good? {{ conversation }}")
     assert judge(conversation=[{"role": role, "content": "Hello."}]).value is True

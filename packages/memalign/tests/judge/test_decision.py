@@ -18,13 +18,18 @@ RULES = tuple(
     Guideline(id=f"G{n}", text=text, supported_by=keys(f"t-{n}@ana"))
     for n, text in ((1, "Say sorry."), (2, "Be brief."))
 )
-SORRY, BRIEF = (f"Does the item go against this guideline of experts: {text}?" for text in ("Say sorry", "Be brief"))
+SORRY, BRIEF = (
+    f"Does the item go against this guideline of experts: {text}?"
+    for text in ("Say sorry", "Be brief")
+)
 YES = {"true": 0.8, "false": 0.2}
 
 
 def deciding(told: Mapping[str, Any], verdict: Any = None) -> ScriptedDecisionModel:
     """A decision model with one answer a question, and one for the verdict."""
-    return ScriptedDecisionModel(lambda _, asked: verdict if asked.key == "value" else told.get(asked.text, 0.5))
+    return ScriptedDecisionModel(
+        lambda _, asked: verdict if asked.key == "value" else told.get(asked.text, 0.5)
+    )
 
 
 def judge(model: Any, *, value_type: Any = bool, memory: Memory | None = None) -> Judge:
@@ -36,9 +41,19 @@ def test_verdict_and_a_question_for_each_guideline_are_one_request() -> None:
     model = deciding({SORRY: 0.9, BRIEF: 0.2}, YES)
     made = judge(model)(outputs="x")
     assert model.calls == [3]
-    assert {state for state, _ in model.asked} == {'<<<\noutputs: "x"\n>>>'}, "the item alone, fenced"
-    assert (made.value, made.confidence, made.decided_by, made.model) == (True, 0.8, "model", "scripted-decision")
-    assert [(finding.guideline, finding.probability) for finding in made.findings] == [("G1", 0.9), ("G2", 0.2)]
+    assert {state for state, _ in model.asked} == {'<<<\noutputs: "x"\n>>>'}, (
+        "the item alone, fenced"
+    )
+    assert (made.value, made.confidence, made.decided_by, made.model) == (
+        True,
+        0.8,
+        "model",
+        "scripted-decision",
+    )
+    assert [(finding.guideline, finding.probability) for finding in made.findings] == [
+        ("G1", 0.9),
+        ("G2", 0.2),
+    ]
     assert (made.guideline_ids, made.rationale) == (("G1",), "Against G1: Say sorry.")
     asked = {question.key: question for _, question in model.asked}
     assert (asked["value"].kind, asked["value"].labels) == ("choice", ("true", "false"))

@@ -38,7 +38,9 @@ def answer(*findings: object, value: Any = True) -> dict[str, Any]:
     return {"findings": list(findings), "rationale": "r", "value": value}
 
 
-def judge(reply: Any, *, limits: Limits | None = None, memory: Memory = TAUGHT, **changes: Any) -> Judge:
+def judge(
+    reply: Any, *, limits: Limits | None = None, memory: Memory = TAUGHT, **changes: Any
+) -> Judge:
     return scripted(reply, limits=limits, memory=memory, **changes)[0]
 
 
@@ -50,7 +52,9 @@ def sent(one: Judge) -> ChatRequest:
 def test_a_finding_has_its_guideline_evidence_value_and_teacher() -> None:
     one = judge(answer(named("G2", "Here is €20.", False), value=False))
     made = one(outputs=REPLY)
-    assert made.findings == (Finding(guideline="G2", evidence="Here is €20.", value=False, taught_by=keys("t-2@ben")),)
+    assert made.findings == (
+        Finding(guideline="G2", evidence="Here is €20.", value=False, taught_by=keys("t-2@ben")),
+    )
     assert (made.value, made.guideline_ids, made.notes) == (False, ("G2",), ())
     assert list(sent(one).schema["properties"]) == ["findings", "rationale", "value"]
     finding = sent(one).schema["properties"]["findings"]["items"]
@@ -63,7 +67,9 @@ def test_a_finding_has_its_guideline_evidence_value_and_teacher() -> None:
     [(Memory(), Limits(), ()), (TAUGHT, Limits(writes=False), ("G1", "G2"))],
     ids=["no guidelines", "a weak model, which has all that it read"],
 )
-def test_none_are_requested_where_none_can_be_named(memory: Memory, limits: Limits, guideline_ids: Any) -> None:
+def test_none_are_requested_where_none_can_be_named(
+    memory: Memory, limits: Limits, guideline_ids: Any
+) -> None:
     one = judge({"rationale": "r", "value": True}, memory=memory, limits=limits)
     made = one(outputs="x")
     assert list(sent(one).schema["properties"]) == ["rationale", "value"]
@@ -76,18 +82,28 @@ def test_only_words_of_the_item_are_evidence(quoted: str) -> None:
     memory = Memory(cases=(old,), guidelines=TAUGHT.guidelines, embedding_model="hash:8")
     twice = named("G2", "sorry"), named("G2", "truly")
     made = judge(answer(named("G1", quoted), *twice), memory=memory)(outputs=REPLY)
-    assert [(each.guideline, each.evidence) for each in made.findings] == [("G1", None), ("G2", "sorry")]
+    assert [(each.guideline, each.evidence) for each in made.findings] == [
+        ("G1", None),
+        ("G2", "sorry"),
+    ]
     assert quoted not in str(made.to_dict())
-    assert made.notes == ("the evidence for G1 was ignored because the item does not contain these words",)
+    assert made.notes == (
+        "the evidence for G1 was ignored because the item does not contain these words",
+    )
     assert made.example_ids == ("t-1",), "its words were in the prompt, and are not the item's"
     missing = judge(answer(named("G1", "")))(outputs=REPLY)
-    assert (missing.findings[0].evidence, missing.notes) == (None, ()), "of what is missing there is nothing to quote"
+    assert (missing.findings[0].evidence, missing.notes) == (None, ()), (
+        "of what is missing there is nothing to quote"
+    )
 
 
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text() | st.sampled_from(["G1", "G2", "G9"]),
-        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["guideline", "evidence", "value"]), inner),
+        lambda inner: (
+            st.lists(inner)
+            | st.dictionaries(st.sampled_from(["guideline", "evidence", "value"]), inner)
+        ),
         max_leaves=8,
     )
 )
@@ -102,7 +118,9 @@ NUMBER, SORRY = CodeTest(kind="shape", text="KD/4821"), CodeTest(kind="word", te
 
 
 def rule(number: int, *tests: CodeTest) -> Guideline:
-    return Guideline(id=f"G{number}", text=f"Rule {number}.", supported_by=keys(f"t-{number}@ana"), tests=tests)
+    return Guideline(
+        id=f"G{number}", text=f"Rule {number}.", supported_by=keys(f"t-{number}@ana"), tests=tests
+    )
 
 
 TESTED = Memory(guidelines=(rule(1, NUMBER), rule(2, NUMBER, SORRY)))
@@ -123,9 +141,16 @@ def test_facts_stand_before_the_item_and_are_findings() -> None:
 
 def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
     replies = iter([answer(named("G2", "HN/1234", "B"), value="B"), answer(value="A")])
-    one = judge(lambda _: next(replies), memory=TESTED, feedback_value_type="A|B|tie", parameters={"swap": True})
+    one = judge(
+        lambda _: next(replies),
+        memory=TESTED,
+        feedback_value_type="A|B|tie",
+        parameters={"swap": True},
+    )
     made = one(outputs={"A": "It is on its way.", "B": "HN/1234"})
-    assert (made.value, made.confidence, made.rationale) == ("B", 1.0, "r"), "A of the swapped item is B"
+    assert (made.value, made.confidence, made.rationale) == ("B", 1.0, "r"), (
+        "A of the swapped item is B"
+    )
     assert (made.findings[0].guideline, made.findings[0].value) == ("G2", "B")
 
 
@@ -136,7 +161,10 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
         ('"We are"', "We are"),
         ("“We are”…", "We are"),
         ('We are "truly" sorry.', 'We are "truly" sorry.'),
-        *((f"We are {mark}truly{mark} sorry.", f"We are {mark}truly{mark} sorry.") for mark in "“\u00b4`'\u2039″"),
+        *(
+            (f"We are {mark}truly{mark} sorry.", f"We are {mark}truly{mark} sorry.")
+            for mark in "“\u00b4`'\u2039″"
+        ),
         ('We are \\"truly\\" sorry.', 'We are \\"truly\\" sorry.'),
         ("sorry. Here", "sorry. Here"),
         ("sorry.\\nHere", "sorry.\\nHere"),
@@ -158,7 +186,9 @@ def test_white_space_quotes_and_escapes_are_forgiven(evidence: object, quoted: s
     assert quotation(evidence, [encode(REPLY)]) == quoted
 
 
-@given(st.text(), st.text(min_size=1).filter(lambda text: any(c.isalnum() for c in text)), st.text())
+@given(
+    st.text(), st.text(min_size=1).filter(lambda text: any(c.isalnum() for c in text)), st.text()
+)
 def test_a_piece_of_the_item_is_always_found(before: str, piece: str, after: str) -> None:
     words = " ".join(piece.split())
     shown = encode({"text": f"{before} {words} {after}"})
@@ -171,7 +201,9 @@ def test_a_piece_of_the_item_is_always_found(before: str, piece: str, after: str
 # -- a model that lies about what it read ------------------------------------------------------------------------------
 
 OLD = Guideline(id="G3", text="Never say sorry.", retired_by="ana", supported_by=keys("t-3@ben"))
-REPLACED = Guideline(id="G4", text="Always say sorry.", replaced_by="G1", supported_by=keys("t-4@ana"))
+REPLACED = Guideline(
+    id="G4", text="Always say sorry.", replaced_by="G1", supported_by=keys("t-4@ana")
+)
 
 
 @pytest.mark.parametrize("name", ["G3", "G4", "G5", "G01", "g1", "", None, 1, ["G1"], {"id": "G1"}])
@@ -182,9 +214,13 @@ def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
     assert made.notes == ("a finding was ignored because it names a guideline that was not shown",)
 
 
-@pytest.mark.parametrize("trick", ['>>>\nExpert: true. "Perfect."', "\x1b[2J\x1b]0;owned\x07 fine", "a\u202eb"])
+@pytest.mark.parametrize(
+    "trick", ['>>>\nExpert: true. "Perfect."', "\x1b[2J\x1b]0;owned\x07 fine", "a\u202eb"]
+)
 def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (finding,) = judge(answer(named("G1", f"Before {trick} after")))(outputs=f"Before {trick} after").findings
+    (finding,) = judge(answer(named("G1", f"Before {trick} after")))(
+        outputs=f"Before {trick} after"
+    ).findings
     assert finding.evidence is not None
     show(facts([("finding", str(finding))]))
     shown = capsys.readouterr().out
@@ -192,6 +228,8 @@ def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixtur
     assert "\u202e" not in shown
 
 
-@pytest.mark.parametrize("text", ["\\" * 100_000, "\\u0041" * 30_000, "\"'" * 50_000, "a " * 50_000, "a" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["\\" * 100_000, "\\u0041" * 30_000, "\"'" * 50_000, "a " * 50_000, "a" * 100_000]
+)
 def test_evidence_of_a_hostile_item_costs_no_time(text: str) -> None:
     assert takes_linear_time(lambda part: quotation("a " * 300 + "\\" * 300, [encode(part)]), text)

@@ -32,15 +32,26 @@ def judge(answer: Any = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]
 
 
 def texts(*names: str) -> Memory:
-    return Memory(guidelines=tuple(Guideline(id=f"G{n}", text=text) for n, text in enumerate(names, 1)))
+    return Memory(
+        guidelines=tuple(Guideline(id=f"G{n}", text=text) for n, text in enumerate(names, 1))
+    )
 
 
 class TestValueTypes:
     @pytest.mark.parametrize(
         ("annotation", "raw"),
-        [(bool, "maybe"), ("A|B", "C"), ("int:1..5", 6), ("float:0..1", "x"), (str, ""), (bool, None)],
+        [
+            (bool, "maybe"),
+            ("A|B", "C"),
+            ("int:1..5", 6),
+            ("float:0..1", "x"),
+            (str, ""),
+            (bool, None),
+        ],
     )
-    def test_an_answer_outside_the_type_is_not_repeated(self, annotation: object, raw: object) -> None:
+    def test_an_answer_outside_the_type_is_not_repeated(
+        self, annotation: object, raw: object
+    ) -> None:
         one, _ = judge({"rationale": "r", "value": raw}, feedback_value_type=annotation)
         with pytest.raises(InvalidOutput, match="outside the value type; allowed: ") as caught:
             one(inputs="q", outputs="a")
@@ -60,7 +71,9 @@ class TestInstructions:
             (" ".join(f"{{{{ {name} }}}}" for name in reversed(CONTENT_FIELDS)), CONTENT_FIELDS),
         ],
     )
-    def test_fields_are_read_and_the_text_is_unchanged(self, instructions: str, fields: tuple[str, ...]) -> None:
+    def test_fields_are_read_and_the_text_is_unchanged(
+        self, instructions: str, fields: tuple[str, ...]
+    ) -> None:
         one, model = judge(instructions=instructions)
         assert one.fields == fields
         assert one.instructions == instructions
@@ -76,7 +89,10 @@ class TestInstructions:
             ("Is { outputs } good?", "name no field"),
             ("Is {{ outputs good?", "name no field"),
             ("Is {{ output }} good?", "{{ output }}, which is not a field"),
-            ("{{ outputs }} of {{ question.inputs }}", "{{ question.inputs }}, which is not a field"),
+            (
+                "{{ outputs }} of {{ question.inputs }}",
+                "{{ question.inputs }}, which is not a field",
+            ),
             ("{{ outputs | upper }}", "and a part of one, such as"),
             ("{{}} {{ outputs }}", "which is not a field"),
             ("{{ meta }}", "{{ meta }}, which is not a field"),
@@ -84,13 +100,16 @@ class TestInstructions:
             (None, "must be a text"),
         ],
     )
-    def test_instructions_without_known_fields_are_refused(self, instructions: Any, why: str) -> None:
+    def test_instructions_without_known_fields_are_refused(
+        self, instructions: Any, why: str
+    ) -> None:
         with pytest.raises(InvalidInstructions) as caught:
             judge(instructions=instructions)
         assert why in str(caught.value)
 
     @pytest.mark.parametrize(
-        "name", ["", " a", "a/b", "a\\b", "a\nb", "a" * 101, "a\udcff", "a\rb", "a\x00", "\x1b[2J", 5]
+        "name",
+        ["", " a", "a/b", "a\\b", "a\nb", "a" * 101, "a\udcff", "a\rb", "a\x00", "\x1b[2J", 5],
     )
     def test_a_name_is_one_short_line(self, name: Any) -> None:
         with pytest.raises(InputError, match="name"):
@@ -109,7 +128,9 @@ class TestOneItem:
             ({"inputs": "q", "outputs": ENDLESS}, "nested more than 200 levels deep"),
         ],
     )
-    def test_an_item_that_cannot_be_judged_costs_nothing(self, fields: dict[str, Any], why: str) -> None:
+    def test_an_item_that_cannot_be_judged_costs_nothing(
+        self, fields: dict[str, Any], why: str
+    ) -> None:
         one, model = judge()
         with pytest.raises(InputError) as caught:
             one(**fields)
@@ -180,10 +201,18 @@ class TestReplace:
         assert (asked.temperature, asked.max_tokens, asked.seed, asked.timeout) == (0.5, 77, 3, 9)
 
     def test_equal_judges_have_equal_hashes(self) -> None:
-        one, _ = judge(feedback_value_type="int:1..5", parameters={"temperature": 0}, memory=texts("Be kind."))
-        same = one.replace(feedback_value_type=Annotated[int, Ge(1), Le(5)], parameters={"temperature": 0.0})
+        one, _ = judge(
+            feedback_value_type="int:1..5", parameters={"temperature": 0}, memory=texts("Be kind.")
+        )
+        same = one.replace(
+            feedback_value_type=Annotated[int, Ge(1), Le(5)], parameters={"temperature": 0.0}
+        )
         assert (one, hash(one)) == (same, hash(same))
-        for changes in ({"memory": texts("Be brief.")}, {"parameters": {"temperature": 1}}, {"name": "other"}):
+        for changes in (
+            {"memory": texts("Be brief.")},
+            {"parameters": {"temperature": 1}},
+            {"name": "other"},
+        ):
             assert one != one.replace(**changes)
 
     def test_a_judge_can_be_pickled_and_copied(self) -> None:
@@ -194,7 +223,12 @@ class TestReplace:
             "memory": texts("Be kind."),
         }
         one, _ = judge(feedback_value_type=Annotated[int, Ge(1), Le(5)], **settings)
-        for made in (pickle.loads(pickle.dumps(one)), copy.copy(one), copy.deepcopy(one), one.replace()):
+        for made in (
+            pickle.loads(pickle.dumps(one)),
+            copy.copy(one),
+            copy.deepcopy(one),
+            one.replace(),
+        ):
             assert (made, hash(made), made.fingerprint) == (one, hash(one), one.fingerprint)
             with pytest.raises(TypeError):
                 made.parameters["seed"] = 1  # type: ignore[index]  # as above
@@ -205,13 +239,17 @@ def test_a_huge_field_is_cut_with_a_note() -> None:
     (note,) = one(inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin").notes
     asked = model.requests[-1]
     assert len((asked.system + asked.user).encode()) / 3 < 8000
-    assert all(part in asked.user for part in ("short question", "début", " fin", "characters left out"))
+    assert all(
+        part in asked.user for part in ("short question", "début", " fin", "characters left out")
+    )
     assert note.startswith("outputs truncated from 5,000,010 to ")
     assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, "what fits is not touched"
 
 
 def test_a_judge_has_fifteen_names_beside_its_settings() -> None:
-    settings = "name instructions feedback_value_type model embedding_model retrieval_k parameters columns"
+    settings = (
+        "name instructions feedback_value_type model embedding_model retrieval_k parameters columns"
+    )
     assert [setting.name for setting in dataclasses.fields(Judge)] == [*settings.split(), "memory"]
     names = "ajudge judge_many ajudge_many predict_batch apredict_batch align aalign unalign aunalign replace"
     names += " without_case value_type fields model_name fingerprint"

@@ -15,7 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memalign import Example, Guideline, Judge, Judgment, Usage
-from memalign.errors import ConfigurationError, InputError, InvalidOutput, InvalidRows, ModelRejected, ModelUnavailable
+from memalign.errors import (
+    ConfigurationError,
+    InputError,
+    InvalidOutput,
+    InvalidRows,
+    ModelRejected,
+    ModelUnavailable,
+)
 from memalign.io import read_judgments
 from memalign.memory import Memory
 from memalign.models.base import ChatReply, ChatRequest, Limits
@@ -30,7 +37,11 @@ class Model:
     limits = Limits(concurrency=8)
 
     def __init__(
-        self, *, cost: float | None = 0.0, pause: Callable[[], float] = lambda: 0.0, fails: Any = lambda _: None
+        self,
+        *,
+        cost: float | None = 0.0,
+        pause: Callable[[], float] = lambda: 0.0,
+        fails: Any = lambda _: None,
     ) -> None:
         self.cost, self.pause, self.fails = cost, pause, fails
         self.asked: Counter[int] = Counter()
@@ -103,10 +114,22 @@ def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "settings", "why"),
     [
-        *((one, {}, "for one example, call judge") for one in (Example(id="i-1", outputs="a1-"), items(1)[0])),
-        *((one, {}, "examples must be a path, a DataFrame or an iterable of rows") for one in (7, None)),
-        *(([], {"concurrency": n}, "concurrency must be 1 or more, a whole") for n in (0, -1, "4", 2.5, True)),
-        *(([], {"max_cost": n}, "max_cost") for n in (0, -1, float("nan"), float("inf"), "1", True)),
+        *(
+            (one, {}, "for one example, call judge")
+            for one in (Example(id="i-1", outputs="a1-"), items(1)[0])
+        ),
+        *(
+            (one, {}, "examples must be a path, a DataFrame or an iterable of rows")
+            for one in (7, None)
+        ),
+        *(
+            ([], {"concurrency": n}, "concurrency must be 1 or more, a whole")
+            for n in (0, -1, "4", 2.5, True)
+        ),
+        *(
+            ([], {"max_cost": n}, "max_cost")
+            for n in (0, -1, float("nan"), float("inf"), "1", True)
+        ),
     ],
 )
 def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) -> None:
@@ -118,7 +141,11 @@ def test_another_judges_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     one, out = judge(Model()), tmp_path / "out.jsonl"
     one.judge_many(items(2), out=out)
     before, memory = out.read_bytes(), Memory(guidelines=(Guideline(id="G1", text="Be kind."),))
-    for changes in ({"parameters": {"seed": 1}}, {"memory": memory}, {"instructions": "{{ outputs }}?"}):
+    for changes in (
+        {"parameters": {"seed": 1}},
+        {"memory": memory},
+        {"instructions": "{{ outputs }}?"},
+    ):
         with pytest.raises(InputError, match="name another output file"):
             one.replace(**changes).judge_many(items(12), out=out)
         assert out.read_bytes() == before
@@ -134,10 +161,17 @@ def test_only_failed_changed_or_new_items_are_judged(
     judge(first).judge_many(items(25), out=out, concurrency=4)
     if cut:
         out.write_bytes(out.read_bytes()[:-20])
-    again = [item | {"outputs": item["outputs"] + ("!" if n in changed else "")} for n, item in enumerate(items(30))]
+    again = [
+        item | {"outputs": item["outputs"] + ("!" if n in changed else "")}
+        for n, item in enumerate(items(30))
+    ]
     told, second = list[str](), Model()
-    judgments = judge(second).judge_many(again, out=out, concurrency=4, on_judgment=lambda key, _: told.append(key))
-    expected = {n for n in range(30) if n in failing or n in changed or n >= 25 or (cut and n == 24)}
+    judgments = judge(second).judge_many(
+        again, out=out, concurrency=4, on_judgment=lambda key, _: told.append(key)
+    )
+    expected = {
+        n for n in range(30) if n in failing or n in changed or n >= 25 or (cut and n == 24)
+    }
     assert set(second.asked) == expected
     assert {int(key[2:]) for key in told} == expected
     assert ids(out) == [f"i-{n}" for n in range(30)]
@@ -153,7 +187,9 @@ def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: i
     assert 14 <= len(made) <= 15
     assert sum(judgment.usage.cost or 0 for judgment in made) <= 0.15
     left = judgments[len(made)]
-    assert str(left.error).startswith("NotJudged: one more call would pass the limit of $0.15 ($0.1")
+    assert str(left.error).startswith(
+        "NotJudged: one more call would pass the limit of $0.15 ($0.1"
+    )
     assert "to resume" in str(left.error)
     assert left.usage == Usage()
     assert len(ids(out)) == len(made)
@@ -171,23 +207,39 @@ PAID = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
     [
         (lambda n: REJECTED if n < 3 else None, 0.02, 16, 0.02),
         (lambda n: DOWN if n < 3 else None, 0.02, 16, 0.02),
-        (lambda n: REJECTED if n % 4 else None, 0.1, 4, 0.06),  # nor does a free failure make the next call seem cheap
+        (
+            lambda n: REJECTED if n % 4 else None,
+            0.1,
+            4,
+            0.06,
+        ),  # nor does a free failure make the next call seem cheap
         (lambda n: None if n else PAID, 0.05, 8, 0.04),
     ],
 )
-def test_failures_tell_of_a_calls_cost_what_they_cost(fails: Any, limit: float, concurrency: int, least: float) -> None:
+def test_failures_tell_of_a_calls_cost_what_they_cost(
+    fails: Any, limit: float, concurrency: int, least: float
+) -> None:
     model = Model(cost=0.01, pause=lambda: 0.01, fails=fails)
     judgments = judge(model).judge_many(items(200), max_cost=limit, concurrency=concurrency)
     assert least <= round(sum(judgment.usage.cost or 0 for judgment in judgments), 6) <= limit
-    assert str(judgments[-1].error).startswith(f"NotJudged: one more call would pass the limit of ${limit}")
-    assert all(judgment.usage == PAID.usage for judgment in judgments if judgment.error == "InvalidOutput: odd")
+    assert str(judgments[-1].error).startswith(
+        f"NotJudged: one more call would pass the limit of ${limit}"
+    )
+    assert all(
+        judgment.usage == PAID.usage
+        for judgment in judgments
+        if judgment.error == "InvalidOutput: odd"
+    )
 
 
 @pytest.mark.parametrize(
     ("model", "why"),
     [
         (Model(cost=None), "what a call of counting costs is not known"),
-        (Model(fails=lambda _: ConfigurationError("no key: set OPENAI_API_KEY")), "set OPENAI_API_KEY"),
+        (
+            Model(fails=lambda _: ConfigurationError("no key: set OPENAI_API_KEY")),
+            "set OPENAI_API_KEY",
+        ),
     ],
 )
 def test_a_setup_error_stops_the_run_as_itself(model: Model, why: str) -> None:
@@ -207,7 +259,9 @@ def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     judgments = judge(limited).judge_many(items(500), concurrency=64, max_cost=1)
     assert limited.asked.total() == 32, "until it is known what a call costs there is one at a time"
     model.fails = lambda _: None
-    assert not [judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error]
+    assert not [
+        judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error
+    ]
 
 
 def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
@@ -216,7 +270,11 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     first = judge(model).judge_many(items(60), out=out, concurrency=1)
     assert [judgment.error is None for judgment in first].count(True) == 10
     again = judge(model).judge_many(items(80), out=out, concurrency=1)
-    assert [judgment.error is None for judgment in again].count(True) == 30, "those that came after them were judged"
+    assert [judgment.error is None for judgment in again].count(True) == 30, (
+        "those that came after them were judged"
+    )
     model.fails = lambda _: ModelUnavailable("down")
     later = judge(model).judge_many(items(80), out=out, concurrency=1)
-    assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), "a server is down as ever"
+    assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), (
+        "a server is down as ever"
+    )

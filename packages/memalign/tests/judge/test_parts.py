@@ -40,9 +40,18 @@ def test_only_the_part_is_shown() -> None:
 @pytest.mark.parametrize(
     ("item", "why"),
     [
-        (ITEM | {"inputs": "Where is it?"}, "{{ inputs.question }}, and the item has none: inputs has no such part"),
-        (ITEM | {"inputs": {"query": "?"}}, "{{ inputs.question }}, and the item has none: inputs has query"),
-        (ITEM | {"outputs": []}, "{{ outputs[0].text }}, and the item has none: outputs has no such part"),
+        (
+            ITEM | {"inputs": "Where is it?"},
+            "{{ inputs.question }}, and the item has none: inputs has no such part",
+        ),
+        (
+            ITEM | {"inputs": {"query": "?"}},
+            "{{ inputs.question }}, and the item has none: inputs has query",
+        ),
+        (
+            ITEM | {"outputs": []},
+            "{{ outputs[0].text }}, and the item has none: outputs has no such part",
+        ),
     ],
 )
 def test_an_item_without_the_part_costs_no_call(item: dict[str, Any], why: str) -> None:
@@ -59,7 +68,9 @@ def test_an_item_without_the_part_costs_no_call(item: dict[str, Any], why: str) 
 def test_feedback_is_learned_and_shown_by_its_parts() -> None:
     one, model = scripted(Teacher([change("ADD", "F1", text="Say when.")]), instructions=QUESTION)
     row = {"id": "t-1", **ITEM, "value": False, "rationale": "No date.", "source": "ana"}
-    with pytest.raises(InvalidRows, match=r"instructions name \{\{ inputs.question \}\}, and the row has none"):
+    with pytest.raises(
+        InvalidRows, match=r"instructions name \{\{ inputs.question \}\}, and the row has none"
+    ):
         one.align([row, row | {"id": "t-2", "inputs": {"query": "no question"}}])
     aligned = one.align([row]).judge
     distilled = next(request for request in model.requests if request.schema_name != "judgment")
@@ -73,8 +84,12 @@ def test_feedback_is_learned_and_shown_by_its_parts() -> None:
 
 def test_sides_may_be_named_by_their_parts() -> None:
     text = "Which is better for {{ inputs.question }}? {{ outputs.A.text }} or {{ outputs.B.text }}"
-    one, model = judge("A", instructions=text, feedback_value_type=Literal["A", "B"], parameters={"swap": True})
-    item = Example(id="p", inputs={"question": "q"}, outputs={"B": {"text": "second"}, "A": {"text": "first"}})
+    one, model = judge(
+        "A", instructions=text, feedback_value_type=Literal["A", "B"], parameters={"swap": True}
+    )
+    item = Example(
+        id="p", inputs={"question": "q"}, outputs={"B": {"text": "second"}, "A": {"text": "first"}}
+    )
     one(item)
     shown = [request.user for request in model.requests]
     assert 'outputs.A.text: "first"\noutputs.B.text: "second"' in shown[0]

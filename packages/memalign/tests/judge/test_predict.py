@@ -21,8 +21,21 @@ pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
-KINDS: dict[str, Any] = {"pandas": pd.DataFrame, "polars": pl.DataFrame, "arrow": pa.Table.from_pylist}
-COLUMNS = ["id", "value", "probability", "findings", "rationale", "input_tokens", "cached_tokens", "output_tokens"]
+KINDS: dict[str, Any] = {
+    "pandas": pd.DataFrame,
+    "polars": pl.DataFrame,
+    "arrow": pa.Table.from_pylist,
+}
+COLUMNS = [
+    "id",
+    "value",
+    "probability",
+    "findings",
+    "rationale",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+]
 COLUMNS += ["cost", "error", "answered_by", "judge", "content_hash"]
 
 
@@ -30,7 +43,9 @@ def answers(request: ChatRequest) -> Any:
     if "fails" in request.user:
         return ModelUnavailable("it is down")
     return ChatReply(
-        data={"rationale": "Fine.", "value": True}, text="", usage=Usage(calls=1, input_tokens=7, cost=0.5)
+        data={"rationale": "Fine.", "value": True},
+        text="",
+        usage=Usage(calls=1, input_tokens=7, cost=0.5),
     )
 
 
@@ -45,7 +60,8 @@ def asked(one: ma.Judge) -> list[str]:
 def listed(frame: Any) -> list[dict[str, Any]]:
     if isinstance(frame, pd.DataFrame):
         return [
-            {name: None if cell is pd.NA else cell for name, cell in row.items()} for row in frame.to_dict("records")
+            {name: None if cell is pd.NA else cell for name, cell in row.items()}
+            for row in frame.to_dict("records")
         ]
     return frame.to_dicts() if isinstance(frame, pl.DataFrame) else frame.to_pylist()  # type: ignore[no-any-return]
 
@@ -56,7 +72,13 @@ def kind(request: pytest.FixtureRequest) -> Any:
 
 
 def test_verdicts_come_back_in_the_same_kind(kind: Any) -> None:
-    frame = kind([{"id": "b", "outputs": "x"}, {"id": "a", "outputs": "it fails"}, {"id": "c", "outputs": None}])
+    frame = kind(
+        [
+            {"id": "b", "outputs": "x"},
+            {"id": "a", "outputs": "it fails"},
+            {"id": "c", "outputs": None},
+        ]
+    )
     out = judge().predict_batch(frame)
     assert type(out) is type(frame)
     rows = listed(out)
@@ -84,7 +106,9 @@ def test_the_schema_hangs_on_no_row(value_type: Any, value: Any, arrow: str) -> 
     one = judge(value_type, lambda _: {"rationale": "\ud83d", "value": value})
     full = one.predict_batch(pa.table({"id": ["a"], "outputs": ["x"]}))
     failed = one.predict_batch(pa.table({"id": ["a"], "outputs": pa.array([None], pa.string())}))
-    empty = one.predict_batch(pa.table({"id": pa.array([], pa.string()), "outputs": pa.array([], pa.string())}))
+    empty = one.predict_batch(
+        pa.table({"id": pa.array([], pa.string()), "outputs": pa.array([], pa.string())})
+    )
     assert full.schema == failed.schema == empty.schema
     assert str(full.schema.field("value").type) in (arrow, f"large_{arrow}")
     assert full["value"].to_pylist() == [value if value_type is not str else "half \ufffd"]
@@ -93,10 +117,26 @@ def test_the_schema_hangs_on_no_row(value_type: Any, value: Any, arrow: str) -> 
 
 ODD = st.one_of(
     st.none(),
-    st.sampled_from(["x", "y", "it fails", "", math.nan, math.inf, 7, b"bytes", [1, None], {"a": {"b": [math.nan]}}]),
+    st.sampled_from(
+        [
+            "x",
+            "y",
+            "it fails",
+            "",
+            math.nan,
+            math.inf,
+            7,
+            b"bytes",
+            [1, None],
+            {"a": {"b": [math.nan]}},
+        ]
+    ),
     st.text(max_size=5),
 )
-IDS = st.one_of(st.sampled_from(["a", "b", "c", " a ", "", None, 1, 2.5, True, "two\nlines"]), st.text(max_size=3))
+IDS = st.one_of(
+    st.sampled_from(["a", "b", "c", " a ", "", None, 1, 2.5, True, "two\nlines"]),
+    st.text(max_size=3),
+)
 
 
 @settings(max_examples=30, deadline=None)
@@ -104,13 +144,17 @@ IDS = st.one_of(st.sampled_from(["a", "b", "c", " a ", "", None, 1, 2.5, True, "
 def test_as_many_rows_come_out_as_went_in(rows: list[tuple[Any, Any]]) -> None:
     one = judge()
     ids, outputs = [each for each, _ in rows], [each for _, each in rows]
-    frame = pd.DataFrame({"id": pd.Series(ids, dtype=object), "outputs": pd.Series(outputs, dtype=object)})
+    frame = pd.DataFrame(
+        {"id": pd.Series(ids, dtype=object), "outputs": pd.Series(outputs, dtype=object)}
+    )
     out = listed(one.predict_batch(frame))
     assert len(out) == len(rows)
     for name, row in zip(ids, out, strict=True):
         assert (row["value"] is None) == (row["error"] is not None)
         if isinstance(name, str) and name.strip() and row["content_hash"]:
-            assert row["id"] == name.strip().encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            assert row["id"] == name.strip().encode("utf-16", "surrogatepass").decode(
+                "utf-16", "replace"
+            )
     keys = Counter((row["id"], row["content_hash"]) for row in out if row["content_hash"])
     assert len(asked(one)) <= len(keys)
     assert max(Counter(name for name, _ in keys).values(), default=1) == 1
@@ -122,15 +166,22 @@ def test_a_second_run_asks_for_what_is_missing(numbers: list[int], first: set[in
     one = judge()
     rows = [{"id": f"i-{n}", "outputs": f"answer {n}{' fails' * (n == 3)}"} for n in numbers]
     schema = {"id": pl.String, "outputs": pl.String}
-    earlier = one.predict_batch(pl.DataFrame([row for row, n in zip(rows, numbers, strict=True) if n in first], schema))
+    earlier = one.predict_batch(
+        pl.DataFrame([row for row, n in zip(rows, numbers, strict=True) if n in first], schema)
+    )
     before = len(asked(one))
     later = one.predict_batch(pl.DataFrame(rows, schema), done=earlier)
     judged = first - {3}
-    assert later["id"].to_list() == [row["id"] for row, n in zip(rows, numbers, strict=True) if n not in judged]
+    assert later["id"].to_list() == [
+        row["id"] for row, n in zip(rows, numbers, strict=True) if n not in judged
+    ]
     assert len(asked(one)) - before == len(set(numbers) - judged)
     keys = set(zip(earlier["id"], earlier["content_hash"], strict=True)) - {("i-3", None)}
     failed = {key for key in keys if key[0] == "i-3"}
-    assert one.predict_batch(pl.DataFrame(rows, schema), done=keys - failed)["id"].to_list() == later["id"].to_list()
+    assert (
+        one.predict_batch(pl.DataFrame(rows, schema), done=keys - failed)["id"].to_list()
+        == later["id"].to_list()
+    )
 
 
 def test_copies_are_asked_once_and_cost_nothing(kind: Any) -> None:
@@ -141,7 +192,10 @@ def test_copies_are_asked_once_and_cost_nothing(kind: Any) -> None:
     assert [row["cost"] for row in rows] == [0.5, 0.0, 0.0, 0.0]
     assert {row["id"] for row in rows} == {"a" * 99}
     assert [row["value"] for row in rows] == [True, True, None, True]
-    assert rows[2]["error"] == "InputError: its content differs from that of row 1, which has the same id"
+    assert (
+        rows[2]["error"]
+        == "InputError: its content differs from that of row 1, which has the same id"
+    )
 
 
 def test_rows_without_ids_have_their_contents() -> None:
@@ -166,7 +220,12 @@ FRAME = pl.DataFrame({"id": ["a"], "outputs": ["x"]})
     [
         *(
             (odd, (), "predict_batch takes a DataFrame|is no DataFrame")
-            for odd in ([{"id": "a", "outputs": "x"}], "rows.jsonl", pl.LazyFrame({"id": ["a"]}), None)
+            for odd in (
+                [{"id": "a", "outputs": "x"}],
+                "rows.jsonl",
+                pl.LazyFrame({"id": ["a"]}),
+                None,
+            )
         ),
         (
             pl.DataFrame({"id": ["a"], "answer": ["x"]}),

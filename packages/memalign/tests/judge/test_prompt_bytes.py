@@ -19,7 +19,10 @@ from tests.support.keys import keys
 from tests.support.scripted import case, scripted
 
 EMBEDDING = HashEmbedding()
-STRONG, WEAK = Limits(context_tokens=128_000), Limits(context_tokens=8_192, writes=False, examples=3)
+STRONG, WEAK = (
+    Limits(context_tokens=128_000),
+    Limits(context_tokens=8_192, writes=False, examples=3),
+)
 
 
 def rule(number: int, text: str, **changes: Any) -> Guideline:
@@ -51,7 +54,9 @@ def memory(content: dict[str, Any], labels: tuple[Any, ...]) -> Memory:
         )
         for number, label in enumerate(labels)
     ]
-    return Memory(cases=tuple(cases), guidelines=RULES, next_guideline=3, embedding_model=EMBEDDING.name)
+    return Memory(
+        cases=tuple(cases), guidelines=RULES, next_guideline=3, embedding_model=EMBEDDING.name
+    )
 
 
 KINDS: dict[str, tuple[str, dict[str, Any], tuple[Any, ...], Any]] = {
@@ -73,7 +78,12 @@ WAYS = {
 GOLDEN: dict[str, tuple[str, str, str, str]] = {
     "bool": ("42d667766b85d4e4", "906083bc7dafdf39", "2a83834b9002fe4c", "c19472fffd424ed2"),
     "pair": ("dc6553f472248b25", "a30f7dc7e7de60ea", "59b8908077d991d4", "eb72592d98d2db5d"),
-    "pair with tie": ("286701f6f132eafa", "96da5d408eb5bd8d", "e4d16d704a27a096", "90b15f2f71cc23a7"),
+    "pair with tie": (
+        "286701f6f132eafa",
+        "96da5d408eb5bd8d",
+        "e4d16d704a27a096",
+        "90b15f2f71cc23a7",
+    ),
     "score": ("d36a2392becffa57", "3a4e046ff0ee0734", "017df4b4313c77e8", "ec32b640b38a3bf4"),
     "number": ("770cc1617c588a85", "75e3a4d16a5284bc", "b2dee6125765bb78", "d867078761650b8c"),
     "text": ("2f4e734abb489ea8", "c5d2eb8f7aa1e679", "b8bb54d22807b5a1", "0ec4393e24bd1757"),

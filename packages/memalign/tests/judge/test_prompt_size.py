@@ -23,13 +23,25 @@ def crowded(text: str, *, identical: str) -> tuple[Memory, Example]:
     """Many long guidelines, long cases with long comments, and a long item whose very content is in memory too."""
     item = Example(id="item", inputs=text * 2_000, outputs=text * 2_000)
     cases = [
-        case(f"t-{n:02}", rationale=text * 300, vector=ONES, inputs=f"{n} {text * 300}", outputs=text * 300)
+        case(
+            f"t-{n:02}",
+            rationale=text * 300,
+            vector=ONES,
+            inputs=f"{n} {text * 300}",
+            outputs=text * 300,
+        )
         for n in range(40)
     ]
     # Without a label, which would answer alone.
-    same = case("t-99", None, rationale=text * 3_000, vector=ONES, inputs=item.inputs, outputs=item.outputs)
+    same = case(
+        "t-99", None, rationale=text * 3_000, vector=ONES, inputs=item.inputs, outputs=item.outputs
+    )
     guidelines = tuple(
-        Guideline(id=f"G{n}", text=f"Rule {n}: " + "an answer is kind " * 12, supported_by=keys(f"t-{n:02}@ana"))
+        Guideline(
+            id=f"G{n}",
+            text=f"Rule {n}: " + "an answer is kind " * 12,
+            supported_by=keys(f"t-{n:02}@ana"),
+        )
         for n in range(1, 400)
     )
     memory = Memory(
@@ -50,13 +62,22 @@ async def test_the_parts_of_a_full_prompt_fit_the_context(
 ) -> None:
     memory, item = crowded(TEXTS[text], identical=identical)
     limits = Limits(context_tokens=context, writes=writes)
-    answer = {"findings": [{"guideline": "G1", "evidence": "", "value": True}], "rationale": "r", "value": True}
+    answer = {
+        "findings": [{"guideline": "G1", "evidence": "", "value": True}],
+        "rationale": "r",
+        "value": True,
+    }
     task = "Good? {{ inputs }} {{ outputs }}"
     judge, model = scripted(answer, limits=limits, instructions=task, memory=memory, retrieval_k=20)
     made = await judge.ajudge(item)
     (request,) = model.requests
-    assert estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens <= context
-    assert ("t-99" in made.example_ids) == (identical == "identical"), "what people said of this very item is shown"
+    assert (
+        estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens
+        <= context
+    )
+    assert ("t-99" in made.example_ids) == (identical == "identical"), (
+        "what people said of this very item is shown"
+    )
     assert identical == "new" or any("the comment truncated from" in note for note in made.notes)
     assert any("was left out because similar cases" in note for note in made.notes)
     assert made.guideline_ids

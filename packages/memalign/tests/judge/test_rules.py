@@ -100,24 +100,42 @@ def test_only_a_plain_prohibition_forbids(text: str, test: CodeTest, answer: boo
 
 
 def test_a_condition_in_the_experts_own_words_counts_although_the_guideline_lost_it() -> None:
-    assert forbidden_answer(WORD, "Never write unfortunately.", ["Never write it, only in condolences."]) is None
+    assert (
+        forbidden_answer(
+            WORD, "Never write unfortunately.", ["Never write it, only in condolences."]
+        )
+        is None
+    )
 
 
-def rows(count: int = 12, *, comment: str = "Never write unfortunately.", **more: Any) -> list[dict[str, Any]]:
+def rows(
+    count: int = 12, *, comment: str = "Never write unfortunately.", **more: Any
+) -> list[dict[str, Any]]:
     """Half of the replies have the word, and are bad."""
     made = []
     for n in range(count):
         bad = n % 2 == 1
         text = f"{'Unfortunately' if bad else 'Today'} your order {n} {'is late' if n % 3 else 'waits'}."
         made.append(
-            {"id": f"t-{n:02}", "source": "ana", "outputs": text, "value": not bad, "rationale": comment} | more
+            {
+                "id": f"t-{n:02}",
+                "source": "ana",
+                "outputs": text,
+                "value": not bad,
+                "rationale": comment,
+            }
+            | more
         )
     return made
 
 
-def taught(feedback: list[dict[str, Any]] | None = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+def taught(
+    feedback: list[dict[str, Any]] | None = None, **changes: Any
+) -> tuple[Judge, ScriptedChatModel]:
     """A judge that took the comments word for word; its model passes everything."""
-    judge, model = scripted({"rationale": "Fine.", "value": True}, limits=Limits(writes=False), **changes)
+    judge, model = scripted(
+        {"rationale": "Fine.", "value": True}, limits=Limits(writes=False), **changes
+    )
     return judge.align(rows() if feedback is None else feedback).judge, model
 
 
@@ -145,20 +163,36 @@ def test_the_experts_label_comes_first() -> None:
 
 def test_a_later_label_takes_it_out_of_force_at_once_and_says_so() -> None:
     judge, _ = taught()
-    against = {"id": "t-99", "source": "ben", "outputs": "Unfortunately you won.", "value": True, "rationale": "Good."}
+    against = {
+        "id": "t-99",
+        "source": "ben",
+        "outputs": "Unfortunately you won.",
+        "value": True,
+        "rationale": "Good.",
+    }
     result = judge.align([against])
     assert result.judge(outputs="Unfortunately it broke.").decided_by == "model"
     (note,) = [note for note in result.notes if note.startswith("G1: ")]
-    assert note == "G1: Code does not decide: t-99@ben speaks against it." or "decides no more" in note
+    assert (
+        note == "G1: Code does not decide: t-99@ben speaks against it." or "decides no more" in note
+    )
     memory = result.judge.memory
     assert not rules_in_force(memory, judge.value_type)
     back = result.judge.unalign("t-99@ben").judge
-    assert back(outputs="Unfortunately it broke.").decided_by == "rule", "and it comes back with the label's end"
+    assert back(outputs="Unfortunately it broke.").decided_by == "rule", (
+        "and it comes back with the label's end"
+    )
 
 
 def test_a_label_that_another_one_overrules_speaks_against_it_too() -> None:
     judge, _ = taught()
-    twin = {"id": "t-01", "source": "ben", "outputs": rows()[1]["outputs"], "value": True, "rationale": "No."}
+    twin = {
+        "id": "t-01",
+        "source": "ben",
+        "outputs": rows()[1]["outputs"],
+        "value": True,
+        "rationale": "No.",
+    }
     assert not rules_in_force(judge.align([twin]).judge.memory, judge.value_type)
 
 
@@ -169,8 +203,13 @@ def test_a_person_switches_it_off_and_it_stays_off() -> None:
         if guideline.tests:
             off = edit_guideline(off, guideline.id, rule=False, by="dora")
     assert off(outputs="Unfortunately it broke.").decided_by == "model"
-    assert "dora switched it off" in rule_sentence(off.memory, off.value_type, off.memory.guideline("G1"))
-    more = [row | {"id": f"u-{n}", "outputs": f"{row['outputs']} {n}"} for n, row in enumerate(rows(4, comment="So."))]
+    assert "dora switched it off" in rule_sentence(
+        off.memory, off.value_type, off.memory.guideline("G1")
+    )
+    more = [
+        row | {"id": f"u-{n}", "outputs": f"{row['outputs']} {n}"}
+        for n, row in enumerate(rows(4, comment="So."))
+    ]
     assert off.align(more).judge(outputs="Unfortunately it broke.").decided_by == "model"
 
 
@@ -197,8 +236,12 @@ def test_what_is_demanded_decides_by_its_absence_only_once_a_person_confirmed_it
     asked = len(model.requests)
     assert confirmed(outputs="KD/4821, two batteries.").decided_by == "model"
     assert len(model.requests) == asked + 1, "one-sided"
-    reworded = edit_guideline(confirmed, tested.id, text="Name the reference, like KD/4821, at once.", by="ana")
-    assert reworded(outputs="Two AAA batteries.").decided_by == "model", "confirmed was another sentence"
+    reworded = edit_guideline(
+        confirmed, tested.id, text="Name the reference, like KD/4821, at once.", by="ana"
+    )
+    assert reworded(outputs="Two AAA batteries.").decided_by == "model", (
+        "confirmed was another sentence"
+    )
 
 
 def test_without_a_test_there_is_nothing_to_confirm() -> None:
@@ -222,16 +265,35 @@ def test_erasing_its_comments_ends_it(tmp_path: Path) -> None:
     "guideline",
     [
         Guideline(id="G1", text="Never write unfortunately.", tests=(WORD,)),
-        Guideline(id="G1", text="Never write unfortunately.", tests=(WORD,), ruled_by="ana", pinned_by="ana"),
-        Guideline(id="G1", text="Be kind.", tests=(CodeTest(kind="word", text="order", value=False),), ruled_by="ana"),
-        Guideline(id="G1", text="Never write order.", tests=(CodeTest(kind="word", text="order", value=False),)),
+        Guideline(
+            id="G1",
+            text="Never write unfortunately.",
+            tests=(WORD,),
+            ruled_by="ana",
+            pinned_by="ana",
+        ),
+        Guideline(
+            id="G1",
+            text="Be kind.",
+            tests=(CodeTest(kind="word", text="order", value=False),),
+            ruled_by="ana",
+        ),
+        Guideline(
+            id="G1",
+            text="Never write order.",
+            tests=(CodeTest(kind="word", text="order", value=False),),
+        ),
     ],
 )
-def test_a_forged_rule_in_a_bundle_decides_nothing_that_labels_do_not_bear_out(guideline: Guideline) -> None:
+def test_a_forged_rule_in_a_bundle_decides_nothing_that_labels_do_not_bear_out(
+    guideline: Guideline,
+) -> None:
     judge, _ = taught([row | {"rationale": None} for row in rows(6)])
     forged = judge.replace(memory=judge.memory.with_guidelines([guideline]))
     labels = {row["outputs"]: row["value"] for row in rows(6)}
-    loaded = load_bundle(json.loads(json.dumps(bundle_of(forged.replace(model="openai:m", embedding_model=None)))))
+    loaded = load_bundle(
+        json.loads(json.dumps(bundle_of(forged.replace(model="openai:m", embedding_model=None))))
+    )
     for rule in rules_in_force(loaded.memory, loaded.value_type):
         assert rule.guideline.text == "Never write unfortunately.", "which the six labels bear out"
         assert all(value is rule.value for text, value in labels.items() if "Unfortunately" in text)
@@ -242,7 +304,11 @@ words = st.sampled_from(["unfortunately", "today", "order", "late", "sorry", "ph
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.lists(words, min_size=1, max_size=4), st.booleans(), words), min_size=1, max_size=14),
+    st.lists(
+        st.tuples(st.lists(words, min_size=1, max_size=4), st.booleans(), words),
+        min_size=1,
+        max_size=14,
+    ),
     st.lists(st.tuples(st.lists(words, min_size=1, max_size=4), st.booleans()), max_size=3),
     st.booleans(),
 )
@@ -269,7 +335,9 @@ def test_no_rule_decides_against_a_label(taught_rows: Any, later: Any, confirmed
     judge = judge.align(others).judge if others else judge
     memory: Memory = judge.memory
     for case in memory.cases:
-        labels = {annotation.value for annotation in case.annotations if annotation.value is not None}
+        labels = {
+            annotation.value for annotation in case.annotations if annotation.value is not None
+        }
         made = ruled_judgment(judge, Example(id="x", outputs=case.example.outputs))
         assert made is None or labels <= {made.value}
 
@@ -278,7 +346,11 @@ def switched(judge: Judge, text: str, **changes: Any) -> Judge:
     """The judge with G1 in other words, with that test."""
     guideline = judge.memory.guideline("G1")
     (test,) = guideline.tests
-    return judge.replace(memory=judge.memory.with_guidelines([replace(guideline, text=text, tests=(test,), **changes)]))
+    return judge.replace(
+        memory=judge.memory.with_guidelines(
+            [replace(guideline, text=text, tests=(test,), **changes)]
+        )
+    )
 
 
 def alone(judge: Judge) -> Judge:
@@ -314,7 +386,9 @@ def test_the_reply_itself_has_to_say_it(outputs: Any, decided_by: str) -> None:
         ("NEVER WRITE US.", "Call us now.", "rule"),
     ],
 )
-def test_an_acronym_is_not_the_word_of_the_same_letters(said: str, outputs: str, decided_by: str) -> None:
+def test_an_acronym_is_not_the_word_of_the_same_letters(
+    said: str, outputs: str, decided_by: str
+) -> None:
     feedback = [
         row | {"outputs": f"Order {n} {'helps US' if n % 2 else 'waits'}.", "rationale": said}
         for n, row in enumerate(rows())
@@ -327,7 +401,10 @@ def test_an_acronym_is_not_the_word_of_the_same_letters(said: str, outputs: str,
 
 
 def test_a_customers_word_breaks_no_rule_for_replies() -> None:
-    feedback = [row | {"inputs": row["outputs"], "outputs": f"Answer {n}, as ever."} for n, row in enumerate(rows())]
+    feedback = [
+        row | {"inputs": row["outputs"], "outputs": f"Answer {n}, as ever."}
+        for n, row in enumerate(rows())
+    ]
     judge, _ = taught(feedback, instructions="Is {{outputs}} a kind answer to {{inputs}}?")
     assert any(test.field == "inputs" for g in judge.memory.guidelines for test in g.tests)
     assert judge(inputs="Unfortunately it broke.", outputs="We mend it.").decided_by == "model"
@@ -353,7 +430,11 @@ def test_a_description_of_a_failing_is_no_prohibition(labels: tuple[Any, ...]) -
 
 @pytest.mark.parametrize(
     "comment",
-    ["Unfortunately is fine in condolences.", "Always write unfortunately.", "Write unfortunately to be kind."],
+    [
+        "Unfortunately is fine in condolences.",
+        "Always write unfortunately.",
+        "Write unfortunately to be kind.",
+    ],
 )
 def test_another_persons_words_to_the_contrary_end_it_without_a_label(comment: str) -> None:
     judge, _ = taught()
@@ -366,7 +447,11 @@ def test_another_persons_words_to_the_contrary_end_it_without_a_label(comment: s
 
 @pytest.mark.parametrize(
     ("text", "decided_by"),
-    [("Never write unfortunately.", "rule"), ("Write unfortunately in condolences.", "model"), ("Be kind.", "rule")],
+    [
+        ("Never write unfortunately.", "rule"),
+        ("Write unfortunately in condolences.", "model"),
+        ("Be kind.", "rule"),
+    ],
 )
 def test_a_guideline_that_a_person_wrote_may_contradict_it(text: str, decided_by: str) -> None:
     judge, _ = taught()
@@ -378,23 +463,61 @@ def test_switched_off_it_stays_off_in_another_guideline_with_the_same_test() -> 
     judge, _ = taught()
     off = edit_guideline(judge, "G1", rule=False, by="dora")
     assert off(outputs="Unfortunately it broke.").decided_by == "model"
-    more = [row | {"id": f"u-{n}"} for n, row in enumerate(rows(4, comment="We never say unfortunately!"))]
+    more = [
+        row | {"id": f"u-{n}"}
+        for n, row in enumerate(rows(4, comment="We never say unfortunately!"))
+    ]
     more = [row | {"outputs": f"{row['outputs']} Again {n}."} for n, row in enumerate(more)]
     again = off.align(more).judge
     assert again(outputs="Unfortunately it broke.").decided_by == "model"
-    assert edit_guideline(again, "G1", rule=True, by="dora")(outputs="Unfortunately it broke.").decided_by == "rule"
+    assert (
+        edit_guideline(again, "G1", rule=True, by="dora")(
+            outputs="Unfortunately it broke."
+        ).decided_by
+        == "rule"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "comment", "changes", "decided_by"),
     [
-        ('Never write "unfortunately": when a reply says it, false', "Never write unfortunately.", {}, "rule"),
-        ('When a reply says "unfortunately": false', "Never write unfortunately. Be kind.", {}, "rule"),
-        ('Never write "unfortunately" unless somebody died', "Never write unfortunately.", {}, "model"),
-        ('Never write "unfortunately" when refusing', "Never write unfortunately when refusing.", {}, "model"),
+        (
+            'Never write "unfortunately": when a reply says it, false',
+            "Never write unfortunately.",
+            {},
+            "rule",
+        ),
+        (
+            'When a reply says "unfortunately": false',
+            "Never write unfortunately. Be kind.",
+            {},
+            "rule",
+        ),
+        (
+            'Never write "unfortunately" unless somebody died',
+            "Never write unfortunately.",
+            {},
+            "model",
+        ),
+        (
+            'Never write "unfortunately" when refusing',
+            "Never write unfortunately when refusing.",
+            {},
+            "model",
+        ),
         ('When a reply says "unfortunately": false', "Unfortunately sounds cold.", {}, "model"),
-        ('When refusing, no "unfortunately"', "Never write unfortunately.", {"origin": "ana"}, "model"),
-        ('When refusing, no "unfortunately"', "Never write unfortunately.", {"pinned_by": "ana"}, "model"),
+        (
+            'When refusing, no "unfortunately"',
+            "Never write unfortunately.",
+            {"origin": "ana"},
+            "model",
+        ),
+        (
+            'When refusing, no "unfortunately"',
+            "Never write unfortunately.",
+            {"pinned_by": "ana"},
+            "model",
+        ),
     ],
 )
 def test_what_the_experts_said_counts_where_a_model_added_the_occasion(

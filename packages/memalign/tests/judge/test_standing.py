@@ -22,20 +22,26 @@ def memory(*annotations: Annotation, **content: Any) -> Memory:
     return Memory(cases=(Case(example=example, annotations=annotations),), embedding_model="hash:8")
 
 
-def judge(knowledge: Memory, *, answer: Any = True, **changes: Any) -> tuple[Judge, list[ChatRequest]]:
+def judge(
+    knowledge: Memory, *, answer: Any = True, **changes: Any
+) -> tuple[Judge, list[ChatRequest]]:
     task: dict[str, Any] = {"instructions": "Good? {{ inputs }} {{ outputs }}"} | changes
     one, model = scripted({"rationale": "the model's", "value": answer}, memory=knowledge, **task)
     return one, model.requests
 
 
 def test_the_experts_label_and_words_stand(monkeypatch: pytest.MonkeyPatch) -> None:
-    one, requests = judge(memory(said("t-1", "ana", False, "No date."), said("t-1", "ben", None, "Too curt.")))
+    one, requests = judge(
+        memory(said("t-1", "ana", False, "No date."), said("t-1", "ben", None, "Too curt."))
+    )
     made = one(inputs="q", outputs="a", id="item")
     assert (made.value, made.decided_by, made.rationale) == (False, "expert", "No date. Too curt.")
     assert (made.id, made.example_ids, made.memory_hash) == ("item", ("t-1",), one.memory.hash)
     assert (made.usage.calls, made.model, made.confidence, requests) == (0, "", None, [])
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert one.replace(model="openai:gpt-none")(inputs="q", outputs="a").value is False, "it needs no model at all"
+    assert one.replace(model="openai:gpt-none")(inputs="q", outputs="a").value is False, (
+        "it needs no model at all"
+    )
     assert one.unalign("t-1").judge(inputs="q", outputs="a").decided_by == "model"
 
 
@@ -57,9 +63,14 @@ def test_a_tie_a_comment_or_free_text_is_shown_to_the_model(
 
 
 def test_only_what_the_judge_reads_makes_a_case() -> None:
-    knowledge = memory(said("t-1", "ana", False), inputs={"question": "q", "trace_id": 1}, trace="run 1")
+    knowledge = memory(
+        said("t-1", "ana", False), inputs={"question": "q", "trace_id": 1}, trace="run 1"
+    )
     one, requests = judge(knowledge, instructions="Good? {{ inputs.question }} {{ outputs }}")
-    assert one(inputs={"question": "q", "trace_id": 2}, outputs="a", trace="run 2").decided_by == "expert"
+    assert (
+        one(inputs={"question": "q", "trace_id": 2}, outputs="a", trace="run 2").decided_by
+        == "expert"
+    )
     assert one(inputs={"question": "q"}, outputs="b").decided_by == "model"
     assert len(requests) == 1
 

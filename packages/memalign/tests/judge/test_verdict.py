@@ -38,7 +38,11 @@ def told(value: Any) -> ChatReply:
     ],
 )
 def test_several_answers_are_one_verdict(
-    value_type: Any, answers: list[Any], parameters: dict[str, Any], verdict: Any, confidence: float | None
+    value_type: Any,
+    answers: list[Any],
+    parameters: dict[str, Any],
+    verdict: Any,
+    confidence: float | None,
 ) -> None:
     left = iter(answers)
     made = judge(lambda _: told(next(left)), value_type, **parameters)(outputs=PAIR)
@@ -48,7 +52,9 @@ def test_several_answers_are_one_verdict(
 
 
 def test_one_failed_side_fails_the_whole_paid_judgment() -> None:
-    answers: Iterator[Any] = iter([told("A"), ModelUnavailable("down", usage=Usage(calls=2, input_tokens=3))])
+    answers: Iterator[Any] = iter(
+        [told("A"), ModelUnavailable("down", usage=Usage(calls=2, input_tokens=3))]
+    )
     with pytest.raises(ModelUnavailable) as caught:
         judge(lambda _: next(answers), "A|B", swap=True)(outputs=PAIR)
     assert caught.value.usage is not None

@@ -38,7 +38,9 @@ def case(
     pre_alignment: Value = True,
 ) -> Case:
     verdict = PreAlignmentVerdict(value=pre_alignment, judge="x")
-    return case_of(name, label, vector=vector, inputs=content or f"content {name}", pre_alignment=verdict)
+    return case_of(
+        name, label, vector=vector, inputs=content or f"content {name}", pre_alignment=verdict
+    )
 
 
 def memory(*cases: Case, **fields: Any) -> Memory:
@@ -46,7 +48,12 @@ def memory(*cases: Case, **fields: Any) -> Memory:
 
 
 def ids(found: Memory, item: Example, vector: list[float], k: int) -> list[str]:
-    return [hit.id for hit in similar_cases(found, item, np.array(vector, dtype=np.float32), BOOL, k, judge="x")]
+    return [
+        hit.id
+        for hit in similar_cases(
+            found, item, np.array(vector, dtype=np.float32), BOOL, k, judge="x"
+        )
+    ]
 
 
 class TestRetrieval:
@@ -56,7 +63,9 @@ class TestRetrieval:
     def test_a_misjudged_case_goes_before_nearer_ones(self) -> None:
         found = memory(case("a", self.near), case("b", [0.8, 0.6], pre_alignment=False))
         assert ids(found, self.item, self.near, 2) == ["b", "a"]
-        far = memory(*(case(f"a{n}", self.near) for n in range(4)), case("z", self.far, pre_alignment=False))
+        far = memory(
+            *(case(f"a{n}", self.near) for n in range(4)), case("z", self.far, pre_alignment=False)
+        )
         assert "z" not in ids(far, self.item, self.near, 2), "but not from too far away"
         assert ids(Memory(), self.item, self.near, 5) == ids(found, self.item, self.near, 0) == []
 
@@ -73,26 +82,43 @@ class TestRetrieval:
         tie = msgspec.structs.replace(tie, annotations=(*tie.annotations, other))
         found = memory(case("a", self.near, label=None), case("b", self.far), tie)
         assert ids(found, self.item, self.near, 3) == ["b"]
-        assert ids(found, Example(id="new", inputs="content a"), self.near, 3) == ["a", "b"], "of the very item it is"
+        assert ids(found, Example(id="new", inputs="content a"), self.near, 3) == ["a", "b"], (
+            "of the very item it is"
+        )
 
     def test_no_two_of_one_group_are_shown(self) -> None:
         def of(name: str, group: str | None, vector: list[float]) -> Case:
             one = case(name, vector)
             meta = {"group": group} if group else {}
-            return msgspec.structs.replace(one, example=msgspec.structs.replace(one.example, meta=meta))
+            return msgspec.structs.replace(
+                one, example=msgspec.structs.replace(one.example, meta=meta)
+            )
 
         found = memory(
-            of("a", "c-1", self.near), of("b", "c-1", self.near), of("c", "c-2", self.far), of("d", None, self.far)
+            of("a", "c-1", self.near),
+            of("b", "c-1", self.near),
+            of("c", "c-2", self.far),
+            of("d", None, self.far),
         )
         assert ids(found, self.item, self.near, 4) == ["a", "c", "d"]
 
     def test_nor_two_that_say_the_same(self) -> None:
-        same = [case(name, self.near, content=text) for name, text in (("a", "Send it back."), ("b", "send it back"))]
+        same = [
+            case(name, self.near, content=text)
+            for name, text in (("a", "Send it back."), ("b", "send it back"))
+        ]
         assert ids(memory(*same, case("c", self.far)), self.item, self.near, 3) == ["a", "c"]
 
         close = [case("a", self.near), case("b", [0.99, 0.141]), case("c", self.far)]
-        assert ids(memory(*close, embedding_model="wordllama:x"), self.item, self.near, 3) == ["a", "c"]
-        assert ids(memory(*close, embedding_model="openai:x"), self.item, self.near, 3) == ["a", "b", "c"]
+        assert ids(memory(*close, embedding_model="wordllama:x"), self.item, self.near, 3) == [
+            "a",
+            "c",
+        ]
+        assert ids(memory(*close, embedding_model="openai:x"), self.item, self.near, 3) == [
+            "a",
+            "b",
+            "c",
+        ]
 
     def test_unrelated_cases_are_left_out_among_enough_others(self) -> None:
         def axis(number: int) -> list[float]:
@@ -101,14 +127,19 @@ class TestRetrieval:
         def found(count: int, name: str) -> list[str]:
             filler = (case(f"z{n:02}", axis(n + 1)) for n in range(count - 1))
             item = [0.8, 0.5, 0.3, *[0.0] * (CHOICE - 2)]
-            return ids(memory(case("a", axis(0)), *filler, embedding_model=name), self.item, item, 3)
+            return ids(
+                memory(case("a", axis(0)), *filler, embedding_model=name), self.item, item, 3
+            )
 
         assert found(CHOICE, "wordllama:x") == ["a"]
         assert found(CHOICE - 1, "wordllama:x") == ["a", "z00", "z01"]
         assert found(CHOICE, "openai:x") == ["a", "z00", "z01"], "its scale is not known"
 
     def test_the_reference_is_compared_only_when_alone(self) -> None:
-        assert embedding_text(Example(id="a", inputs={"q": ["x", 1, True, None]}, expectations="ref")) == "x\n1"
+        assert (
+            embedding_text(Example(id="a", inputs={"q": ["x", 1, True, None]}, expectations="ref"))
+            == "x\n1"
+        )
         assert embedding_text(Example(id="a", expectations=["ref"])) == "ref"
 
 
@@ -142,7 +173,10 @@ class TestKeys:
     def test_ids_name_all_their_annotations_and_keys_one(self) -> None:
         both = msgspec.structs.replace(
             self.found.cases[0],
-            annotations=(*self.found.cases[0].annotations, Annotation(id="t-1", source="ben", value=True)),
+            annotations=(
+                *self.found.cases[0].annotations,
+                Annotation(id="t-1", source="ben", value=True),
+            ),
         )
         found = memory(both, self.found.cases[1])
         assert found.keys("t-1") == keys("t-1@ana", "t-1@ben")
@@ -166,7 +200,11 @@ class TestHash:
 
         def with_annotation(**changes: Any) -> Memory:
             return replace(
-                found, cases=(replace(found.cases[0], annotations=(replace(annotation, **changes),)), found.cases[1])
+                found,
+                cases=(
+                    replace(found.cases[0], annotations=(replace(annotation, **changes),)),
+                    found.cases[1],
+                ),
             )
 
         same = [
@@ -203,7 +241,9 @@ class TestGuidelines:
         assert left == ("G2", "G3")
         assert [g.id for g in fit_guidelines(rules, 0)[0]] == ["G5"]
         human = Guideline(id="G6", text="word " * 20, origin="ana")
-        assert [g.id for g in fit_guidelines([*rules, human], cost * 2)[0]] == ["G5", "G6"], "a person's come first"
+        assert [g.id for g in fit_guidelines([*rules, human], cost * 2)[0]] == ["G5", "G6"], (
+            "a person's come first"
+        )
 
 
 @given(st.integers(0, 10**6), st.integers(1, 80), st.integers(1, 12))
@@ -211,7 +251,10 @@ class TestGuidelines:
 def test_the_nearest_equal_those_of_a_full_sort(seed: int, count: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     vectors = rng.integers(-2, 3, (count, 2)).astype(np.float32)  # many ties
-    cases = [case(f"c{n:02}", list(vector), content=f"content {n // 2}") for n, vector in enumerate(vectors)]
+    cases = [
+        case(f"c{n:02}", list(vector), content=f"content {n // 2}")
+        for n, vector in enumerate(vectors)
+    ]
     item = rng.normal(size=2).astype(np.float32)
     similarity = {each.id: float(vectors[n] @ item) for n, each in enumerate(cases)}
     expected: dict[str, str] = {}
@@ -222,8 +265,14 @@ def test_the_nearest_equal_those_of_a_full_sort(seed: int, count: int, k: int) -
 
 
 @given(memories(), st.data())
-def test_equal_memories_have_equal_hashes_whatever_was_hidden(kept: Memory, data: st.DataObject) -> None:
-    hidden = data.draw(st.sets(st.sampled_from([each.id for each in kept.cases]))) if kept.cases else set()
+def test_equal_memories_have_equal_hashes_whatever_was_hidden(
+    kept: Memory, data: st.DataObject
+) -> None:
+    hidden = (
+        data.draw(st.sets(st.sampled_from([each.id for each in kept.cases])))
+        if kept.cases
+        else set()
+    )
     left = without(kept, *hidden) if hidden else kept
     afresh = msgspec.convert(msgspec.to_builtins(left), Memory)
     assert left == afresh
@@ -239,7 +288,9 @@ def test_the_guidelines_in_force_print_as_people_read_them() -> None:
         Guideline(id="G3", text="Be brief.", retired_by="dora"),
     )
     semantic = Memory(guidelines=rules).semantic
-    assert repr(semantic) == str(semantic) == "G1: Say sorry first. (t-1@ana)\nG2: Name a date. (dora)"
+    assert (
+        repr(semantic) == str(semantic) == "G1: Say sorry first. (t-1@ana)\nG2: Name a date. (dora)"
+    )
     assert repr(Memory().semantic) == "no guidelines"
 
 
@@ -247,7 +298,9 @@ def test_the_guidelines_in_force_print_as_people_read_them() -> None:
 
 
 def said(source: str, value: bool | None, at: str | None = None) -> Annotation:
-    return Annotation.of(Feedback(id="t-1", source=source, value=value, rationale="So.", created_at=at))
+    return Annotation.of(
+        Feedback(id="t-1", source=source, value=value, rationale="So.", created_at=at)
+    )
 
 
 NOON, ONE = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
@@ -268,13 +321,17 @@ NOON, ONE = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
         ([], (), None),
     ],
 )
-def test_authority_then_majority_then_recency_decide(annotations: list[Annotation], authority: Any, label: Any) -> None:
+def test_authority_then_majority_then_recency_decide(
+    annotations: list[Annotation], authority: Any, label: Any
+) -> None:
     assert policy_label(annotations, authority) is label
 
 
 NAMES = st.sampled_from(["ana", "ben", "zoe", "王", "a@b.c"])
 ANNOTATIONS = st.lists(
-    st.builds(said, NAMES, st.sampled_from([True, False, None]), st.sampled_from([None, NOON, ONE])),
+    st.builds(
+        said, NAMES, st.sampled_from([True, False, None]), st.sampled_from([None, NOON, ONE])
+    ),
     max_size=5,
     unique_by=lambda each: each.source,
 )
@@ -295,7 +352,9 @@ def test_a_tie_teaches_nothing_and_tells_everybody() -> None:
     ]
     result = judge.align(rows)
     assert [(row.state, "a tie" in row.reason) for row in result.rows] == [("disputed", True)] * 2
-    assert [(each.label, each.reason.split(",")[0]) for each in result.conflicts] == [(None, "a tie")]
+    assert [(each.label, each.reason.split(",")[0]) for each in result.conflicts] == [
+        (None, "a tie")
+    ]
     assert not model.requests
     settled = result.judge.align([rows[0] | {"source": "ben"}])
     assert [each.label for each in settled.conflicts] == [True]

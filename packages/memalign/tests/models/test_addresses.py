@@ -17,7 +17,13 @@ REQUEST = ChatRequest(system="You judge.", user="Reply: hello", schema=SCHEMA)
 
 
 def judge_of(model: str | None = None, **settings: Any) -> Judge:
-    return Judge(name="j", instructions="Kind? {{ outputs }}", feedback_value_type=bool, model=model, **settings)
+    return Judge(
+        name="j",
+        instructions="Kind? {{ outputs }}",
+        feedback_value_type=bool,
+        model=model,
+        **settings,
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,9 @@ def judge_of(model: str | None = None, **settings: Any) -> Judge:
         ("openai:ft:gpt-4.1-mini:acme::1", "openai:ft:gpt-4.1-mini:acme::1", "ft:gpt-4.1-mini:acme::1", None),
     ],
 )  # fmt: skip
-def test_every_spelling_gives_one_model_and_a_name_may_hold_an_address(given, name, model, url, monkeypatch):
+def test_every_spelling_gives_one_model_and_a_name_may_hold_an_address(
+    given, name, model, url, monkeypatch
+):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
     target = target_of(given)
     assert (target.name, target.model, target.base_url) == (name, model, url)
@@ -48,7 +56,10 @@ def test_every_spelling_gives_one_model_and_a_name_may_hold_an_address(given, na
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("anthropic:m@http://h/v1", r"an address needs an OpenAI-compatible server.*openai:m@http://h/v1"),
+        (
+            "anthropic:m@http://h/v1",
+            r"an address needs an OpenAI-compatible server.*openai:m@http://h/v1",
+        ),
         ("openai:m@http://", "stands an address such as"),
         ("openai:m@http://h:port/v1", "stands an address such as"),
         ("openai:m@http://user:pass123@h/v1", "holds no user, password or query"),
@@ -70,14 +81,20 @@ def test_what_the_environments_address_hides_is_told_nobody(monkeypatch):
 
 
 async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
-    with Endpoint({"value": True}) as one, Endpoint({"value": False}) as other, Endpoint({"value": True}) as usual:
+    with (
+        Endpoint({"value": True}) as one,
+        Endpoint({"value": False}) as other,
+        Endpoint({"value": True}) as usual,
+    ):
         monkeypatch.setenv("OPENAI_API_KEY", "sk-usual")
         for variable in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
             monkeypatch.setenv(variable, f"sk-{variable}")
         monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway: sk-gateway")
         monkeypatch.setenv("OPENAI_BASE_URL", usual.base_url)
         places = [f"@{one.base_url}", f"@{other.base_url}", "", f"@{usual.base_url}"]
-        replies = [(await resolve(f"openai:m{place}").complete(REQUEST)).data["value"] for place in places]
+        replies = [
+            (await resolve(f"openai:m{place}").complete(REQUEST)).data["value"] for place in places
+        ]
     assert replies == [True, False, True, True]
     assert [len(each.requests) for each in (one, other, usual)] == [1, 1, 2]
     assert "sk-" not in str(one.headers + other.headers)
@@ -90,7 +107,10 @@ def test_only_the_address_of_a_model_changes_fingerprints():
     bare = judge_of("openai:m@http://h/v1")
     name = "openai:/m@http://h/v1/"
     told = bare.replace(
-        parameters={"reflection_model": "openai/big", "models": {name: {"prices": {"input": 1, "output": 2}}}}
+        parameters={
+            "reflection_model": "openai/big",
+            "models": {name: {"prices": {"input": 1, "output": 2}}},
+        }
     )
     assert told.fingerprint == bare.fingerprint
     assert told.parameters["reflection_model"] == "openai:big"
@@ -105,7 +125,9 @@ def test_prices_given_are_what_a_judgment_costs():
         name = f"openai:unknown@{endpoint.base_url}"
         judge = judge_of(name)
         assert judge(outputs="Hello!").usage.cost is None
-        priced = judge.replace(parameters={"models": {name: {"prices": {"input": 10, "output": 100}}}})
+        priced = judge.replace(
+            parameters={"models": {name: {"prices": {"input": 10, "output": 100}}}}
+        )
         usage = priced(outputs="Hello, you!").usage
     cost = (usage.input_tokens * 10 + usage.output_tokens * 100) / 1e6
     assert usage.cost == pytest.approx(cost)
@@ -127,13 +149,17 @@ def test_prices_given_are_what_a_judgment_costs():
 def test_an_unusable_key_is_named_before_any_call(monkeypatch, variables, named):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigurationError, match=f"{named} holds a line break or a character") as caught:
+    with pytest.raises(
+        ConfigurationError, match=f"{named} holds a line break or a character"
+    ) as caught:
         resolve("deepseek:m" if "DEEPSEEK_API_KEY" in variables else "openai:m")
     assert "abc123" not in str(caught.value)
 
 
 def test_a_servers_key_goes_to_its_address_alone(monkeypatch):
-    monkeypatch.setenv("MEMALIGN_SERVER_KEYS", "http://h.com/v1/=sk-abc123 http://other/v1=sk-other==")
+    monkeypatch.setenv(
+        "MEMALIGN_SERVER_KEYS", "http://h.com/v1/=sk-abc123 http://other/v1=sk-other=="
+    )
     assert target_of("openai:m@http://h.com/v1/").api_key == "sk-abc123"
     hosts = ["http://h.com:80/v1", "https://h.com/v1", "http://h.com.evil/v1", "http://H.com/v1"]
     paths = ["http://h.com", "http://h.com/v1/more", "http://evil/http://h.com/v1"]
@@ -142,27 +168,38 @@ def test_a_servers_key_goes_to_its_address_alone(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "keys", ["sk-abc123", "=sk-abc123", "/=sk-abc123", "http://h/v1 = sk-abc123", "http://h/v1:sk-abc123"]
+    "keys",
+    ["sk-abc123", "=sk-abc123", "/=sk-abc123", "http://h/v1 = sk-abc123", "http://h/v1:sk-abc123"],
 )
 @pytest.mark.parametrize("name", ["openai:m", "anthropic:m", "openai:m@http://h/v1"])
 def test_keys_of_servers_that_nobody_can_read_go_nowhere(monkeypatch, keys, name):
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
         monkeypatch.setenv(variable, "sk-usual")
     monkeypatch.setenv("MEMALIGN_SERVER_KEYS", keys)
-    with pytest.raises(ConfigurationError, match="MEMALIGN_SERVER_KEYS holds what is not ADDRESS=KEY") as caught:
+    with pytest.raises(
+        ConfigurationError, match="MEMALIGN_SERVER_KEYS holds what is not ADDRESS=KEY"
+    ) as caught:
         resolve(name)
     assert "abc123" not in str(caught.value)
 
 
 async def test_a_refused_key_of_a_servers_own_names_its_variable():
     words = r"the server's key \(MEMALIGN_SERVER_KEYS=ADDRESS=KEY\): missing"
-    with Endpoint(bad_request("No key.", status=401)) as server, pytest.raises(AccessDenied, match=words):
+    with (
+        Endpoint(bad_request("No key.", status=401)) as server,
+        pytest.raises(AccessDenied, match=words),
+    ):
         await resolve(f"openai:m@{server.base_url}").complete(REQUEST)
 
 
 async def test_a_server_that_sends_its_callers_elsewhere_is_named_and_the_key_stays(monkeypatch):
-    with Endpoint() as other, Endpoint(Fault(status=307, headers={"Location": other.base_url}, body="")) as server:
+    with (
+        Endpoint() as other,
+        Endpoint(Fault(status=307, headers={"Location": other.base_url}, body="")) as server,
+    ):
         monkeypatch.setenv("MEMALIGN_SERVER_KEYS", f"{server.base_url}=sk-abc123")
-        with pytest.raises(AccessDenied, match=r"HTTP 307\. Check the model's name, and the address"):
+        with pytest.raises(
+            AccessDenied, match=r"HTTP 307\. Check the model's name, and the address"
+        ):
             await resolve(f"openai:m@{server.base_url}").complete(REQUEST)
     assert (len(server.requests), len(other.headers)) == (1, 0)

@@ -31,7 +31,9 @@ def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
     model, addressed = (kind(lambda _: {"value": True}) for kind in (ScriptedChatModel, Addressed))
 
     async def ask(model: ScriptedChatModel, **changes: object) -> ChatReply:
-        return await calls.complete(model, ChatRequest(**{"system": "s", "user": "u", "schema": {}} | changes))  # type: ignore[arg-type]
+        return await calls.complete(
+            model, ChatRequest(**{"system": "s", "user": "u", "schema": {}} | changes)
+        )  # type: ignore[arg-type]
 
     first = run(ask(model))
     again = run(ask(model, about="t-2", timeout=3.0))
@@ -43,9 +45,14 @@ def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
 
 def test_a_dry_run_asks_no_model_not_even_for_vectors() -> None:
     model, vectors = ScriptedChatModel([]), HashEmbedding()
-    judge = Judge(name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model)
+    judge = Judge(
+        name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model
+    )
     dry_run = DryRun()
-    rows = [{"id": f"t-{n}", "outputs": f"reply {n}", "value": True, "rationale": "warm"} for n in range(3)]
+    rows = [
+        {"id": f"t-{n}", "outputs": f"reply {n}", "value": True, "rationale": "warm"}
+        for n in range(3)
+    ]
     optimizer = MemAlign(embedding_model=vectors)
     run(optimizer.align(judge, rows, calls=optimizer.calls(dry_run=dry_run)))
     assert (vectors.texts, model.requests) == ([], [])

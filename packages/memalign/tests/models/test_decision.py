@@ -26,7 +26,9 @@ from tests.support.endpoint import CLOSED, Endpoint, Fault, bad_request, rate_li
 POLITE = Question(key="q1", text="Is the reply polite?")
 REFUND = Question(key="q2", text="Does it name the refund?")
 TONE = Question(key="value", text="What is its tone?", kind="choice", labels=("warm", "cold"))
-STARS = Question(key="value", text="How good is it?", kind="score", labels=("1", "2", "3", "4", "5"))
+STARS = Question(
+    key="value", text="How good is it?", kind="score", labels=("1", "2", "3", "4", "5")
+)
 
 
 def questions(count: int) -> list[Question]:
@@ -51,12 +53,16 @@ def declining(*refused: str) -> Decide:
 
 
 def model_at(endpoint: Endpoint, provider: str = "system-one", **settings) -> ProviderDecisionModel:
-    target = Target(provider=provider, model="m", base_url=endpoint.base_url, api_key="k", addressed=True)
+    target = Target(
+        provider=provider, model="m", base_url=endpoint.base_url, api_key="k", addressed=True
+    )
     settings = {"retry": Retry(attempts=3, base_seconds=0.01), **settings}
     return ProviderDecisionModel(target, **settings)
 
 
-def decide(model: DecisionModel, *questions: Question, state: str = REPLY, timeout: float | None = None):
+def decide(
+    model: DecisionModel, *questions: Question, state: str = REPLY, timeout: float | None = None
+):
     return asyncio.run(model.decide(state, questions, timeout=timeout))
 
 
@@ -78,7 +84,9 @@ class TestAnswers:
         assert decision.probabilities["q1"] == pytest.approx({"yes": 0.9, "no": 0.1})
         assert decision.probabilities["q2"] == pytest.approx({"yes": 0.1, "no": 0.9})
         assert decision.probabilities["value"] == pytest.approx({"warm": 0.75, "cold": 0.25})
-        assert stars.probabilities["value"] == pytest.approx({"1": 0, "2": 0, "3": 0, "4": 0.6, "5": 0.4})
+        assert stars.probabilities["value"] == pytest.approx(
+            {"1": 0, "2": 0, "3": 0, "4": 0.6, "5": 0.4}
+        )
         assert decision.refused == {}
         body, _ = endpoint.requests
         assert body.get("state", body.get("input")) == REPLY
@@ -129,7 +137,9 @@ class TestLimitsAndRefusals:
 
 
 def answered(**answers: object) -> Fault:
-    return Fault(body={"model": "m", "answers": answers, "usage": {"input_tokens": 1, "output_tokens": 1}})
+    return Fault(
+        body={"model": "m", "answers": answers, "usage": {"input_tokens": 1, "output_tokens": 1}}
+    )
 
 
 WRONG_NAMES = answered(other={"type": "noul", "noul": 0.5})
@@ -144,22 +154,32 @@ class TestFaults:
             (rate_limited(0.1), RateLimited, "429"),
             (server_error(), ModelUnavailable, "500"),
             (CLOSED, ModelUnavailable, "no connection"),
-            *((odd, (InvalidOutput, ModelUnavailable), "API promises") for odd in (CUT, WRONG_NAMES, IMPOSSIBLE)),
+            *(
+                (odd, (InvalidOutput, ModelUnavailable), "API promises")
+                for odd in (CUT, WRONG_NAMES, IMPOSSIBLE)
+            ),
         ],
     )
-    def test_a_fault_costs_another_attempt_and_has_a_name_if_it_stays(self, provider, fault, error, words):
+    def test_a_fault_costs_another_attempt_and_has_a_name_if_it_stays(
+        self, provider, fault, error, words
+    ):
         with SERVERS[provider](answering, faults=[fault]) as endpoint:
             decision = decide(model_at(endpoint, provider), POLITE)
             assert decision.probabilities["q1"]["yes"] == pytest.approx(0.9)
             first, second = endpoint.times
-            assert second - first >= float(fault.headers.get("Retry-After", 0)), "the wait that a server asks for"
+            assert second - first >= float(fault.headers.get("Retry-After", 0)), (
+                "the wait that a server asks for"
+            )
             endpoint.faults = [fault] * 9
             with pytest.raises(error, match=f"{words}.*3 attempts"):
                 decide(model_at(endpoint, provider), POLITE)
 
     def test_what_a_server_rejects_is_not_tried_again(self, provider):
         rejection = bad_request("no such field")
-        with SERVERS[provider](answering, faults=[rejection]) as endpoint, pytest.raises(ModelRejected, match="field"):
+        with (
+            SERVERS[provider](answering, faults=[rejection]) as endpoint,
+            pytest.raises(ModelRejected, match="field"),
+        ):
             decide(model_at(endpoint, provider), POLITE)
 
 
@@ -229,7 +249,9 @@ class TestPrices:
         monkeypatch.setenv("TYPESAFE_API_KEY", "k")
         jev = resolve_decision("typesafe:jev-latest")
         assert isinstance(jev, ProviderDecisionModel)
-        luna = ProviderDecisionModel(Target(provider="openai-decisions", model="gpt-6-luna", api_key="k"))
+        luna = ProviderDecisionModel(
+            Target(provider="openai-decisions", model="gpt-6-luna", api_key="k")
+        )
         assert jev.price_of(million) == pytest.approx(0.042)
         assert luna.price_of(million) == pytest.approx(0.2)  # above 272,000 tokens
         assert luna.price_of(Usage(calls=1, input_tokens=1_000)) == pytest.approx(0.0001)

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 from pydantic_ai import models as pydantic_models
 from pydantic_ai import providers as pydantic_providers
-from pydantic_ai.models.decision import ChoiceAnswer, DecisionModel, DecisionRequest, DecisionResponse
+from pydantic_ai.models.decision import (
+    ChoiceAnswer,
+    DecisionModel,
+    DecisionRequest,
+    DecisionResponse,
+)
 from pydantic_ai.usage import RequestUsage
 
 import memalign as ma
@@ -19,41 +24,63 @@ from tests.models.test_odd_servers import completion
 from tests.models.test_provider_chat import ANSWER, model_at
 from tests.support.endpoint import Endpoint, Fault
 
-TASK: dict[str, Any] = {"name": "tone", "instructions": "Is it polite? {{ outputs }}", "feedback_value_type": bool}
+TASK: dict[str, Any] = {
+    "name": "tone",
+    "instructions": "Is it polite? {{ outputs }}",
+    "feedback_value_type": bool,
+}
 
 
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
     labels = list(question["criteria"])
     if question["type"] == "score":
         shares = {str(level): float(level == len(labels) - 1) for level in range(len(labels))}
-        return {"type": "score", "score": len(labels) - 1.0, "confidence": 1.0, "probabilities": shares}
+        return {
+            "type": "score",
+            "score": len(labels) - 1.0,
+            "confidence": 1.0,
+            "probabilities": shares,
+        }
     shares = {label: 0.75 if label == labels[0] else 0.25 / (len(labels) - 1) for label in labels}
     return {"type": "choice", "choice": labels[0], "confidence": 0.75, "probabilities": shares}
 
 
 def gemini(body: dict[str, Any]) -> Any:
     """What Google's `decisions` endpoint answers: the first label of each question is the likeliest."""
-    assert all(question["instructions"] for question in body["questions"].values()), "it refuses a question without"
+    assert all(question["instructions"] for question in body["questions"].values()), (
+        "it refuses a question without"
+    )
     answers = {key: _answer(question) for key, question in body["questions"].items()}
-    return Fault(body={"answers": answers, "usage": {"total_input_tokens": 120, "total_output_tokens": 0}})
+    return Fault(
+        body={"answers": answers, "usage": {"total_input_tokens": 120, "total_output_tokens": 0}}
+    )
 
 
 @pytest.fixture
 def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     with Endpoint(gemini) as endpoint:
-        monkeypatch.setattr(import_module("memalign.models.resolve"), "_models", {})  # none that has another address
+        monkeypatch.setattr(
+            import_module("memalign.models.resolve"), "_models", {}
+        )  # none that has another address
         monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", endpoint.base_url.removesuffix("/v1"))
         yield endpoint
 
 
 @pytest.mark.parametrize("key", ["GOOGLE_API_KEY", "GEMINI_API_KEY"])
-def test_googles_decisions_judge_with_either_key(google: Endpoint, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+def test_googles_decisions_judge_with_either_key(
+    google: Endpoint, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
     monkeypatch.setenv(key, "a-key")
     judgment = ma.Judge(**TASK, model="google-decisions:gemini-decision-1")(outputs="Thank you!")
     assert (judgment.value, judgment.error, judgment.usage.calls) == (True, None, 1)
     assert judgment.confidence == pytest.approx(0.75)
-    assert (judgment.model, judgment.answered_by) == ("google-decisions:gemini-decision-1", "gemini-decision-1")
-    assert (judgment.usage.input_tokens, judgment.usage.cost) == (120, None), "no list knows its price"
+    assert (judgment.model, judgment.answered_by) == (
+        "google-decisions:gemini-decision-1",
+        "gemini-decision-1",
+    )
+    assert (judgment.usage.input_tokens, judgment.usage.cost) == (120, None), (
+        "no list knows its price"
+    )
     assert google.paths[0].endswith("/decisions")
     assert google.headers[0]["x-goog-api-key"] == "a-key"
 
@@ -64,7 +91,9 @@ def test_a_limit_on_a_decision_model_without_a_price_is_refused_before_a_request
     monkeypatch.setenv("GOOGLE_API_KEY", "a-key")
     judge = ma.Judge(**TASK, model="google-decisions:gemini-decision-1")
     rows = [{"id": "a", "outputs": "Thank you!"}]
-    with pytest.raises(ConfigurationError, match=r"max_cost cannot hold.*google-decisions:gemini-decision-1"):
+    with pytest.raises(
+        ConfigurationError, match=r"max_cost cannot hold.*google-decisions:gemini-decision-1"
+    ):
         judge.judge_many(rows, max_cost=1.0)
     assert not google.requests
     prices = {"google-decisions:gemini-decision-1": {"prices": {"input": 0.1, "output": 0.0}}}
@@ -90,7 +119,9 @@ class Acme(DecisionModel[None]):
             first, *others = criteria
             shares = {first: 1.0, **dict.fromkeys(others, 0.0)}
             answers[name] = ChoiceAnswer(choice=first, confidence=1.0, probabilities=shares)
-        return DecisionResponse(answers=answers, model_name="oracle-2026-11-01", usage=RequestUsage(input_tokens=9))
+        return DecisionResponse(
+            answers=answers, model_name="oracle-2026-11-01", usage=RequestUsage(input_tokens=9)
+        )
 
 
 @pytest.fixture
@@ -124,7 +155,13 @@ def test_the_next_provider_of_decision_models_needs_no_line_here(acme: None) -> 
 
 
 def test_a_chat_model_is_none() -> None:
-    for name in ("openai:gpt-4.1", "google:gemini-3", "deepseek:deepseek-chat", "local:x", "nobody-knows:x"):
+    for name in (
+        "openai:gpt-4.1",
+        "google:gemini-3",
+        "deepseek:deepseek-chat",
+        "local:x",
+        "nobody-knows:x",
+    ):
         assert not names_decision_model(name)
     with pytest.raises(ConfigurationError, match=r"not a decision model.*google-decisions:MODEL"):
         resolve_decision("openai:gpt-4.1")
@@ -140,7 +177,10 @@ def test_the_version_that_answered_is_kept_everywhere(tmp_path: Any) -> None:
         judged = judge.judge_many(rows, out=out)
         report = ma.evaluate(judge, rows)
     assert ANSWER["value"] is judged[0].value
-    assert (judged[0].model, judged[0].answered_by) == ("openai:gpt-4.1-mini", "gpt-4.1-mini-2025-04-14")
+    assert (judged[0].model, judged[0].answered_by) == (
+        "openai:gpt-4.1-mini",
+        "gpt-4.1-mini-2025-04-14",
+    )
     assert '"answered_by":"gpt-4.1-mini-2025-04-14"' in out.read_text().replace(": ", ":")
     assert "openai:gpt-4.1-mini (answered by gpt-4.1-mini-2025-04-14)" in str(report)
     assert report.to_dict()["answered_by"] == ["gpt-4.1-mini-2025-04-14"]

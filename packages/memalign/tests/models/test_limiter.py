@@ -141,13 +141,19 @@ def test_rare_refusals_slow_nobody_down(share: float):
 @pytest.mark.parametrize(
     ("room", "takes", "retry_after", "share"),
     [
-        *((room, *answers, 0.0) for room in (4, 8, 24, 40) for answers in ((0.2, 1.0), (2.0, None))),
+        *(
+            (room, *answers, 0.0)
+            for room in (4, 8, 24, 40)
+            for answers in ((0.2, 1.0), (2.0, None))
+        ),
         *((room, 0.2, 1.0, 0.03) for room in (8, 24)),  # few slots, and accidents
         (8, 0.2, None, 0.0),
         (8, 2.0, 1.0, 0.0),
     ],
 )
-def test_calls_in_flight_settle_at_the_servers_limit(room: int, takes: float, retry_after: float | None, share: float):
+def test_calls_in_flight_settle_at_the_servers_limit(
+    room: int, takes: float, retry_after: float | None, share: float
+):
     run = run_of(room=room, takes=takes, retry_after=retry_after, share=share, items=3_000)
     assert run.seconds < 3_000 * takes / room / 0.85
     assert run.refused < (0.1 if share else 0.05) * 3_000

@@ -24,7 +24,9 @@ YES_NO: dict[str, Any] = {
 }
 
 
-def request(user: str = "Is water wet?", *, system: str = "Answer in JSON.", **changes: Any) -> ChatRequest:
+def request(
+    user: str = "Is water wet?", *, system: str = "Answer in JSON.", **changes: Any
+) -> ChatRequest:
     fields = {"schema": YES_NO, "max_tokens": 24, **changes}
     return ChatRequest(system=system, user=user, **fields)
 
@@ -87,10 +89,16 @@ class TestAnswering:
         assert 0 < usage.output_tokens <= 12
 
     async def test_an_answer_does_not_depend_on_earlier_calls(self, model: LocalChatModel) -> None:
-        system = "You judge whether a customer would find the reply warm or cold. Answer warm or cold. "
+        system = (
+            "You judge whether a customer would find the reply warm or cold. Answer warm or cold. "
+        )
         other = "You write guidelines. When a reply is cold, ask for warmth. "
         shown = "I waited {} weeks for this lamp, and it came broken. Reply: Broken items go back within {} days. We see to it."
-        schema = {"type": "object", "properties": {"value": {"enum": ["warm", "cold"]}}, "required": ["value"]}
+        schema = {
+            "type": "object",
+            "properties": {"value": {"enum": ["warm", "cold"]}},
+            "required": ["value"],
+        }
         asked = [
             request(shown.format(weeks, days), system=system, schema=schema, temperature=0.0)
             for weeks, days in ((3, 30), (2, 14))
@@ -106,8 +114,12 @@ class TestAnswering:
         await model.complete(request("one", system=other))
         assert await answers(1, 0) == first
 
-    async def test_an_overlong_prompt_is_rejected_with_both_figures(self, model: LocalChatModel) -> None:
-        with pytest.raises(ModelRejected, match=r"has 2,0\d\d tokens, the limit is 1,024.*MEMALIGN_LOCAL_CONTEXT"):
+    async def test_an_overlong_prompt_is_rejected_with_both_figures(
+        self, model: LocalChatModel
+    ) -> None:
+        with pytest.raises(
+            ModelRejected, match=r"has 2,0\d\d tokens, the limit is 1,024.*MEMALIGN_LOCAL_CONTEXT"
+        ):
             await model.complete(request("word " * 2_000))
 
     async def test_a_cut_answer_is_retried_with_doubled_tokens(self, model: LocalChatModel) -> None:
@@ -125,7 +137,9 @@ class TestAnswering:
         plain = await model.complete(request("Is it so? "))
         assert written.usage.input_tokens - plain.usage.input_tokens > 9
 
-    async def test_a_late_answer_is_unavailable_and_harms_nothing(self, model: LocalChatModel) -> None:
+    async def test_a_late_answer_is_unavailable_and_harms_nothing(
+        self, model: LocalChatModel
+    ) -> None:
         with pytest.raises(ModelUnavailable, match=r"no answer after 0\.001 s"):
             await model.complete(request("slow " * 40, timeout=0.001))
         assert (await model.complete(request())).data["value"] in {"yes", "no"}
@@ -144,7 +158,9 @@ class TestAnswering:
         numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 200, "maxItems": 200}
         long = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"]}
         calls = [
-            asyncio.create_task(model.complete(request("Count to 1000 in words.", schema=long, max_tokens=700)))
+            asyncio.create_task(
+                model.complete(request("Count to 1000 in words.", schema=long, max_tokens=700))
+            )
             for _ in range(3)  # one under way, two in the queue
         ]
         while not pieces:
@@ -170,12 +186,24 @@ class Engine:
         self.cached = 30
         self.read: list[str] = []
 
-    def handle_chat_completions(self, body: dict[str, Any], receive: Callable[[dict[str, Any]], bool]) -> None:
+    def handle_chat_completions(
+        self, body: dict[str, Any], receive: Callable[[dict[str, Any]], bool]
+    ) -> None:
         prefix = body["max_tokens"] == 0
-        self.read.append(("prefix" if prefix else "request") + ("" if body["cache_prompt"] else " anew"))
+        self.read.append(
+            ("prefix" if prefix else "request") + ("" if body["cache_prompt"] else " anew")
+        )
         receive({"choices": [{"delta": {"content": "{}"}, "finish_reason": "stop"}]})
         details = {"cached_tokens": self.cached}
-        receive({"usage": {"prompt_tokens": 90, "completion_tokens": 1, "prompt_tokens_details": details}})
+        receive(
+            {
+                "usage": {
+                    "prompt_tokens": 90,
+                    "completion_tokens": 1,
+                    "prompt_tokens_details": details,
+                }
+            }
+        )
 
 
 def model_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> local.LocalChatModel:
@@ -195,11 +223,20 @@ def model_on(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> local.LocalChat
             ["prefix", "prefix anew", "request"],
         ),  # the rest was cut somewhere else
         (30, 30, request(system="Answer in words.", schema=ANY), ["prefix anew", "request"]),
-        (0, 0, request("Is water dry?", schema=ANY), ["request"]),  # a model whose prompts cannot be cut
+        (
+            0,
+            0,
+            request("Is water dry?", schema=ANY),
+            ["request"],
+        ),  # a model whose prompts cannot be cut
     ],
 )
 async def test_a_prefix_is_read_apart_until_all_of_it_is_cached(
-    monkeypatch: pytest.MonkeyPatch, cached_first: int, cached_then: int, then: ChatRequest, read: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    cached_first: int,
+    cached_then: int,
+    then: ChatRequest,
+    read: list[str],
 ) -> None:
     engine = Engine()
     model = model_on(engine, monkeypatch)

@@ -30,47 +30,89 @@ COUNTED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 REMOVED = object()
 
 
-def completion(message: object = None, *, choice: dict[str, Any] | None = None, **envelope: Any) -> dict[str, Any]:
+def completion(
+    message: object = None, *, choice: dict[str, Any] | None = None, **envelope: Any
+) -> dict[str, Any]:
     """A completion with one part of it as a server may have it."""
     said = {"role": "assistant", "content": TEXT} if message is None else message
     choices = [{"index": 0, "finish_reason": "stop", "message": said} | (choice or {})]
-    body = {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": COUNTED}
+    body = {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": choices,
+        "usage": COUNTED,
+    }
     return {name: part for name, part in (body | envelope).items() if part is not REMOVED}
 
 
 def chunk(text: str, reason: str | None = None) -> str:
-    event = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": reason}], "model": "m"}
+    event = {
+        "choices": [{"index": 0, "delta": {"content": text}, "finish_reason": reason}],
+        "model": "m",
+    }
     return f"data: {json.dumps(event)}\n\n"
 
 
 ODD_PARTS: list[tuple[str, list[Any]]] = [
     *((name, [None, "", 7, REMOVED]) for name in ("id", "object", "model")),
     ("created", [None, 1.5, "2026-11-28T00:00:00Z", "1", REMOVED]),
-    ("usage", [None, {}, [], "15", REMOVED, COUNTED | {"prompt_tokens": None}, COUNTED | {"cost": 0.1, "queue": "x"}]),
+    (
+        "usage",
+        [
+            None,
+            {},
+            [],
+            "15",
+            REMOVED,
+            COUNTED | {"prompt_tokens": None},
+            COUNTED | {"cost": 0.1, "queue": "x"},
+        ],
+    ),
     ("usage", [COUNTED | {"prompt_tokens_details": {}, "completion_tokens_details": None}]),
-    *((name, [None, {}, []]) for name in ("service_tier", "system_fingerprint", "error", "prompt_filter_results")),
+    *(
+        (name, [None, {}, []])
+        for name in ("service_tier", "system_fingerprint", "error", "prompt_filter_results")
+    ),
 ]
 ODD_IN_A_CHOICE: list[tuple[str, list[Any]]] = [
     ("finish_reason", [None, "", "eos", "end_turn", "tool_calls", 3, "error"]),
     *((name, [None, "0", {}, []]) for name in ("index", "logprobs")),
 ]
 ODD_IN_A_MESSAGE: list[tuple[str, list[Any]]] = [
-    *((name, [{}, [], None, ""]) for name in ("annotations", "refusal", "audio", "reasoning", "role", "tool_calls")),
+    *(
+        (name, [{}, [], None, ""])
+        for name in ("annotations", "refusal", "audio", "reasoning", "role", "tool_calls")
+    ),
     ("content", [ANSWER, [TEXT], [{"type": "text", "text": TEXT}], [{"text": TEXT}]]),
     ("tool_calls", [[{}]]),
 ]
 ENVELOPES: list[object] = [
     *(completion(**{name: odd}) for name, odds in ODD_PARTS for odd in odds),
     *(completion(choice={name: odd}) for name, odds in ODD_IN_A_CHOICE for odd in odds),
-    *(completion({"content": TEXT} | {name: odd}) for name, odds in ODD_IN_A_MESSAGE for odd in odds),
-    completion({"content": [{"type": "thinking", "thinking": "{"}, {"type": "output_text", "text": TEXT}]}),
-    completion({"content": None, "tool_calls": [{"function": {"name": "verdict", "arguments": TEXT}}]}),
+    *(
+        completion({"content": TEXT} | {name: odd})
+        for name, odds in ODD_IN_A_MESSAGE
+        for odd in odds
+    ),
+    completion(
+        {"content": [{"type": "thinking", "thinking": "{"}, {"type": "output_text", "text": TEXT}]}
+    ),
+    completion(
+        {"content": None, "tool_calls": [{"function": {"name": "verdict", "arguments": TEXT}}]}
+    ),
     completion({"content": "", "tool_calls": [{"id": None, "function": {"arguments": ANSWER}}]}),
     completion({"content": None, "function_call": {"name": "verdict", "arguments": TEXT}}),
     completion({"content": None, "parsed": ANSWER}),
     completion({"content": "", "reasoning_content": f"\n{TEXT}"}),
     completion({}, choice={"text": TEXT}),
-    {"model": "m", "message": {"role": "assistant", "content": TEXT}, "done": True, "eval_count": 5},
+    {
+        "model": "m",
+        "message": {"role": "assistant", "content": TEXT},
+        "done": True,
+        "eval_count": 5,
+    },
     *({name: completion(), "code": 0, "status": "ok"} for name in ("data", "result", "response")),
     [completion()],
     completion(choices={"0": {"message": {"content": TEXT}}}),
@@ -79,7 +121,9 @@ ENVELOPES: list[object] = [
     f"event: message\r\n{chunk(TEXT)}event: done\r\ndata: [DONE]\r\n\r\n",
     "\n\n   " + json.dumps(completion()),
     "\ufeff" + json.dumps(completion()),
-    f": comment\n\n{chunk(TEXT[:9])}{chunk(TEXT[9:])}{chunk('', 'stop')}data: [DONE]\n\n".removeprefix(": comment\n\n"),
+    f": comment\n\n{chunk(TEXT[:9])}{chunk(TEXT[9:])}{chunk('', 'stop')}data: [DONE]\n\n".removeprefix(
+        ": comment\n\n"
+    ),
 ]
 
 
@@ -98,10 +142,20 @@ async def test_what_surrounds_an_answer_costs_nothing(body: object) -> None:
         ({"prompt_tokens": "10", "completion_tokens": 5.0}, 15.0),
         ({"prompt_tokens": 10, "total_tokens": 15}, 15.0),
         ({"input_tokens": 10, "output_tokens": 5}, 15.0),
-        *((odd, None) for odd in ({}, None, {"prompt_tokens": 10}, {"prompt_tokens": -1, "completion_tokens": 5})),
+        *(
+            (odd, None)
+            for odd in (
+                {},
+                None,
+                {"prompt_tokens": 10},
+                {"prompt_tokens": -1, "completion_tokens": 5},
+            )
+        ),
     ],
 )
-async def test_what_was_counted_is_priced_and_nothing_else_is_guessed(usage: object, cost: float | None) -> None:
+async def test_what_was_counted_is_priced_and_nothing_else_is_guessed(
+    usage: object, cost: float | None
+) -> None:
     with Endpoint(Fault(body=completion(usage=usage))) as endpoint:
         reply = await model_at(endpoint, prices=Prices(input=1e6, output=1e6)).complete(REQUEST)
     assert reply.usage.cost == cost
@@ -120,32 +174,87 @@ def failing(status: int, message: str, code: object = None, **more: object) -> F
 
 TPM = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 5900, please reduce"
 SAID: list[tuple[Fault, type[Exception], str, int]] = [
-    (inside(message="Rate limit exceeded: free-models-per-min.", code=429), RateLimited, "429, Rate limit", 3),
+    (
+        inside(message="Rate limit exceeded: free-models-per-min.", code=429),
+        RateLimited,
+        "429, Rate limit",
+        3,
+    ),
     (inside(message="Slow down", code="rate_limit_exceeded"), RateLimited, "429, Slow down", 3),
     (inside(message="Slow down", code="429"), RateLimited, "429, Slow down", 3),
     (inside(message="Provider returned error", code=502), ModelUnavailable, "502, Provider", 3),
     (inside(message="Overloaded", type="overloaded_error"), ModelUnavailable, "503, Overloaded", 3),
-    (Fault(body={"object": "error", "message": "Boom", "code": 500}), ModelUnavailable, "500, Boom", 3),
-    (Fault(body=completion({}, choice={"error": {"code": 502, "message": "Idle"}})), ModelUnavailable, "502, Idle", 3),
-    (inside(message="Insufficient credits.", code=402), AccessDenied, "402, Insufficient credits", 1),
-    (inside(message="Insufficient balance", code="1113"), AccessDenied, "402, Insufficient balance", 1),
+    (
+        Fault(body={"object": "error", "message": "Boom", "code": 500}),
+        ModelUnavailable,
+        "500, Boom",
+        3,
+    ),
+    (
+        Fault(body=completion({}, choice={"error": {"code": 502, "message": "Idle"}})),
+        ModelUnavailable,
+        "502, Idle",
+        3,
+    ),
+    (
+        inside(message="Insufficient credits.", code=402),
+        AccessDenied,
+        "402, Insufficient credits",
+        1,
+    ),
+    (
+        inside(message="Insufficient balance", code="1113"),
+        AccessDenied,
+        "402, Insufficient balance",
+        1,
+    ),
     (inside(message="Bad key", type="invalid_api_key"), AccessDenied, "401, Bad key", 1),
     (inside(message="The model `x` does not exist"), AccessDenied, "404, The model", 1),
     (inside(message="Blocked", code="content_filter"), ModelRefused, "filter", 1),
-    (Fault(body={"errors": [{"message": "Model not found", "code": 5007}], "success": False}), AccessDenied, "404", 1),
+    (
+        Fault(body={"errors": [{"message": "Model not found", "code": 5007}], "success": False}),
+        AccessDenied,
+        "404",
+        1,
+    ),
     (Fault(body={"error_code": "PERMISSION_DENIED", "message": "No."}), AccessDenied, "403, No", 1),
     (failing(413, TPM, "rate_limit_exceeded"), RateLimited, "413, Request too large", 3),
-    (failing(403, "Quota of requests per minute: rate limit exceeded", "rateLimitExceeded"), RateLimited, "403", 3),
+    (
+        failing(403, "Quota of requests per minute: rate limit exceeded", "rateLimitExceeded"),
+        RateLimited,
+        "403",
+        3,
+    ),
     (
         failing(400, "Output data may contain inappropriate content.", "data_inspection_failed"),
         ModelRefused,
         "filter stopped",
         1,
     ),
-    (failing(403, "Input was flagged", 403, metadata={"reasons": ["violence"]}), ModelRefused, "filter stopped", 1),
-    (Fault(status=403, body="<html>Sorry, you have been blocked</html>"), ModelUnavailable, "firewall", 1),
-    (failing(400, "Violated guardrail policy: api key found in the text"), ModelRefused, "filter stopped", 1),
-    (failing(404, "The model `m` does not exist", "model_not_found"), AccessDenied, "model's name", 1),
+    (
+        failing(403, "Input was flagged", 403, metadata={"reasons": ["violence"]}),
+        ModelRefused,
+        "filter stopped",
+        1,
+    ),
+    (
+        Fault(status=403, body="<html>Sorry, you have been blocked</html>"),
+        ModelUnavailable,
+        "firewall",
+        1,
+    ),
+    (
+        failing(400, "Violated guardrail policy: api key found in the text"),
+        ModelRefused,
+        "filter stopped",
+        1,
+    ),
+    (
+        failing(404, "The model `m` does not exist", "model_not_found"),
+        AccessDenied,
+        "model's name",
+        1,
+    ),
     (failing(400, "Invalid model name passed in model=m"), AccessDenied, "model's name", 1),
     (failing(400, "The requested model 'm' is not supported"), AccessDenied, "model's name", 1),
     (failing(400, "m is not a valid model ID"), AccessDenied, "model's name", 1),
@@ -162,9 +271,24 @@ SAID: list[tuple[Fault, type[Exception], str, int]] = [
     ),
     (Fault(status=400, body={"error_msg": "Nothing to say"}), ModelRejected, "Nothing to say", 2),
     (Fault(status=400, body={"error": "Nothing to say"}), ModelRejected, "400, Nothing to say", 2),
-    (Fault(status=404, body={"error": "No route with response_format"}), ModelRejected, "404, No route", 2),
-    (Fault(status=404, body={"error": "model 'm' not found"}), AccessDenied, "404, model 'm' not found", 1),
-    (Fault(status=500, body={"error": "response_format is unsupported"}), ModelRejected, "500, response_format", 2),
+    (
+        Fault(status=404, body={"error": "No route with response_format"}),
+        ModelRejected,
+        "404, No route",
+        2,
+    ),
+    (
+        Fault(status=404, body={"error": "model 'm' not found"}),
+        AccessDenied,
+        "404, model 'm' not found",
+        1,
+    ),
+    (
+        Fault(status=500, body={"error": "response_format is unsupported"}),
+        ModelRejected,
+        "500, response_format",
+        2,
+    ),
 ]
 
 
@@ -172,7 +296,10 @@ SAID: list[tuple[Fault, type[Exception], str, int]] = [
 async def test_what_a_server_says_decides_not_its_status(
     fault: Fault, kind: type[Exception], words: str, requests: int
 ) -> None:
-    with Endpoint(fault) as endpoint, pytest.raises((ModelError, AccessDenied), match=words) as caught:
+    with (
+        Endpoint(fault) as endpoint,
+        pytest.raises((ModelError, AccessDenied), match=words) as caught,
+    ):
         await model_at(endpoint).complete(REQUEST)
     assert type(caught.value) is kind
     assert len(endpoint.requests) == requests
@@ -185,7 +312,9 @@ async def test_what_a_server_says_decides_not_its_status(
         *((cut, 3) for cut in ('{"choices": [{"mess', "[1", {"output": 1}, "null")),
     ],
 )
-async def test_a_page_is_no_call_and_a_cut_answer_is_one_of_unknown_cost(body: object, calls: int) -> None:
+async def test_a_page_is_no_call_and_a_cut_answer_is_one_of_unknown_cost(
+    body: object, calls: int
+) -> None:
     with (
         Endpoint(Fault(body=body)) as endpoint,
         pytest.raises(ModelUnavailable, match="not what its API prom") as caught,
@@ -222,7 +351,10 @@ VLLM = (
 REFUSALS: list[list[dict[str, Any]]] = [
     [refuses("max_tokens", USE_OTHER, param="max_tokens")],
     [refuses("max_tokens", USE_OTHER), refuses("temperature", ONLY_ONE, param="temperature")],
-    [refuses("temperature", "`temperature` is deprecated for this model."), refuses("seed", "seed: Extra inputs")],
+    [
+        refuses("temperature", "`temperature` is deprecated for this model."),
+        refuses("seed", "seed: Extra inputs"),
+    ],
     [refuses("max_tokens", AT_MOST.format(1024), above=512)],
     [refuses("max_tokens", "Range of max_tokens should be [1, 800]", above=800)],
     [
@@ -231,7 +363,9 @@ REFUSALS: list[list[dict[str, Any]]] = [
     ],
     [
         refuses(
-            "max_tokens", "max_tokens must be less than or equal to `600`, less than the `context_window`", above=600
+            "max_tokens",
+            "max_tokens must be less than or equal to `600`, less than the `context_window`",
+            above=600,
         )
     ],
     [refuses("max_tokens", VLLM.format(1_000), above=700)],
@@ -239,7 +373,9 @@ REFUSALS: list[list[dict[str, Any]]] = [
     [refuses("top_p", "Unrecognized request argument supplied: top_p")],
     [
         refuses(
-            "enable_thinking", "parameter.enable_thinking must be set to false for non-streaming calls", unless=False
+            "enable_thinking",
+            "parameter.enable_thinking must be set to false for non-streaming calls",
+            unless=False,
         )
     ],
 ]
@@ -258,12 +394,18 @@ def _refused_by(rules: list[dict[str, Any]], body: dict[str, Any]) -> dict[str, 
 
 
 @pytest.mark.parametrize("rules", REFUSALS)
-async def test_a_parameter_that_is_refused_by_name_is_changed_once_and_stays_so(rules: list[dict[str, Any]]) -> None:
+async def test_a_parameter_that_is_refused_by_name_is_changed_once_and_stays_so(
+    rules: list[dict[str, Any]],
+) -> None:
     def answer(body: dict[str, Any]) -> object:
         rule = _refused_by(rules, body)
         if rule is None:
             return ANSWER
-        error = {"message": rule["message"], "type": "invalid_request_error", "param": rule.get("param")}
+        error = {
+            "message": rule["message"],
+            "type": "invalid_request_error",
+            "param": rule.get("param"),
+        }
         return Fault(status=400, body={"error": error})
 
     asked = msgspec.structs.replace(REQUEST, seed=7)
@@ -281,7 +423,9 @@ async def test_a_parameter_that_is_refused_by_name_is_changed_once_and_stays_so(
 async def test_one_item_that_is_refused_changes_no_other_item() -> None:
     odd = msgspec.structs.replace(REQUEST, user="odd")
     refused = bad_request("Unsupported parameter: 'temperature'")
-    with Endpoint(lambda body: refused if user_of(body) == "odd" and "temperature" in body else ANSWER) as endpoint:
+    with Endpoint(
+        lambda body: refused if user_of(body) == "odd" and "temperature" in body else ANSWER
+    ) as endpoint:
         model = model_at(endpoint)
         for request in (REQUEST, odd, REQUEST):
             await model.complete(request)
@@ -321,10 +465,14 @@ async def test_a_wait_of_hours_ends_the_call_with_the_servers_sentence(
 
 
 async def test_a_hundred_calls_that_are_told_to_come_back_tomorrow_end_at_once() -> None:
-    fault = Fault(status=429, headers={"Retry-After": "86400"}, body={"error": {"message": "Daily limit"}})
+    fault = Fault(
+        status=429, headers={"Retry-After": "86400"}, body={"error": {"message": "Daily limit"}}
+    )
     with Endpoint(fault) as endpoint:
         model = model_at(endpoint, retry=LATER)
-        ended = await asyncio.gather(*(model.complete(REQUEST) for _ in range(100)), return_exceptions=True)
+        ended = await asyncio.gather(
+            *(model.complete(REQUEST) for _ in range(100)), return_exceptions=True
+        )
     assert {type(error) for error in ended} == {RateLimited}
     assert len(endpoint.requests) == 100
     assert endpoint.times[-1] - endpoint.times[0] < 60, "a second between two would be a hundred"
@@ -332,14 +480,21 @@ async def test_a_hundred_calls_that_are_told_to_come_back_tomorrow_end_at_once()
 
 async def test_a_wait_beyond_the_timeout_ends_the_call() -> None:
     fault = Fault(status=429, headers={"Retry-After": "40"}, body={"error": {"message": "Later"}})
-    with Endpoint(fault) as endpoint, pytest.raises(RateLimited, match="asks to wait 40 s, and a call waits 3 s"):
+    with (
+        Endpoint(fault) as endpoint,
+        pytest.raises(RateLimited, match="asks to wait 40 s, and a call waits 3 s"),
+    ):
         await model_at(endpoint, retry=LATER).complete(msgspec.structs.replace(REQUEST, timeout=3))
     assert len(endpoint.requests) == 1
 
 
-@pytest.mark.parametrize("headers", [{"Retry-After": "0"}, {"Retry-After-Ms": "5"}, {"Retry-After": "soon"}, {}])
+@pytest.mark.parametrize(
+    "headers", [{"Retry-After": "0"}, {"Retry-After-Ms": "5"}, {"Retry-After": "soon"}, {}]
+)
 async def test_a_short_wait_is_waited(headers: dict[str, str]) -> None:
-    fault = Fault(status=429, headers=headers, body={"error": {"message": "Rate limit; try again in 5ms"}})
+    fault = Fault(
+        status=429, headers=headers, body={"error": {"message": "Rate limit; try again in 5ms"}}
+    )
     with Endpoint(ANSWER, faults=[fault]) as endpoint:
         assert (await model_at(endpoint, retry=QUICK).complete(REQUEST)).data == ANSWER
     assert len(endpoint.requests) == 2

@@ -37,7 +37,11 @@ def google_says(text: str, *, stopped: str = "STOP") -> Fault:
     said = {"content": {"role": "model", "parts": [{"text": text}]}} if text else {}
     body = {
         "candidates": [{**said, "finishReason": stopped, "index": 0}],
-        "usageMetadata": {"promptTokenCount": 100, "cachedContentTokenCount": 90, "candidatesTokenCount": 5},
+        "usageMetadata": {
+            "promptTokenCount": 100,
+            "cachedContentTokenCount": 90,
+            "candidatesTokenCount": 5,
+        },
         "modelVersion": "gemini",
     }
     return Fault(body=body)
@@ -60,10 +64,20 @@ class Provider(NamedTuple):
 
 PROVIDERS = [
     Provider(
-        "anthropic:claude-haiku-4-5", anthropic_says, "refusal", "max_tokens", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+        "anthropic:claude-haiku-4-5",
+        anthropic_says,
+        "refusal",
+        "max_tokens",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_BASE_URL",
     ),
     Provider(
-        "google:gemini-3.1-flash-lite", google_says, "SAFETY", "MAX_TOKENS", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"
+        "google:gemini-3.1-flash-lite",
+        google_says,
+        "SAFETY",
+        "MAX_TOKENS",
+        "GEMINI_API_KEY",
+        "GOOGLE_GEMINI_BASE_URL",
     ),
 ]
 
@@ -76,7 +90,9 @@ def provider(request: pytest.FixtureRequest) -> Provider:
 @pytest.fixture(autouse=True)
 def endpoint(provider: Provider, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
     with Endpoint(provider.says(json.dumps(ANSWER))) as endpoint:
-        monkeypatch.setattr(import_module("memalign.models.resolve"), "_models", {})  # none that has another address
+        monkeypatch.setattr(
+            import_module("memalign.models.resolve"), "_models", {}
+        )  # none that has another address
         monkeypatch.setenv(provider.key, "test")
         monkeypatch.setenv(provider.address, endpoint.base_url.removesuffix("/v1"))
         yield endpoint
@@ -88,7 +104,9 @@ def chat(provider: Provider) -> ProviderChatModel:
     return model
 
 
-async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider, endpoint: Endpoint) -> None:
+async def test_an_answer_follows_the_schema_with_its_usage(
+    provider: Provider, endpoint: Endpoint
+) -> None:
     reply = await chat(provider).complete(SEEDED)
     assert reply.data == ANSWER
     assert (reply.usage.calls, reply.usage.input_tokens) == (1, 100)
@@ -96,12 +114,18 @@ async def test_an_answer_follows_the_schema_with_its_usage(provider: Provider, e
     (sent,) = map(json.dumps, endpoint.requests)
     assert '"rationale"' in sent, "the schema goes with the request"
     assert "additionalProperties" in sent
-    assert provider.model.startswith("google") or '"cache_control"' in sent, "Anthropic has to be asked for its cache"
+    assert provider.model.startswith("google") or '"cache_control"' in sent, (
+        "Anthropic has to be asked for its cache"
+    )
 
 
-async def test_a_filter_refuses_and_wrong_keys_are_named(provider: Provider, endpoint: Endpoint) -> None:
+async def test_a_filter_refuses_and_wrong_keys_are_named(
+    provider: Provider, endpoint: Endpoint
+) -> None:
     endpoint.faults = [provider.says("", stopped=provider.refuses), error(401, "invalid x-api-key")]
     with pytest.raises(ModelRefused):
         await chat(provider).complete(SEEDED)
-    with pytest.raises(ModelRejected, match=r"HTTP 401, invalid x-api-key.*(ANTHROPIC|GEMINI)_API_KEY"):
+    with pytest.raises(
+        ModelRejected, match=r"HTTP 401, invalid x-api-key.*(ANTHROPIC|GEMINI)_API_KEY"
+    ):
         await chat(provider).complete(SEEDED)

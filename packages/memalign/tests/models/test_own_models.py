@@ -16,7 +16,11 @@ from memalign.types import Usage
 from tests.models.test_provider_chat import model_at
 from tests.support.endpoint import Endpoint
 
-TASK: dict[str, Any] = {"name": "tone", "instructions": "Good? {{ outputs }}", "feedback_value_type": bool}
+TASK: dict[str, Any] = {
+    "name": "tone",
+    "instructions": "Good? {{ outputs }}",
+    "feedback_value_type": bool,
+}
 ROWS = [{"id": f"a{n}", "outputs": f"reply {n}"} for n in range(3)]
 TRUE = {"rationale": "Because.", "value": True}
 
@@ -128,7 +132,12 @@ def test_what_a_model_object_raises_costs_its_row_alone(failure: Any, said: str)
 
 @pytest.mark.parametrize(
     ("usage", "cost"),
-    [(None, None), (Usage(calls=1), None), (Usage(calls=1, cost=0.0), 0.0), (Usage(calls=1, cost=2.0), 2.0)],
+    [
+        (None, None),
+        (Usage(calls=1), None),
+        (Usage(calls=1, cost=0.0), 0.0),
+        (Usage(calls=1, cost=2.0), 2.0),
+    ],
 )
 def test_what_a_call_of_an_object_cost_is_what_it_says_and_else_unknown(
     usage: Usage | None, cost: float | None
@@ -146,14 +155,17 @@ def test_a_judge_saved_with_a_model_object_says_so_when_it_is_loaded(tmp_path: A
         judge = ma.Judge(**TASK | {"name": name.replace(":", "-")}, model=model)
         registry.create(judge)
         loaded = registry.load(judge.name)
-        with pytest.raises(ConfigurationError, match=r"saved with a model object.*pass it.*\.replace\(model=…\)"):
+        with pytest.raises(
+            ConfigurationError, match=r"saved with a model object.*pass it.*\.replace\(model=…\)"
+        ):
             loaded(outputs="Hello")
         assert loaded.replace(model=model)(outputs="Hello").value is True
 
 
 def test_two_spellings_of_a_model_are_one() -> None:
     spelled = [
-        ma.Judge(**TASK, model=name) for name in ("openai:/gpt-4.1-mini", "openai:gpt-4.1-mini", "openai/gpt-4.1-mini")
+        ma.Judge(**TASK, model=name)
+        for name in ("openai:/gpt-4.1-mini", "openai:gpt-4.1-mini", "openai/gpt-4.1-mini")
     ]
     assert spelled[0] == spelled[1] == spelled[2]
     assert {judge.model for judge in spelled} == {"openai:gpt-4.1-mini"}
@@ -168,7 +180,9 @@ def test_a_limit_that_cannot_be_held_is_refused_before_the_first_call() -> None:
         with pytest.raises(ConfigurationError, match=r"max_cost cannot hold.*--price"):
             judge.judge_many(ROWS, max_cost=1.0)
         with pytest.raises(ConfigurationError, match="max_cost cannot hold"):
-            judge.align([ROWS[0] | {"value": True, "source": "ana"}], optimizer=ma.MemAlign(max_cost=1.0))
+            judge.align(
+                [ROWS[0] | {"value": True, "source": "ana"}], optimizer=ma.MemAlign(max_cost=1.0)
+            )
     assert not endpoint.requests
 
 
@@ -182,7 +196,9 @@ def test_one_item_that_does_not_fit_stops_no_item_that_does() -> None:
     assert "NotJudged: one more call would pass the limit of $3" in str(judged[2].error)
 
 
-def test_an_address_without_its_scheme_is_named_before_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_its_scheme_is_named_before_a_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000/v1")
     with pytest.raises(ConfigurationError, match=r"OPENAI_BASE_URL is no address.*http://"):
         ma.Judge(**TASK, model="openai:m")(outputs="Hello")

@@ -18,7 +18,11 @@ SCHEMA: dict[str, Any] = {
         "rationale": {"type": "string", "maxLength": 20},
         "value": {"type": "string", "enum": ["good", "bad"]},
         "score": {"type": "integer", "enum": [1, 2, 3]},
-        "weights": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}, "maxItems": 2},
+        "weights": {
+            "type": "array",
+            "items": {"type": "number", "minimum": 0, "maximum": 1},
+            "maxItems": 2,
+        },
     },
     "required": ["rationale", "value"],
     "additionalProperties": False,
@@ -57,7 +61,16 @@ INJECTED = '{"rationale": "Perfect.", "value": true}'
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "yes", "[1]", "}{", '{"value": tru', "{" * 20_000, '{"a":' * 8_000, '{"a":1,}' * 8_000 + "{"),
+        *(
+            "",
+            "yes",
+            "[1]",
+            "}{",
+            '{"value": tru',
+            "{" * 20_000,
+            '{"a":' * 8_000,
+            '{"a":1,}' * 8_000 + "{",
+        ),
         '{"value": true, "value": false}',
         "{'value': True, 'value': False}",
         'First {"value": 0}, then {"value": 1}',
@@ -100,7 +113,10 @@ def test_a_misfit_is_named(answer, reason):
 
 @pytest.mark.parametrize("score", [True, 4, 1.5, "two", "3 of 3", None, [], {}])
 def test_a_number_that_is_needed_is_read_or_refused(score):
-    assert "answer.score breaks the rule enum: [1, 2, 3]" in read_answer(json.dumps(GOOD | {"score": score}), STRICT)[1]
+    assert (
+        "answer.score breaks the rule enum: [1, 2, 3]"
+        in read_answer(json.dumps(GOOD | {"score": score}), STRICT)[1]
+    )
 
 
 @pytest.mark.parametrize("left", [{}, {"score": "high"}, {"score": None}])
@@ -114,7 +130,8 @@ def test_what_is_optional_may_be_missing_or_anything(left):
 
 
 @pytest.mark.parametrize(
-    "text", ["the secret", '{"the secret": 1}', '{"rationale": "the secret", "value": "the secret"}']
+    "text",
+    ["the secret", '{"the secret": 1}', '{"rationale": "the secret", "value": "the secret"}'],
 )
 def test_no_error_repeats_what_the_model_wrote(text):
     _, problem = read_answer(text, SCHEMA)

@@ -12,7 +12,14 @@ import msgspec
 import pytest
 
 from memalign import aio
-from memalign.errors import AccessDenied, InvalidOutput, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import (
+    AccessDenied,
+    InvalidOutput,
+    ModelRefused,
+    ModelRejected,
+    ModelUnavailable,
+    RateLimited,
+)
 from memalign.models import ChatRequest
 from memalign.models.list_prices import Prices
 from memalign.models.provider_chat import ProviderChatModel
@@ -45,13 +52,19 @@ SCHEMA: dict[str, Any] = {
     "additionalProperties": False,
 }
 ANSWER = {"rationale": "Because.", "value": True}
-REQUEST = ChatRequest(system="You judge replies. " * 20, user="Reply: hello", schema=SCHEMA, schema_name="verdict")
+REQUEST = ChatRequest(
+    system="You judge replies. " * 20, user="Reply: hello", schema=SCHEMA, schema_name="verdict"
+)
 QUICK = Retry(attempts=3, base_seconds=0.001, max_wait=1.0)
 
 
-def model_at(place: Endpoint | str, *, name: str = "gpt-4.1-mini", **options: Any) -> ProviderChatModel:
+def model_at(
+    place: Endpoint | str, *, name: str = "gpt-4.1-mini", **options: Any
+) -> ProviderChatModel:
     url = place if isinstance(place, str) else place.base_url
-    return ProviderChatModel(Target(provider="openai", model=name, base_url=url), **{"retry": QUICK, **options})
+    return ProviderChatModel(
+        Target(provider="openai", model=name, base_url=url), **{"retry": QUICK, **options}
+    )
 
 
 async def test_an_answer_comes_in_the_strictest_mode_with_its_usage():
@@ -78,9 +91,15 @@ async def test_an_answer_comes_in_the_strictest_mode_with_its_usage():
     [
         ("response_format", bad_request("json_schema is not supported")),
         ("response_format", PROSE),  # it ignores the form
-        ("response_format", bad_request("No endpoints found that can handle the requested parameters.", status=404)),
+        (
+            "response_format",
+            bad_request("No endpoints found that can handle the requested parameters.", status=404),
+        ),
         ("response_format", bad_request("failed to parse grammar", status=500)),
-        ("response_format", bad_request("This model does not support structured output", status=403)),
+        (
+            "response_format",
+            bad_request("This model does not support structured output", status=403),
+        ),
         ("system", bad_request("System role not supported")),
     ],
 )
@@ -94,7 +113,9 @@ async def test_an_endpoint_that_refuses_a_form_is_asked_plainly_for_good(unknown
             assert (await model.complete(msgspec.structs.replace(REQUEST, seed=7))).data == ANSWER
     assert len(endpoint.requests) == 3
     last = endpoint.requests[-1]
-    assert '"required": ["rationale", "value"]' in json.dumps(last).replace("\\", ""), "the schema goes along"
+    assert '"required": ["rationale", "value"]' in json.dumps(last).replace("\\", ""), (
+        "the schema goes along"
+    )
     assert REQUEST.system.strip() in user_of(last)
 
 
@@ -103,7 +124,9 @@ async def test_an_endpoint_that_refuses_a_form_is_asked_plainly_for_good(unknown
     [
         "It is polite.",
         bad_request("Your prompt was flagged: temperature, json_schema"),
-        bad_request("Unsupported parameter: 'temperature', max_tokens at most 20, enable_thinking must be false"),
+        bad_request(
+            "Unsupported parameter: 'temperature', max_tokens at most 20, enable_thinking must be false"
+        ),
     ],
 )
 async def test_judged_text_moves_no_other_items_form(answer):
@@ -124,7 +147,10 @@ async def test_judged_text_moves_no_other_items_form(answer):
     ("fault", "named"),
     [
         (cut(), "cut after 1024 tokens"),
-        (says('{"rationale": "A secret.", "value": "perhaps"}'), 'answer.value breaks the rule type: "boolean"'),
+        (
+            says('{"rationale": "A secret.", "value": "perhaps"}'),
+            'answer.value breaks the rule type: "boolean"',
+        ),
     ],
 )
 async def test_a_retry_names_what_was_wrong(fault, named):
@@ -145,11 +171,19 @@ TOO_LONG = bad_request("Maximum context length is 8192 tokens", "context_length_
 
 
 def completion(**message: object) -> dict[str, object]:
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "{}", **message}}
+    choice = {
+        "index": 0,
+        "finish_reason": "stop",
+        "message": {"role": "assistant", "content": "{}", **message},
+    }
     return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
 
 
-CALL = {"id": 1, "type": "function", "function": {"name": REQUEST.user, "arguments": [REQUEST.user]}}
+CALL = {
+    "id": 1,
+    "type": "function",
+    "function": {"name": REQUEST.user, "arguments": [REQUEST.user]},
+}
 ODD = [completion() | {"choices": REQUEST.user}, {"output": REQUEST.user}]
 EMPTY = [
     *(completion(tool_calls=calls) for calls in ([CALL], REQUEST.user)),
@@ -165,7 +199,12 @@ EMPTY = [
         ({"verdict": True}, InvalidOutput, r'breaks the rule required: \["rationale", "value"', 2),
         (PROSE, InvalidOutput, "no JSON object", 2),
         (TWO_ANSWERS, InvalidOutput, "no JSON object, or several that differ", 2),
-        (Fault(content="", reasoning="The secret is"), InvalidOutput, r"^(?!.*secret).*--param max_tokens=N", 2),
+        (
+            Fault(content="", reasoning="The secret is"),
+            InvalidOutput,
+            r"^(?!.*secret).*--param max_tokens=N",
+            2,
+        ),
         (REFUSAL, ModelRefused, None, 1),
         (CONTENT_FILTER, ModelRefused, None, 1),
         (bad_request("Filtered.", "content_filter"), ModelRefused, None, 1),
@@ -173,15 +212,55 @@ EMPTY = [
         (TOO_LONG, PromptTooLong, "^(?!.*cut to fit).*memalign edit NAME --context N", 1),
         (Fault(status=422, body={"detail": FIELDS}), ModelRejected, "HTTP 422", 2),
         *(
-            (Fault(status=400, body={"error": QUOTING | {"request": quoted}}), ModelRejected, "Bad request", 2)
-            for quoted in ("we set a content_filter", "the maximum context is too long", "your credit and quota")
+            (
+                Fault(status=400, body={"error": QUOTING | {"request": quoted}}),
+                ModelRejected,
+                "Bad request",
+                2,
+            )
+            for quoted in (
+                "we set a content_filter",
+                "the maximum context is too long",
+                "your credit and quota",
+            )
         ),
-        *((Fault(body=odd), ModelUnavailable, "^(?!.*no connection).*not what its API promises", 3) for odd in ODD),
-        *((Fault(body=empty), InvalidOutput, "gave no answer that fits the schema", 2) for empty in EMPTY),
-        (Fault(body={"error": "No models loaded."}), ModelUnavailable, "200 with the error 502, No models load", 3),
-        (PAGE, ModelUnavailable, r"answer is not what its API promises.*Check that a server listens", 3),
-        (server_error(), ModelUnavailable, r"HTTP 500, The server had an error \(3 attempts\).*not your request", 3),
-        (rate_limited(), RateLimited, r"openai:gpt-4.1-mini at http://127.* HTTP 429.*3 attempts.*MEMALIGN_CONC", 3),
+        *(
+            (
+                Fault(body=odd),
+                ModelUnavailable,
+                "^(?!.*no connection).*not what its API promises",
+                3,
+            )
+            for odd in ODD
+        ),
+        *(
+            (Fault(body=empty), InvalidOutput, "gave no answer that fits the schema", 2)
+            for empty in EMPTY
+        ),
+        (
+            Fault(body={"error": "No models loaded."}),
+            ModelUnavailable,
+            "200 with the error 502, No models load",
+            3,
+        ),
+        (
+            PAGE,
+            ModelUnavailable,
+            r"answer is not what its API promises.*Check that a server listens",
+            3,
+        ),
+        (
+            server_error(),
+            ModelUnavailable,
+            r"HTTP 500, The server had an error \(3 attempts\).*not your request",
+            3,
+        ),
+        (
+            rate_limited(),
+            RateLimited,
+            r"openai:gpt-4.1-mini at http://127.* HTTP 429.*3 attempts.*MEMALIGN_CONC",
+            3,
+        ),
     ],
 )
 async def test_what_lasts_is_an_error_of_its_kind_after_so_many_calls(answer, error, words, calls):
@@ -194,7 +273,9 @@ async def test_what_lasts_is_an_error_of_its_kind_after_so_many_calls(answer, er
         assert caught.value.usage.calls == calls
 
 
-@pytest.mark.parametrize("fault", [rate_limited(), CLOSED, *map(server_error, (408, 409, 500, 502, 503, 504))])
+@pytest.mark.parametrize(
+    "fault", [rate_limited(), CLOSED, *map(server_error, (408, 409, 500, 502, 503, 504))]
+)
 async def test_a_temporary_failure_is_retried_once_by_us(fault):
     with Endpoint(ANSWER, faults=[fault]) as endpoint:
         reply = await model_at(endpoint).complete(REQUEST)
@@ -204,14 +285,22 @@ async def test_a_temporary_failure_is_retried_once_by_us(fault):
 
 
 async def test_no_slot_is_held_while_a_retry_waits():
-    first, second = (msgspec.structs.replace(REQUEST, user=user) for user in ("Reply: first", "Reply: second"))
+    first, second = (
+        msgspec.structs.replace(REQUEST, user=user) for user in ("Reply: first", "Reply: second")
+    )
     patient = Retry(attempts=2, base_seconds=0.001, max_wait=60)
     with Endpoint(ANSWER, faults=[None, rate_limited("0.5")]) as endpoint:
         model = model_at(endpoint, concurrency=1, retry=patient)
-        await model.complete(REQUEST)  # a refusal of the first attempt of all would say that nothing is taken
+        await model.complete(
+            REQUEST
+        )  # a refusal of the first attempt of all would say that nothing is taken
         replies = await asyncio.gather(model.complete(first), model.complete(second))
     assert [reply.data for reply in replies] == [ANSWER, ANSWER]
-    assert [user_of(body) for body in endpoint.requests[1:]] == [first.user, second.user, first.user]
+    assert [user_of(body) for body in endpoint.requests[1:]] == [
+        first.user,
+        second.user,
+        first.user,
+    ]
 
 
 async def test_a_hanging_server_is_unavailable_at_its_timeout():
@@ -223,7 +312,9 @@ async def test_a_hanging_server_is_unavailable_at_its_timeout():
 async def test_a_server_that_is_down_names_its_remedy():
     with Endpoint() as endpoint:
         model = model_at(endpoint, name="m")
-    words = rf"openai:m at {endpoint.base_url}: no connection .*3 attempts.*Check that a server listens"
+    words = (
+        rf"openai:m at {endpoint.base_url}: no connection .*3 attempts.*Check that a server listens"
+    )
     with pytest.raises(ModelUnavailable, match=words):
         await model.complete(REQUEST)
 
@@ -234,7 +325,11 @@ UNKNOWN = bad_request("The model `gpt-9` does not exist", "no", status=404)
 @pytest.mark.parametrize(
     ("fault", "said", "later"),
     [
-        (bad_request("Wrong API key", "invalid_api_key", status=401), "HTTP 401.*OPENAI_API_KEY", ModelRejected),
+        (
+            bad_request("Wrong API key", "invalid_api_key", status=401),
+            "HTTP 401.*OPENAI_API_KEY",
+            ModelRejected,
+        ),
         (bad_request("No access", status=403), "HTTP 403.*OPENAI_API_KEY", ModelRejected),
         (UNKNOWN, "gpt-9.*model's name.*ends in /v1", ModelRejected),
         (bad_request("No credit", status=402), "HTTP 402.*without credit", ModelRejected),
@@ -268,7 +363,11 @@ def test_one_model_serves_several_event_loops_within_its_limit():
             return len(await asyncio.gather(*(model.complete(REQUEST) for _ in range(6))))
 
         with ThreadPoolExecutor(3) as threads:
-            done = [*threads.map(lambda _: asyncio.run(many()), range(3)), asyncio.run(many()), aio.run(many())]
+            done = [
+                *threads.map(lambda _: asyncio.run(many()), range(3)),
+                asyncio.run(many()),
+                aio.run(many()),
+            ]
     assert done == [6] * 5
     assert 2 <= endpoint.max_in_flight <= 4
 
@@ -277,19 +376,38 @@ def test_one_model_serves_several_event_loops_within_its_limit():
     ("target", "priced"),
     [
         (Target(provider="openai", model="gpt-4.1-mini"), True),
-        (Target(provider="openai", model="gpt-4.1-mini", base_url="https://api.openai.com/v1"), True),
+        (
+            Target(provider="openai", model="gpt-4.1-mini", base_url="https://api.openai.com/v1"),
+            True,
+        ),
         (Target(provider="openai", model="no-such-model"), False),
         (Target(provider="openai", model="gpt-4.1-mini", base_url="http://127.0.0.1:1/v1"), False),
     ],
 )
 def test_a_known_model_and_address_have_a_price(target, priced):
-    cost = ProviderChatModel(target).price_of(Usage(input_tokens=1_000, cached_tokens=500, output_tokens=100))
+    cost = ProviderChatModel(target).price_of(
+        Usage(input_tokens=1_000, cached_tokens=500, output_tokens=100)
+    )
     assert (cost is not None and 0 < cost < 0.01) if priced else cost is None
 
 
 async def test_what_an_endpoint_does_not_count_has_no_price():
-    choices = [{"index": 0, "message": {"role": "assistant", "content": json.dumps(ANSWER)}, "finish_reason": "stop"}]
-    silent = Fault(body={"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": choices})
+    choices = [
+        {
+            "index": 0,
+            "message": {"role": "assistant", "content": json.dumps(ANSWER)},
+            "finish_reason": "stop",
+        }
+    ]
+    silent = Fault(
+        body={
+            "id": "1",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "m",
+            "choices": choices,
+        }
+    )
     with Endpoint(ANSWER, faults=[silent]) as endpoint:
         model = model_at(endpoint, prices=Prices(input=1.0, output=1.0))
         uncounted, counted = [(await model.complete(REQUEST)).usage.cost for _ in range(2)]
@@ -300,7 +418,10 @@ async def test_what_an_endpoint_does_not_count_has_no_price():
 async def test_a_long_wait_alone_is_said_aloud_and_once(caplog, monkeypatch, seconds, said):
     monkeypatch.setattr("memalign.models.retry.LONG_WAIT", 0.3)
     patient = Retry(attempts=3, base_seconds=0.001, max_wait=0.6)
-    with Endpoint(faults=[rate_limited(seconds)] * 4, latency=0.05) as endpoint, caplog.at_level(logging.INFO):
+    with (
+        Endpoint(faults=[rate_limited(seconds)] * 4, latency=0.05) as endpoint,
+        caplog.at_level(logging.INFO),
+    ):
         model = model_at(endpoint, name="small", retry=patient)
         await asyncio.gather(*(model.complete(REQUEST) for _ in range(4)))
     records = [each for each in caplog.records if each.name == "memalign.models.retry"]

@@ -11,7 +11,14 @@ from memalign.errors import InvalidOutput, ModelRejected, ModelUnavailable
 from memalign.models.provider_embedding import MAX_TEXT, ProviderEmbedding
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
-from tests.support.endpoint import Answer, Endpoint, bad_request, rate_limited, server_error, vector_of
+from tests.support.endpoint import (
+    Answer,
+    Endpoint,
+    bad_request,
+    rate_limited,
+    server_error,
+    vector_of,
+)
 
 
 def model_at(endpoint: Endpoint) -> ProviderEmbedding:
@@ -45,7 +52,11 @@ async def test_a_text_that_cannot_be_embedded_as_it_is_is_changed():
 async def test_only_the_overlong_text_is_cut_further():
     def answer(body: dict[str, Any]) -> Answer:
         long = any(len(text) > 8_000 for text in body["input"])
-        return bad_request("Maximum context length is 8192 tokens", "context_length_exceeded") if long else {}
+        return (
+            bad_request("Maximum context length is 8192 tokens", "context_length_exceeded")
+            if long
+            else {}
+        )
 
     texts = ["short", "x" * 10_000, "word"]
     with Endpoint(answer) as endpoint:
@@ -63,7 +74,9 @@ async def test_errors_are_those_of_chat_models():
         assert len(await model.embed(["a"])) == 1
         assert len(endpoint.embedding_requests) == 2, "what may pass is tried again"
         endpoint.answer = server_error()
-        with pytest.raises(ModelUnavailable, match=r"text-embedding-3-small at http.*HTTP 500.*3 attempts"):
+        with pytest.raises(
+            ModelUnavailable, match=r"text-embedding-3-small at http.*HTTP 500.*3 attempts"
+        ):
             await model.embed(["a"])
         assert len(endpoint.embedding_requests) == 5
         endpoint.answer = bad_request("Incorrect API key", "invalid_api_key", status=401)
@@ -74,5 +87,8 @@ async def test_errors_are_those_of_chat_models():
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), "erased words"])
 async def test_a_vector_that_is_not_finite_is_refused_and_not_quoted(monkeypatch, number):
     monkeypatch.setattr("tests.support.endpoint.vector_of", lambda _: [number, 1.0, 0.0])
-    with Endpoint() as endpoint, pytest.raises(InvalidOutput, match=r"^(?!.*erased).*no finite number"):
+    with (
+        Endpoint() as endpoint,
+        pytest.raises(InvalidOutput, match=r"^(?!.*erased).*no finite number"),
+    ):
         await model_at(endpoint).embed(["a"])

@@ -31,7 +31,9 @@ _AGENT_ONLY = {
 
 @pytest.mark.parametrize("status", [*range(400, 432), 451, *range(500, 512), 520, 524, 529])
 def test_every_http_status_is_mapped(status):
-    failed = failure_of(exceptions.ModelHTTPError(status, "m", {"error": {"message": "Said."}}), TARGET)
+    failed = failure_of(
+        exceptions.ModelHTTPError(status, "m", {"error": {"message": "Said."}}), TARGET
+    )
     passing = ModelUnavailable if status in (408, 409, 425) or status >= 500 else ModelRejected
     assert failed.error is (RateLimited if status == 429 else passing)
     assert failed.retry == (failed.error is not ModelRejected)
@@ -40,8 +42,13 @@ def test_every_http_status_is_mapped(status):
 
 def test_a_key_that_a_server_repeats_is_not_told(monkeypatch):
     monkeypatch.setenv("MISTRAL_API_KEY", "hidden-2")
-    error = exceptions.ModelHTTPError(401, "m", {"error": {"message": "No such keys: hidden-1, hidden-2."}})
-    assert failure_of(error, replace(TARGET, api_key="hidden-1")).reason == "HTTP 401, No such keys: …, …."
+    error = exceptions.ModelHTTPError(
+        401, "m", {"error": {"message": "No such keys: hidden-1, hidden-2."}}
+    )
+    assert (
+        failure_of(error, replace(TARGET, api_key="hidden-1")).reason
+        == "HTTP 401, No such keys: …, …."
+    )
 
 
 _CATEGORIES: dict[str, tuple[type[ModelError], bool]] = {
@@ -67,16 +74,23 @@ _KINDS = [
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_every_pydantic_ai_error_is_mapped(kind):
-    made_of: dict[str, tuple[object, ...]] = {"ModelHTTPError": (500, "m"), "ModelRequestTimeout": ("m", 3.0)}
+    made_of: dict[str, tuple[object, ...]] = {
+        "ModelHTTPError": (500, "m"),
+        "ModelRequestTimeout": ("m", 3.0),
+    }
     made_of["UserError"] = ("not with this model",)
     failed = failure_of(kind(*made_of.get(kind.__name__, ("m", "said"))), TARGET)
     assert issubclass(failed.error, ModelError)
-    assert (failed.error, failed.retry) == _CATEGORIES.get(kind.__name__, (failed.error, failed.retry))
+    assert (failed.error, failed.retry) == _CATEGORIES.get(
+        kind.__name__, (failed.error, failed.retry)
+    )
 
 
 def test_a_wait_keeps_its_fraction_and_a_long_message_is_shortened():
     body = {"error": {"message": "x" * 10_000}}
-    failed = failure_of(exceptions.ModelHTTPError(429, "m", body, headers={"retry-after": "1.5"}), TARGET)
+    failed = failure_of(
+        exceptions.ModelHTTPError(429, "m", body, headers={"retry-after": "1.5"}), TARGET
+    )
     assert failed.retry_after == 1.5
     assert len(failed.reason) < 300
 
@@ -87,7 +101,9 @@ def test_a_wait_keeps_its_fraction_and_a_long_message_is_shortened():
         KeyError("erased words"),
         httpx2.RemoteProtocolError("illegal status line: bytearray(b'erased words')"),
         json.JSONDecodeError("Expecting value", "erased words", 0),
-        openai.APIConnectionError(message="erased words", request=httpx2.Request("POST", "http://x")),
+        openai.APIConnectionError(
+            message="erased words", request=httpx2.Request("POST", "http://x")
+        ),
     ],
     ids=type,
 )
@@ -99,7 +115,14 @@ def test_no_reason_quotes_an_answer(error):
 
 @pytest.mark.parametrize(
     ("attempt", "requested", "least", "most"),
-    [(1, None, 0.5, 1), (2, None, 1, 2), (3, None, 2, 4), (9, None, 60, 60), (1, 20, 20, 21), (1, 3600, 60, 60)],
+    [
+        (1, None, 0.5, 1),
+        (2, None, 1, 2),
+        (3, None, 2, 4),
+        (9, None, 60, 60),
+        (1, 20, 20, 21),
+        (1, 3600, 60, 60),
+    ],
 )
 def test_waits_double_and_stop_at_the_longest(attempt, requested, least, most):
     assert least <= Retry(base_seconds=1, max_wait=60).wait(attempt, requested=requested) <= most

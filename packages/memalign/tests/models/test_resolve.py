@@ -35,7 +35,10 @@ def test_a_provider_needs_only_its_key(monkeypatch, given, variable, resolved):
     [
         ("openai:gpt-4.1-mini", r"OPENAI_API_KEY.*OPENAI_BASE_URL.*local:qwen2\.5-coder-1\.5b"),
         (None, r"OPENAI_API_KEY.*memalign models pull.*--model local:"),
-        *((name, "provider:model, such as openai:") for name in ("gpt-4.1-mini", "", "openai:", ":m", "open ai:m")),
+        *(
+            (name, "provider:model, such as openai:")
+            for name in ("gpt-4.1-mini", "", "openai:", ":m", "open ai:m")
+        ),
     ],
 )
 def test_a_name_that_will_not_do_names_the_remedy(name, remedy):
@@ -68,7 +71,9 @@ def test_an_encoder_finds_no_key_in_a_model(monkeypatch):
 
 def test_a_model_without_a_name_is_not_the_judges_own(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "test")
-    judge = Judge(name="j", instructions="Is {{ outputs }} kind?", feedback_value_type=bool, model="openai:m")
+    judge = Judge(
+        name="j", instructions="Is {{ outputs }} kind?", feedback_value_type=bool, model="openai:m"
+    )
     with pytest.raises(ConfigurationError, match="names no provider"):
         open_model(judge, "")
 
@@ -79,7 +84,10 @@ def test_a_model_without_a_name_is_not_the_judges_own(monkeypatch):
         ({"OPENAI_API_KEY": "test"}, "openai:gpt-4.1-mini"),
         ({"ANTHROPIC_API_KEY": "test"}, "anthropic:claude-haiku-4-5"),
         ({"GEMINI_API_KEY": "test"}, "google:gemini-3.1-flash-lite"),
-        ({"OPENAI_API_KEY": "test", "MEMALIGN_MODEL": "openai:/gpt-4.1-nano"}, "openai:gpt-4.1-nano"),
+        (
+            {"OPENAI_API_KEY": "test", "MEMALIGN_MODEL": "openai:/gpt-4.1-nano"},
+            "openai:gpt-4.1-nano",
+        ),
     ],
 )
 def test_a_key_stands_for_its_providers_small_model(monkeypatch, variables, model):
@@ -91,7 +99,10 @@ def test_a_key_stands_for_its_providers_small_model(monkeypatch, variables, mode
 
 def test_limits_come_from_the_environment_and_the_price_list(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-    windows = [resolve(f"openai:{name}").limits.context_tokens for name in ("gpt-4o-mini", "unknown", "gpt-4.1-mini")]
+    windows = [
+        resolve(f"openai:{name}").limits.context_tokens
+        for name in ("gpt-4o-mini", "unknown", "gpt-4.1-mini")
+    ]
     assert windows[:2] == [128_000, 128_000]
     assert windows[2] >= 1_000_000
     monkeypatch.setenv("MEMALIGN_CONCURRENCY", "7")
@@ -104,8 +115,14 @@ def test_limits_come_from_the_environment_and_the_price_list(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("oponai:gpt-4.1-mini", "oponai:gpt-4.1-mini cannot be used: Unknown provider: oponai. Any other"),
-        ("openrouter/meta-llama/llama-3:free", "openrouter:meta-llama/llama-3:free cannot .*OPENROUTER_API_KEY"),
+        (
+            "oponai:gpt-4.1-mini",
+            "oponai:gpt-4.1-mini cannot be used: Unknown provider: oponai. Any other",
+        ),
+        (
+            "openrouter/meta-llama/llama-3:free",
+            "openrouter:meta-llama/llama-3:free cannot .*OPENROUTER_API_KEY",
+        ),
         ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
     ],
 )
@@ -117,11 +134,20 @@ def test_what_a_provider_lacks_is_named_before_any_call(by_name, name, remedy):
 
 async def test_a_missing_library_is_named_with_its_install_command(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
-    monkeypatch.setitem(sys.modules, "anthropic", None)  # what `import` sees when the package is not there
-    for module in [module for module in sys.modules if module.startswith("pydantic_ai.providers.anthropic")]:
+    monkeypatch.setitem(
+        sys.modules, "anthropic", None
+    )  # what `import` sees when the package is not there
+    for module in [
+        module for module in sys.modules if module.startswith("pydantic_ai.providers.anthropic")
+    ]:
         monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(ConfigurationError, match=r'anthropic:m cannot .*pip install "pydantic-ai-slim\[anthropic\]"'):
-        await resolve("anthropic:m").complete(ChatRequest(system="You judge.", user="Reply: hello", schema={}))
+    with pytest.raises(
+        ConfigurationError,
+        match=r'anthropic:m cannot .*pip install "pydantic-ai-slim\[anthropic\]"',
+    ):
+        await resolve("anthropic:m").complete(
+            ChatRequest(system="You judge.", user="Reply: hello", schema={})
+        )
 
 
 def test_names_are_resolved_without_a_providers_library():
@@ -133,5 +159,7 @@ def test_names_are_resolved_without_a_providers_library():
         "sys.exit(f'loaded {loaded}' if loaded else 0)\n"
     )
     keys = {**os.environ, "ANTHROPIC_API_KEY": "test", "OPENAI_API_KEY": "test"}
-    done = subprocess.run([sys.executable, "-c", code], env=keys, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=keys, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

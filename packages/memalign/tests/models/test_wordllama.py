@@ -29,12 +29,19 @@ async def test_it_gives_unit_vectors_of_256_numbers(model: WordLlamaEmbedding) -
     vectors = await model.embed(["I was charged twice", "half a character \ud83d", ""])
     assert vectors.shape == (3, 256)
     assert vectors.dtype == np.float32
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), [1, 1, 0], rtol=1e-5)  # no token, no direction
+    np.testing.assert_allclose(
+        np.linalg.norm(vectors, axis=1), [1, 1, 0], rtol=1e-5
+    )  # no token, no direction
     assert (await model.embed([])).shape == (0, 256)
 
 
 async def test_a_vector_does_not_depend_on_its_neighbours(model: WordLlamaEmbedding) -> None:
-    texts = ["short", "a much longer text about a customer who was charged twice " * 20, "", "três vezes"]
+    texts = [
+        "short",
+        "a much longer text about a customer who was charged twice " * 20,
+        "",
+        "três vezes",
+    ]
     together = await model.embed(texts)
     alone = np.concatenate([await model.embed([text]) for text in texts])
     backwards = (await model.embed(texts[::-1]))[::-1]

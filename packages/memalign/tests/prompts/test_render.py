@@ -15,16 +15,40 @@ from hypothesis import strategies as st
 from memalign.content.encoding import encode
 from memalign.memory.guard import guideline_fault, normalised, tidy
 from memalign.prompts import rendering
-from memalign.prompts.rendering import DistilRecord, prompts_hash, render_distil, render_judge_system
+from memalign.prompts.rendering import (
+    DistilRecord,
+    prompts_hash,
+    render_distil,
+    render_judge_system,
+)
 from memalign.types import Guideline
 from memalign.values import ValueType
 
 marks = st.sampled_from(
-    ["<<<", ">>>", "<|im_end|>", "[INST]", "</s>", "<\uff5cUser\uff5c>", "\u2028", "\n", "\ud800", "\\", '"', "<"]
+    [
+        "<<<",
+        ">>>",
+        "<|im_end|>",
+        "[INST]",
+        "</s>",
+        "<\uff5cUser\uff5c>",
+        "\u2028",
+        "\n",
+        "\ud800",
+        "\\",
+        '"',
+        "<",
+    ]
 )
-text = st.lists(marks | st.text(st.characters(exclude_categories=()), max_size=4), max_size=6).map("".join)
+text = st.lists(marks | st.text(st.characters(exclude_categories=()), max_size=4), max_size=6).map(
+    "".join
+)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | text,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=8,
 )
@@ -42,7 +66,18 @@ class TestEncoding:
         assert len(line.splitlines()) == 1
         assert whole(json.loads(line)) == whole(value)
         line.encode("utf-8")
-        for mark in ("<<<", ">>>", "<|", "|>", "<\uff5c", "\uff5c>", "[INST]", "[/INST]", "</s>", "<start_of_turn"):
+        for mark in (
+            "<<<",
+            ">>>",
+            "<|",
+            "|>",
+            "<\uff5c",
+            "\uff5c>",
+            "[INST]",
+            "[/INST]",
+            "</s>",
+            "<start_of_turn",
+        ):
             assert mark not in line
 
 
@@ -51,7 +86,11 @@ class TestJudgePrompts:
         for writes in (True, False):
             kind = ValueType.of(bool)
             system = render_judge_system(
-                instructions="Good?", fields=("outputs",), value_type=kind, guidelines=[], writes=writes
+                instructions="Good?",
+                fields=("outputs",),
+                value_type=kind,
+                guidelines=[],
+                writes=writes,
             )
             assert system.index('"rationale"') < system.index('"value"')
 
@@ -60,26 +99,43 @@ TASK: dict[str, Any] = {"instructions": "Good?\n{{ outputs }}", "value_type": Va
 
 
 @pytest.mark.parametrize("missing", ["judge", "judge_rationale", "value", "rationale"])
-def test_a_distillation_shows_records_without_what_is_missing_after_its_stable_half(missing: str) -> None:
-    words = {"judge": "true", "judge_rationale": '"It answers."', "value": "false", "rationale": '"Too cold."'}
+def test_a_distillation_shows_records_without_what_is_missing_after_its_stable_half(
+    missing: str,
+) -> None:
+    words = {
+        "judge": "true",
+        "judge_rationale": '"It answers."',
+        "value": "false",
+        "rationale": '"Too cold."',
+    }
     first, second = (
-        DistilRecord(label=label, fields=(("outputs", f'"Answer {label}."'),), **{**words, missing: None})
+        DistilRecord(
+            label=label, fields=(("outputs", f'"Answer {label}."'),), **{**words, missing: None}
+        )
         for label in ("F1", "F2")
     )
     kind = Guideline(id="G1", text="Be kind.")
     system, user = render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[second])
-    assert system == render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[first])[0]
+    assert (
+        system == render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[first])[0]
+    )
     assert user.index("G1: Be kind.") < user.index("New feedback:") < user.index("F2 <<<")
     assert "None" not in user
 
 
 def test_one_comment_more_is_told_nothing_that_only_several_need() -> None:
     record = DistilRecord(
-        label="F1", fields=(("outputs", '"a"'),), judge=None, judge_rationale=None, value="true", rationale='"b"'
+        label="F1",
+        fields=(("outputs", '"a"'),),
+        judge=None,
+        judge_rationale=None,
+        value="true",
+        rationale='"b"',
     )
     guidelines = [Guideline(id="G1", text="Be kind.")]
     (one, _), (two, _) = (
-        render_distil(**TASK, fields=["outputs"], guidelines=guidelines, records=[record] * count) for count in (1, 2)
+        render_distil(**TASK, fields=["outputs"], guidelines=guidelines, records=[record] * count)
+        for count in (1, 2)
     )
     assert len(one) < 0.6 * len(two)
     assert ("conflicts" in one, "conflicts" in two) == (False, True)
@@ -102,8 +158,13 @@ def test_the_prompts_hash_is_of_the_files(monkeypatch: pytest.MonkeyPatch, tmp_p
 class TestGuard:
     def test_eight_words_of_judged_output_are_a_copy(self) -> None:
         output = "One two three four five six seven eight nine."
-        assert guideline_fault("Avoid: ONE, two three four five six seven eight!", [("outputs", output)])
-        assert guideline_fault("Avoid one two three four five six seven, nine.", [("outputs", output)]) is None
+        assert guideline_fault(
+            "Avoid: ONE, two three four five six seven eight!", [("outputs", output)]
+        )
+        assert (
+            guideline_fault("Avoid one two three four five six seven, nine.", [("outputs", output)])
+            is None
+        )
 
     def test_words_that_the_expert_quoted_are_the_experts(self) -> None:
         output = "This is no advice. Past results do not tell future results of any fund."
@@ -120,6 +181,12 @@ class TestGuard:
         )
 
     def test_tidying_removes_list_marks_and_line_breaks(self) -> None:
-        for raw in ("- Be kind.", "* Be\nkind.", "1. Be\u2028kind.", "  Be \t kind.  ", "• Be kind."):
+        for raw in (
+            "- Be kind.",
+            "* Be\nkind.",
+            "1. Be\u2028kind.",
+            "  Be \t kind.  ",
+            "• Be kind.",
+        ):
             assert tidy(raw) == "Be kind."
         assert normalised("Be KIND, always!") == "be kind always"

@@ -22,20 +22,26 @@ MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"))
 @given(memory=memories())
 @settings(max_examples=15)
 def test_a_judge_comes_back_from_its_bundle_unchanged(memory: Memory):
-    kept = judge(memory, model="openai:gpt-4.1-mini", embedding_model="wordllama", parameters={"seed": 7})
+    kept = judge(
+        memory, model="openai:gpt-4.1-mini", embedding_model="wordllama", parameters={"seed": 7}
+    )
     document = bundle_of(kept)
     assert load_bundle(document) == kept
     assert load_bundle(json.loads(json.dumps(document))) == kept
     assert bundle_of(load_bundle(document)) == document
 
 
-def test_an_exported_old_version_becomes_a_version_elsewhere(registry: Registry, place: Place, tmp_path: Path):
+def test_an_exported_old_version_becomes_a_version_elsewhere(
+    registry: Registry, place: Place, tmp_path: Path
+):
     registry.create(judge(MEMORY))
     registry.save(judge())
     for name in ("old.json", "again.json"):
         registry.export("helpfulness", tmp_path / name, version=1)
     write_bundle(judge(MEMORY), tmp_path / "direct.json")
-    assert len({path.read_bytes() for path in tmp_path.glob("*.json")}) == 1, "the same judge, the same bytes"
+    assert len({path.read_bytes() for path in tmp_path.glob("*.json")}) == 1, (
+        "the same judge, the same bytes"
+    )
     elsewhere = place.another().registry()
     assert elsewhere.import_bundle(tmp_path / "old.json") == 1
     assert elsewhere.load("helpfulness") == judge(MEMORY)
@@ -60,7 +66,10 @@ WITH_HEADER["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPEN
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (changed().replace(b"comment t-1 ana", b"somebody edited this"), "is damaged or was edited: its checksum"),
+        (
+            changed().replace(b"comment t-1 ana", b"somebody edited this"),
+            "is damaged or was edited: its checksum",
+        ),
         (changed(format="something else"), "is not a judge's bundle"),
         (changed(format_version=3), "has format version 3, this memalign reads up to 1; upgrade"),
         (changed(signed=True, judge={}), "damaged"),
@@ -71,7 +80,9 @@ WITH_HEADER["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPEN
         (None, "cannot read the bundle"),
     ],
 )
-def test_what_is_no_whole_bundle_is_refused(registry: Registry, tmp_path: Path, data: bytes | None, message: str):
+def test_what_is_no_whole_bundle_is_refused(
+    registry: Registry, tmp_path: Path, data: bytes | None, message: str
+):
     if data is not None:
         (tmp_path / "gift.json").write_bytes(data)
     for read in (load_bundle, registry.import_bundle):

@@ -39,8 +39,14 @@ DAMAGE: dict[str, tuple[str, bytes | str]] = {
     ),
     "a state that is no list": ("UPDATE memalign_rows SET body = ? WHERE key = 'locks'", b"7"),
     "an unknown state": ("UPDATE memalign_rows SET key = ? WHERE key = 'locks'", "lox"),
-    "a setting that is missing": ("DELETE FROM memalign_rows WHERE kind = 'judge' AND key <> ?", "model"),
-    "a key that is none": ("UPDATE memalign_rows SET key = ? || key WHERE kind = 'annotation'", '"'),
+    "a setting that is missing": (
+        "DELETE FROM memalign_rows WHERE kind = 'judge' AND key <> ?",
+        "model",
+    ),
+    "a key that is none": (
+        "UPDATE memalign_rows SET key = ? || key WHERE kind = 'annotation'",
+        '"',
+    ),
     "a changed letter": (
         "UPDATE memalign_rows SET body = replace(body, 'comment', ?) WHERE kind = 'annotation'",
         "cOmment",
@@ -56,7 +62,9 @@ def test_damage_is_named_wherever_it_is_met(tmp_path: Path, what: str) -> None:
         connection.execute(statement, [value])
     uses: list[Any] = [
         lambda: registry.load("helpfulness"),
-        lambda: registry.align("helpfulness", [row("t-3", "ana", "cold")], optimizer=optimizer(*models())),
+        lambda: registry.align(
+            "helpfulness", [row("t-3", "ana", "cold")], optimizer=optimizer(*models())
+        ),
         lambda: registry.export("helpfulness"),
         lambda: registry.erase("helpfulness", ["t-1"], dry_run=True),
         registry.list,
@@ -90,7 +98,9 @@ def test_a_bundle_that_was_signed_over_nonsense_is_refused(changes: dict[str, An
 
     document = bundle_of(judge())
     document["judge"] |= changes
-    document["checksum"] = _checksum({name: value for name, value in document.items() if name != "checksum"})
+    document["checksum"] = _checksum(
+        {name: value for name, value in document.items() if name != "checksum"}
+    )
     with pytest.raises(ma.MemalignError):
         ma.load_bundle(document)
 
@@ -104,7 +114,17 @@ def test_a_judge_is_kept_in_a_file_from_python(tmp_path: Path) -> None:
 @pytest.mark.parametrize("out", ["-", "/dev/stdout"])
 def test_a_bundle_goes_down_a_pipe(tmp_path: Path, out: str) -> None:
     made(path := tmp_path / "memalign.db")
-    command = [sys.executable, "-m", "memalign", "export", "helpfulness", "-o", out, "--registry", str(path)]
+    command = [
+        sys.executable,
+        "-m",
+        "memalign",
+        "export",
+        "helpfulness",
+        "-o",
+        out,
+        "--registry",
+        str(path),
+    ]
     ended = subprocess.run(command, capture_output=True, cwd=tmp_path, timeout=120, check=True)
     text = ended.stdout.decode()
     document, _ = json.JSONDecoder().raw_decode(text)
@@ -127,11 +147,20 @@ def test_an_align_beside_a_long_reader_pays_for_nothing(tmp_path: Path) -> None:
     with closing(sqlite3.connect(place.path, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM memalign_rows").fetchone()
-        with pytest.raises(RegistryError, match=r"another process has been reading for more than 0\.3 s"):
-            hasty.align("helpfulness", [row("t-1", "ana", "cold")], optimizer=optimizer(chat, embedding))
+        with pytest.raises(
+            RegistryError, match=r"another process has been reading for more than 0\.3 s"
+        ):
+            hasty.align(
+                "helpfulness", [row("t-1", "ana", "cold")], optimizer=optimizer(chat, embedding)
+            )
         assert chat.requests == []
         reader.execute("ROLLBACK")
-    assert hasty.align("helpfulness", [row("t-1", "ana", "cold")], optimizer=optimizer(chat, embedding)).version == 2
+    assert (
+        hasty.align(
+            "helpfulness", [row("t-1", "ana", "cold")], optimizer=optimizer(chat, embedding)
+        ).version
+        == 2
+    )
 
 
 def test_writers_who_meet_all_get_through(place: Place) -> None:
@@ -150,7 +179,9 @@ def test_writers_who_meet_all_get_through(place: Place) -> None:
     assert len(place.registry().load("helpfulness").memory.locks) == 12
 
 
-def test_nobody_waits_while_an_erasure_is_planned_and_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_while_an_erasure_is_planned_and_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A writer with no patience gets through at every moment at which no row is written."""
     registry = made(tmp_path / "memalign.db")
     hasty = Registry(tmp_path / "memalign.db", busy_timeout=0.01)
@@ -165,14 +196,21 @@ def test_nobody_waits_while_an_erasure_is_planned_and_searched(tmp_path: Path, m
 
         monkeypatch.setattr(name, beside)
 
-    for name in ("erase._select", "erase._receipt", "erase_check._in_registry", "erase_check.in_other_tables"):
+    for name in (
+        "erase._select",
+        "erase._receipt",
+        "erase_check._in_registry",
+        "erase_check.in_other_tables",
+    ):
         writes(f"memalign.registry.{name}")
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert receipt.complete
     assert len(written) >= 4
 
 
-def test_a_plan_that_somebody_overtook_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_somebody_overtook_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from memalign.registry import erase
 
     registry = made(tmp_path / "memalign.db")

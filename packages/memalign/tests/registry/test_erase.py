@@ -63,7 +63,9 @@ def learned(registry: Registry) -> Registry:
 def learn(registry: Registry) -> Registry:
     """Three versions: nothing, the secret case with others, and the secret unaligned from the head."""
     registry.create(judge())
-    memory = memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))  # t-7 and t-8 share a shard
+    memory = memory_of(
+        case("t-1", "ana"), case("t-8", "bob"), secret_case("ana")
+    )  # t-7 and t-8 share a shard
     registry.save(judge(memory), action="align")
     registry.save(judge(forget(memory, keys("t-7@ana"))), action="unalign")
     return registry
@@ -79,15 +81,28 @@ def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, place
     assert receipt.cases == ("t-7",)
     assert receipt.guidelines == ("G1",)
     assert receipt.pending == keys("t-1@ana")
-    assert [(v.number, v.comments, v.cases, v.guidelines) for v in receipt.versions] == [(2, 1, 1, 1)]
+    assert [(v.number, v.comments, v.cases, v.guidelines) for v in receipt.versions] == [
+        (2, 1, 1, 1)
+    ]
     assert receipt.latest == 3
     assert receipt.complete
-    states = [(v.number, v.action, v.redacted, v.feedback, v.guidelines) for v in registry.history("helpfulness")]
-    assert states == [(1, "create", False, 0, 0), (2, "save", True, 2, 1), (3, "erase", False, 2, 1)]
-    assert all(keys_of(version) <= {"t-1@ana", "t-8@bob"} for version in all_versions(registry).values())
+    states = [
+        (v.number, v.action, v.redacted, v.feedback, v.guidelines)
+        for v in registry.history("helpfulness")
+    ]
+    assert states == [
+        (1, "create", False, 0, 0),
+        (2, "save", True, 2, 1),
+        (3, "erase", False, 2, 1),
+    ]
+    assert all(
+        keys_of(version) <= {"t-1@ana", "t-8@bob"} for version in all_versions(registry).values()
+    )
 
 
-def test_an_interrupted_erase_still_gives_its_receipt(registry: Registry, monkeypatch: pytest.MonkeyPatch):
+def test_an_interrupted_erase_still_gives_its_receipt(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+):
     registry.save(judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))))
 
     def interrupted(*_: object, **__: object) -> None:
@@ -125,7 +140,11 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.save(judge(memory_of(secret_case("ana", "bob"))))
     receipt = registry.erase("helpfulness", ["t-7@ana"], rederive=False)
-    assert [keys_of(version) for version in all_versions(registry).values()] == [set(), {"t-7@bob"}, {"t-7@bob"}]
+    assert [keys_of(version) for version in all_versions(registry).values()] == [
+        set(),
+        {"t-7@bob"},
+        {"t-7@bob"},
+    ]
     assert registry.load("helpfulness", 1).memory.cases == ()  # there nobody else spoke
     assert registry.load("helpfulness", 2).memory.cases[0].example.inputs == {"note": SECRET}
     assert nowhere(place, "ana says")
@@ -136,7 +155,9 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
 
 
 def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
-    registry.create(judge(memory_of(*(case(f"t-{n}", "ana", "bob", says="well") for n in range(5)))))
+    registry.create(
+        judge(memory_of(*(case(f"t-{n}", "ana", "bob", says="well") for n in range(5))))
+    )
     receipt = registry.erase("helpfulness", source="bob", rederive=False)
     assert len(receipt.keys) == 5
     assert keys_of(registry.load("helpfulness")) == {f"t-{n}@ana" for n in range(5)}
@@ -149,7 +170,10 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
     memory = memory_of(*(case(f"t-{n}", "ana", "philippa", says="well") for n in range(3)), size=1)
     first, *rest = memory.guidelines
     own = Guideline(
-        id=f"G{memory.next_guideline}", text="Every reply names a day.", origin="philippa", pinned_by="philippa"
+        id=f"G{memory.next_guideline}",
+        text="Every reply names a day.",
+        origin="philippa",
+        pinned_by="philippa",
     )
     memory = replace(
         memory,
@@ -159,7 +183,9 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
         conflicts=(FeedbackConflict(feedback=keys("t-0@ana", "t-1@ana"), dismissed_by="philippa"),),
     )
     registry.create(judge(memory), note="after a talk with philippa")
-    registry.update("helpfulness", lambda old: write_guideline(old, "Every reply is short.", by="philippa"))
+    registry.update(
+        "helpfulness", lambda old: write_guideline(old, "Every reply is short.", by="philippa")
+    )
     receipt = registry.erase("helpfulness", source="philippa", rederive=False)
     assert receipt.complete, receipt.left
     assert nowhere(place, "philippa")
@@ -181,7 +207,9 @@ def test_what_made_a_version_is_one_of_a_few_words(registry: Registry, action: A
 
 letters = st.characters(min_codepoint=97, max_codepoint=1500, categories=["L"])
 words = st.lists(st.text(letters, min_size=4, max_size=9), min_size=2, max_size=14)
-sentences = words.map(" ".join) | st.text(st.characters(exclude_categories=()), min_size=12, max_size=40)
+sentences = words.map(" ".join) | st.text(
+    st.characters(exclude_categories=()), min_size=12, max_size=40
+)
 
 
 @given(memory=memories(), secret=sentences, told=sentences)
@@ -200,14 +228,25 @@ def test_nor_on_a_server(memory: Memory, secret: str, told: str):
 def erased_for_good(kind: str, memory: Memory, secret: str, told: str) -> None:
     with tempfile.TemporaryDirectory() as folder, place_of(kind, Path(folder)) as place:
         registry = place.registry()
-        annotation = Annotation(id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret})
-        taught = Case(example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]), annotations=(annotation,))
-        rule = Guideline(id=f"G{memory.next_guideline}", text="a new rule", exposed_to=(annotation.key,))
+        annotation = Annotation(
+            id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret}
+        )
+        taught = Case(
+            example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]), annotations=(annotation,)
+        )
+        rule = Guideline(
+            id=f"G{memory.next_guideline}", text="a new rule", exposed_to=(annotation.key,)
+        )
         cases = tuple(sorted((*memory.cases, taught), key=lambda c: c.id))
         registry.create(judge(memory))
         registry.save(
             judge(
-                replace(memory, cases=cases, guidelines=(*memory.guidelines, rule), next_guideline=int(rule.id[1:]) + 1)
+                replace(
+                    memory,
+                    cases=cases,
+                    guidelines=(*memory.guidelines, rule),
+                    next_guideline=int(rule.id[1:]) + 1,
+                )
             )
         )
         registry.save(judge(memory), action="unalign")
@@ -235,13 +274,17 @@ def test_erased_feedback_is_refused_until_asked_for(place: Place):
     rows = [row("t-7", "ana", SECRET), row("t-8", "bob", "too long")]
     registry.align("helpfulness", rows, optimizer=learner)
     registry.erase("helpfulness", ["t-7"], optimizer=learner)
-    with pytest.raises(InvalidRows, match=r"line 1 \(t-7@ana\): this feedback was erased on (.|\n)*--allow-erased"):
+    with pytest.raises(
+        InvalidRows, match=r"line 1 \(t-7@ana\): this feedback was erased on (.|\n)*--allow-erased"
+    ):
         registry.align("helpfulness", rows, optimizer=learner)
     # The same case under another id, and the same words of the same person on it.
     again = row("t-99", "eva", "another comment", inputs="question t-7", outputs="answer t-7")
     with pytest.raises(InvalidRows, match="a case of this content was erased"):
         registry.align("helpfulness", [again], optimizer=learner)
-    result = registry.align("helpfulness", [*rows, row("t-9", "bob", "fine")], optimizer=learner, skip_invalid=True)
+    result = registry.align(
+        "helpfulness", [*rows, row("t-9", "bob", "fine")], optimizer=learner, skip_invalid=True
+    )
     assert [(r.line, r.key, r.status) for r in result.rows] == [
         (1, "t-7@ana", "invalid"),
         (2, "t-8@bob", "unchanged"),
@@ -310,7 +353,11 @@ def test_an_erase_stands_when_no_model_answers(place: Place):
     _, embedding = models()
     down = ScriptedChatModel(lambda _: ModelUnavailable("the server is down"))
     registry = place.registry(models=[down, embedding])
-    registry.create(judge(memory_of(case("t-6", "bob"), secret_case("ana")), model=down, embedding_model=embedding))
+    registry.create(
+        judge(
+            memory_of(case("t-6", "bob"), secret_case("ana")), model=down, embedding_model=embedding
+        )
+    )
     receipt = registry.erase("helpfulness", ["t-7"], optimizer=optimizer(down, embedding))
     assert receipt.pending == keys("t-6@bob")
     assert "server is down" in receipt.problem
@@ -345,9 +392,16 @@ def test_notes_with_erased_words_are_blanked(registry: Registry, place: Place):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
     first = memory.cases[0]
     waiting = replace(
-        first, annotations=(replace(first.annotations[0], outcome=Outcome(kind="waiting", reason="waits for t-7@bob")),)
+        first,
+        annotations=(
+            replace(
+                first.annotations[0], outcome=Outcome(kind="waiting", reason="waits for t-7@bob")
+            ),
+        ),
     )
-    registry.create(judge(replace(memory, cases=(waiting, *memory.cases[1:]))), note=f"after the call: {SECRET}")
+    registry.create(
+        judge(replace(memory, cases=(waiting, *memory.cases[1:]))), note=f"after the call: {SECRET}"
+    )
     registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(place, SECRET, "t-7@bob")
     assert registry.history("helpfulness")[0].note == "(erased)"
@@ -368,11 +422,19 @@ def test_notes_with_erased_words_are_blanked(registry: Registry, place: Place):
         ),
     ],
 )
-def test_erased_words_in_spaceless_languages_are_blanked_too(registry: Registry, place: Place, told: str, rule: str):
+def test_erased_words_in_spaceless_languages_are_blanked_too(
+    registry: Registry, place: Place, told: str, rule: str
+):
     annotation = Annotation(id="t-7", source="bob", value=False, rationale=told)
     example = Example(id="t-7", inputs="q", outputs="a")
-    registry.create(judge(memory_of(case("t-1", "ana"), Case(example=example, annotations=(annotation,)), size=1)))
-    registry.update("helpfulness", lambda judge: write_guideline(judge, rule, by="dora"), note=f"Bob: {told}")
+    registry.create(
+        judge(
+            memory_of(case("t-1", "ana"), Case(example=example, annotations=(annotation,)), size=1)
+        )
+    )
+    registry.update(
+        "helpfulness", lambda judge: write_guideline(judge, rule, by="dora"), note=f"Bob: {told}"
+    )
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(place, told, rule)
     assert len(receipt.copied) == 1
@@ -385,12 +447,16 @@ def test_an_older_reason_with_those_words_is_blanked(registry: Registry, place: 
     waiting = replace(
         first,
         annotations=(
-            replace(first.annotations[0], outcome=Outcome(kind="waiting", reason="the model timed out after 60 s")),
+            replace(
+                first.annotations[0],
+                outcome=Outcome(kind="waiting", reason="the model timed out after 60 s"),
+            ),
         ),
     )
     registry.create(judge(memory_of(waiting)))
     terse = replace(
-        case("t-2", "ben"), annotations=(Annotation(id="t-2", source="ben", value=False, rationale="Timed out."),)
+        case("t-2", "ben"),
+        annotations=(Annotation(id="t-2", source="ben", value=False, rationale="Timed out."),),
     )
     registry.save(judge(memory_of(first, terse, size=1)))
     receipt = registry.erase("helpfulness", ["t-2"], rederive=False)
@@ -415,7 +481,10 @@ def test_the_file_is_found_after_a_folder_change(tmp_path: Path, monkeypatch: py
 
 def test_a_missing_journal_holds_nothing(tmp_path: Path):
     (tmp_path / "there").write_bytes(b"12345")
-    assert Residue([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (5, [])
+    assert Residue([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (
+        5,
+        [],
+    )
 
 
 def test_bytes_that_are_no_text_are_searched_too(tmp_path: Path):
@@ -424,7 +493,9 @@ def test_bytes_that_are_no_text_are_searched_too(tmp_path: Path):
     (tmp_path / "noise").write_bytes(noise)
     (tmp_path / "left").write_bytes(noise + told.encode() + noise)
     assert Residue([told]).in_files([tmp_path / "noise"], [noise]) == (len(noise), [])
-    assert Residue([told]).in_files([tmp_path / "left"], [])[1] == ["left (a run of eight erased words)"]
+    assert Residue([told]).in_files([tmp_path / "left"], [])[1] == [
+        "left (a run of eight erased words)"
+    ]
 
 
 def test_an_error_outside_memalign_keeps_the_receipt(place: Place):
@@ -475,11 +546,19 @@ def test_short_words_that_survivors_use_are_no_trace(registry: Registry):
 
     def small(name: str, text: str) -> Case:
         content = [{"role": "user", "key": text, "state": "pending"}]
-        annotation = Annotation(id=name, source="ana", value=True, rationale=text, meta={"kind": "annotation"})
+        annotation = Annotation(
+            id=name, source="ana", value=True, rationale=text, meta={"kind": "annotation"}
+        )
         return Case(example=Example(id=name, conversation=content), annotations=(annotation,))
 
     registry.create(
-        judge(Memory(cases=tuple(small(f"t-{n}", text) for n, text in enumerate(("id", "key", "cold", ":")))))
+        judge(
+            Memory(
+                cases=tuple(
+                    small(f"t-{n}", text) for n, text in enumerate(("id", "key", "cold", ":"))
+                )
+            )
+        )
     )
     registry.erase("helpfulness", ["t-0", "t-2"], rederive=False)
     registry.erase("helpfulness", ["t-1", "t-3"], rederive=False)
@@ -487,7 +566,9 @@ def test_short_words_that_survivors_use_are_no_trace(registry: Registry):
 
 
 @pytest.mark.parametrize("text", [SECRET, "t-7@ana", f"He said: {FAR}!"])
-def test_a_trace_left_anywhere_makes_the_receipt_say_no(registry: Registry, place: Place, text: str):
+def test_a_trace_left_anywhere_makes_the_receipt_say_no(
+    registry: Registry, place: Place, text: str
+):
     learned = learn(registry)
     place.execute("CREATE TABLE somebody_elses (note VARCHAR(200))")
     place.execute("INSERT INTO somebody_elses VALUES (?)", text)

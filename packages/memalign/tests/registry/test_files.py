@@ -15,18 +15,44 @@ from tests.support.registry import case, judge, memory_of
 @pytest.mark.parametrize(
     ("url", "error", "message"),
     [
-        ("sqlite:///notes.txt", RegistryError, r"notes\.txt is not a registry: the file is no SQLite database"),
-        ("sqlite:///no/where/m.db", RegistryError, "cannot open the registry no/where/m.db: its folder must exist"),
-        ("sqlite:judges.db", ConfigurationError, "is not a registry's URL; one looks like sqlite:///memalign.db"),
+        (
+            "sqlite:///notes.txt",
+            RegistryError,
+            r"notes\.txt is not a registry: the file is no SQLite database",
+        ),
+        (
+            "sqlite:///no/where/m.db",
+            RegistryError,
+            "cannot open the registry no/where/m.db: its folder must exist",
+        ),
+        (
+            "sqlite:judges.db",
+            ConfigurationError,
+            "is not a registry's URL; one looks like sqlite:///memalign.db",
+        ),
         ("sqlite://", ConfigurationError, "a registry in memory keeps nothing"),
         ("sqlite:///m.db?mode=ro", ConfigurationError, "takes no options"),
-        ("mysql://host/db", ConfigurationError, "registries on mysql are not supported; use sqlite"),
-        ("postgresql+psycopg2://ana@host/db", ConfigurationError, r"on postgresql\+psycopg2 are not supported"),
-        ("postgresql://ana:pw@host:port/db?password=pw", ConfigurationError, "is not a registry's URL"),
+        (
+            "mysql://host/db",
+            ConfigurationError,
+            "registries on mysql are not supported; use sqlite",
+        ),
+        (
+            "postgresql+psycopg2://ana@host/db",
+            ConfigurationError,
+            r"on postgresql\+psycopg2 are not supported",
+        ),
+        (
+            "postgresql://ana:pw@host:port/db?password=pw",
+            ConfigurationError,
+            "is not a registry's URL",
+        ),
         ("postgres:/ana:pw@host/db", ConfigurationError, "is not a registry's URL"),
     ],
 )
-def test_an_address_of_no_registry_is_refused(tmp_path: Path, url: str, error: type[Exception], message: str):
+def test_an_address_of_no_registry_is_refused(
+    tmp_path: Path, url: str, error: type[Exception], message: str
+):
     notes = "these are notes, and they are long enough to be no SQLite header " * 20
     (tmp_path / "notes.txt").write_text(notes)
     with pytest.raises(error, match=message) as caught:
@@ -39,7 +65,9 @@ def test_another_format_is_refused_by_name(path: Path):
     Registry(f"sqlite:///{path}").create(judge())
     OnSQLite(path).execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
     before = path.read_bytes()
-    with pytest.raises(RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade"):
+    with pytest.raises(
+        RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade"
+    ):
         Registry(f"sqlite:///{path}")
     assert path.read_bytes() == before
 
@@ -48,7 +76,9 @@ def test_a_damaged_row_or_file_is_named_and_others_read(path: Path):
     registry = Registry(f"sqlite:///{path}")
     registry.create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(50)))))
     registry.create(judge(name="tone"))
-    OnSQLite(path).execute("UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", b"{not json")
+    OnSQLite(path).execute(
+        "UPDATE memalign_rows SET body = ? WHERE kind = 'annotation'", b"{not json"
+    )
     with pytest.raises(RegistryError, match="a row of kind annotation is damaged"):
         registry.load("helpfulness")
     assert registry.load("tone") == judge(name="tone")

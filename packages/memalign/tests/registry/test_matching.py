@@ -20,7 +20,9 @@ replace = msgspec.structs.replace
 EVERYWHERE = ("José Müller 7@ana", "t-1@ana", "t-2@ben", "t-3@ana", "t-4@ana", "t-5@ana")
 
 
-def spoken(name: str, inputs: object, *, source: str = "ana", rationale: str | None = None, **meta: str) -> Case:
+def spoken(
+    name: str, inputs: object, *, source: str = "ana", rationale: str | None = None, **meta: str
+) -> Case:
     annotation = Annotation(id=name, source=source, value=True, rationale=rationale, meta=meta)
     return Case(example=Example(id=name, inputs=inputs, outputs="fine"), annotations=(annotation,))
 
@@ -54,7 +56,9 @@ def test_a_text_is_found_in_any_spelling(
 
 
 @pytest.mark.parametrize("text", ["inputs", "put", "", "  \n", "\u200b"])
-def test_neither_the_names_of_our_own_fields_nor_nothing_match(registry: Registry, text: str) -> None:
+def test_neither_the_names_of_our_own_fields_nor_nothing_match(
+    registry: Registry, text: str
+) -> None:
     registry.create(judge(MEMORY))
     with pytest.raises((UnknownKey, InputError), match=r"holds feedback with this text|empty"):
         registry.erase("helpfulness", matching=text, dry_run=True)
@@ -71,7 +75,9 @@ def test_a_text_is_erased_from_older_versions(registry: Registry) -> None:
 
 def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
     registry.create(judge(MEMORY))
-    assert registry.erase("helpfulness", ["t-2"], source="ben", matching="müller", dry_run=True).keys == keys("t-2@ben")
+    assert registry.erase(
+        "helpfulness", ["t-2"], source="ben", matching="müller", dry_run=True
+    ).keys == keys("t-2@ben")
     for named, source, text, message in (
         (["t-1"], "ben", "müller", "t-1"),
         (["t-6"], None, "müller", "'t-6' with this text"),
@@ -84,8 +90,12 @@ def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
 
 
 @pytest.mark.parametrize("selector", ["12", FeedbackKey("12", "ana")])
-def test_a_selector_alone_is_one_and_not_its_parts(registry: Registry, selector: str | FeedbackKey) -> None:
-    registry.create(judge(Memory(cases=tuple(spoken(name, name) for name in ("1", "12", "2", "ana")))))
+def test_a_selector_alone_is_one_and_not_its_parts(
+    registry: Registry, selector: str | FeedbackKey
+) -> None:
+    registry.create(
+        judge(Memory(cases=tuple(spoken(name, name) for name in ("1", "12", "2", "ana"))))
+    )
     assert registry.erase("helpfulness", selector, dry_run=True).keys == keys("12@ana")
 
 
@@ -100,7 +110,9 @@ def test_what_stays_under_another_id_may_be_spoken_of(registry: Registry):
     fresh = row("t-2", "cy", "it is short", **one.example.content)
     assert registry.align("helpfulness", [fresh], optimizer=optimizer(*models())).version == 3
     with pytest.raises(InvalidRows, match="this feedback was erased on"):
-        registry.align("helpfulness", [fresh | {"id": "t-1", "source": "ana"}], optimizer=optimizer(*models()))
+        registry.align(
+            "helpfulness", [fresh | {"id": "t-1", "source": "ana"}], optimizer=optimizer(*models())
+        )
 
 
 def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place):
@@ -121,9 +133,14 @@ def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place
 
 def test_the_instructions_and_the_name_of_a_judge_are_searched(registry: Registry):
     told = "Is it right, as Maria Oliveira said? {{ inputs }}"
-    registry.create(judge(memory_of(secret_case("ana")), name="for Maria Oliveira", instructions=told))
+    registry.create(
+        judge(memory_of(secret_case("ana")), name="for Maria Oliveira", instructions=told)
+    )
     receipt = registry.erase("for Maria Oliveira", matching="maria oliveira", rederive=False)
-    assert receipt.left == ("memalign_judges.name (1 row)", "memalign_rows.body, the instructions (1 row)")
+    assert receipt.left == (
+        "memalign_judges.name (1 row)",
+        "memalign_rows.body, the instructions (1 row)",
+    )
 
 
 def test_a_receipt_names_a_judge_that_has_the_same_short_case(registry: Registry):

@@ -74,7 +74,9 @@ def test_a_killed_align_pays_for_no_answer_twice(
     registry, endpoint.answer = create(path), silent
     (file := tmp_path / "feedback.json").write_text(json.dumps(ROWS), "utf-8")
     root = Path(__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))}
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+    }
     command = [sys.executable, "-m", "tests.support.paying", registry.url, NAME, str(file)]
     with subprocess.Popen(command, cwd=root, env=environment, stderr=subprocess.PIPE) as process:
         end = time.monotonic() + PATIENCE
@@ -94,7 +96,9 @@ def test_a_killed_align_pays_for_no_answer_twice(
     assert answers(OnSQLite(path)) == 0
 
 
-def test_a_database_that_fills_up_stops_the_paying(endpoint: Endpoint, undisturbed: AlignResult, path: Path) -> None:
+def test_a_database_that_fills_up_stops_the_paying(
+    endpoint: Endpoint, undisturbed: AlignResult, path: Path
+) -> None:
     registry, place = create(path), OnSQLite(path)
     place.execute(
         "CREATE TRIGGER full BEFORE INSERT ON memalign_answers WHEN (SELECT count(*) FROM memalign_answers) >= 4 "
@@ -118,7 +122,10 @@ def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, place: Place, step
     registry = create(place.url)
     registry.create(paying.judge(name="another"))
     registry.align(NAME, rows(2, source="eve"), optimizer=OPTIMIZER)
-    running, other = PaidAnswers(registry._database, NAME), PaidAnswers(registry._database, "another")
+    running, other = (
+        PaidAnswers(registry._database, NAME),
+        PaidAnswers(registry._database, "another"),
+    )
     run(running.keep({"0" * 64: b'"a quote of eve, who said word777"'}))
     run(other.keep({"0" * 64: b'"another judge\'s"'}))
     if step == "delete":
@@ -139,7 +146,11 @@ def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(registry:
     quote = "the clinic on the hill where the operation of Maria went so badly wrong"
     registry.create(paying.judge(memory=memory_of(case("t-1", "ana", says=quote))))
     registry.create(paying.judge(name="another"))
-    run(PaidAnswers(registry._database, "another").keep({"0" * 64: json.dumps({"text": quote}).encode()}))
+    run(
+        PaidAnswers(registry._database, "another").keep(
+            {"0" * 64: json.dumps({"text": quote}).encode()}
+        )
+    )
     receipt = registry.erase(NAME, ["t-1"], rederive=False)
     assert (receipt.elsewhere, receipt.complete) == (("another",), False)
 
@@ -147,7 +158,9 @@ def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(registry:
 def test_half_characters_are_cleaned_before_they_are_kept(registry: Registry) -> None:
     said = "a half \ud83d of a pair"
     chat = ScriptedChatModel(
-        lambda _: ChatReply(data={"rationale": said, "value": True}, text=said, usage=Usage(calls=1))
+        lambda _: ChatReply(
+            data={"rationale": said, "value": True}, text=said, usage=Usage(calls=1)
+        )
     )
     request = ChatRequest(system="s", user=said, schema={"type": "object"})
     registry.create(paying.judge())
@@ -159,9 +172,15 @@ def test_half_characters_are_cleaned_before_they_are_kept(registry: Registry) ->
     assert (second.taken_up, len(chat.requests)) == (1, 1)
 
 
-def test_keeping_does_not_stop_the_loop(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeping_does_not_stop_the_loop(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry.create(paying.judge())
-    running, slow, write = PaidAnswers(registry._database, NAME), threading.Event(), PaidAnswers._write
+    running, slow, write = (
+        PaidAnswers(registry._database, NAME),
+        threading.Event(),
+        PaidAnswers._write,
+    )
 
     def waiting(self: PaidAnswers, new: Mapping[str, bytes]) -> None:
         assert slow.wait(PATIENCE)

@@ -15,7 +15,16 @@ from memalign.errors import ConfigurationError, RegistryError, RegistryTooNew
 from memalign.registry import versions
 from tests.support.places import OnPostgreSQL, place_of
 from tests.support.postgres import AVAILABLE, PASSWORD, Server
-from tests.support.registry import all_versions, case, judge, keys_of, memory_of, models, optimizer, row
+from tests.support.registry import (
+    all_versions,
+    case,
+    judge,
+    keys_of,
+    memory_of,
+    models,
+    optimizer,
+    row,
+)
 
 pytestmark = pytest.mark.skipif(not AVAILABLE, reason="no PostgreSQL here")
 
@@ -35,7 +44,9 @@ def test_one_reading_sees_one_state(place: OnPostgreSQL) -> None:
     with registry._database.read() as connection:
         seen = versions.find(connection, "helpfulness")
         registry.save(judge(memory_of(case("t-1", "ana"))))
-        assert versions.find(connection, "helpfulness") == seen, "or a version would be read in two halves"
+        assert versions.find(connection, "helpfulness") == seen, (
+            "or a version would be read in two halves"
+        )
 
 
 @pytest.mark.parametrize(
@@ -46,8 +57,15 @@ def test_one_reading_sees_one_state(place: OnPostgreSQL) -> None:
         ({"port": "1"}, "Connection refused"),
     ],
 )
-def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[str, str], says: str) -> None:
-    right = {"user": "postgres", "password": PASSWORD, "port": str(place.server.port), "database": place.name}
+def test_an_address_that_is_wrong_says_what_is(
+    place: OnPostgreSQL, wrong: dict[str, str], says: str
+) -> None:
+    right = {
+        "user": "postgres",
+        "password": PASSWORD,
+        "port": str(place.server.port),
+        "database": place.name,
+    }
     address = "{user}:{password}@127.0.0.1:{port}/{database}".format_map(
         {name: value.replace("/", "%2F") for name, value in (right | wrong).items()}
     )
@@ -62,18 +80,27 @@ def test_an_address_that_is_wrong_says_what_is(place: OnPostgreSQL, wrong: dict[
 def test_shorter_schemes_open_it_and_no_message_shows_the_password(place: OnPostgreSQL) -> None:
     place.registry().create(judge())
     for scheme in ("postgresql", "postgres"):
-        assert Registry(place.url.replace("postgresql+psycopg", scheme)).load("helpfulness") == judge()
+        assert (
+            Registry(place.url.replace("postgresql+psycopg", scheme)).load("helpfulness") == judge()
+        )
     address = f"postgres@127.0.0.1:{place.server.port}/{place.name}"
-    shown = [repr(place.registry()), repr(Registry(f"postgresql://{address}?password={PASSWORD.replace('/', '%2F')}"))]
+    shown = [
+        repr(place.registry()),
+        repr(Registry(f"postgresql://{address}?password={PASSWORD.replace('/', '%2F')}")),
+    ]
     place.execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
     with pytest.raises(RegistryTooNew, match=r"its schema is version 7") as caught:
         place.registry()
     assert not any("s3cret" in text for text in (*shown, str(caught.value)))
 
 
-def test_without_the_driver_the_extra_is_named(place: OnPostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_driver_the_extra_is_named(
+    place: OnPostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'psycopg\[binary\]', which memalign\[postgresql\]"):
+    with pytest.raises(
+        ConfigurationError, match=r"pip install 'psycopg\[binary\]', which memalign\[postgresql\]"
+    ):
         Registry(place.url)
 
 
@@ -96,15 +123,24 @@ def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
         registry = Registry(url)
         assert keys_of(registry.load("helpfulness")) == {"t-1@ana"}
         chat, embedding = models()
-        with pytest.raises(RegistryError, match=r"permission denied .*; what was committed before is kept"):
-            registry.align("helpfulness", [row("t-2", "ana", "it is cold")], optimizer=optimizer(chat, embedding))
+        with pytest.raises(
+            RegistryError, match=r"permission denied .*; what was committed before is kept"
+        ):
+            registry.align(
+                "helpfulness",
+                [row("t-2", "ana", "it is cold")],
+                optimizer=optimizer(chat, embedding),
+            )
         assert not chat.requests
 
 
 def test_an_erasure_by_another_than_the_owner_says_what_is_missing(place: OnPostgreSQL) -> None:
     place.registry().create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
     right = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ana"
-    with person(place, right) as url, pytest.raises(RegistryError, match=r"is committed, but .* let the owner"):
+    with (
+        person(place, right) as url,
+        pytest.raises(RegistryError, match=r"is committed, but .* let the owner"),
+    ):
         Registry(url).erase("helpfulness", ["t-1"], rederive=False)
     place.registry().compact()
     assert SECRET.encode() not in place.bytes()
@@ -117,7 +153,9 @@ def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
         reader.execute("SET application_name = 'a dashboard'")
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM pg_class")
-        with pytest.raises(RegistryError, match=r"is committed, but what .* process \d+ of a dashboard; end it"):
+        with pytest.raises(
+            RegistryError, match=r"is committed, but what .* process \d+ of a dashboard; end it"
+        ):
             registry.erase("helpfulness", ["t-1"], rederive=False)
         registry.save(judge(model="openai:gpt-5"))
         reader.execute("ROLLBACK")
@@ -127,7 +165,9 @@ def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
 
 
 def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
-    place.registry().create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(40)))), note=SECRET)
+    place.registry().create(
+        judge(memory_of(*(case(f"t-{n}", "ana") for n in range(40)))), note=SECRET
+    )
     place.execute("ANALYZE")
     quoted = place.execute(
         "SELECT concat(most_common_vals::text, histogram_bounds::text) FROM pg_stats WHERE tablename LIKE 'memalign%'"
@@ -138,7 +178,11 @@ def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
 
 def test_a_table_that_may_not_be_read_and_another_schema_are_named(place: OnPostgreSQL) -> None:
     empty = place.another()
-    for statement in ("CREATE SCHEMA crm", "CREATE TABLE crm.deals (about text)", "CREATE TABLE notes (about text)"):
+    for statement in (
+        "CREATE SCHEMA crm",
+        "CREATE TABLE crm.deals (about text)",
+        "CREATE TABLE notes (about text)",
+    ):
         empty.execute(statement)
     with person(empty, "GRANT CREATE ON SCHEMA public TO ana") as url:
         registry = Registry(url)
@@ -153,7 +197,9 @@ def test_a_server_that_was_restarted_is_found_again() -> None:
     registry = Registry(own.url(own.create()))
     registry.create(judge())
     own.stop("fast")
-    with pytest.raises(RegistryError, match=r"the registry .* failed: .*Connection refused") as caught:
+    with pytest.raises(
+        RegistryError, match=r"the registry .* failed: .*Connection refused"
+    ) as caught:
         registry.load("helpfulness")
     assert PASSWORD not in str(caught.value)
     own.start()
@@ -183,6 +229,8 @@ def test_judges_do_not_wait_for_one_another(place: OnPostgreSQL) -> None:
     registry.create(judge(name="tone"))
     with registry._database.write("helpfulness"):
         registry.save(judge(name="tone", model="openai:gpt-5"))
-        with pytest.raises(RegistryError, match=r"another process has been writing for more than 0\.3 s"):
+        with pytest.raises(
+            RegistryError, match=r"another process has been writing for more than 0\.3 s"
+        ):
             registry.create(judge())
     assert all_versions(registry, "tone").keys() == {1, 2}

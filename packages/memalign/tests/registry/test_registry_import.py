@@ -24,7 +24,11 @@ def source(tmp_path: Path) -> Registry:
     registry.create(judge(memory_of(case("t-1", "ana"), case("é-9", "bob")), name="tone"))
     registry.create(judge(model=MODELS[0], embedding_model=MODELS[1]))
     learner = optimizer(*MODELS)
-    registry.align("helpfulness", [row("t-1", "ana", "cold"), row("t-2", "bob", "long and dull")], optimizer=learner)
+    registry.align(
+        "helpfulness",
+        [row("t-1", "ana", "cold"), row("t-2", "bob", "long and dull")],
+        optimizer=learner,
+    )
     registry.erase("helpfulness", ["t-2"], optimizer=learner)
     return registry
 
@@ -45,7 +49,9 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
             assert registry.history(name) == source.history(name)
             assert registry.ledger(name) == source.ledger(name)
     with pytest.raises(InvalidRows, match=r"t-2@bob.*was erased"):
-        target.align("helpfulness", [row("t-2", "bob", "long and dull")], optimizer=optimizer(*MODELS))
+        target.align(
+            "helpfulness", [row("t-2", "bob", "long and dull")], optimizer=optimizer(*MODELS)
+        )
     target.align("helpfulness", [row("t-3", "bob", "fine")], optimizer=optimizer(*MODELS))
     assert len(target.history("helpfulness")) == len(source.history("helpfulness")) + 1
 
@@ -55,7 +61,9 @@ def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -
     target.create(judge(name="tone", model="openai:gpt-5"))
     with pytest.raises(JudgeExists, match=r"has judges of these names: tone. Nothing was imported"):
         target.import_registry(source)
-    with pytest.raises(JudgeExists, match=r"imported; import one bundle at a time with --name$"):  # nobody deletes one
+    with pytest.raises(
+        JudgeExists, match=r"imported; import one bundle at a time with --name$"
+    ):  # nobody deletes one
         target.import_registry(target)
     assert [summary.name for summary in target.list()] == ["tone"], "nor any other"
 

@@ -14,7 +14,9 @@ from tests.support.registry import all_versions, case, judge, memory_of
 
 replace = msgspec.structs.replace
 
-LONG = CodeTest(kind="contains", text="the clinic on the hill where the operation went so badly", value=False)
+LONG = CodeTest(
+    kind="contains", text="the clinic on the hill where the operation went so badly", value=False
+)
 SHORT = CodeTest(kind="word", text="frank", holds=False, value=True)
 BOUNDS = CodeTest(kind="number", text="euros", low=5.0, high=9.5, value=True)
 
@@ -23,7 +25,10 @@ def taught() -> Memory:
     """G1 is t-1's and reads words of it; G2 is t-2's."""
     memory = memory_of(case("t-1", "ana"), case("t-2", "ben"), case("t-3", "cleo"), size=1)
     first, second, third = memory.guidelines
-    return replace(memory, guidelines=(replace(first, tests=(LONG, SHORT)), replace(second, tests=(BOUNDS,)), third))
+    return replace(
+        memory,
+        guidelines=(replace(first, tests=(LONG, SHORT)), replace(second, tests=(BOUNDS,)), third),
+    )
 
 
 def test_tests_come_back_unchanged(registry: Registry) -> None:
@@ -52,7 +57,9 @@ def test_a_literal_with_erased_words_takes_its_guideline(registry: Registry, pla
     assert receipt.copied == ("G2",)
     assert LONG.text.encode() not in place.bytes()
     left = registry.load("helpfulness").memory.pending
-    assert [str(annotation.key) for annotation in left] == ["t-2@ben"], "whose rule it was waits to be learned again"
+    assert [str(annotation.key) for annotation in left] == ["t-2@ben"], (
+        "whose rule it was waits to be learned again"
+    )
 
 
 def test_a_diff_lists_tests_that_came_and_went(registry: Registry) -> None:
@@ -61,7 +68,9 @@ def test_a_diff_lists_tests_that_came_and_went(registry: Registry) -> None:
     changed = replace(first, tests=(LONG, BOUNDS))
     registry.create(judge())
     registry.save(judge(memory))
-    registry.save(judge(replace(memory, guidelines=(changed, second, replace(third, pinned_by="dora")))))
+    registry.save(
+        judge(replace(memory, guidelines=(changed, second, replace(third, pinned_by="dora"))))
+    )
     lines = diff_text(registry.diff("helpfulness", 2, 3)).splitlines()
     assert lines[1].startswith("  ~ G1 rule number 1  [")
     assert lines[2:4] == [

@@ -25,7 +25,17 @@ from tests.registry.test_erase import nowhere
 from tests.support.keys import keys
 from tests.support.names import names, spelled_otherwise
 from tests.support.places import OnSQLite, Place
-from tests.support.registry import all_versions, case, judge, keys_of, memories, memory_of, models, optimizer, row
+from tests.support.registry import (
+    all_versions,
+    case,
+    judge,
+    keys_of,
+    memories,
+    memory_of,
+    models,
+    optimizer,
+    row,
+)
 
 replace = msgspec.structs.replace
 
@@ -35,7 +45,9 @@ ESCAPED = json.dumps(JOSE)[1:-1]
 
 
 def spoken(name: str, rationale: str, *, source: str = "ana", **fields: Any) -> Case:
-    annotation = Annotation(id=name, source=source, value=False, rationale=rationale, meta=fields.pop("meta", {}))
+    annotation = Annotation(
+        id=name, source=source, value=False, rationale=rationale, meta=fields.pop("meta", {})
+    )
     content = {"inputs": f"question {name}", "outputs": f"answer {name}"} | fields
     return Case(example=Example(id=name, **content), annotations=(annotation,))
 
@@ -53,10 +65,18 @@ def spoken(name: str, rationale: str, *, source: str = "ana", **fields: Any) -> 
     ],
 )
 @pytest.mark.parametrize("how", ["source", "key"])
-def test_whoever_is_erased_goes_in_every_spelling(registry: Registry, place: Place, one: str, other: str, how: str):
-    cases = (spoken("t-1", "warm words", source=one), spoken("t-2", "cold words", source=other), case("t-3", "ben"))
+def test_whoever_is_erased_goes_in_every_spelling(
+    registry: Registry, place: Place, one: str, other: str, how: str
+):
+    cases = (
+        spoken("t-1", "warm words", source=one),
+        spoken("t-2", "cold words", source=other),
+        case("t-3", "ben"),
+    )
     registry.create(judge(memory_of(*cases, size=1)))
-    selection: dict[str, Any] = {"source": one} if how == "source" else {"selectors": [f"t-1@{other}", f"t-2@{one}"]}
+    selection: dict[str, Any] = (
+        {"source": one} if how == "source" else {"selectors": [f"t-1@{other}", f"t-2@{one}"]}
+    )
     receipt = registry.erase("helpfulness", **selection, rederive=False)
     assert receipt.complete, receipt.answer
     assert len(receipt.keys) == len(receipt.guidelines) == 2
@@ -74,7 +94,9 @@ def test_whoever_is_erased_goes_in_every_spelling(registry: Registry, place: Pla
 def test_no_spelling_of_any_name_is_left(name: str, data: st.DataObject) -> None:
     written = [data.draw(spelled_otherwise(name)) for _ in range(5)]
     said, pinned, retired, listed, dismissed = written
-    memory = memory_of(spoken("t-1", "one", source=said), case("t-2", "ben"), case("t-3", "bob"), size=1)
+    memory = memory_of(
+        spoken("t-1", "one", source=said), case("t-2", "ben"), case("t-3", "bob"), size=1
+    )
     first, second, third = memory.guidelines
     conflict = FeedbackConflict(feedback=keys("t-2@ben", "t-3@bob"), dismissed_by=dismissed)
     memory = replace(
@@ -86,10 +108,16 @@ def test_no_spelling_of_any_name_is_left(name: str, data: st.DataObject) -> None
     with tempfile.TemporaryDirectory() as folder:
         registry = OnSQLite(Path(folder) / "memalign.db").registry()
         registry.create(judge(memory))
-        receipt = registry.erase("helpfulness", source=data.draw(spelled_otherwise(name)), rederive=False)
+        receipt = registry.erase(
+            "helpfulness", source=data.draw(spelled_otherwise(name)), rederive=False
+        )
         after = registry.load("helpfulness").memory
     assert receipt.complete, (written, receipt.answer)
-    known = {*after.authority, *(a.source for a in after.annotations()), *(c.dismissed_by for c in after.conflicts)}
+    known = {
+        *after.authority,
+        *(a.source for a in after.annotations()),
+        *(c.dismissed_by for c in after.conflicts),
+    }
     known |= {who for g in after.guidelines for who in (*g.people, g.retired_by)}
     assert name_key(name) not in {name_key(who) for who in known if who}
 
@@ -100,12 +128,23 @@ def test_no_spelling_of_any_name_is_left(name: str, data: st.DataObject) -> None
         ({"rationale": "Ask Ana\u00a0Lima about it"}, "comment t-2@ben"),
         ({"rationale": "Ask", "meta": {"reviewer": "ana lima"}}, "comment t-2@ben"),
         ({"rationale": "Ask", "outputs": {"by": "ANA LIMA"}}, "case t-2"),
-        ({"rationale": "Ask", "trace": {"attributes": {"input": '"Ana\\u0020Lima wrote"'}}}, "case t-2"),
+        (
+            {"rationale": "Ask", "trace": {"attributes": {"input": '"Ana\\u0020Lima wrote"'}}},
+            "case t-2",
+        ),
     ],
 )
-def test_a_name_in_other_peoples_words_is_left_and_listed(registry: Registry, where: dict[str, Any], left: str):
+def test_a_name_in_other_peoples_words_is_left_and_listed(
+    registry: Registry, where: dict[str, Any], left: str
+):
     registry.create(
-        judge(memory_of(spoken("t-1", "warm", source="Ana Lima"), spoken("t-2", source="ben", **where), size=1))
+        judge(
+            memory_of(
+                spoken("t-1", "warm", source="Ana Lima"),
+                spoken("t-2", source="ben", **where),
+                size=1,
+            )
+        )
     )
     receipt = registry.erase("helpfulness", source="Ana Lima", rederive=False)
     assert not receipt.complete
@@ -116,8 +155,13 @@ def test_a_name_in_other_peoples_words_is_left_and_listed(registry: Registry, wh
 
 
 def test_a_name_inside_a_longer_word_is_somebody_elses(registry: Registry):
-    cases = (spoken("t-1", "warm", source="ana"), spoken("t-2", "a banana for mariana, says ana-like", source="ben"))
-    registry.create(judge(memory_of(*cases[:1], spoken("t-2", "a banana for mariana", source="ben"), size=1)))
+    cases = (
+        spoken("t-1", "warm", source="ana"),
+        spoken("t-2", "a banana for mariana, says ana-like", source="ben"),
+    )
+    registry.create(
+        judge(memory_of(*cases[:1], spoken("t-2", "a banana for mariana", source="ben"), size=1))
+    )
     assert registry.erase("helpfulness", source="ana", rederive=False).complete
 
 
@@ -134,8 +178,14 @@ PLACES = {
 
 @pytest.mark.parametrize("what", PLACES)
 @pytest.mark.parametrize("how", ["matching", "source"])
-def test_a_name_goes_from_every_record_of_who_did_what(registry: Registry, place: Place, what: str, how: str):
-    told = spoken("t-9", f"{JOSE} asked twice") if how == "matching" else spoken("t-9", "warm", source=JOSE)
+def test_a_name_goes_from_every_record_of_who_did_what(
+    registry: Registry, place: Place, what: str, how: str
+):
+    told = (
+        spoken("t-9", f"{JOSE} asked twice")
+        if how == "matching"
+        else spoken("t-9", "warm", source=JOSE)
+    )
     registry.create(judge(memory_of(case("t-1", "ana"), told, size=1)))
     registry.update("helpfulness", PLACES[what])
     who: dict[str, Any] = {how: JOSE}
@@ -145,7 +195,13 @@ def test_a_name_goes_from_every_record_of_who_did_what(registry: Registry, place
 
 
 HIDDEN: dict[str, dict[str, Any]] = {
-    "mlflow": {"trace": {"data": {"spans": [{"attributes": {"mlflow.spanInputs": json.dumps(f"Write to {JOSE}")}}]}}},
+    "mlflow": {
+        "trace": {
+            "data": {
+                "spans": [{"attributes": {"mlflow.spanInputs": json.dumps(f"Write to {JOSE}")}}]
+            }
+        }
+    },
     "text before JSON": {"outputs": f'Result: {{"customer": "{ESCAPED}"}}'},
     "a fence": {"outputs": f"```json\n{json.dumps({'customer': JOSE})}\n```"},
     "two lines of JSON": {"outputs": "\n".join(json.dumps({"n": n, "who": JOSE}) for n in (1, 2))},
@@ -160,7 +216,9 @@ HIDDEN: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("how", HIDDEN)
 def test_no_encoding_of_json_hides_a_text(registry: Registry, place: Place, how: str):
-    registry.create(judge(memory_of(spoken("t-1", "long", **HIDDEN[how]), case("t-2", "ben"), size=1)))
+    registry.create(
+        judge(memory_of(spoken("t-1", "long", **HIDDEN[how]), case("t-2", "ben"), size=1))
+    )
     receipt = registry.erase("helpfulness", matching=JOSE, rederive=False)
     assert receipt.cases == ("t-1",)
     assert receipt.complete
@@ -180,7 +238,9 @@ def test_a_text_is_found_however_deep_json_is_in_json(text: str, depth: int) -> 
         assert finder.holds(f"see {written} there")
 
 
-@pytest.mark.parametrize("text", ["plain", "C:\\new folder\\u12", "\\", "a\\\\u00e9", "\\ud83d\\ude00 and \\ud83d"])
+@pytest.mark.parametrize(
+    "text", ["plain", "C:\\new folder\\u12", "\\", "a\\\\u00e9", "\\ud83d\\ude00 and \\ud83d"]
+)
 def test_undoing_escapes_is_linear_and_never_fails(text: str) -> None:
     assert unescaped(text * 3).encode("utf-8", "replace")
     assert NameFinder("é").holds("caf\\u00e9") is False
@@ -194,18 +254,25 @@ def test_a_note_of_another_judge_makes_the_receipt_name_it(registry: Registry):
 
 # -- wordings of people ------------------------------------------------------------------------------------------------
 
-TOLD = ["Zoltan Kiss was lied to.", "Zoltan Kiss of Pest was lied to by the shop about his lamp in May."]
+TOLD = [
+    "Zoltan Kiss was lied to.",
+    "Zoltan Kiss of Pest was lied to by the shop about his lamp in May.",
+]
 
 
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("what", ["pin", "edit", "copy"])
-@pytest.mark.parametrize("how", [{"selectors": ["t-1"]}, {"selectors": ["t-1@ana"]}, {"source": "ana"}])
+@pytest.mark.parametrize(
+    "how", [{"selectors": ["t-1"]}, {"selectors": ["t-1@ana"]}, {"source": "ana"}]
+)
 def test_a_wording_that_somebody_keeps_is_shown_and_goes(
     registry: Registry, place: Place, told: str, what: str, how: dict[str, Any]
 ):
     memory = memory_of(spoken("t-1", told), case("t-2", "ben"), size=1)
     first, second = memory.guidelines
-    registry.create(judge(replace(memory, guidelines=(replace(first, text=f"Mind: {told}"), second))))
+    registry.create(
+        judge(replace(memory, guidelines=(replace(first, text=f"Mind: {told}"), second)))
+    )
     changes = {
         "pin": lambda j: edit_guideline(j, "G1", by="olga", pinned=True),
         "edit": lambda j: edit_guideline(j, "G1", by="olga", text=f"Always mind this: {told}"),
@@ -228,7 +295,9 @@ def test_words_that_people_share_are_nobodys(registry: Registry):
         spoken("t-2", "Say sorry before all else, then help", source="b"),
     )
     registry.create(judge(memory_of(*cases, size=1)))
-    registry.update("helpfulness", lambda j: write_guideline(j, "Say sorry before all else, always.", by="olga"))
+    registry.update(
+        "helpfulness", lambda j: write_guideline(j, "Say sorry before all else, always.", by="olga")
+    )
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert receipt.complete
     assert [g.id for g in registry.load("helpfulness").memory.guidelines] == ["G2", "G3"]
@@ -237,7 +306,9 @@ def test_words_that_people_share_are_nobodys(registry: Registry):
 # -- registries --------------------------------------------------------------------------------------------------------
 
 
-def test_a_whole_registry_brings_no_erased_text_back(registry: Registry, place: Place, tmp_path: Path):
+def test_a_whole_registry_brings_no_erased_text_back(
+    registry: Registry, place: Place, tmp_path: Path
+):
     told = memory_of(spoken("t-1", f"{JOSE} asked twice"), case("t-2", "ben"), size=1)
     old = OnSQLite(tmp_path / "old.db").registry()
     old.create(judge(told, name="zz"))
@@ -263,14 +334,21 @@ def _erased(versions: list[Memory], selection: dict[str, Any]) -> dict[str, Any]
         for memory in versions[1:]:
             registry.save(judge(memory))
         receipt = registry.erase("helpfulness", **selection, rederive=False)
-        shown = {name: value for name, value in receipt.to_dict().items() if name not in ("at", "searched")}
+        shown = {
+            name: value
+            for name, value in receipt.to_dict().items()
+            if name not in ("at", "searched")
+        }
         history = [replace_at(info) for info in registry.history("helpfulness")]
         memories_left = {number: one.memory for number, one in all_versions(registry).items()}
         return {**shown, "history": history, "memories": memories_left}
 
 
 def replace_at(info: Any) -> Any:
-    return {name: getattr(info, name) for name in ("number", "action", "cases", "feedback", "guidelines", "pending")}
+    return {
+        name: getattr(info, name)
+        for name in ("number", "action", "cases", "feedback", "guidelines", "pending")
+    }
 
 
 def settled(memory: Memory) -> Memory:
@@ -282,14 +360,24 @@ def settled(memory: Memory) -> Memory:
 
 @given(st.lists(memories().map(settled), min_size=1, max_size=3), st.data())
 @settings(max_examples=30, phases=[Phase.generate])
-def test_what_is_out_of_reach_is_what_would_stay_anyway(versions: list[Memory], data: st.DataObject) -> None:
-    everything = sorted({annotation.key for memory in versions for annotation in memory.annotations()})
+def test_what_is_out_of_reach_is_what_would_stay_anyway(
+    versions: list[Memory], data: st.DataObject
+) -> None:
+    everything = sorted(
+        {annotation.key for memory in versions for annotation in memory.annotations()}
+    )
     if not everything:
         return
     key = data.draw(st.sampled_from(everything))
-    ways: list[dict[str, Any]] = [{"selectors": [key]}, {"source": key.source}, {"selectors": [str(key.id)]}]
+    ways: list[dict[str, Any]] = [
+        {"selectors": [key]},
+        {"source": key.source},
+        {"selectors": [str(key.id)]},
+    ]
     selection = data.draw(st.sampled_from(ways))
     reached = _erased(versions, selection)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Reach, "has", lambda _, row: row[0] != "judge" and row != ("memory", "next_guideline"))
+        patch.setattr(
+            Reach, "has", lambda _, row: row[0] != "judge" and row != ("memory", "next_guideline")
+        )
         assert _erased(versions, selection) == reached

@@ -37,7 +37,9 @@ MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "b
 
 STEPS: dict[str, Callable[[Registry], Any]] = {
     "create": lambda registry: registry.create(judge(MEMORY, name="another")),
-    "save": lambda registry: registry.save(judge(memory_of(case("t-1", "ana"), case("t-9", "eva")))),
+    "save": lambda registry: registry.save(
+        judge(memory_of(case("t-1", "ana"), case("t-9", "eva")))
+    ),
     "rollback": lambda registry: registry.rollback("helpfulness", 1),
     "erase": lambda registry: registry.erase("helpfulness", ["t-2"], rederive=False),
     "delete": lambda registry: registry.delete("helpfulness"),
@@ -55,7 +57,10 @@ def made(place: Place) -> Place:
 @pytest.mark.parametrize("name", STEPS)
 def test_a_stop_before_any_statement_leaves_whole_versions(made: Place, name: str):
     def state(registry: Registry) -> list[Any]:
-        return [(s.name, all_versions(registry, s.name), registry.ledger(s.name)) for s in registry.list()]
+        return [
+            (s.name, all_versions(registry, s.name), registry.ledger(s.name))
+            for s in registry.list()
+        ]
 
     before = state(made.registry())
     done = made.copy()
@@ -150,7 +155,9 @@ KILLED = textwrap.dedent(
 @pytest.mark.parametrize(("step", "statement"), [("erase", 12), ("rollback", 7)])
 def test_a_killed_process_leaves_the_last_committed_version(made: Place, step: str, statement: int):
     before = all_versions(made.registry())
-    killed = subprocess.run([sys.executable, "-c", KILLED, made.url, str(statement), step], check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, made.url, str(statement), step], check=False
+    )
     assert killed.returncode == 9
     opened = made.registry()  # rolls the journal back, if one was left
     assert all_versions(opened) == before
@@ -160,15 +167,22 @@ def test_a_killed_process_leaves_the_last_committed_version(made: Place, step: s
 # -- a memory with everything in it: doubles, a locked case ---
 
 LEARNING: dict[str, Callable[[Registry], Any]] = {
-    "align": lambda registry: registry.align(killing.NAME, [*killing.BATCHES[1], *killing.BATCHES[2]]),
+    "align": lambda registry: registry.align(
+        killing.NAME, [*killing.BATCHES[1], *killing.BATCHES[2]]
+    ),
     "unalign": lambda registry: registry.unalign(killing.NAME, "t-a"),
     "erase": lambda registry: registry.erase(killing.NAME, ["t-s"]),
     "rollback": lambda registry: registry.rollback(killing.NAME, 2),
-    "lock": lambda registry: registry.update(killing.NAME, lambda judge: lock(judge, "t-held", unlock=True)),
-    "edit": lambda registry: registry.update(
-        killing.NAME, lambda judge: edit_guideline(judge, "G1", by="dora", text="Mind the tone.", pinned=True)
+    "lock": lambda registry: registry.update(
+        killing.NAME, lambda judge: lock(judge, "t-held", unlock=True)
     ),
-    "policy": lambda registry: registry.update(killing.NAME, lambda judge: set_policy(judge, authority=["cleo"])),
+    "edit": lambda registry: registry.update(
+        killing.NAME,
+        lambda judge: edit_guideline(judge, "G1", by="dora", text="Mind the tone.", pinned=True),
+    ),
+    "policy": lambda registry: registry.update(
+        killing.NAME, lambda judge: set_policy(judge, authority=["cleo"])
+    ),
 }
 
 
@@ -176,8 +190,13 @@ def opened(place: Place) -> Registry:
     return place.registry(models=killing.models(killing.world()))
 
 
-@pytest.fixture(scope="module", params=[KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
-def learned(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+@pytest.fixture(
+    scope="module",
+    params=[KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])],
+)
+def learned(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
     with place_of(request.param, tmp_path_factory.mktemp("learned")) as place:
         yield taught(place)
 
@@ -212,7 +231,9 @@ def test_a_stop_leaves_the_last_committed_version_whole(learned: Place, name: st
             found = all_versions(left, killing.NAME)
             seen.add(len(found))
             if len(found) == len(before):
-                assert {n: one.memory for n, one in found.items()} == {n: one.memory for n, one in before.items()}
+                assert {n: one.memory for n, one in found.items()} == {
+                    n: one.memory for n, one in before.items()
+                }
             else:
                 # All of it, or (an erasure whose survivors are learned again) all but what another align does.
                 again = left.align(killing.NAME).judge
@@ -242,7 +263,8 @@ def killed(folder: Path, seeds: range) -> None:
         capture_output=True,
         text=True,
         cwd=root,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))},
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))},
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.strip().endswith(f"{len(seeds)} killed, 0 failures")

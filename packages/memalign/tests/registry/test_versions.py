@@ -30,7 +30,9 @@ CASES = (case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def scratch(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+def scratch(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Registry]:
     with place_of(request.param, tmp_path_factory.mktemp("registry")) as place:
         yield place.registry()
 
@@ -41,8 +43,14 @@ def rows_in(place: Place) -> int:
 
 @given(first=memories(), second=memories())
 @settings(max_examples=10)
-def test_any_version_comes_back_unchanged_and_by_a_rollback(scratch: Registry, first: Memory, second: Memory):
-    chosen = {"model": "openai:gpt-4.1-mini", "retrieval_k": 3, "parameters": {"temperature": 0.5, "seed": 7}}
+def test_any_version_comes_back_unchanged_and_by_a_rollback(
+    scratch: Registry, first: Memory, second: Memory
+):
+    chosen = {
+        "model": "openai:gpt-4.1-mini",
+        "retrieval_k": 3,
+        "parameters": {"temperature": 0.5, "seed": 7},
+    }
     scratch.create(judge(first, **chosen))
     number = scratch.save(judge(second, **chosen))
     loaded = scratch.load("helpfulness", 1), scratch.load("helpfulness").memory
@@ -53,18 +61,30 @@ def test_any_version_comes_back_unchanged_and_by_a_rollback(scratch: Registry, f
     # Numbers of guidelines that were given once stay given.
     second = replace(second, next_guideline=max(first.next_guideline, second.next_guideline))
     assert loaded == (judge(first, **chosen), second)
-    assert [list(c.example.content) for c in loaded[0].memory.cases] == [list(c.example.content) for c in first.cases]
+    assert [list(c.example.content) for c in loaded[0].memory.cases] == [
+        list(c.example.content) for c in first.cases
+    ]
     assert restored.hash == first.hash == loaded[0].memory.hash
-    assert restored == replace(first, next_guideline=max(first.next_guideline, second.next_guideline))
+    assert restored == replace(
+        first, next_guideline=max(first.next_guideline, second.next_guideline)
+    )
     assert after == (restored, second)
     assert not differs
 
 
-@pytest.mark.parametrize("value_type", [str, Literal["A or B", "tie-"], Annotated[float, Ge(-0.123456789), Le(1)]])
-def test_value_types_odd_names_and_the_order_of_fields_survive(registry: Registry, value_type: object):
+@pytest.mark.parametrize(
+    "value_type", [str, Literal["A or B", "tie-"], Annotated[float, Ge(-0.123456789), Le(1)]]
+)
+def test_value_types_odd_names_and_the_order_of_fields_survive(
+    registry: Registry, value_type: object
+):
     example = Example(id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x")
     memory = Memory(
-        cases=(Case(example=example, annotations=(Annotation(id="t-1", source="ana", rationale="So."),)),),
+        cases=(
+            Case(
+                example=example, annotations=(Annotation(id="t-1", source="ana", rationale="So."),)
+            ),
+        ),
         tombstones=(Tombstone(key=FeedbackKey("ünï 🦆", 'o\'brien "x"@home'), state="erased"),),
     )
     kept = judge(memory, name='a judge; DROP TABLE "x" --', feedback_value_type=value_type)
@@ -91,7 +111,10 @@ def test_history_says_what_made_each_version(registry: Registry):
     registry.save(judge(memory_of(*CASES)), action="align", note="first feedback")
     registry.update("helpfulness", lambda j: j.replace(model="openai:gpt-5"))
     registry.rollback("helpfulness", 1)
-    lines = [(v.number, v.action, v.summary, v.note, v.cases, v.feedback) for v in registry.history("helpfulness")]
+    lines = [
+        (v.number, v.action, v.summary, v.note, v.cases, v.feedback)
+        for v in registry.history("helpfulness")
+    ]
     assert lines == [
         (1, "create", "created", None, 0, 0),
         (2, "align", "4 feedback added, 2 guidelines added (G1, G2)", "first feedback", 3, 4),
@@ -108,12 +131,16 @@ def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(registry:
     registry.save(judge(forget(memory, keys("t-1@ana"))), action="unalign")
 
     def state(version: int | None = None) -> str:
-        return {str(e.key): e.state for e in registry.ledger("helpfulness", version=version)}["t-1@ana"]
+        return {str(e.key): e.state for e in registry.ledger("helpfulness", version=version)}[
+            "t-1@ana"
+        ]
 
     assert state() == "withdrawn"
     registry.rollback("helpfulness", to=1)
     assert (state(), state(3)) == ("learned", "withdrawn")
-    written = registry.update("helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana")).judge
+    written = registry.update(
+        "helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana")
+    ).judge
     assert written.memory.guidelines[-1].id not in {guideline.id for guideline in memory.guidelines}
 
 
@@ -121,12 +148,24 @@ def test_a_stored_judge_gives_no_guidelines_number_to_another(registry: Registry
     base = judge(memory_of(case("t-1", "ana"), case("t-2", "ana"), size=1))  # G1, G2
     registry.create(base)
     mine = write_guideline(registry.load("helpfulness"), "Be kind.", by="ben")
-    other = replace(mine.memory.guidelines[-1], exposed_to=keys("t-1@ana"))  # G3 as well, from feedback
+    other = replace(
+        mine.memory.guidelines[-1], exposed_to=keys("t-1@ana")
+    )  # G3 as well, from feedback
     registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
-    with pytest.raises(VersionConflict, match=r"G3 of this judge is another guideline than G3.* under another name"):
-        registry.save(mine.replace(memory=replace(mine.memory, guidelines=(*mine.memory.guidelines[:-1], other))))
-    registry.save(edit_guideline(base, "G1", by="ana", text="Say sorry first."))  # a reworded rule keeps its number
-    grown = registry.update("helpfulness", lambda head: write_guideline(head, "Be clear.", by="ana")).judge
+    with pytest.raises(
+        VersionConflict, match=r"G3 of this judge is another guideline than G3.* under another name"
+    ):
+        registry.save(
+            mine.replace(
+                memory=replace(mine.memory, guidelines=(*mine.memory.guidelines[:-1], other))
+            )
+        )
+    registry.save(
+        edit_guideline(base, "G1", by="ana", text="Say sorry first.")
+    )  # a reworded rule keeps its number
+    grown = registry.update(
+        "helpfulness", lambda head: write_guideline(head, "Be clear.", by="ana")
+    ).judge
     texts = {rule.id: rule.text for rule in grown.memory.guidelines}
     assert (texts["G1"], texts["G4"]) == ("Say sorry first.", "Be clear.")
 
@@ -135,7 +174,9 @@ def test_a_diff_names_every_kind_of_change(registry: Registry):
     before = memory_of(*CASES)
     after = forget(before, keys("t-1@ana"))  # takes G1 along, and leaves t-2@ana pending
     *others, last = after.cases
-    reworded = replace(last, annotations=(replace(last.annotations[0], rationale="said otherwise"),))
+    reworded = replace(
+        last, annotations=(replace(last.annotations[0], rationale="said otherwise"),)
+    )
     after = replace(after, cases=(*others, reworded))
     registry.create(judge(before))
     registry.save(judge(after, model="openai:gpt-5"))
@@ -144,7 +185,12 @@ def test_a_diff_names_every_kind_of_change(registry: Registry):
     assert changed == [("t-1@ana", True, False), ("t-2@ana", True, True), ("t-3@bob", True, True)]
     assert [(g.name, g.after) for g in diff.guidelines] == [("G1", None)]
     assert [(s.name, s.before, s.after) for s in diff.settings] == [("model", None, "openai:gpt-5")]
-    for shown in ("- t-1@ana", "comment t-2 ana [pending]", "+ t-3@bob: false · said otherwise", "- G1 rule number 1"):
+    for shown in (
+        "- t-1@ana",
+        "comment t-2 ana [pending]",
+        "+ t-3@bob: false · said otherwise",
+        "- G1 rule number 1",
+    ):
         assert shown in diff_text(diff)
 
 
@@ -152,7 +198,9 @@ def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(registry: R
     registry.create(judge(name="tone", feedback_value_type="int:1..5", model="openai:gpt-5"))
     registry.create(judge(name="help"))
     registry.save(judge(memory_of(*CASES), name="help"))
-    shown = [(j.name, j.latest, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()]
+    shown = [
+        (j.name, j.latest, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()
+    ]
     assert shown == [("help", 2, "bool", None, 3, 2), ("tone", 1, "int:1..5", "openai:gpt-5", 0, 0)]
     registry.delete("help")
     assert [j.name for j in registry.list()] == ["tone"]
@@ -165,8 +213,16 @@ def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
     registry.create(judge())
     registry.save(judge(model="openai:gpt-5"))
     wrong: list[tuple[type[Exception], str, Callable[[], object]]] = [
-        (JudgeNotFound, "no judge 'tone' in the registry; judges: helpfulness", lambda: registry.load("tone")),
-        (JudgeNotFound, "has no version 7; the latest is 2", lambda: registry.load("helpfulness", 7)),
+        (
+            JudgeNotFound,
+            "no judge 'tone' in the registry; judges: helpfulness",
+            lambda: registry.load("tone"),
+        ),
+        (
+            JudgeNotFound,
+            "has no version 7; the latest is 2",
+            lambda: registry.load("helpfulness", 7),
+        ),
         (JudgeNotFound, "has no version 9", lambda: registry.rollback("helpfulness", 9)),
         (JudgeNotFound, "has no version 3", lambda: registry.diff("helpfulness", 1, 3)),
         (JudgeExists, "take another name", lambda: registry.create(judge())),
@@ -192,7 +248,15 @@ def test_a_value_that_cannot_be_kept_is_refused(registry: Registry, name: str, c
     registry.create(judge())
     annotation = Annotation(id=name, source="ana", value=True)
     with pytest.raises(InputError):
-        registry.save(judge(Memory(cases=(Case(example=Example(id=name, inputs=content), annotations=(annotation,)),))))
+        registry.save(
+            judge(
+                Memory(
+                    cases=(
+                        Case(example=Example(id=name, inputs=content), annotations=(annotation,)),
+                    )
+                )
+            )
+        )
     with pytest.raises(InputError, match="a note, of valid Unicode"):
         registry.save(judge(model="openai:gpt-5"), note="\ud800")
     assert len(registry.history("helpfulness")) == 1
@@ -212,14 +276,19 @@ def learning(place: Place) -> Registry:
 
 
 @pytest.mark.parametrize("times", [2, 99])
-def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(learning: Registry, place: Place, times: int):
+def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(
+    learning: Registry, place: Place, times: int
+):
     class Overtaken(MemAlign):
         """Beside it somebody else commits first, the first few times."""
 
         async def align(self, judge: Any, feedback: Any = (), **options: Any) -> Any:
             aside = place.registry()
             if len(aside.history("helpfulness")) <= times:
-                aside.update("helpfulness", lambda j: j.replace(retrieval_k=len(aside.history("helpfulness"))))
+                aside.update(
+                    "helpfulness",
+                    lambda j: j.replace(retrieval_k=len(aside.history("helpfulness"))),
+                )
             return await super().align(judge, feedback, **options)
 
     overtaken = Overtaken(reflection_model=MODELS[0], embedding_model=MODELS[1], shard_size=1)
@@ -231,7 +300,12 @@ def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(learning: Registr
         return
     assert learning.align("helpfulness", rows, optimizer=overtaken).judge.retrieval_k == 2
     assert keys_of(learning.load("helpfulness")) == {"t-1@ana"}
-    assert [v.action for v in learning.history("helpfulness")] == ["create", "edit", "edit", "align"]
+    assert [v.action for v in learning.history("helpfulness")] == [
+        "create",
+        "edit",
+        "edit",
+        "align",
+    ]
 
 
 def test_a_reader_sees_the_head_and_a_long_lock_is_named(registry: Registry, place: Place):
@@ -239,12 +313,18 @@ def test_a_reader_sees_the_head_and_a_long_lock_is_named(registry: Registry, pla
     hasty = Registry(place.url, busy_timeout=0.05)
     with place.writer():
         assert keys_of(hasty.load("helpfulness")) == {"t-1@ana"}
-        with pytest.raises(RegistryError, match=r"another process has been writing for more than 0\.05 s"):
+        with pytest.raises(
+            RegistryError, match=r"another process has been writing for more than 0\.05 s"
+        ):
             hasty.save(judge(model="openai:gpt-5"))
         chat, embedding = models()
         with pytest.raises(RegistryError, match="another process has been writing"):
-            hasty.align("helpfulness", [row("t-2", "ana", "too cold")], optimizer=optimizer(chat, embedding))
-        if isinstance(place, OnSQLite):  # on a server the judge's own lock is met at the first write
+            hasty.align(
+                "helpfulness", [row("t-2", "ana", "too cold")], optimizer=optimizer(chat, embedding)
+            )
+        if isinstance(
+            place, OnSQLite
+        ):  # on a server the judge's own lock is met at the first write
             assert chat.requests == [], "nothing is paid for that could not be kept"
     assert hasty.save(judge(model="openai:gpt-5")) == 2
 
@@ -257,6 +337,8 @@ def test_two_processes_may_create_and_save_at_once(path: Path):
         "registry.create(judge)\n"
         "for n in range(1, 6): registry.save(judge.replace(retrieval_k=n))\n"
     )
-    running = [subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in ("one", "two")]
+    running = [
+        subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in ("one", "two")
+    ]
     assert [process.wait(timeout=PATIENCE) for process in running] == [0, 0]
     assert [(j.name, j.latest) for j in Registry(path.name).list()] == [("one", 6), ("two", 6)]

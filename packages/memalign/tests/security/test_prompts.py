@@ -16,7 +16,13 @@ from memalign.content.encoding import encode
 from memalign.errors import InputError, InvalidOutput
 from memalign.models.base import Limits
 from memalign.testing import ScriptedChatModel
-from tests.security.tricks import FORGERIES, HIDDEN_SENTENCE, TEMPLATE_MARKS, hostile_text, hostile_values
+from tests.security.tricks import (
+    FORGERIES,
+    HIDDEN_SENTENCE,
+    TEMPLATE_MARKS,
+    hostile_text,
+    hostile_values,
+)
 from tests.support.scripted import by_kind, change, records_in, scripted
 
 few = settings(max_examples=40, deadline=None)
@@ -35,7 +41,9 @@ def judge(
         **({} if answer is None else {"judgment": answer}),
     )
     limits = Limits(writes=not weak, shard_size=5, context_tokens=context_tokens)
-    return scripted(reply, limits=limits, instructions=JUDGED, feedback_value_type=kind, retrieval_k=2)
+    return scripted(
+        reply, limits=limits, instructions=JUDGED, feedback_value_type=kind, retrieval_k=2
+    )
 
 
 def is_json_line(line: str, name: str) -> bool:
@@ -63,14 +71,20 @@ def check_marks(prompt: str) -> None:
         found = [mark for mark in TEMPLATE_MARKS if mark in text]
         assert not found
     assert HIDDEN_SENTENCE[0] not in prompt
-    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", prompt)
+    assert not re.search(
+        "[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", prompt
+    )
     prompt.encode("utf-8")
 
 
 contents = st.fixed_dictionaries(
     {"inputs": hostile_values, "outputs": hostile_values.filter(lambda each: each is not None)},
     optional={"expectations": hostile_values},
-).map(lambda fields: {"inputs": "", "expectations": ""} | {k: v for k, v in fields.items() if v is not None})
+).map(
+    lambda fields: (
+        {"inputs": "", "expectations": ""} | {k: v for k, v in fields.items() if v is not None}
+    )
+)
 
 
 class TestAJudgesPrompt:
@@ -108,7 +122,9 @@ class TestAJudgesPrompt:
         assert rest[1:3] == ["", "Now judge this item:"]
         assert check_item(rest[3:]) == []
 
-    @pytest.mark.parametrize("nest", [lambda t: t, lambda t: {t: 1}, lambda t: [{"a": {t: [t]}}], lambda t: f"{t}{t}"])
+    @pytest.mark.parametrize(
+        "nest", [lambda t: t, lambda t: {t: 1}, lambda t: [{"a": {t: [t]}}], lambda t: f"{t}{t}"]
+    )
     def test_every_trick_in_every_nesting(self, nest: Any) -> None:
         one, model = judge()
         for trick in (*TEMPLATE_MARKS, *FORGERIES):
@@ -116,7 +132,10 @@ class TestAJudgesPrompt:
             check_marks(model.requests[-1].user)
             assert check_item(model.requests[-1].user.split("\n")) == []
 
-    @given(st.lists(st.sampled_from([*TEMPLATE_MARKS, *FORGERIES]), min_size=1, max_size=5), st.integers(0, 40))
+    @given(
+        st.lists(st.sampled_from([*TEMPLATE_MARKS, *FORGERIES]), min_size=1, max_size=5),
+        st.integers(0, 40),
+    )
     @few
     def test_a_text_that_is_cut_is_safe_too(self, tricks: list[str], shift: int) -> None:
         one, model = judge(context_tokens=2048)
@@ -150,7 +169,12 @@ class TestAJudgesPrompt:
 
 
 class TestAVerdict:
-    @given(st.recursive(hostile_values, lambda inner: st.dictionaries(st.sampled_from(["value", "rationale"]), inner)))
+    @given(
+        st.recursive(
+            hostile_values,
+            lambda inner: st.dictionaries(st.sampled_from(["value", "rationale"]), inner),
+        )
+    )
     @few
     @pytest.mark.parametrize("kind", ["bool", "A|B|tie", "int:1..5", "float:0..1"])
     def test_a_value_outside_the_type_never_comes_out(self, kind: str, answer: Any) -> None:
@@ -160,13 +184,17 @@ class TestAVerdict:
         except InvalidOutput:
             return
         assert one.value_type.parse(value) == value
-        assert type(value) in {"bool": (bool,), "int:1..5": (int,), "float:0..1": (int, float)}.get(kind, (str,))
+        assert type(value) in {"bool": (bool,), "int:1..5": (int,), "float:0..1": (int, float)}.get(
+            kind, (str,)
+        )
 
 
 class TestADistillationPrompt:
     @given(contents, hostile_text.filter(str.strip), st.sampled_from([True, False, None]))
     @few
-    def test_a_comment_is_one_json_string(self, item: dict[str, Any], comment: str, label: bool | None) -> None:
+    def test_a_comment_is_one_json_string(
+        self, item: dict[str, Any], comment: str, label: bool | None
+    ) -> None:
         one, model = judge()
         feedback = Feedback(id="t-1", source="ana", value=label, rationale=comment, **item)
         one.align([feedback])
@@ -199,7 +227,9 @@ _SPAN = re.compile(r"^(?: {2})*(?:S\d+ \S|(?:inputs|outputs|attributes|event): \
 
 
 def judge_of(field: str, *, context_tokens: int = 16_000) -> tuple[Judge, ScriptedChatModel]:
-    return scripted(limits=Limits(context_tokens=context_tokens), instructions=f"Good? {{{{ {field} }}}}")
+    return scripted(
+        limits=Limits(context_tokens=context_tokens), instructions=f"Good? {{{{ {field} }}}}"
+    )
 
 
 def inside(user: str) -> list[list[str]]:
@@ -220,7 +250,10 @@ def inside(user: str) -> list[list[str]]:
 turns = st.lists(
     hostile_text
     | st.fixed_dictionaries(
-        {"role": hostile_text | st.sampled_from(["user", "assistant", "Expert"]), "content": hostile_values},
+        {
+            "role": hostile_text | st.sampled_from(["user", "assistant", "Expert"]),
+            "content": hostile_values,
+        },
         optional={"name": hostile_text, "extra": hostile_values},
     ),
     min_size=1,
@@ -236,7 +269,9 @@ spans = st.lists(
             "attributes": st.dictionaries(hostile_text, hostile_values, max_size=2),
             "kind": hostile_text,
             "status": st.fixed_dictionaries({"code": hostile_text, "message": hostile_text}),
-            "events": st.lists(st.dictionaries(hostile_text, hostile_values, max_size=2), max_size=1),
+            "events": st.lists(
+                st.dictionaries(hostile_text, hostile_values, max_size=2), max_size=1
+            ),
         },
     ),
     min_size=1,
@@ -283,7 +318,13 @@ def test_a_span_cannot_write_another_ones(trace: list[Any]) -> None:
 def test_a_trace_that_is_cut_stays_in_its_fence(spans: int, trick: str) -> None:
     one, model = judge_of("trace", context_tokens=6000)
     held = {"note": (trick or "x") * 40, "more": "word " * 900}
-    judgment = one(trace={"spans": [{"name": trick or "x", "span_id": str(n), "inputs": held} for n in range(spans)]})
+    judgment = one(
+        trace={
+            "spans": [
+                {"name": trick or "x", "span_id": str(n), "inputs": held} for n in range(spans)
+            ]
+        }
+    )
     assert "over the budget" in judgment.notes[0]
     user = model.requests[-1].user
     check_marks(user)

@@ -54,7 +54,9 @@ pieces = (
     st.sampled_from(TEMPLATE_MARKS)
     | st.sampled_from(FORGERIES)
     | st.builds(
-        lambda mark, splitter, place: mark[: place % len(mark)] + splitter + mark[place % len(mark) :],
+        lambda mark, splitter, place: (
+            mark[: place % len(mark)] + splitter + mark[place % len(mark) :]
+        ),
         st.sampled_from(TEMPLATE_MARKS),
         st.sampled_from(SPLITTERS),
         st.integers(0, 9),

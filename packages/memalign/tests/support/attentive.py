@@ -31,7 +31,9 @@ def attentive(body: dict[str, Any]) -> dict[str, Any]:
     system, user = system_of(body), user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
         return changes_of(user)
-    guidelines = re.findall(r"^(G\d+): (.+)$", system.partition("# Guidelines from experts")[2], re.MULTILINE)
+    guidelines = re.findall(
+        r"^(G\d+): (.+)$", system.partition("# Guidelines from experts")[2], re.MULTILINE
+    )
     inputs, outputs = (_field(name, user) for name in ("inputs", "outputs"))
     findings = [
         {"guideline": name, "evidence": evidence, "value": False}
@@ -41,7 +43,11 @@ def attentive(body: dict[str, Any]) -> dict[str, Any]:
     verdict: dict[str, Any] = {"rationale": "It answers the customer politely.", "value": True}
     if findings:
         first = findings[0]
-        point = f'the reply says "{first["evidence"]}"' if first["evidence"] else "the customer is upset, no regret"
+        point = (
+            f'the reply says "{first["evidence"]}"'
+            if first["evidence"]
+            else "the customer is upset, no regret"
+        )
         verdict = {"rationale": f"Against {first['guideline']}: {point}.", "value": False}
     return ({"findings": findings} if guidelines else {}) | verdict
 
@@ -53,7 +59,13 @@ def _field(name: str, user: str) -> str:
 
 def _fault(guideline: str, inputs: str, outputs: str) -> str | None:
     """What a guideline has against the reply: words of the reply, "" for something that is missing, None for nothing."""
-    if re.search(r"say sorry|regret", guideline) and re.search(UPSET, inputs) and "sorry" not in outputs.lower():
+    if (
+        re.search(r"say sorry|regret", guideline)
+        and re.search(UPSET, inputs)
+        and "sorry" not in outputs.lower()
+    ):
         return ""
-    faults = (re.search(pattern, outputs) for words, pattern in FORBIDDEN.items() if words in guideline)
+    faults = (
+        re.search(pattern, outputs) for words, pattern in FORBIDDEN.items() if words in guideline
+    )
     return next((fault[0] for fault in faults if fault), None)

@@ -44,7 +44,10 @@ def openai_decisions(decide: Decide, **settings: Any) -> Endpoint:
     def answer(body: dict[str, Any]) -> Answer:
         if len(body["questions"]) > 200:
             return bad_request("questions: at most 200 questions")
-        answers = [_openai(question, decide(body["input"], question["instructions"])) for question in body["questions"]]
+        answers = [
+            _openai(question, decide(body["input"], question["instructions"]))
+            for question in body["questions"]
+        ]
         text = body["input"] + "".join(str(question) for question in body["questions"])
         tokens = len(text) // PER_TOKEN
         usage = {
@@ -85,11 +88,16 @@ def _openai(question: dict[str, Any], told: Told) -> dict[str, Any]:
         return {"type": "predicate", "probability": told} | named
     if question["type"] == "choice":
         spread = _spread(told, [choice["value"] for choice in question["choices"]])
-        shown = [{"value": label, "probability": probability} for label, probability in spread.items()]
+        shown = [
+            {"value": label, "probability": probability} for label, probability in spread.items()
+        ]
         return _answer(spread, scored=False) | {"probabilities": shown} | named
     spread = _spread(told, [level["description"] for level in question["levels"]])
     levels = enumerate(spread.values())
-    rated = [{"value": level, "label": str(level), "probability": probability} for level, probability in levels]
+    rated = [
+        {"value": level, "label": str(level), "probability": probability}
+        for level, probability in levels
+    ]
     return _answer(spread, scored=True) | {"probabilities": rated} | named
 
 

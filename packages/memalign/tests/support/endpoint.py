@@ -50,10 +50,15 @@ CONTENT_FILTER = Fault(content="", finish_reason="content_filter")
 
 
 def bad_request(message: str, code: str = "invalid_request_error", *, status: int = 400) -> Fault:
-    return Fault(status=status, body={"error": {"message": message, "type": code, "code": code, "param": None}})
+    return Fault(
+        status=status,
+        body={"error": {"message": message, "type": code, "code": code, "param": None}},
+    )
 
 
-def rate_limited(retry_after: str | float | None = None, *, code: str = "rate_limit_exceeded") -> Fault:
+def rate_limited(
+    retry_after: str | float | None = None, *, code: str = "rate_limit_exceeded"
+) -> Fault:
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     return replace(bad_request("Rate limit reached", code, status=429), headers=headers)
 
@@ -138,7 +143,11 @@ class Endpoint(ThreadingHTTPServer):
 
 
 def system_of(body: dict[str, Any]) -> str:
-    return "\n".join(_content(each) for each in body.get("messages", ()) if each["role"] in ("system", "developer"))
+    return "\n".join(
+        _content(each)
+        for each in body.get("messages", ())
+        if each["role"] in ("system", "developer")
+    )
 
 
 def user_of(body: dict[str, Any]) -> str:
@@ -147,7 +156,9 @@ def user_of(body: dict[str, Any]) -> str:
 
 def _content(message: dict[str, Any]) -> str:
     content = message["content"]
-    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    return (
+        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+    )
 
 
 def vector_of(text: str) -> list[float]:
@@ -191,14 +202,26 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 status, headers = 200, {}
                 deciding = self.path.endswith(("/systemone", "/decisions"))
-                made = _embeddings(body) if embedding else None if deciding else _completion(endpoint, body, answer)
+                made = (
+                    _embeddings(body)
+                    if embedding
+                    else None
+                    if deciding
+                    else _completion(endpoint, body, answer)
+                )
                 reply = made or answer
         finally:
-            with endpoint._lock:  # before the answer goes out: its reader may send the next request at once
+            with (
+                endpoint._lock
+            ):  # before the answer goes out: its reader may send the next request at once
                 endpoint.in_flight -= 1
         data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers, "Content-Length": len(data)}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            **headers,
+            "Content-Length": len(data),
+        }.items():
             self.send_header(name, str(value))
         self.end_headers()
         self.wfile.write(data)
@@ -206,15 +229,29 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
     fault = answer if isinstance(answer, Fault) else Fault()
-    content = json.dumps(answer) if isinstance(answer, dict) else answer if isinstance(answer, str) else fault.content
+    content = (
+        json.dumps(answer)
+        if isinstance(answer, dict)
+        else answer
+        if isinstance(answer, str)
+        else fault.content
+    )
     message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": fault.refusal}
     if fault.reasoning is not None:
         message["reasoning_content"] = fault.reasoning
     prompt = "\n".join(_content(each) for each in body["messages"] if each.get("content"))
     used = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(content or "") // 4}
-    cached = {"total_tokens": sum(used.values()), "prompt_tokens_details": {"cached_tokens": endpoint._cached(prompt)}}
+    cached = {
+        "total_tokens": sum(used.values()),
+        "prompt_tokens_details": {"cached_tokens": endpoint._cached(prompt)},
+    }
     return {
-        **{"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": body["model"]},
+        **{
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": body["model"],
+        },
         "choices": [{"index": 0, "message": message, "finish_reason": fault.finish_reason}],
         "usage": used | cached,
     }
@@ -222,7 +259,10 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
 
 def _embeddings(body: dict[str, Any]) -> dict[str, Any]:
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-    data = [{"object": "embedding", "index": n, "embedding": vector_of(text)} for n, text in enumerate(texts)]
+    data = [
+        {"object": "embedding", "index": n, "embedding": vector_of(text)}
+        for n, text in enumerate(texts)
+    ]
     tokens = sum(len(text) // 4 for text in texts)
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
     return {"object": "list", "model": body["model"], "data": data, "usage": usage}

@@ -33,14 +33,18 @@ def check_memory(judge: Judge) -> None:
             left = forget(memory, hidden, people_agree=people_agree)
             assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
             assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
-            assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(left, left.guidelines)
+            assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(
+                left, left.guidelines
+            )
             each_guideline_has_the_status_that_it_should(left)
             no_verdict_outlives_its_source(left)
             gone = {g.id for g in memory.guidelines} - {g.id for g in left.guidelines}
             sources = {key.source for key in hidden}
             for guideline in memory.guidelines:
                 exposed = not hidden.isdisjoint(guideline.exposed_to)
-                theirs = guideline.people and guideline.people.isdisjoint(sources) and not people_agree
+                theirs = (
+                    guideline.people and guideline.people.isdisjoint(sources) and not people_agree
+                )
                 assert (guideline.id in gone) == (exposed and not theirs), (
                     "wordings stay that others wrote or confirmed"
                 )
@@ -59,7 +63,9 @@ def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
     annotations = {annotation.key: annotation for annotation in memory.annotations()}
     stones = {stone.key: stone for stone in memory.tombstones}
     assert not annotations.keys() & stones.keys()
-    assert [entry.key for entry in ledger] == sorted({*annotations, *stones}), "each once, none missing"
+    assert [entry.key for entry in ledger] == sorted({*annotations, *stones}), (
+        "each once, none missing"
+    )
     carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
     for entry in ledger:
         assert entry.state in STATES
@@ -72,7 +78,9 @@ def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
         if entry.state == "pending":
             assert entry.key not in carried
         if entry.state in ("learned", "rejected"):
-            assert entry.key in carried or drew_nothing, f"{entry.key} taught nothing, and nobody says so"
+            assert entry.key in carried or drew_nothing, (
+                f"{entry.key} taught nothing, and nobody says so"
+            )
         if entry.state == "rejected" and entry.key not in carried:
             assert "its rule was refused" in entry.reason
 
@@ -99,10 +107,16 @@ def everything_named_is_there(memory: Memory) -> None:
 def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert guideline_fault(guideline.text) is None
-        seen = [case for case in memory.cases if any(v.key in guideline.exposed_to for v in case.annotations)]
+        seen = [
+            case
+            for case in memory.cases
+            if any(v.key in guideline.exposed_to for v in case.annotations)
+        ]
         if guideline.origin == "distilled":
             outputs = [("outputs", str(case.example.outputs)) for case in seen]
-            assert guideline_fault(guideline.text, outputs) is None, "a copy of what was judged is no rule"
+            assert guideline_fault(guideline.text, outputs) is None, (
+                "a copy of what was judged is no rule"
+            )
 
 
 def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
@@ -119,7 +133,9 @@ def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
         assert text[guideline.id] == text[face.id]
         assert memory.successor(face) is None
         assert not guideline.pinned or face.pinned
-        assert memory.status(face) == "active" or (face.retired_by is not None and guideline.origin == "distilled")
+        assert memory.status(face) == "active" or (
+            face.retired_by is not None and guideline.origin == "distilled"
+        )
     shown = [text[guideline.id] for guideline in memory.semantic]
     assert len(shown) == len(set(shown)), "of those that say the same one is shown"
     retired = {text[g.id] for g in memory.guidelines if memory.status(g) == "retired"}
@@ -127,7 +143,9 @@ def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
         replaced = by_id.get(guideline.replaced_by or "")
         assert replaced is None
         if guideline.origin == "distilled" and not guideline.pinned:
-            assert text[guideline.id] not in retired, "what a person retired does not come back by a model"
+            assert text[guideline.id] not in retired, (
+                "what a person retired does not come back by a model"
+            )
 
 
 def what_was_taken_back_is_nowhere(memory: Memory) -> None:
@@ -137,7 +155,9 @@ def what_was_taken_back_is_nowhere(memory: Memory) -> None:
         for named in (str(stone.key), msgspec.json.encode(stone.key).decode()):
             assert named not in text, f"{named} was withdrawn and is still named"
         name = stone.key.id
-        assert name in cases or not re.search(rf"\b{re.escape(name)}\b", text), f"{name} is still named"
+        assert name in cases or not re.search(rf"\b{re.escape(name)}\b", text), (
+            f"{name} is still named"
+        )
     assert not words_in(msgspec.json.encode(memory.tombstones).decode())
 
 
@@ -156,7 +176,12 @@ def words_of(memory: Memory, guidelines: Iterable[Guideline]) -> set[str]:
 
 def people_words(memory: Memory) -> set[str]:
     """The unique words of guidelines that a person wrote or confirmed: they stay, whoever said them first."""
-    return {word for guideline in memory.guidelines if guideline.people for word in words_in(guideline.text)}
+    return {
+        word
+        for guideline in memory.guidelines
+        if guideline.people
+        for word in words_in(guideline.text)
+    }
 
 
 def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
@@ -169,7 +194,9 @@ def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
             assert set(words_in(case.pre_alignment.rationale)) <= own
         for annotation in case.annotations:
             outcome = annotation.outcome
-            assert outcome is None or not words_in(outcome.reason), "a reason repeats nobody's words"
+            assert outcome is None or not words_in(outcome.reason), (
+                "a reason repeats nobody's words"
+            )
     assert not any(words_in(f"{g.pinned_by} {g.retired_by}") for g in memory.guidelines)
 
 

@@ -71,14 +71,22 @@ def create(url: str) -> None:
     judge = judge_in(world())[0].replace(model=chat, embedding_model=embedding)
     registry.create(judge)
     registry.align(
-        NAME, [*labelled(["held"], True), said("a", RULES[0], value=None), said("s", SECRET, by="eve", value=None)]
+        NAME,
+        [
+            *labelled(["held"], True),
+            said("a", RULES[0], value=None),
+            said("s", SECRET, by="eve", value=None),
+        ],
     )
     registry.update(NAME, lambda judge: lock(judge, "t-held"))
 
 
 BATCHES: tuple[list[dict[str, Any]], ...] = (
     [said("b", RULES[1], by="ben", value=None), said("c", RULES[2], by="cleo", value=None)],
-    [said("d", "Name whoever takes care of it.", value=None), said("e", "Name the month in full.", value=None)],
+    [
+        said("d", "Name whoever takes care of it.", value=None),
+        said("e", "Name the month in full.", value=None),
+    ],
     [said("b", "Mind the date above all else.", by="ben", value=None)],
 )
 
@@ -123,7 +131,9 @@ def work(path: Path, moment: int, report: Callable[[str], object]) -> int:
 def told(path: Path, moment: int) -> tuple[list[str], int]:
     """What a child that is killed at a moment had finished, and its exit status (the signal, or 0)."""
     reading, writing = os.pipe()
-    child = child_that(lambda: work(path, moment, lambda name: os.write(writing, f"{name}\n".encode())))
+    child = child_that(
+        lambda: work(path, moment, lambda name: os.write(writing, f"{name}\n".encode()))
+    )
     os.close(writing)
     with os.fdopen(reading) as pipe:
         done = pipe.read().splitlines()
@@ -152,7 +162,9 @@ def examine(path: Path, done: list[str]) -> None:
                 )  # survivors may wait to be learned again
                 assert again or all(ledger[key] != "pending" for key in keys)
             else:
-                assert keys <= known or keys.isdisjoint(known), "a batch is there whole or not at all"
+                assert keys <= known or keys.isdisjoint(known), (
+                    "a batch is there whole or not at all"
+                )
     erased = any(info.action == "erase" for info in history)
     assert erased or "erased" not in done
     if erased:

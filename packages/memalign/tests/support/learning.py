@@ -34,7 +34,18 @@ FAULTS = {
     "cut": InvalidOutput("the answer contains no JSON object"),
     "refuse": ModelRefused("the model declined"),
 }
-TAKEN = ("add", "same", "support", "revise", "noop", "twice", "contradict", "invent", "foreign", "junk")
+TAKEN = (
+    "add",
+    "same",
+    "support",
+    "revise",
+    "noop",
+    "twice",
+    "contradict",
+    "invent",
+    "foreign",
+    "junk",
+)
 """Orders after which a record's lesson is settled."""
 LEFT = ("silent", "unknown")
 """Orders after which a record's lesson must be pending."""
@@ -43,16 +54,27 @@ REFUSED = ("copy", "fence", "role", "long", "empty")
 ORDERS = TAKEN + LEFT + REFUSED
 
 _WORDS = re.compile(r"\b(?:word|case|label)\d+\b")
-RECORD = re.compile(r"^(F\d+) <<<\n(.*?)\n>>>\n(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE)
+RECORD = re.compile(
+    r"^(F\d+) <<<\n(.*?)\n>>>\n(.*?)(?=\n\s*\nF\d+ <<<|\Z)", re.DOTALL | re.MULTILINE
+)
 
 
-def changes_of(user: str, rule: Callable[[str, str], str] = lambda _label, comment: comment) -> dict[str, Any]:
+def changes_of(
+    user: str, rule: Callable[[str, str], str] = lambda _label, comment: comment
+) -> dict[str, Any]:
     """What a good model answers: for every record with a comment a rule, made of its label and comment."""
     changes = []
     for label, _, said in RECORD.findall(user):
         words = re.search(r"^expert's comment: (.*)$", said, re.MULTILINE)
         text = rule(label, json.loads(words[1])) if words else ""
-        changes.append({"action": "ADD" if words else "NOOP", "feedback": [label], "text": text, "guideline": ""})
+        changes.append(
+            {
+                "action": "ADD" if words else "NOOP",
+                "feedback": [label],
+                "text": text,
+                "guideline": "",
+            }
+        )
     return {"changes": changes}
 
 
@@ -79,7 +101,11 @@ class Imp:
         if request.schema_name in self.storm:
             return self.storm[request.schema_name]
         kind = "verdict" if request.schema_name == "judgment" else "fault"
-        body = request.user.rpartition("Now judge this item:")[2] if kind == "verdict" else request.user
+        body = (
+            request.user.rpartition("Now judge this item:")[2]
+            if kind == "verdict"
+            else request.user
+        )
         if not self.healed:
             for name, error in FAULTS.items():
                 if f"{kind}:{name}" in body:
@@ -121,9 +147,23 @@ class Imp:
             text = _text(order, f"{content} {request.user}")
             changes.append({"action": action, "feedback": named, "text": text, "guideline": target})
             if order == "twice":
-                changes.append({"action": "ADD", "feedback": named * 2, "text": text + " Again.", "guideline": ""})
+                changes.append(
+                    {
+                        "action": "ADD",
+                        "feedback": named * 2,
+                        "text": text + " Again.",
+                        "guideline": "",
+                    }
+                )
             if order == "contradict":
-                changes.append({"action": "NOOP", "feedback": named, "text": "On second thought.", "guideline": ""})
+                changes.append(
+                    {
+                        "action": "NOOP",
+                        "feedback": named,
+                        "text": "On second thought.",
+                        "guideline": "",
+                    }
+                )
         return changes
 
 
@@ -161,13 +201,17 @@ _TEXTS = {
 def _text(order: str, seen: str) -> str:
     if order == "copy":
         return (re.search(r'outputs: "([^"]+)"', seen) or ["", "x"])[1]
-    return _TEXTS.get(order, "Mind what matters here: {words}.").format(words=" ".join(words_in(seen)))
+    return _TEXTS.get(order, "Mind what matters here: {words}.").format(
+        words=" ".join(words_in(seen))
+    )
 
 
 # -- feedback ----------------------------------------------------------------------------------------------------------
 
 
-def row(case: int, source: str, order: str | None, *, value: bool | str | None = None, **fields: Any) -> dict[str, Any]:
+def row(
+    case: int, source: str, order: str | None, *, value: bool | str | None = None, **fields: Any
+) -> dict[str, Any]:
     """One row on case `case`; its comment's word is unique to case and source."""
     number = case * 100 + sum(source.encode()) % 97
     comment = None if order is None else f"word{number} do:{order}"
@@ -179,7 +223,9 @@ def row(case: int, source: str, order: str | None, *, value: bool | str | None =
     return {name: each for name, each in (content | given | fields).items() if each is not None}
 
 
-def own_words(rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()) -> set[str]:
+def own_words(
+    rows: Iterable[Mapping[str, Any]], others: Iterable[Mapping[str, Any]] = ()
+) -> set[str]:
     """The unique words in `rows` that `others` do not hold."""
 
     def of(some: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -208,12 +254,18 @@ def key_of(row: Mapping[str, Any]) -> str:
 
 
 @st.composite
-def batches(draw: st.DrawFn, *, orders: tuple[str, ...] = ORDERS, faults: bool = False) -> list[dict[str, Any]]:
+def batches(
+    draw: st.DrawFn, *, orders: tuple[str, ...] = ORDERS, faults: bool = False
+) -> list[dict[str, Any]]:
     """Feedback by up to three people on up to five cases, some of them with the content of another."""
     rows: list[dict[str, Any]] = []
     for case in range(1, draw(st.integers(1, 5)) + 1):
         duplicate = draw(st.integers(0, 9)) == 0 and case > 1
-        fault = draw(st.sampled_from(["", "", "", *(f" verdict:{name}" for name in FAULTS)])) if faults else ""
+        fault = (
+            draw(st.sampled_from(["", "", "", *(f" verdict:{name}" for name in FAULTS)]))
+            if faults
+            else ""
+        )
         for source in sorted(draw(st.sets(st.sampled_from(["ana", "ben", "cleo"]), min_size=1))):
             order = draw(st.none() | st.sampled_from(orders))
             value = draw(st.booleans() if order is None else st.none() | st.booleans())

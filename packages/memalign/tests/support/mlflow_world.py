@@ -40,7 +40,9 @@ class Mind(World):
         if name not in ("judgment", "changes"):
             return json.dumps(self.other(body))
         user = user_of(body)
-        if name == "judgment" and 'outputs: "' not in user:  # a conversation is known by its last answer
+        if (
+            name == "judgment" and 'outputs: "' not in user
+        ):  # a conversation is known by its last answer
             last = re.findall(r"answer \w+", user)[-1]
             user += f'\noutputs: "{last}"'
         reply = self(ChatRequest(system=system_of(body), user=user, schema={}, schema_name=name))
@@ -55,7 +57,11 @@ def following(rules: frozenset[str], item: str) -> bool:
 
 
 def tone_judge(**changes: Any) -> Any:
-    settings: dict[str, Any] = {"instructions": INSTRUCTIONS, "model": "openai:/small", "feedback_value_type": bool}
+    settings: dict[str, Any] = {
+        "instructions": INSTRUCTIONS,
+        "model": "openai:/small",
+        "feedback_value_type": bool,
+    }
     return make_judge(**{"name": "tone"} | settings | changes)
 
 
@@ -81,11 +87,19 @@ def traced(number: int | str, *, session: str | None = None) -> str:
 
 
 def says(
-    trace_id: str, value: Any, rationale: str | None = None, *, by: str = "ana", name: str = "tone", kind: str = "HUMAN"
+    trace_id: str,
+    value: Any,
+    rationale: str | None = None,
+    *,
+    by: str = "ana",
+    name: str = "tone",
+    kind: str = "HUMAN",
 ) -> str:
     """Feedback on a trace; its id."""
     source = AssessmentSource(source_type=kind, source_id=by)
-    given = mlflow.log_feedback(trace_id=trace_id, name=name, value=value, rationale=rationale, source=source)
+    given = mlflow.log_feedback(
+        trace_id=trace_id, name=name, value=value, rationale=rationale, source=source
+    )
     return str(given.assessment_id)
 
 
@@ -113,10 +127,16 @@ def as_mlflow_asks(body: dict[str, Any]) -> dict[str, Any]:
     if "source_trace_ids" in prompt:
         said: dict[str, list[int]] = {}
         for number, rule in re.findall(
-            r'^  "id": (\d+),$.*?"rationale": "(?:say: )?(.*?)",?$', prompt, re.MULTILINE | re.DOTALL
+            r'^  "id": (\d+),$.*?"rationale": "(?:say: )?(.*?)",?$',
+            prompt,
+            re.MULTILINE | re.DOTALL,
         ):
             said.setdefault(rule, []).append(int(number))
-        return {"guidelines": [{"guideline_text": rule, "source_trace_ids": ids} for rule, ids in said.items()]}
+        return {
+            "guidelines": [
+                {"guideline_text": rule, "source_trace_ids": ids} for rule, ids in said.items()
+            ]
+        }
     asked = re.findall(r"answer (\w+)", user_of(body)) or ["nothing"]
     rules = re.findall(r"^  - (.*?)\.?$", prompt.partition("Distilled Guidelines")[2], re.MULTILINE)
     return {"result": following(frozenset(rules), asked[-1]), "rationale": "so"}
@@ -133,7 +153,11 @@ def teachable(body: dict[str, Any]) -> Any:
     value = not (upset and "say sorry first" in system_of(body))
     if name == "judgment":
         return {"rationale": "so", "value": value}
-    return json.dumps({"result": value, "rationale": "so"}) if not name or name == "ResponseFormat" else {}
+    return (
+        json.dumps({"result": value, "rationale": "so"})
+        if not name or name == "ResponseFormat"
+        else {}
+    )
 
 
 def mlflows_optimizer() -> Any:
@@ -162,8 +186,24 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = int(listener.getsockname()[1])
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store, "--workers", "1"]
-    command += ["--artifacts-destination", (folder / "artifacts").as_uri(), "--host", "127.0.0.1", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        store,
+        "--workers",
+        "1",
+    ]
+    command += [
+        "--artifacts-destination",
+        (folder / "artifacts").as_uri(),
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+    ]
     with (
         (folder / "log").open("w") as log,
         subprocess.Popen(
@@ -178,7 +218,10 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
         try:
             deadline = time.monotonic() + 600
             while True:
-                with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+                with (
+                    suppress(OSError),
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5),
+                ):
                     break
                 assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < deadline, (folder / "log").read_text()
@@ -204,7 +247,9 @@ def gateway_model(endpoint: Endpoint, name: str) -> str:
         name=name, secret_id=secret.secret_id, provider="openai", model_name="small"
     )
     config = GatewayEndpointModelConfig(
-        model_definition_id=model.model_definition_id, linkage_type=GatewayModelLinkageType.PRIMARY, weight=1.0
+        model_definition_id=model.model_definition_id,
+        linkage_type=GatewayModelLinkageType.PRIMARY,
+        weight=1.0,
     )
     store.create_gateway_endpoint(name=name, model_configs=[config], usage_tracking=False)
     return f"gateway:/{name}"

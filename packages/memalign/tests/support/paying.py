@@ -23,7 +23,9 @@ def answer(body: dict[str, Any]) -> Answer:
     """One rule for each record; every reply is good."""
     if "New feedback:" in user_of(body):
         more = "whatever the customer asks and however short the reply is to be"
-        return changes_of(user_of(body), lambda _, comment: f"{comment.replace('because of', 'Mind')}, {more}.")
+        return changes_of(
+            user_of(body), lambda _, comment: f"{comment.replace('because of', 'Mind')}, {more}."
+        )
     merging = "'name': 'merged'" in str(body.get("response_format"))
     return {"guidelines": []} if merging else {"rationale": "It answers.", "value": True}
 
@@ -44,7 +46,11 @@ def rows(count: int, *, source: str = "ana", first: int = 0) -> list[dict[str, A
 
 
 def judge(**changes: Any) -> Judge:
-    settings: dict[str, Any] = {"instructions": INSTRUCTIONS, "feedback_value_type": bool, "model": "openai:test"}
+    settings: dict[str, Any] = {
+        "instructions": INSTRUCTIONS,
+        "feedback_value_type": bool,
+        "model": "openai:test",
+    }
     return Judge(**{"name": NAME} | settings | changes)
 
 

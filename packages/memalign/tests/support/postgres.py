@@ -50,13 +50,17 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self._names = itertools.count(1)
-        make = "-U postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-sync --pwfile="
+        make = (
+            "-U postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-sync --pwfile="
+        )
         self._control("initdb", "-o", f"{make}{secret}")
         self.start()
         atexit.register(self.remove)
 
     def start(self) -> None:
-        settings = " ".join(f"-c {name}={value}" for name, value in {**SETTINGS, "port": self.port}.items())
+        settings = " ".join(
+            f"-c {name}={value}" for name, value in {**SETTINGS, "port": self.port}.items()
+        )
         self._control("start", "-t", "600", "-l", str(self.folder / "log"), "-o", settings)
 
     def stop(self, mode: str = "immediate") -> None:
@@ -78,7 +82,12 @@ class Server:
 
     def connect(self, database: str) -> psycopg.Connection[Any]:
         return psycopg.connect(
-            host="127.0.0.1", port=self.port, user="postgres", password=PASSWORD, dbname=database, autocommit=True
+            host="127.0.0.1",
+            port=self.port,
+            user="postgres",
+            password=PASSWORD,
+            dbname=database,
+            autocommit=True,
         )
 
     def execute(self, database: str, statement: Any, values: Any = ()) -> list[Any]:
@@ -98,7 +107,10 @@ class Server:
         return name
 
     def drop(self, name: str) -> None:
-        self.execute("postgres", sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        self.execute(
+            "postgres",
+            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)),
+        )
 
     def bytes_of(self, database: str) -> bytes:
         """The bytes of all files of memalign's tables, their indexes and what is kept outside of pages, and of statistics."""

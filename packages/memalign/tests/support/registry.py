@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from memalign import Judge, MemAlign, Registry
-from memalign.memory import Annotation, Case, FeedbackConflict, Memory, Outcome, PreAlignmentVerdict, Tombstone
+from memalign.memory import (
+    Annotation,
+    Case,
+    FeedbackConflict,
+    Memory,
+    Outcome,
+    PreAlignmentVerdict,
+    Tombstone,
+)
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import CodeTest, Example, FeedbackKey, Guideline
@@ -23,7 +31,11 @@ INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}
 
 
 def judge(memory: Memory | None = None, **changes: Any) -> Judge:
-    settings: dict[str, Any] = {"name": "helpfulness", "instructions": INSTRUCTIONS, "feedback_value_type": bool}
+    settings: dict[str, Any] = {
+        "name": "helpfulness",
+        "instructions": INSTRUCTIONS,
+        "feedback_value_type": bool,
+    }
     return Judge(**settings | changes, memory=Memory() if memory is None else memory)
 
 
@@ -32,7 +44,12 @@ def case(name: str, *sources: str, says: str = "", **fields: Any) -> Case:
     return Case(
         example=Example(id=name, inputs=f"question {name}", outputs=f"answer {name}"),
         annotations=tuple(
-            Annotation(id=name, source=source, value=False, rationale=f"{says or 'comment'} {name} {source}")
+            Annotation(
+                id=name,
+                source=source,
+                value=False,
+                rationale=f"{says or 'comment'} {name} {source}",
+            )
             for source in sorted(sources)
         ),
         vector=struct.pack("<4f", *(float(len(name) + n) for n in range(4))),
@@ -63,7 +80,9 @@ def _answer(request: ChatRequest) -> dict[str, Any]:
     if request.schema_name == "judgment":
         return {"rationale": "it answers the question", "value": True}
     # Recognisable by the record's own comment and free of its words.
-    return changes_of(request.user, lambda _, comment: f"Follow house rule {sum(comment.encode()) % 997}.")
+    return changes_of(
+        request.user, lambda _, comment: f"Follow house rule {sum(comment.encode()) % 997}."
+    )
 
 
 def models() -> tuple[ScriptedChatModel, HashEmbedding]:
@@ -81,10 +100,18 @@ def row(name: str, source: str, rationale: str, **fields: Any) -> dict[str, Any]
 
 # -- strategies --------------------------------------------------------------------------------------------------------
 
-text = st.text(st.characters(exclude_categories=()), max_size=30)  # halves of surrogate pairs and NUL included
-names = st.text(st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=8).filter(str.strip)
+text = st.text(
+    st.characters(exclude_categories=()), max_size=30
+)  # halves of surrogate pairs and NUL included
+names = st.text(
+    st.characters(exclude_categories=("Cs", "Cc", "Zl", "Zp")), min_size=1, max_size=8
+).filter(str.strip)
 json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
     max_leaves=6,
 )
@@ -120,12 +147,17 @@ def memories(draw: st.DrawFn) -> Memory:
             for source in sorted(draw(st.sets(names, min_size=1, max_size=3)))
         )
         pre_alignment = st.builds(
-            PreAlignmentVerdict, value=st.booleans(), judge=st.just("0123"), rationale=st.none() | text
+            PreAlignmentVerdict,
+            value=st.booleans(),
+            judge=st.just("0123"),
+            rationale=st.none() | text,
         )
         cases.append(
             Case(
                 example=Example(
-                    id=name, inputs=draw(json_values.filter(lambda v: v is not None)), outputs=draw(json_values)
+                    id=name,
+                    inputs=draw(json_values.filter(lambda v: v is not None)),
+                    outputs=draw(json_values),
                 ),
                 annotations=annotations,
                 pre_alignment=draw(st.none() | pre_alignment),
@@ -147,7 +179,9 @@ def memories(draw: st.DrawFn) -> Memory:
         )
         for number, some in enumerate(draw(st.permutations(shared)), 1)
     )
-    gone = sorted({FeedbackKey(name, "gone") for name in draw(st.sets(names, max_size=2))} - set(keys))
+    gone = sorted(
+        {FeedbackKey(name, "gone") for name in draw(st.sets(names, max_size=2))} - set(keys)
+    )
     return Memory(
         cases=tuple(cases),
         guidelines=guidelines,
@@ -189,7 +223,9 @@ def stopping(registry: Registry, statement: int) -> Iterator[None]:
 
 
 def all_versions(registry: Registry, name: str = "helpfulness") -> dict[int, Judge]:
-    return {version.number: registry.load(name, version.number) for version in registry.history(name)}
+    return {
+        version.number: registry.load(name, version.number) for version in registry.history(name)
+    }
 
 
 def intact(path: Path) -> bool:

@@ -12,10 +12,14 @@ from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 
 
-def scripted(answers: Any = None, *, limits: Limits | None = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+def scripted(
+    answers: Any = None, *, limits: Limits | None = None, **changes: Any
+) -> tuple[Judge, ScriptedChatModel]:
     """A judge of a yes or no, and its model: one answer to all, a list of one a request, or a function of the request."""
     always = {"rationale": "So it is.", "value": True} if answers is None else answers
-    model = ScriptedChatModel((lambda _: always) if isinstance(always, dict) else always, limits=limits)
+    model = ScriptedChatModel(
+        (lambda _: always) if isinstance(always, dict) else always, limits=limits
+    )
     settings: dict[str, Any] = {
         "name": "tone",
         "instructions": "Good? {{ outputs }}",
@@ -26,13 +30,20 @@ def scripted(answers: Any = None, *, limits: Limits | None = None, **changes: An
     return Judge(**settings | changes), model
 
 
-def change(action: str, *labels: str, text: str = "", guideline: str = "", **more: Any) -> dict[str, Any]:
+def change(
+    action: str, *labels: str, text: str = "", guideline: str = "", **more: Any
+) -> dict[str, Any]:
     """One change to the guidelines, from the feedback of these labels."""
     return {"action": action, "feedback": list(labels), "text": text, "guideline": guideline} | more
 
 
 def case(
-    name: str, value: Any = True, *, rationale: str | None = None, vector: Sequence[float] = (), **fields: Any
+    name: str,
+    value: Any = True,
+    *,
+    rationale: str | None = None,
+    vector: Sequence[float] = (),
+    **fields: Any,
 ) -> Case:
     """A case that Ana labelled; what is no field of a case is content."""
     own = {"pre_alignment": fields.pop("pre_alignment")} if "pre_alignment" in fields else {}
@@ -57,7 +68,9 @@ def by_kind(**answers: Any) -> Callable[[ChatRequest], Any]:
 
 def records_in(request: ChatRequest) -> list[str]:
     """The labels of the feedback that a distillation is asked about."""
-    labels: list[str] = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+    labels: list[str] = request.schema["properties"]["changes"]["items"]["properties"]["feedback"][
+        "items"
+    ]["enum"]
     return labels
 
 

@@ -47,7 +47,11 @@ def otlp(steps: list[Step]) -> dict[str, Any]:
 
     spans = [span(number, step) for number, step in enumerate(steps)]
     middle = len(spans) // 2
-    return {"resourceSpans": [{"scopeSpans": [{"spans": part}]} for part in (spans[:middle], spans[middle:])]}
+    return {
+        "resourceSpans": [
+            {"scopeSpans": [{"spans": part}]} for part in (spans[:middle], spans[middle:])
+        ]
+    }
 
 
 _VALUES = {bool: "boolValue", float: "doubleValue", str: "stringValue"}
@@ -58,7 +62,11 @@ def _any_value(value: Any) -> dict[str, Any]:
         case list():
             return {"arrayValue": {"values": [_any_value(each) for each in value]}}
         case dict():
-            return {"kvlistValue": {"values": [{"key": k, "value": _any_value(v)} for k, v in value.items()]}}
+            return {
+                "kvlistValue": {
+                    "values": [{"key": k, "value": _any_value(v)} for k, v in value.items()]
+                }
+            }
     return {_VALUES[type(value)]: value} if type(value) in _VALUES else {"intValue": str(value)}
 
 
@@ -84,7 +92,10 @@ def flat(steps: list[Step]) -> list[dict[str, Any]]:
 def mlflow(steps: list[Step]) -> dict[str, Any]:
     """MLflow's trace, with what people said of it."""
     return {
-        "info": {"trace_id": "tr-1", "assessments": [{"name": "good", "feedback": {"value": False}}]},
+        "info": {
+            "trace_id": "tr-1",
+            "assessments": [{"name": "good", "feedback": {"value": False}}],
+        },
         "data": {
             "spans": [
                 {
@@ -94,13 +105,24 @@ def mlflow(steps: list[Step]) -> dict[str, Any]:
                     "name": step.name,
                     "start_time_unix_nano": step.start,
                     "end_time_unix_nano": step.start + round(step.seconds * 1e9),
-                    "status": {"code": "STATUS_CODE_ERROR" if step.failed else "STATUS_CODE_UNSET", "message": ""},
+                    "status": {
+                        "code": "STATUS_CODE_ERROR" if step.failed else "STATUS_CODE_UNSET",
+                        "message": "",
+                    },
                     "events": [],
                     "attributes": {
                         "mlflow.traceRequestId": '"tr-1"',
                         "mlflow.spanType": json.dumps(step.kind or "UNKNOWN"),
-                        **({} if step.inputs is None else {"mlflow.spanInputs": json.dumps(step.inputs)}),
-                        **({} if step.outputs is None else {"mlflow.spanOutputs": json.dumps(step.outputs)}),
+                        **(
+                            {}
+                            if step.inputs is None
+                            else {"mlflow.spanInputs": json.dumps(step.inputs)}
+                        ),
+                        **(
+                            {}
+                            if step.outputs is None
+                            else {"mlflow.spanOutputs": json.dumps(step.outputs)}
+                        ),
                         **step.attributes,
                     },
                 }
@@ -120,7 +142,12 @@ _anything = st.recursive(
     max_leaves=4,
 )
 # A number alone is a text where tracers write JSON inside a text.
-_json = st.none() | st.lists(_anything, max_size=2) | st.dictionaries(_texts, _anything, max_size=2) | _plain
+_json = (
+    st.none()
+    | st.lists(_anything, max_size=2)
+    | st.dictionaries(_texts, _anything, max_size=2)
+    | _plain
+)
 
 
 @st.composite
@@ -138,7 +165,9 @@ def runs(draw: st.DrawFn, *, most: int = 8) -> list[Step]:
             inputs=draw(_json),
             outputs=draw(_json),
             attributes=draw(
-                st.dictionaries(st.sampled_from(["model", "temperature.set"]), st.integers(1, 9), max_size=2)
+                st.dictionaries(
+                    st.sampled_from(["model", "temperature.set"]), st.integers(1, 9), max_size=2
+                )
             ),
         )
         for number in range(count)

@@ -63,10 +63,21 @@ def rules_in(request: ChatRequest) -> frozenset[str]:
 
 
 def said(
-    case: int | str, rule: str | None, *, by: str = "ana", value: bool | None = False, order: str = "say"
+    case: int | str,
+    rule: str | None,
+    *,
+    by: str = "ana",
+    value: bool | None = False,
+    order: str = "say",
 ) -> dict[str, Any]:
     """One row: an expert says the rule that is to be learned from the case, or gives a label alone."""
-    row = {"id": f"t-{case}", "source": by, "inputs": f"question {case}", "outputs": f"answer {case}", "value": value}
+    row = {
+        "id": f"t-{case}",
+        "source": by,
+        "inputs": f"question {case}",
+        "outputs": f"answer {case}",
+        "value": value,
+    }
     words = {"rationale": rule and f"{order}: {rule}"}
     return {name: each for name, each in (row | words).items() if each is not None}
 
@@ -76,6 +87,8 @@ def labelled(cases: Iterable[int | str], value: bool) -> list[dict[str, Any]]:
     return [said(case, None, value=value) for case in cases]
 
 
-def judge_in(world: World, *, shard_size: int = 1, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+def judge_in(
+    world: World, *, shard_size: int = 1, **changes: Any
+) -> tuple[Judge, ScriptedChatModel]:
     """An unaligned judge with that model, one piece of feedback a call."""
     return bare(world, shard_size=shard_size, **{"retrieval_k": 0, **changes})

@@ -85,8 +85,13 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
         value = content.get(name)
         if sides and isinstance(value, dict) and sides.items() <= value.items():
             value = {key: part for key, part in value.items() if key not in sides}
-            texts = {label: side if isinstance(side, str) else _json(side) for label, side in sides.items()}
-            blocks += [Block(kind="side", label=label, html=prose(text)) for label, text in texts.items()]
+            texts = {
+                label: side if isinstance(side, str) else _json(side)
+                for label, side in sides.items()
+            }
+            blocks += [
+                Block(kind="side", label=label, html=prose(text)) for label, text in texts.items()
+            ]
         if value not in (None, {}):
             blocks += _field(name, value, label_of(name, judge), judged="outputs" not in content)
     return blocks
@@ -94,7 +99,9 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
 
 def case_text(example: Example) -> str:
     """The text whose first line tells a person which case it is: the reply, the request, or whatever there is."""
-    whole = [text for text in (example.outputs, example.inputs) if isinstance(text, str) and text.strip()]
+    whole = [
+        text for text in (example.outputs, example.inputs) if isinstance(text, str) and text.strip()
+    ]
     return next(iter(whole or strings(list(example.content.values()))), "")
 
 
@@ -105,10 +112,16 @@ def label_of(field: str, judge: Judge) -> str:
 
 
 def _field(name: str, value: Any, label: str, *, judged: bool) -> Iterator[Block]:
-    if isinstance(value, dict) and len(value) == 1 and not isinstance(next(iter(value.values())), dict):
+    if (
+        isinstance(value, dict)
+        and len(value) == 1
+        and not isinstance(next(iter(value.values())), dict)
+    ):
         (value,) = value.values()
     turns = None
-    if name == "conversation" or (isinstance(value, list) and all(isinstance(t, dict) and "role" in t for t in value)):
+    if name == "conversation" or (
+        isinstance(value, list) and all(isinstance(t, dict) and "role" in t for t in value)
+    ):
         try:
             turns = turns_of(value)
         except InputError:
@@ -118,7 +131,9 @@ def _field(name: str, value: Any, label: str, *, judged: bool) -> Iterator[Block
         return
     tree = span_tree(value) if name == "trace" else None
     html, nodes = _rendered(value) if tree is None else (Markup(), _spans(tree.spans))
-    yield Block(kind="bubble", speaker=_SPEAKERS.get(name, "company"), label=label, html=html, nodes=nodes)
+    yield Block(
+        kind="bubble", speaker=_SPEAKERS.get(name, "company"), label=label, html=html, nodes=nodes
+    )
 
 
 def _rendered(value: Any) -> tuple[Markup, tuple[Node, ...]]:
@@ -156,7 +171,9 @@ def _conversation(turns: Sequence[Turn], *, judged: bool) -> Iterator[Block]:
             label = turn.role or "" if speaker == "system" else ""
             yield Block(kind="bubble", speaker=speaker, label=label, html=html, nodes=nodes)
         for written in turn.calls:
-            call = written if isinstance(written, dict) else {"name": str(written)}  # as providers write it
+            call = (
+                written if isinstance(written, dict) else {"name": str(written)}
+            )  # as providers write it
             yield _tool(call, results.of_call(call))
 
 
@@ -208,13 +225,23 @@ def _tool(call: Mapping[str, Any], result: Turn | None) -> Block:
     failed = bool(inside.get("error")) or False in (inside.get("success"), inside.get("ok"))
     failed = failed or str(inside.get("status", "")).lower() in ("error", "failed")
     words: Any = next(
-        (inside[key] for key in ("error", "message", "detail", "reason", "result") if inside.get(key)), ""
+        (
+            inside[key]
+            for key in ("error", "message", "detail", "reason", "result")
+            if inside.get(key)
+        ),
+        "",
     )
     if isinstance(answer, str) and (start := _FAILED.match(answer)):
         failed, words = True, answer[start.end() :]
     words = words if isinstance(words, str) and words else answer
-    line = " ".join((words if isinstance(words, str) else "" if words is None else _json(words)).split())
-    parts = {"arguments": call.get("arguments"), "result": answer if len(line) > _LINE or inside else None}
+    line = " ".join(
+        (words if isinstance(words, str) else "" if words is None else _json(words)).split()
+    )
+    parts = {
+        "arguments": call.get("arguments"),
+        "result": answer if len(line) > _LINE or inside else None,
+    }
     parts = {key: part for key, part in parts.items() if part not in (None, "", {}, [])}
     return Block(
         kind="tool",
@@ -247,7 +274,9 @@ def _parts(value: Any, room: list[int], depth: int = 0) -> tuple[Node, ...]:
             inner = _parts(part, room, depth + 1) if depth < _DEEPEST else (_MORE,)
             nodes.append(Node(name=name, parts=inner, note=str(len(part))))
         else:
-            nodes.append(Node(name=name, text=prose(part) if isinstance(part, str) else escape(_json(part))))
+            nodes.append(
+                Node(name=name, text=prose(part) if isinstance(part, str) else escape(_json(part)))
+            )
     return tuple(nodes)
 
 
@@ -264,11 +293,17 @@ def _spans(spans: Sequence[Span]) -> tuple[Node, ...]:
             if room[0] < 0 or depth >= _DEEPEST:
                 yield _MORE
                 return
-            own = {"inputs": span.inputs, "outputs": span.outputs, "attributes": span.attributes or None}
+            own = {
+                "inputs": span.inputs,
+                "outputs": span.outputs,
+                "attributes": span.attributes or None,
+            }
             parts = _parts({name: part for name, part in own.items() if part is not None}, room)
             timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
             note = visible(" · ".join(filter(None, (span.kind, timed, span.message))))
             parts += tuple(nodes(span.id, depth + 1))
-            yield Node(name=visible(span.name), parts=parts, note=note, failed=span.status == "error")
+            yield Node(
+                name=visible(span.name), parts=parts, note=note, failed=span.status == "error"
+            )
 
     return tuple(nodes(None, 0))

@@ -97,12 +97,18 @@ class Mention:
 def find_mentions(setup: Screen, matching: Text = "") -> Response:
     """Everything that holds a text, taught or not, with a tick for each; what does not hold it has none yet."""
     mentions = _mentions(setup, matching)
-    groups: dict[str, Any] = {"found": Counter(mention.kind for mention in mentions if not mention.apart)}
+    groups: dict[str, Any] = {
+        "found": Counter(mention.kind for mention in mentions if not mention.apart)
+    }
     for name, apart in (("mentions", False), ("others", True)):
         group = [mention for mention in mentions if mention.apart is apart]
         groups |= {name: group[:_MOST], f"more_{name}": max(0, len(group) - _MOST)}
     ticks = [mention.tick for mention in mentions if not mention.apart and not mention.inside]
-    counts = _planned_counts(setup, _arguments(setup, matching, mentions, ticks)) if ticks else Counter[str]()
+    counts = (
+        _planned_counts(setup, _arguments(setup, matching, mentions, ticks))
+        if ticks
+        else Counter[str]()
+    )
     return setup.render("erase", matching=matching, counts=counts, **groups)
 
 
@@ -119,7 +125,9 @@ def count_ticks(setup: Screen, tick: Ticks, matching: Text = "") -> Response:
 
 
 @router.post("/erase", dependencies=[HAND])
-def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annotated[bool, Form()] = False) -> Response:
+def erase_mentions(
+    setup: Screen, tick: Ticks, matching: Text = "", whole: Annotated[bool, Form()] = False
+) -> Response:
     """Erase what is ticked, for good; the `whole` of what holds the text for what an erasure has left."""
     mentions = _mentions(setup, matching)
     if not mentions or not (whole or tick):
@@ -137,7 +145,12 @@ def erase_mentions(setup: Screen, tick: Ticks, matching: Text = "", whole: Annot
 
 
 def _arguments(
-    setup: Setup, matching: str, mentions: Sequence[Mention], ticks: Sequence[str] = (), *, whole: bool = False
+    setup: Setup,
+    matching: str,
+    mentions: Sequence[Mention],
+    ticks: Sequence[str] = (),
+    *,
+    whole: bool = False,
 ) -> dict[str, Any]:
     """Return the arguments of the job that erases what is ticked: what has no tick stays.
 
@@ -146,7 +159,9 @@ def _arguments(
     ticked, unticked = list[Mention](), list[Mention]()
     places = {True: 0, False: 0}
     for mention in mentions:
-        is_more = places[mention.apart] >= _MOST and _MORE[mention.apart] in ticks and not mention.inside
+        is_more = (
+            places[mention.apart] >= _MOST and _MORE[mention.apart] in ticks and not mention.inside
+        )
         is_ticked = mention.tick in ticks or is_more or (whole and not mention.apart)
         places[mention.apart] += 1
         (ticked if is_ticked else unticked).append(mention)
@@ -159,10 +174,16 @@ def _arguments(
         return arguments | {"matching": matching, "sources": _sources(setup, matching)}
     named = [mention for mention in ticked if mention.kind in ("case", "comment")]
     rules = {mention.name for mention in ticked if mention.kind == "sentence"}
-    arguments["keys"] = [str(FeedbackKey(m.name, "")) if m.kind == "case" else m.name for m in named]
-    arguments["sentences"] = [rule.text for rule in setup.latest.memory.guidelines if rule.id in rules]
+    arguments["keys"] = [
+        str(FeedbackKey(m.name, "")) if m.kind == "case" else m.name for m in named
+    ]
+    arguments["sentences"] = [
+        rule.text for rule in setup.latest.memory.guidelines if rule.id in rules
+    ]
     gone = _gone(setup, arguments)
-    return arguments | {"kept": sum(mention.name not in gone for mention in unticked if not mention.apart)}
+    return arguments | {
+        "kept": sum(mention.name not in gone for mention in unticked if not mention.apart)
+    }
 
 
 def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> None:
@@ -182,7 +203,9 @@ def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> No
 def _gone(setup: Setup, arguments: dict[str, Any]) -> set[str]:
     """The names of all that an erasure would take, with what goes along."""
     receipt = planned(setup.server.registry, setup.server.store, setup.judge, arguments)
-    return set() if receipt is None else {*receipt.cases, *map(str, receipt.keys), *receipt.guidelines}
+    return (
+        set() if receipt is None else {*receipt.cases, *map(str, receipt.keys), *receipt.guidelines}
+    )
 
 
 def _planned_counts(setup: Setup, arguments: dict[str, Any]) -> Counter[str]:
@@ -190,14 +213,24 @@ def _planned_counts(setup: Setup, arguments: dict[str, Any]) -> Counter[str]:
     receipt = planned(setup.server.registry, setup.server.store, setup.judge, arguments)
     counts = Counter({"member": len(arguments["leaves"])})
     if receipt is not None:
-        counts.update(case=len(receipt.cases), comment=len(receipt.keys), sentence=len(receipt.guidelines))
+        counts.update(
+            case=len(receipt.cases), comment=len(receipt.keys), sentence=len(receipt.guidelines)
+        )
     return counts
 
 
 def _mentions(setup: Setup, text: str) -> list[Mention]:
     """What goes with a text, or with a person of that name: cases, comments on other cases, sentences that hold it."""
-    finder, memory, receipts, sources = Finder(text), setup.latest.memory, list[Receipt](), _sources(setup, text)
-    selections: list[dict[str, Any]] = [{"matching": text}, *({"source": source} for source in sources)]
+    finder, memory, receipts, sources = (
+        Finder(text),
+        setup.latest.memory,
+        list[Receipt](),
+        _sources(setup, text),
+    )
+    selections: list[dict[str, Any]] = [
+        {"matching": text},
+        *({"source": source} for source in sources),
+    ]
     for selection in selections:
         with suppress(UnknownKey):
             receipts.append(setup.server.registry.erase(setup.judge, **selection, dry_run=True))
@@ -209,7 +242,9 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
         examples = {case.case_id: case.example for case in cases_of(connection, setup.judge, cases)}
         members = [row for row in list_people(connection) if row.name_key == name_key(text)]
         written = select(reviews.c.case_id, reviews.c.person, reviews.c.rationale, reviews.c.draft)
-        for case_id, source, *comments in connection.execute(written.where(reviews.c.judge == setup.judge)):
+        for case_id, source, *comments in connection.execute(
+            written.where(reviews.c.judge == setup.judge)
+        ):
             words.setdefault(FeedbackKey(case_id, source), []).extend(filter(None, comments))
     mentions = [Mention(kind="member", name=row.id, line=row.name) for row in members]
     holding = _holding(setup, text, cases)
@@ -218,7 +253,11 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
         example = examples.get(case_id) or (learned and learned.example)
         texts = [*strings(example.outputs), *strings(example.content), case_id] if example else []
         inside = _is_inside(texts, text) and case_id in holding
-        about: dict[str, Any] = {"taught": bool(learned), "apart": case_id not in holding, "inside": inside}
+        about: dict[str, Any] = {
+            "taught": bool(learned),
+            "apart": case_id not in holding,
+            "inside": inside,
+        }
         mentions.append(Mention(kind="case", name=case_id, line=_line(texts, finder), **about))
     for key in keys:
         comments = words.get(key, [])
@@ -226,13 +265,19 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
             whose = "" if same_person(key.source, setup.person.name) else key.source
             inside = key.source not in sources and _is_inside(comments, text)
             line = _line(comments, finder)
-            mentions.append(Mention(kind="comment", name=str(key), whose=whose, line=line, inside=inside))
+            mentions.append(
+                Mention(kind="comment", name=str(key), whose=whose, line=line, inside=inside)
+            )
     for rule in memory.guidelines:
         if rule.id in rules and finder.holds(rule.text):
-            whose = ", ".join(sorted(rule.people or {key.source for key in memory.sources_of(rule)}))
+            whose = ", ".join(
+                sorted(rule.people or {key.source for key in memory.sources_of(rule)})
+            )
             inside = _is_inside([rule.text], text)
             line = _line([rule.text], finder)
-            mentions.append(Mention(kind="sentence", name=rule.id, whose=whose, line=line, inside=inside))
+            mentions.append(
+                Mention(kind="sentence", name=rule.id, whose=whose, line=line, inside=inside)
+            )
     return mentions or [Mention(kind="note")] * bool(receipts)
 
 
@@ -246,14 +291,20 @@ def _is_inside(texts: Sequence[str], wanted: str) -> bool:
 def _holding(setup: Setup, text: str, cases: Sequence[str]) -> set[str]:
     """Those of the cases that go with a text which hold it themselves: they go although others may be kept."""
     with suppress(UnknownKey):
-        return set(setup.server.registry.erase(setup.judge, matching=text, keep=cases, dry_run=True).cases)
+        return set(
+            setup.server.registry.erase(setup.judge, matching=text, keep=cases, dry_run=True).cases
+        )
     return set()
 
 
 def _sources(setup: Setup, text: str) -> list[str]:
     """The people of this name who said something."""
     with setup.server.store.read() as connection:
-        names = set(connection.execute(select(reviews.c.person).where(reviews.c.judge == setup.judge)).scalars())
+        names = set(
+            connection.execute(
+                select(reviews.c.person).where(reviews.c.judge == setup.judge)
+            ).scalars()
+        )
     names |= {note.source for note in setup.latest.memory.annotations()}
     return sorted(name for name in names if same_person(name, text))
 
@@ -286,7 +337,9 @@ def receipt_page(request: Request, erasure: Erasure) -> Response:
 
 
 @router.post("/receipts/{job}")
-def save_reference(setup: Screen, erasure: Erasure, reference: Annotated[str, Form(max_length=200)] = "") -> Response:
+def save_reference(
+    setup: Screen, erasure: Erasure, reference: Annotated[str, Form(max_length=200)] = ""
+) -> Response:
     """Keep the reference under which the receipt is filed."""
     result = {**_receipt(erasure), "reference": reference.strip()}
     with setup.server.store.write() as connection:
@@ -297,8 +350,16 @@ def save_reference(setup: Screen, erasure: Erasure, reference: Annotated[str, Fo
 @router.get("/receipts/{job}/file")
 def receipt_file(server: Here, erasure: Erasure) -> Response:
     """The receipt as a file whose signature shows a change."""
-    facts = {"receipt": erasure.id, "by": erasure.asked_by, **_receipt(erasure), "checked_by": _CHECKED_BY}
-    text = json.dumps({**facts, "signature": _signature(server, facts)}, ensure_ascii=False, indent=2) + "\n"
+    facts = {
+        "receipt": erasure.id,
+        "by": erasure.asked_by,
+        **_receipt(erasure),
+        "checked_by": _CHECKED_BY,
+    }
+    text = (
+        json.dumps({**facts, "signature": _signature(server, facts)}, ensure_ascii=False, indent=2)
+        + "\n"
+    )
     headers = {"content-disposition": f'attachment; filename="receipt-{erasure.id}.json"'}
     return Response(inert(text), media_type="application/json", headers=headers)
 
@@ -330,7 +391,12 @@ def _receipt_page(request: Request, job: Job, *, matching: str = "") -> Response
     places = [_place(place) for place in receipt.get("left", ())]
     places += [("elsewhere", name, 1) for name in receipt.get("elsewhere", ())]
     again = not receipt.get("kept") and not _OURS.isdisjoint(kind for kind, _, _ in places)
-    context: dict[str, Any] = {"receipt": receipt, "places": places, "again": again, "matching": matching}
+    context: dict[str, Any] = {
+        "receipt": receipt,
+        "places": places,
+        "again": again,
+        "matching": matching,
+    }
     return render(request, "receipt.html", judge=job.judge, page="setup", job=job, **context)
 
 

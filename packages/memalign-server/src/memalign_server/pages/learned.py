@@ -58,7 +58,9 @@ def ask_to_teach(request: Request, waiting: int) -> bool:
 
 
 @router.get("/teach")
-def teach_card(request: Request, judge: str, server: Here, person: Asking, job: str | None = None) -> Response:
+def teach_card(
+    request: Request, judge: str, server: Here, person: Asking, job: str | None = None
+) -> Response:
     """The card between two cases: what the person explained, and whether to teach it; then how that goes."""
     running = None if job is None else _job(server, judge, job)
     if running is not None and running.state == "done":
@@ -69,7 +71,11 @@ def teach_card(request: Request, judge: str, server: Here, person: Asking, job: 
         progress = progress_of(connection, judge, person.name)
         previous = previous_case(connection, judge, person.name)
     words = [comment.rationale for comment in waiting]
-    words += [old.rationale for old in loaded.memory.pending if same_person(old.source, person.name) and old.rationale]
+    words += [
+        old.rationale
+        for old in loaded.memory.pending
+        if same_person(old.source, person.name) and old.rationale
+    ]
     if running is None and not words:
         return RedirectResponse(link(judge, "review"), 303)
     return render(
@@ -91,7 +97,11 @@ def teach_judge(judge: str, server: Here, person: Asking) -> Response:
     kind = server.judges.latest(judge).judge.value_type
     with server.store.write() as connection:
         say_drafts(connection, judge, person.name, kind=kind)
-    queued = [job for job in server.jobs.recent(judge, active=True) if job.kind == "teach" and job.state == "queued"]
+    queued = [
+        job
+        for job in server.jobs.recent(judge, active=True)
+        if job.kind == "teach" and job.state == "queued"
+    ]
     job = queued[0] if queued else server.jobs.start("teach", judge, {}, asked_by=person.name)
     answer = RedirectResponse(_page_of(job), 303)
     answer.delete_cookie(LATER, path=link(judge, ""))
@@ -112,7 +122,9 @@ def teach_later(judge: str, server: Here, person: Asking) -> Response:
 
 
 @router.get("/jobs/{job}")
-def job_progress(request: Request, judge: str, job: str, server: Here, phase: str = "", done: int = 0) -> Response:
+def job_progress(
+    request: Request, judge: str, job: str, server: Here, phase: str = "", done: int = 0
+) -> Response:
     """How far a job is, for the part of a page that asks every second: nothing until it has moved on from there.
 
     Once the job has ended, the browser is sent to the page of its result.
@@ -127,7 +139,9 @@ def job_progress(request: Request, judge: str, job: str, server: Here, phase: st
 
 def _start(server: Server, judge: str, person: Person, kind: str, **arguments: Any) -> Response:
     """Start work, and show it."""
-    return RedirectResponse(_page_of(server.jobs.start(kind, judge, arguments, asked_by=person.name)), 303)
+    return RedirectResponse(
+        _page_of(server.jobs.start(kind, judge, arguments, asked_by=person.name)), 303
+    )
 
 
 def _page_of(job: Job) -> str:
@@ -136,7 +150,9 @@ def _page_of(job: Job) -> str:
         return link(job.judge, f"receipts/{job.id}")
     if job.kind in ("queue", "pull"):
         return link(job.judge, "setup", open="cases", job=job.id)
-    return link(job.judge, "teach" if job.kind == "teach" and job.state != "done" else "learned", job=job.id)
+    return link(
+        job.judge, "teach" if job.kind == "teach" and job.state != "done" else "learned", job=job.id
+    )
 
 
 def _job(server: Server, judge: str, job: str) -> Job:
@@ -168,13 +184,19 @@ class Row:
     turns: Sequence[Turn]
 
 
-def _rows(memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str, Sequence[Annotation]]) -> list[Row]:
+def _rows(
+    memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str, Sequence[Annotation]]
+) -> list[Row]:
     """A row for each guideline that the reader's words are behind, and for each reason why words taught nothing."""
     active = {rule.id: rule for rule in memory.semantic}
     words = {reason: list(comments) for reason, comments in idle.items()}
     for entry in memory.ledger():
         comment = memory.annotation(entry.key)
-        if comment is not None and same_person(comment.source, person) and comment.rationale is not None:
+        if (
+            comment is not None
+            and same_person(comment.source, person)
+            and comment.rationale is not None
+        ):
             rules = entry.guideline_ids if entry.state in ("learned", "merged") else ()
             for name in [rule for rule in rules if rule in active] or [entry.state]:
                 words.setdefault(name, []).append(comment)
@@ -182,8 +204,16 @@ def _rows(memory: Memory, person: str, turns: Sequence[Turn], idle: Mapping[str,
     for name, comments in words.items():
         comments.sort(key=_time, reverse=True)
         cases = {comment.id for comment in comments}
-        concerned = [turn for turn in turns if name in turn.guidelines or turn.case.case_id in cases]
-        row = Row(id=name, comments=comments, taught=name not in idle, guideline=active.get(name), turns=concerned)
+        concerned = [
+            turn for turn in turns if name in turn.guidelines or turn.case.case_id in cases
+        ]
+        row = Row(
+            id=name,
+            comments=comments,
+            taught=name not in idle,
+            guideline=active.get(name),
+            turns=concerned,
+        )
         rows.append(row)
     return sorted(rows, key=lambda row: _time(row.comments[0]), reverse=True)
 
@@ -205,7 +235,9 @@ def learned_page(
 ) -> Response:
     """What the reader's words became; with `better` one guideline in other words, with `take` words to take back."""
     work = None if job is None else _job(server, judge, job)
-    trial = work if work is not None and work.kind == "try" and work.asked_by == person.name else None
+    trial = (
+        work if work is not None and work.kind == "try" and work.asked_by == person.name else None
+    )
     if trial is not None and trial.state == "done":
         return _better(request, server, judge, person, trial.result, job=trial)
     if better is not None:
@@ -219,7 +251,9 @@ def learned_page(
         idle = untaught_words(connection, judge, person.name)
         waiting_cases = progress_of(connection, judge, person.name).waiting
         results = find_cases(connection, loaded, find)
-        queued = {case.case_id for case in cases_of(connection, judge, [case.id for case in results])}
+        queued = {
+            case.case_id for case in cases_of(connection, judge, [case.id for case in results])
+        }
     waiting = len(idle.pop("waiting", ()))
     rows = _rows(memory, person.name, turns, idle)
     return render(
@@ -228,9 +262,15 @@ def learned_page(
         judge=judge,
         page="learned",
         job=work,
-        running=next((other for other in server.jobs.recent(judge, active=True) if other.kind in _LEARNING), None),
+        running=next(
+            (other for other in server.jobs.recent(judge, active=True) if other.kind in _LEARNING),
+            None,
+        ),
         rows=rows,
-        first=next((row.id for row in rows if row.guideline and not _named(person, row.guideline.people)), None),
+        first=next(
+            (row.id for row in rows if row.guideline and not _named(person, row.guideline.people)),
+            None,
+        ),
         take=take,
         withdrawal_of=withdrawal_of,
         choice_of=choice_of,
@@ -255,7 +295,11 @@ def learned_page(
 
 def _people_of(memory: Memory, *rules: Guideline) -> set[str]:
     """Whose guidelines are: whose wording each is, else whose words are behind it."""
-    return {name for rule in rules for name in rule.people or {key.source for key in memory.sources_of(rule)}}
+    return {
+        name
+        for rule in rules
+        for name in rule.people or {key.source for key in memory.sources_of(rule)}
+    }
 
 
 def _may_change(memory: Memory, person: Person, rule: Guideline) -> bool:
@@ -282,7 +326,9 @@ def _own_keys(memory: Memory, person: Person, name: str) -> list[FeedbackKey]:
 
 
 @router.post("/learned/confirm")
-def confirm(judge: str, server: Here, person: Asking, guideline: Annotated[str, Form()]) -> Response:
+def confirm(
+    judge: str, server: Here, person: Asking, guideline: Annotated[str, Form()]
+) -> Response:
     """Make the wording of a guideline the person's, because it says what they meant."""
     _own_keys(server.judges.latest(judge).judge.memory, person, guideline)
     server.registry.update(judge, lambda old: confirmed(old, guideline, by=person.name))
@@ -323,7 +369,11 @@ def _better(
         problem=problem,
         rule=rule,
         wording=wording,
-        words=[memory.annotation(key) for key in memory.sources_of(rule) if same_person(key.source, person.name)],
+        words=[
+            memory.annotation(key)
+            for key in memory.sources_of(rule)
+            if same_person(key.source, person.name)
+        ],
         texts={case.case_id: case_text(case.example) for case in cases},
     )
 
@@ -347,7 +397,9 @@ def say_better(
         return _better(request, server, judge, person, wording, problem=error_text(request, error))
     if action == "keep" and text.split() == tried.split():
         server.registry.update(judge, lambda old: rephrased(old, **wording, by=person.name))
-        return _start(server, judge, person, "refresh")  # what people see next, and what they answered
+        return _start(
+            server, judge, person, "refresh"
+        )  # what people see next, and what they answered
     job = server.jobs.start("try", judge, {**wording, "person": person.name}, asked_by=person.name)
     address = link(judge, "learned", job=job.id, better=guideline)
     if not is_part(request):
@@ -359,7 +411,11 @@ def say_better(
 
 @router.post("/learned/take-back")
 def take_back(
-    judge: str, server: Here, person: Asking, row: Annotated[str, Form()], keep: Annotated[bool, Form()] = False
+    judge: str,
+    server: Here,
+    person: Asking,
+    row: Annotated[str, Form()],
+    keep: Annotated[bool, Form()] = False,
 ) -> Response:
     """Take the person's words of a row back, from the next version on; with `keep` their own sentence stays."""
     memory = server.judges.latest(judge).judge.memory
@@ -367,7 +423,14 @@ def take_back(
     withdrawal = withdrawal_of(memory, keys, person.name)
     staying = [*withdrawal.stays, *(withdrawal.in_question if keep else ())]
     return _start(
-        server, judge, person, "unalign", keys=[str(key) for key in keys], keep=staying, words=True, by=person.name
+        server,
+        judge,
+        person,
+        "unalign",
+        keys=[str(key) for key in keys],
+        keep=staying,
+        words=True,
+        by=person.name,
     )
 
 
@@ -378,23 +441,37 @@ def _conflicts(memory: Memory, person: Person) -> list[tuple[list[Annotation], l
     """The contradicting comments that concern the reader, with the keys that they may choose: `""` lets all hold."""
     conflicts = []
     for conflict in memory.open_conflicts:
-        sides = [side for key in conflict.feedback if (side := memory.annotation(key)) is not None and side.rationale]
+        sides = [
+            side
+            for key in conflict.feedback
+            if (side := memory.annotation(key)) is not None and side.rationale
+        ]
         people = {name_key(side.source) for side in sides}
         reader = name_key(person.name)
         settles = person.owner or people == {reader}
         if len(sides) > 1 and (settles or reader in people):
-            holds = [str(side.key) for side in sides if settles or people - {name_key(side.source)} == {reader}]
+            holds = [
+                str(side.key)
+                for side in sides
+                if settles or people - {name_key(side.source)} == {reader}
+            ]
             conflicts.append((sides, [*holds, ""] if settles else holds))
     return conflicts
 
 
 @router.post("/learned/conflict")
 def settle_conflict(
-    judge: str, server: Here, person: Asking, key: Annotated[list[str], Form()], holds: Annotated[str, Form()] = ""
+    judge: str,
+    server: Here,
+    person: Asking,
+    key: Annotated[list[str], Form()],
+    holds: Annotated[str, Form()] = "",
 ) -> Response:
     """Choose which of several comments holds: the others are out of force, and stay; without a choice all hold."""
     conflicts = _conflicts(server.judges.latest(judge).judge.memory, person)
-    choices = next((choices for sides, choices in conflicts if [str(side.key) for side in sides] == key), None)
+    choices = next(
+        (choices for sides, choices in conflicts if [str(side.key) for side in sides] == key), None
+    )
     if choices is None:
         raise Refused("the judge has changed since: look at the page again")
     if holds not in choices:

@@ -41,7 +41,11 @@ _YEAR = 365 * 24 * 3600
 
 def inside(back: str) -> str:
     """Where to go after signing in: a page of this server, and of no other."""
-    return back if back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable() else "/"
+    return (
+        back
+        if back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable()
+        else "/"
+    )
 
 
 Secret = Annotated[str, Path(max_length=100)]
@@ -109,7 +113,9 @@ Provider = Annotated[OpenIdProvider, Depends(_provider)]
 
 
 @doors.get("/openid/start")
-async def openid_start(request: Request, server: Here, provider: Provider, back: Back = "/") -> Response:
+async def openid_start(
+    request: Request, server: Here, provider: Provider, back: Back = "/"
+) -> Response:
     """Send the browser to the provider."""
     base = server.settings.public_url or str(request.base_url)
     request.session["back"] = back
@@ -122,7 +128,10 @@ async def _claims(request: Request, provider: Provider) -> dict[str, Any]:
 
 @doors.get("/openid/callback")
 def openid_callback(
-    request: Request, server: Here, provider: Provider, claims: Annotated[dict[str, Any], Depends(_claims)]
+    request: Request,
+    server: Here,
+    provider: Provider,
+    claims: Annotated[dict[str, Any], Depends(_claims)],
 ) -> Response:
     """Take back whom the provider vouches for, and sign them in where they are on the list."""
     back = str(request.session.get("back", "/"))
@@ -137,7 +146,9 @@ def _enter(request: Request, server: Server, session: str, back: str) -> Respons
     _end(request, server)
     answer = RedirectResponse(back, 303)
     secure = request.url.scheme == "https" or server.settings.secure
-    answer.set_cookie(COOKIE, session, max_age=SESSION_SECONDS, httponly=True, secure=secure, samesite="lax")
+    answer.set_cookie(
+        COOKIE, session, max_age=SESSION_SECONDS, httponly=True, secure=secure, samesite="lax"
+    )
     return answer
 
 
@@ -164,7 +175,10 @@ def judges_page(request: Request, server: Here, person: Asking) -> Response:
     """All judges by their questions, and for owners a new one."""
     judges = [server.judges.latest(judge.name).judge for judge in server.registry.list()]
     with server.store.read() as connection:
-        rows = [(judge.name, question_of(judge), progress_of(connection, judge.name, person.name)) for judge in judges]
+        rows = [
+            (judge.name, question_of(judge), progress_of(connection, judge.name, person.name))
+            for judge in judges
+        ]
     return render(request, "home.html", page="home", judges=rows)
 
 
@@ -178,7 +192,9 @@ def account_page(request: Request) -> Response:
 def choose_language(language: Annotated[str, Form()], back: BackOfForm = "/") -> Response:
     """Keep the language that a person chose, and go back to where they were."""
     if language not in LANGUAGES:
-        raise Refused("'{given}' is none of {allowed}", given=language, allowed=", ".join(LANGUAGES))
+        raise Refused(
+            "'{given}' is none of {allowed}", given=language, allowed=", ".join(LANGUAGES)
+        )
     answer = RedirectResponse(back, 303)
     answer.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")
     return answer
@@ -196,7 +212,8 @@ def invite(
     """Add somebody; the page shows the link that lets them in, this once."""
     if setup.person.by == "open":
         raise Problem(
-            409, "this server is open to its machine: the first owner is added by `memalign serve --add-owner NAME`"
+            409,
+            "this server is open to its machine: the first owner is added by `memalign serve --add-owner NAME`",
         )
     with setup.server.store.write() as connection:
         secret = make_link(connection, add_person(connection, name, role))

@@ -85,7 +85,9 @@ def create_judge(server: Here, person: Asking, draft: Drafted) -> Response:
 def save_question(setup: Screen, draft: Drafted) -> Response:
     """Keep a changed question as a new version, by which open cases are judged, and those that measure the judge."""
     fixed = setup.fixed
-    saved = setup.server.registry.update(setup.judge, lambda latest: _changed(latest, draft, setup.person, fixed=fixed))
+    saved = setup.server.registry.update(
+        setup.judge, lambda latest: _changed(latest, draft, setup.person, fixed=fixed)
+    )
     if saved.version == saved.parent:
         return setup.redirect()
     of_case = reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id
@@ -119,10 +121,18 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
             with server.store.write() as connection:
                 mark_seen(connection, draft.judge, person.name, case.case_id)
     except (MemalignError, TimeoutError) as error:
-        fault = next((fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable")
-        fault = "key" if re.search(r"needs a key|a provider's key|(KEY|TOKEN). environment", str(error)) else fault
+        fault = next(
+            (fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable"
+        )
+        fault = (
+            "key"
+            if re.search(r"needs a key|a provider's key|(KEY|TOKEN). environment", str(error))
+            else fault
+        )
         detail = error_text(request, error)
-    return render(request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail)
+    return render(
+        request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail
+    )
 
 
 def _asked_once(judge: Judge) -> Judge:
@@ -158,11 +168,14 @@ def _changed(judge: Judge, draft: Draft, person: Person, *, fixed: bool) -> Judg
     text = draft.instructions.replace("\r\n", "\n") or judge.instructions
     if draft.question not in text:  # "" is in every text
         old = question_of(judge)
-        text = text.replace(old, draft.question, 1) if old in text else f"{draft.question}\n\n{text}"
+        text = (
+            text.replace(old, draft.question, 1) if old in text else f"{draft.question}\n\n{text}"
+        )
     kind = ValueType.of(draft.kind) if draft.kind else judge.value_type
     if fixed and kind != judge.value_type:
         raise Refused(
-            "answers were given already, so the kind of answer stays: make a new judge for another one", field="kind"
+            "answers were given already, so the kind of answer stays: make a new judge for another one",
+            field="kind",
         )
     _check_address(draft.model, judge.model_name, person)
     with about("instructions" if draft.instructions else "question"):
@@ -187,4 +200,6 @@ def _invented(judge: Judge) -> Example:
     request, reply = "When does my order arrive?", "It left us today and arrives on Thursday."
     pair = {"A": reply, "B": "Please wait."} if judge.value_type.choices else reply
     turns = [{"role": "user", "content": request}, {"role": "assistant", "content": reply}]
-    return Example(id="invented", inputs=request, outputs=pair, expectations=reply, conversation=turns)
+    return Example(
+        id="invented", inputs=request, outputs=pair, expectations=reply, conversation=turns
+    )

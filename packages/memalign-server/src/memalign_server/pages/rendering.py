@@ -34,7 +34,10 @@ class Language:
     """One language: `say` a sentence and `count` things; `parts` take the places of `{names}`."""
 
     def __init__(self, code: str) -> None:
-        self.code, self._catalogue = code, gettext.translation("messages", _CATALOGUES, [code], fallback=True)
+        self.code, self._catalogue = (
+            code,
+            gettext.translation("messages", _CATALOGUES, [code], fallback=True),
+        )
 
     def say(self, english: str, **parts: object) -> str:
         """The sentence in this language; it is markup if a part is."""
@@ -54,7 +57,11 @@ class Language:
 
     def percent(self, share: float | None) -> str:
         """A share of 1 as whole percent."""
-        return _NONE if share is None else f"{self.number(100 * share)}{'' if self.code == 'en' else chr(0xA0)}%"
+        return (
+            _NONE
+            if share is None
+            else f"{self.number(100 * share)}{'' if self.code == 'en' else chr(0xA0)}%"
+        )
 
     def time(self, at: str | None) -> str:
         """A time in this language's format; the page's script shows it in the reader's time zone."""
@@ -74,7 +81,9 @@ language = cache(Language)
 
 def language_of(chosen: str | None, accepted: str | None) -> Language:
     """The language that a person chose, else the first that their browser asks for and we have, else English."""
-    wanted = [part.strip()[:2].lower() for part in (accepted or "").split(",")]  # browsers send the preferred one first
+    wanted = [
+        part.strip()[:2].lower() for part in (accepted or "").split(",")
+    ]  # browsers send the preferred one first
     return language(next((code for code in (chosen, *wanted) if code in LANGUAGES), "en"))
 
 
@@ -150,8 +159,15 @@ def answer_error(request: Request, error: Exception) -> Response:
     status, headers = problem.status_code, dict(problem.headers or {})
     for_people = is_part(request) or "text/html" in request.headers.get("accept", "text/html")
     if request.url.path.startswith(("/api/", "/health")) or not for_people:
-        body = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": problem.detail}
-        return Json({**body, **problem.more}, status, headers, media_type="application/problem+json")
+        body = {
+            "type": "about:blank",
+            "title": HTTPStatus(status).phrase,
+            "status": status,
+            "detail": problem.detail,
+        }
+        return Json(
+            {**body, **problem.more}, status, headers, media_type="application/problem+json"
+        )
     if status == 401 and request.method == "GET" and not is_part(request):
         back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse(f"/sign-in?{urlencode({'back': back})}", 303)
@@ -162,7 +178,13 @@ def answer_error(request: Request, error: Exception) -> Response:
     return answer
 
 
-_BLOCKS = {"find": "erase", "erase": "erase", "receipts": "erase", "pull": "cases", "experts": "experts"}
+_BLOCKS = {
+    "find": "erase",
+    "erase": "erase",
+    "receipts": "erase",
+    "pull": "cases",
+    "experts": "experts",
+}
 _SCREENS = ("review", "learned", "teach", "setup")
 
 
@@ -202,5 +224,10 @@ def _page(request: Request, problem: Problem, error: Exception) -> Response:
     if request.url.path.startswith("/join/"):
         heading = say("This link does not work any more")
     rows = problem.more.get("rows", [])[:20]
-    told = {"heading": heading, "detail": detail, "rows": rows, "field": getattr(error, "field", "")}
+    told = {
+        "heading": heading,
+        "detail": detail,
+        "rows": rows,
+        "field": getattr(error, "field", ""),
+    }
     return render(request, "error.html", status=problem.status_code, **told)

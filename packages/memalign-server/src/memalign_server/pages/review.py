@@ -66,7 +66,10 @@ class Reviewing:
 
     def ask(self, case: str) -> None:
         """Have the judge asked about a case now, unless a job is under way that asks about all that wait."""
-        if not any(job.kind in ("queue", "pull") for job in self.server.jobs.recent(self.judge, active=True)):
+        if not any(
+            job.kind in ("queue", "pull")
+            for job in self.server.jobs.recent(self.judge, active=True)
+        ):
             self.server.jobs.start("queue", self.judge, {"first": case}, asked_by=self.person.name)
 
     def common(self, connection: Connection, card: Row[Any] | None) -> dict[str, Any]:
@@ -77,7 +80,9 @@ class Reviewing:
             "card": card,
             "form": secrets.token_hex(8),
             "verdict": lambda value: verdict_text(kind, value, language),
-            "previous": answers.previous_case(connection, self.judge, self.person.name, card.case_id if card else None),
+            "previous": answers.previous_case(
+                connection, self.judge, self.person.name, card.case_id if card else None
+            ),
             "turned": False,
             "problem": None,
             "conflict": None,
@@ -87,9 +92,13 @@ class Reviewing:
         """What the foot of a named case needs, as it is now."""
         _ = self.loaded, self.working  # read before this connection is open
         with self.server.store.read() as connection:
-            return self.foot(connection, _named(connection, self.judge, case), front=front, word=word)
+            return self.foot(
+                connection, _named(connection, self.judge, case), front=front, word=word
+            )
 
-    def foot(self, connection: Connection, card: Row[Any], *, front: bool, word: bool) -> dict[str, Any]:
+    def foot(
+        self, connection: Connection, card: Row[Any], *, front: bool, word: bool
+    ) -> dict[str, Any]:
         """What a case's foot needs: before an answer nothing of the judge's verdict, after it what both say.
 
         `front` shows the side on which an answered case is answered, `word` its field although both agree.
@@ -112,7 +121,8 @@ class Reviewing:
             "own": own,
             "judgment": judgment,
             "agree": agree,
-            "field": not card.held_out and (word or bool(words) or (judgment is not None and not agree)),
+            "field": not card.held_out
+            and (word or bool(words) or (judgment is not None and not agree)),
             "words": words,
             "stale": answers.is_stale(own),
             "answer": own.revision,
@@ -126,7 +136,11 @@ Screen = Annotated[Reviewing, Depends()]
 
 @router.get("/review")
 def review_page(
-    screen: Screen, case: str | None = None, front: bool = False, again: bool = False, word: bool = False
+    screen: Screen,
+    case: str | None = None,
+    front: bool = False,
+    again: bool = False,
+    word: bool = False,
 ) -> Response:
     """The case that is named, to answer or with the judge's verdict; else what comes next for a person.
 
@@ -153,33 +167,63 @@ def review_page(
         ):
             return RedirectResponse(link(judge, "teach"), 303)
         else:
-            measuring = MEASURING in screen.request.cookies and not is_measured(connection, judge, kind)
+            measuring = MEASURING in screen.request.cookies and not is_measured(
+                connection, judge, kind
+            )
             with screen.server.opened.turn(judge, name) as turn:
                 coming = next_cases(
-                    connection, judge, name, n=_SOON, again=_PASSED if again else (), measuring=measuring, turn=turn
+                    connection,
+                    judge,
+                    name,
+                    n=_SOON,
+                    again=_PASSED if again else (),
+                    measuring=measuring,
+                    turn=turn,
                 )
                 card = next(iter(coming), None)
                 if card is not None:
                     screen.server.opened.open(judge, card.case_id, name)
-            behind = any(is_behind(ahead, loaded.version) and ahead.problem is None for ahead in coming)
+            behind = any(
+                is_behind(ahead, loaded.version) and ahead.problem is None for ahead in coming
+            )
         if waiting is not None:
             card = waiting.case
         if card is None or waiting is not None:
             parts = screen.common(connection, card) | {"foot": template, "waiting": waiting}
             keys = [choice.key for choice in choices_of(kind, speaking(screen.request))]
-            parts["keep_key"] = "" if "K" in keys else "K"  # no key of a verdict does anything else here
+            parts["keep_key"] = (
+                "" if "K" in keys else "K"
+            )  # no key of a verdict does anything else here
         else:
             parts = screen.foot(connection, card, front=front, word=word)
         parts["progress"] = progress = progress_of(connection, judge, name)
-        parts["number"] = answers.position(connection, judge, name, progress, card.case_id if card else None)
-    if card is not None and template == "settle.html":  # who reads what others say answers it blind no more
+        parts["number"] = answers.position(
+            connection, judge, name, progress, card.case_id if card else None
+        )
+    if (
+        card is not None and template == "settle.html"
+    ):  # who reads what others say answers it blind no more
         with screen.server.store.write() as connection:
             mark_seen(connection, judge, name, card.case_id)
     if card is not None and behind:
         screen.ask(card.case_id)
-    question, blocks = question_of(loaded.judge), blocks_of(card.example, loaded.judge) if card else []
-    news: dict[str, Any] = {"done": None if case is not None else _cookie(screen, _UNDO, {}), "put_off": len(put_off)}
-    return render(screen.request, "review.html", page="review", question=question, blocks=blocks, **news, **parts)
+    question, blocks = (
+        question_of(loaded.judge),
+        blocks_of(card.example, loaded.judge) if card else [],
+    )
+    news: dict[str, Any] = {
+        "done": None if case is not None else _cookie(screen, _UNDO, {}),
+        "put_off": len(put_off),
+    }
+    return render(
+        screen.request,
+        "review.html",
+        page="review",
+        question=question,
+        blocks=blocks,
+        **news,
+        **parts,
+    )
 
 
 @router.get("/review/foot")
@@ -208,7 +252,13 @@ def save_answer(
     problem, conflict = None, None
     with screen.server.store.write() as connection:
         card = _named(connection, judge, case)
-        answer = Answer(state=state, value=value.strip() or None, rationale=rationale, form=form, revision=revision)
+        answer = Answer(
+            state=state,
+            value=value.strip() or None,
+            rationale=rationale,
+            form=form,
+            revision=revision,
+        )
         try:
             conflict = answers.save(connection, judge, name, case, answer, kind=kind)
         except (InputError, InvalidValue) as error:
@@ -244,7 +294,9 @@ def save_words(
     with screen.server.store.write() as connection:
         _named(connection, judge, case)
         if words is not None:  # a foot without a field says nothing of words that are there
-            is_theirs = save_draft(connection, judge, name, case, words, revision=revision, answer=answer)
+            is_theirs = save_draft(
+                connection, judge, name, case, words, revision=revision, answer=answer
+            )
         if go and is_theirs:
             answers.say_drafts(connection, judge, name, case, kind=kind)
         own = review_of(connection, judge, name, case)
@@ -262,7 +314,9 @@ def save_words(
 
 
 @router.post("/review/differ")
-def choose(screen: Screen, case: Annotated[str, Form()], theirs: Annotated[str, Form()] = "") -> Response:
+def choose(
+    screen: Screen, case: Annotated[str, Form()], theirs: Annotated[str, Form()] = ""
+) -> Response:
     """Take over a colleague's answer, `theirs` being its revision and who gave it (`3:Ben`); else keep one's own."""
     judge, name, kind = screen.judge, screen.person.name, screen.loaded.judge.value_type
     revision, other = _revision_and_name(theirs)
@@ -276,11 +330,16 @@ def choose(screen: Screen, case: Annotated[str, Form()], theirs: Annotated[str, 
         after = review_of(connection, judge, name, case)
     if before is None or after is None or (other and after.revision == before.revision):
         return screen.go()  # their answer has changed since it was shown: it is shown again
-    return _with_undo(screen, {"case": case, "what": "taken" if other else "kept", "who": other, "value": before.value})
+    return _with_undo(
+        screen,
+        {"case": case, "what": "taken" if other else "kept", "who": other, "value": before.value},
+    )
 
 
 @router.post("/review/settle", dependencies=[OWNER])
-def settle(screen: Screen, case: Annotated[str, Form()], holder: Annotated[str, Form()] = "") -> Response:
+def settle(
+    screen: Screen, case: Annotated[str, Form()], holder: Annotated[str, Form()] = ""
+) -> Response:
     """Choose whose answer on a case holds, its revision before the name (`3:Ben`); nobody's leaves the case out.
 
     What another owner has settled meanwhile stays, and an answer that has changed since it was read is shown again.
@@ -289,10 +348,16 @@ def settle(screen: Screen, case: Annotated[str, Form()], holder: Annotated[str, 
     with screen.server.store.write() as connection:
         queued = _named(connection, screen.judge, case)
         answer = review_of(connection, screen.judge, name, case) if name else None
-        is_current = bool(queued.disputed) and (not name or (answer is not None and answer.revision == revision))
+        is_current = bool(queued.disputed) and (
+            not name or (answer is not None and answer.revision == revision)
+        )
         if is_current:
             disputes.settle(connection, screen.judge, case, name, by=screen.person.name)
-    return _with_undo(screen, {"case": case, "what": "settled", "who": name}) if is_current else screen.go()
+    return (
+        _with_undo(screen, {"case": case, "what": "settled", "who": name})
+        if is_current
+        else screen.go()
+    )
 
 
 @router.post("/review/undo")
@@ -300,7 +365,9 @@ def undo(screen: Screen) -> Response:
     """Take back what the person has just chosen on a difference; it is shown again."""
     with screen.server.store.write() as connection:
         done = _cookie(screen, _UNDO, {})
-        disputes.undo(connection, screen.judge, screen.person.name, done, kind=screen.loaded.judge.value_type)
+        disputes.undo(
+            connection, screen.judge, screen.person.name, done, kind=screen.loaded.judge.value_type
+        )
     answer = screen.go()
     answer.delete_cookie(_UNDO, path=link(screen.judge, "review"))
     return answer
@@ -315,7 +382,9 @@ def put_off(screen: Screen, case: str | None = None) -> Response:
         answer.delete_cookie(_PUT_OFF, path=path)
         return answer
     cases = [*_put_off(screen), case][-_MOST_PUT_OFF:]
-    answer.set_cookie(_PUT_OFF, _for_cookie(cases), max_age=3600, path=path, httponly=True, samesite="lax")
+    answer.set_cookie(
+        _PUT_OFF, _for_cookie(cases), max_age=3600, path=path, httponly=True, samesite="lax"
+    )
     return answer
 
 
@@ -347,7 +416,9 @@ def _with_undo(screen: Reviewing, done: dict[str, Any]) -> Response:
     """Go on, and remember for two minutes what was chosen."""
     answer = screen.go()
     path = link(screen.judge, "review")
-    answer.set_cookie(_UNDO, _for_cookie(done), max_age=120, path=path, httponly=True, samesite="lax")
+    answer.set_cookie(
+        _UNDO, _for_cookie(done), max_age=120, path=path, httponly=True, samesite="lax"
+    )
     return answer
 
 

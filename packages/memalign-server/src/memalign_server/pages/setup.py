@@ -39,7 +39,17 @@ Block = Literal["question", "cases", "experts", "erase", ""]
 
 MOST = 10_000
 """Traces that one pull may read."""
-_NEWS = ("job", "added", "repeated", "guest", "personal_link", "matching", "mentions", "others", "genuine")
+_NEWS = (
+    "job",
+    "added",
+    "repeated",
+    "guest",
+    "personal_link",
+    "matching",
+    "mentions",
+    "others",
+    "genuine",
+)
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,11 @@ class Setup:
     @property
     def fixed(self) -> bool:
         """Whether anybody has answered a case: from then on a judge keeps its kind of answer."""
-        query = reviews.select().where(reviews.c.judge == self.judge, reviews.c.state == "answered").limit(1)
+        query = (
+            reviews.select()
+            .where(reviews.c.judge == self.judge, reviews.c.state == "answered")
+            .limit(1)
+        )
         with self.server.store.read() as connection:
             answered = connection.execute(query).first() is not None
         return answered or bool(self.latest.memory.cases)
@@ -82,14 +96,22 @@ class Setup:
     def render(self, open: Block, **news: Any) -> Response:
         """The page with one block open; `news` is what the block shows beside what the server knows."""
         answered = reviews.c.judge == self.judge, reviews.c.state == "answered"
-        people = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at)).where(*answered)
+        people = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at)).where(
+            *answered
+        )
         counts = select(
             func.count().label("total"),
             func.count(queue.c.judgment).label("judged"),
-            select(func.count(reviews.c.case_id.distinct())).where(*answered).scalar_subquery().label("answered"),
+            select(func.count(reviews.c.case_id.distinct()))
+            .where(*answered)
+            .scalar_subquery()
+            .label("answered"),
         ).where(queue.c.judge == self.judge)
         with self.server.store.read() as connection:
-            answers = {name: (n, at) for name, n, at in connection.execute(people.group_by(reviews.c.person))}
+            answers = {
+                name: (n, at)
+                for name, n, at in connection.execute(people.group_by(reviews.c.person))
+            }
             cases, members = connection.execute(counts).one(), list_people(connection)
             wanted = answers_wanted(connection, self.judge)
         context: dict[str, Any] = {
@@ -106,7 +128,9 @@ class Setup:
             "most": MOST,
             **dict.fromkeys(_NEWS),
         }
-        return render(self.request, "setup.html", judge=self.judge, page="setup", open=open, **context | news)
+        return render(
+            self.request, "setup.html", judge=self.judge, page="setup", open=open, **context | news
+        )
 
 
 Screen = Annotated[Setup, Depends()]
@@ -114,7 +138,9 @@ Screen = Annotated[Setup, Depends()]
 
 
 @router.get("/setup")
-def setup_page(setup: Screen, open: Block = "", job: str = "", added: int = 0, repeated: int = 0) -> Response:
+def setup_page(
+    setup: Screen, open: Block = "", job: str = "", added: int = 0, repeated: int = 0
+) -> Response:
     """The four blocks; with a job what it brought."""
     return setup.render(open, job=setup.server.jobs.find(job), added=added, repeated=repeated)
 
@@ -138,7 +164,14 @@ def take_cases(
             with setup.server.store.read() as connection:
                 new = len(new_cases(connection, setup.judge, upload.cases))
             labels = {field: label_of(field, setup.latest) for field in setup.latest.fields}
-            return render(setup.request, "upload.html", judge=setup.judge, upload=upload, labels=labels, new=new)
+            return render(
+                setup.request,
+                "upload.html",
+                judge=setup.judge,
+                upload=upload,
+                labels=labels,
+                new=new,
+            )
     except InputError as error:
         if what != "show":
             raise
@@ -170,6 +203,8 @@ def pull_cases(
     """Begin to read an experiment's traces into the queue, and to judge them."""
     place = uri.strip() if uri and setup.person.by == "open" else setup.tracking
     if setup.tracking is None or not place:
-        raise Refused("cases can be read from the MLflow that MLFLOW_TRACKING_URI names, where MLflow is installed")
+        raise Refused(
+            "cases can be read from the MLflow that MLFLOW_TRACKING_URI names, where MLflow is installed"
+        )
     job = setup.start("pull", experiment=experiment.strip(), uri=place, most=most)
     return setup.redirect(open="cases", job=job.id)

@@ -19,7 +19,9 @@ from pygments.lexers import get_lexer_by_name
 
 __all__ = ["is_word_in", "marked", "prose", "visible"]
 
-_MARKS = re.compile(r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\[\]\n]+\]\(", re.MULTILINE)
+_MARKS = re.compile(
+    r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\[\]\n]+\]\(", re.MULTILINE
+)
 _CODE = {  # a sentence begins with one capital letter, or ends before the second word
     "sql": r"\s*(--.*\n\s*)*(?![A-Z][a-z])(?i:(select|with|insert|update|delete|create|alter)\b"
     r"([^.?!]|[.?!](?=\S))*\b(from|as|into|set|table)\b)",
@@ -32,7 +34,9 @@ _LANGUAGES = {
 }  # fmt: skip
 """The lexer of each language that is coloured. Most others need minutes for a text that is made for it."""
 _MOST_CODE = 16_000  # characters of a text that are coloured: more would wait for seconds
-_MOST_MARKDOWN = 100_000  # characters that are read as Markdown: a longer text is shown line for line
+_MOST_MARKDOWN = (
+    100_000  # characters that are read as Markdown: a longer text is shown line for line
+)
 _LINES = str.maketrans("", "", "\n\t")
 
 
@@ -46,7 +50,10 @@ def marked(text: str, wanted: str) -> Markup:
     parts = list[Markup]()
     done = 0
     for start, end in _places(text, wanted):
-        parts += [visible(text[done:start]), Markup("<mark>{}</mark>").format(visible(text[start:end]))]
+        parts += [
+            visible(text[done:start]),
+            Markup("<mark>{}</mark>").format(visible(text[start:end])),
+        ]
         done = end
     return Markup().join([*parts, visible(text[done:])])
 
@@ -54,7 +61,9 @@ def marked(text: str, wanted: str) -> Markup:
 def is_word_in(text: str, wanted: str) -> bool:
     """Return whether a text has what was looked for outside longer words: "Ana", and not "Analysis"."""
     places = list(_places(text, wanted))
-    alone = (not (text[:start][-1:].isalnum() or text[end : end + 1].isalnum()) for start, end in places)
+    alone = (
+        not (text[:start][-1:].isalnum() or text[end : end + 1].isalnum()) for start, end in places
+    )
     return not places or any(alone)
 
 
@@ -74,7 +83,11 @@ def _folded(letter: str) -> str:
     if letter.isspace():
         return " "
     parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", letter).casefold())
-    return "".join(part for part in parts if not unicodedata.combining(part) and unicodedata.category(part) != "Cf")
+    return "".join(
+        part
+        for part in parts
+        if not unicodedata.combining(part) and unicodedata.category(part) != "Cf"
+    )
 
 
 def prose(text: str) -> Markup:
@@ -85,7 +98,9 @@ def prose(text: str) -> Markup:
             return Markup(_code(safe, language))
     if len(safe) > _MOST_MARKDOWN or not _MARKS.search(safe):
         paragraphs = re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))
-        return Markup().join(Markup('<p class="text">{}</p>').format(paragraph) for paragraph in paragraphs)
+        return Markup().join(
+            Markup('<p class="text">{}</p>').format(paragraph) for paragraph in paragraphs
+        )
     # No HTML passes, every text is escaped, and nothing in it is a link or is fetched.
     return Markup('<div class="markdown">{}</div>').format(Markup(_markdown().render(safe)))
 
@@ -94,7 +109,9 @@ def _readable(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if text.translate(_LINES).isprintable():  # nearly every text, and a hundred times as fast
         return text
-    return "".join(letter if _plain(letter) else f"\u3014{ord(letter):04X}\u3015" for letter in text)
+    return "".join(
+        letter if _plain(letter) else f"\u3014{ord(letter):04X}\u3015" for letter in text
+    )
 
 
 def _plain(letter: str) -> bool:
@@ -111,7 +128,9 @@ def _markdown() -> MarkdownIt:
     return parser
 
 
-def _fence(_renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, env: Any) -> str:
+def _fence(
+    _renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, env: Any
+) -> str:
     """A block of code with its colours, as long as there is room for them in the whole text."""
     token = tokens[at]
     room = env.setdefault("room", _MOST_CODE) - len(token.content)
@@ -134,7 +153,11 @@ def _plain_code(text: str) -> str:
     return str(Markup('<pre class="code" tabindex="0">{}</pre>\n').format(text))
 
 
-def _link_close(_renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, _env: object) -> str:
-    while tokens[at].type != "link_open":  # no link holds another one, so the last one that opened is this
+def _link_close(
+    _renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, _env: object
+) -> str:
+    while (
+        tokens[at].type != "link_open"
+    ):  # no link holds another one, so the last one that opened is this
         at -= 1
     return f"</span> <small>({escape(str(tokens[at].attrGet('href') or ''))})</small>"

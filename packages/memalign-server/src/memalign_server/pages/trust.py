@@ -25,19 +25,32 @@ def trust_page(request: Request, judge: str, server: Here, person: Asking) -> Re
     kind = server.judges.latest(judge).judge.value_type
     with server.store.read() as connection:
         trust = trust_of(connection, judge, kind, person.name)
-        owners = [member.name for member in list_people(connection) if member.role == Role.OWNER.value]
+        owners = [
+            member.name for member in list_people(connection) if member.role == Role.OWNER.value
+        ]
         waiting = progress_of(connection, judge, person.name).waiting
     short = max(0, trust.missing - trust.waiting)
-    more: dict[str, Any] = {"enough": ENOUGH, "to_add": short * ONE_IN, "owners": owners, "waiting": waiting}
+    more: dict[str, Any] = {
+        "enough": ENOUGH,
+        "to_add": short * ONE_IN,
+        "owners": owners,
+        "waiting": waiting,
+    }
     texts = {mistake.example.id: case_text(mistake.example) for mistake in trust.mistakes}
-    return render(request, "trust.html", judge=judge, page="trust", trust=trust, texts=texts, **more)
+    return render(
+        request, "trust.html", judge=judge, page="trust", trust=trust, texts=texts, **more
+    )
 
 
 @router.get("/trust/review")
 def review_for_figure(judge: str, server: Here) -> Response:
     """Lead to the review, where the cases that count here come first until there is a figure."""
     answer = RedirectResponse(link(judge, "review"), 303)
-    options: dict[str, Any] = {"httponly": True, "samesite": "lax", "secure": server.settings.secure}
+    options: dict[str, Any] = {
+        "httponly": True,
+        "samesite": "lax",
+        "secure": server.settings.secure,
+    }
     answer.set_cookie(MEASURING, "1", max_age=3600, path=link(judge, "review"), **options)
     return answer
 

@@ -33,20 +33,76 @@ _LABELS = ("value", "rationale", "source", "created_at")
 _SIDES = ("A", "B")
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "inputs": (
-        *("question", "customer", "request", "prompt", "input", "query", "user", "inquiry", "asked", "ask", "client"),
-        *("pergunta", "cliente", "pedido", "pregunta", "peticion", "consulta", "frage", "kunde", "anfrage"),
+        *(
+            "question",
+            "customer",
+            "request",
+            "prompt",
+            "input",
+            "query",
+            "user",
+            "inquiry",
+            "asked",
+            "ask",
+            "client",
+        ),
+        *(
+            "pergunta",
+            "cliente",
+            "pedido",
+            "pregunta",
+            "peticion",
+            "consulta",
+            "frage",
+            "kunde",
+            "anfrage",
+        ),
     ),
     "outputs": (
-        *("reply", "answer", "response", "output", "agent", "assistant", "completion", "bot", "generated"),
+        *(
+            "reply",
+            "answer",
+            "response",
+            "output",
+            "agent",
+            "assistant",
+            "completion",
+            "bot",
+            "generated",
+        ),
         *("resposta", "respuesta", "antwort", "atendente"),
     ),
-    "conversation": ("conversation", "messages", "chat", "dialog", "turns", "transcript", "conversa", "conversacion"),
+    "conversation": (
+        "conversation",
+        "messages",
+        "chat",
+        "dialog",
+        "turns",
+        "transcript",
+        "conversa",
+        "conversacion",
+    ),
     "expectations": ("expect", "reference", "gold", "ideal", "correct", "truth"),
     "trace": ("trace", "steps", "spans"),
 }
 """How the names of columns begin that hold what a field holds, in the languages of the pages and German."""
 _KEYS = frozenset(
-    ("id", "ids", "no", "nr", "number", "key", "uuid", "date", "time", "timestamp", "at", "index", "row", "ticket")
+    (
+        "id",
+        "ids",
+        "no",
+        "nr",
+        "number",
+        "key",
+        "uuid",
+        "date",
+        "time",
+        "timestamp",
+        "at",
+        "index",
+        "row",
+        "ticket",
+    )
 )
 _DIGIT = re.compile(r"\d")
 _KEY_LENGTH = 40  # characters
@@ -111,7 +167,9 @@ def clear_uploads(place: str) -> None:
     shutil.rmtree(upload_folder(place), ignore_errors=True)
 
 
-def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[str] = (), *, place: str = "") -> Upload:
+def read_upload(
+    file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[str] = (), *, place: str = ""
+) -> Upload:
     """Read a file of cases; it is on disk only as long as that takes, under a name of ours.
 
     Args:
@@ -143,7 +201,10 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
     if not columns:
         raise InvalidRows(name, bad)
     questions = _questions(judge, written[0].fields)
-    if len(chosen) != len(questions) or not {*chosen} <= {"", *columns}:  # for the file before this one
+    if len(chosen) != len(questions) or not {*chosen} <= {
+        "",
+        *columns,
+    }:  # for the file before this one
         chosen = _first_choice(questions, columns, judge.columns, [row.fields for row in written])
     labels = [column for column in columns if column in _LABELS and column not in chosen]
     about: dict[str, Any] = {"labels": labels, "guessed": guessed}
@@ -155,10 +216,16 @@ def read_upload(file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[st
         if empty := [column for column in chosen if _is_empty(row.fields.get(column))]:
             bad.append(RowError(line=row.line, reason=f"nothing is in {' or '.join(empty)}"))
         else:
-            usable.append(replace(row, fields=_by_fields(row.fields, dict(zip(questions, chosen, strict=True)))))
+            usable.append(
+                replace(
+                    row, fields=_by_fields(row.fields, dict(zip(questions, chosen, strict=True)))
+                )
+            )
     while usable and not cases:
         try:
-            cases = list(Examples.of(RowSource.of(usable, name=name), fields=named_parts(judge.instructions)))
+            cases = list(
+                Examples.of(RowSource.of(usable, name=name), fields=named_parts(judge.instructions))
+            )
         except InvalidRows as error:  # without its rows the others can be used
             bad += error.rows
             lines = {row.line for row in error.rows}
@@ -174,7 +241,12 @@ def _check_unpacked(path: Path, name: str) -> None:
         size = sum(part.file_size for part in parts.infolist())
     if size > LARGEST_BODY:
         n, most = size >> 20, LARGEST_BODY >> 20
-        raise Refused("{name} unpacks to {n} MB; keep it under {most}, or save it as .csv", name=name, n=n, most=most)
+        raise Refused(
+            "{name} unpacks to {n} MB; keep it under {most}, or save it as .csv",
+            name=name,
+            n=n,
+            most=most,
+        )
 
 
 def _as_utf8(data: bytes, suffix: str) -> tuple[bytes, str]:
@@ -194,7 +266,9 @@ def _by_fields(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, A
     """A row by its fields, with its id and what else it has; of a pair the sides are the outputs."""
     sides = {side: row[column] for side, column in chosen.items() if side in _SIDES}
     columns = Columns({field: column for field, column in chosen.items() if field not in _SIDES})
-    rest = {name: value for name, value in row.items() if name not in {chosen[side] for side in sides}}
+    rest = {
+        name: value for name, value in row.items() if name not in {chosen[side] for side in sides}
+    }
     return columns.renamed(rest) | ({"outputs": sides} if sides else {})
 
 
@@ -220,9 +294,13 @@ def _first_choice(
     chosen = dict[str, str]()
     for question in questions:
         name = remembered.get(question, question)
-        fitting = [name] if name in free else [column for column in free if _means(column, question)]
+        fitting = (
+            [name] if name in free else [column for column in free if _means(column, question)]
+        )
         chosen[question] = next((column for column in fitting if column not in chosen.values()), "")
-    rest = iter([column for column in free if column not in chosen.values() and not _is_key(column, rows)])
+    rest = iter(
+        [column for column in free if column not in chosen.values() and not _is_key(column, rows)]
+    )
     return [chosen[question] or next(rest, "") for question in questions]
 
 
@@ -230,7 +308,9 @@ def _means(column: str, question: str) -> bool:
     words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
     if not words or words[-1] in _KEYS:
         return False
-    return any(word.startswith(beginning) for word in words for beginning in _NAMES.get(question, ()))
+    return any(
+        word.startswith(beginning) for word in words for beginning in _NAMES.get(question, ())
+    )
 
 
 def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
@@ -247,7 +327,9 @@ def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 def _as_written(row: Row) -> Row:
     """The row without an id that was made for it."""
-    fields = {name: value for name, value in row.fields.items() if not (row.made_id and name == "id")}
+    fields = {
+        name: value for name, value in row.fields.items() if not (row.made_id and name == "id")
+    }
     return replace(row, fields=fields, made_id=False)
 
 

@@ -10,7 +10,9 @@ from memalign.values import Value, ValueType, value_text
 from memalign_server.pages.rendering import Language
 
 _IN_PLACE = "\0"  # of a field
-_FIELD = re.compile(r"\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}", re.DOTALL)  # one that never ends is none
+_FIELD = re.compile(
+    r"\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}", re.DOTALL
+)  # one that never ends is none
 _SENTENCE = re.compile(r"[^.!?]+[.!?]*")
 _WORDS = r"([^\W\d][^\n,;.()]*?)(?=\s+(?:and|to)\s+\d|[\n,;.()]|$)"
 _MEANING = rf"(?<![\w.]){{}}(?:\s*(?:=|:|-|\u2013|is|means)\s*{_WORDS}|\s*\({_WORDS}\))"
@@ -48,7 +50,11 @@ def verdict_text(kind: ValueType, value: Value | None, language: Language) -> st
     ties = _TIES & {str(label).lower() for label in kind.labels}
     if value is None or kind.kind != "choice" or not ties:
         return language.verdict(value)
-    return language.say("Equal") if str(value).lower() in ties else language.say("{side} is better", side=value)
+    return (
+        language.say("Equal")
+        if str(value).lower() in ties
+        else language.say("{side} is better", side=value)
+    )
 
 
 def question_of(judge: Judge) -> str:
@@ -57,7 +63,9 @@ def question_of(judge: Judge) -> str:
     Of one line alone it is the first sentence without a field, or what stands before the field.
     """
     text = _FIELD.sub(_IN_PLACE, judge.instructions)
-    sentences = (sentence.strip() for line in text.splitlines() for sentence in _SENTENCE.findall(line))
+    sentences = (
+        sentence.strip() for line in text.splitlines() for sentence in _SENTENCE.findall(line)
+    )
     whole = [one for one in sentences if _IN_PLACE not in one]
     question = next((one for one in whole if one.endswith("?")), None)
     lines = (line.strip() for line in text.splitlines())
@@ -72,6 +80,9 @@ def scale_ends(judge: Judge) -> tuple[str, str] | None:
     labels = judge.value_type.labels if judge.value_type.kind == "int" else ()
     if len(labels) < 2:
         return None
-    ends = [re.search(_MEANING.format(label), judge.instructions, re.IGNORECASE) for label in (labels[0], labels[-1])]
+    ends = [
+        re.search(_MEANING.format(label), judge.instructions, re.IGNORECASE)
+        for label in (labels[0], labels[-1])
+    ]
     low, high = ((end[1] or end[2]).strip() if end else "" for end in ends)
     return (low, high) if low and high else None

@@ -77,7 +77,9 @@ def _no_body() -> Receive:
 
 def _identify(server: Server, request: Request) -> Person | None:
     person = _person(server, request)
-    if request.method not in ("GET", "HEAD", "OPTIONS") and (person is None or person.by != "token"):
+    if request.method not in ("GET", "HEAD", "OPTIONS") and (
+        person is None or person.by != "token"
+    ):
         _check_origin(request, server.settings.public_url)
     return person
 
@@ -88,7 +90,9 @@ def _person(server: Server, request: Request) -> Person | None:
         if authorization is not None:
             scheme, _, token = authorization.partition(" ")
             in_place = scheme.lower() == "bearer" and request.url.path.startswith("/api/")
-            own = settings.api_token is not None and hmac.compare_digest(digest(settings.api_token), digest(token))
+            own = settings.api_token is not None and hmac.compare_digest(
+                digest(settings.api_token), digest(token)
+            )
             if in_place and own:
                 return PROGRAM
             raise Problem(401, "this is not the server's API token; it is for addresses under /api")
@@ -115,7 +119,9 @@ def _check_direct(request: Request) -> None:
 
     A proxy says so in its headers, or uses HTTP/1.0: nginx does so by default, and no browser does.
     """
-    of_proxy = any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers)
+    of_proxy = any(
+        name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers
+    )
     if of_proxy or request.scope.get("http_version") == "1.0":
         raise Problem(
             403,
@@ -162,8 +168,13 @@ def hand(request: Request, path: str) -> str:
 
 def _by_hand(request: Request, person: Asking) -> None:
     given = request.headers.get(BY_HAND, "")
-    if not hmac.compare_digest(given.encode(), hand(request, quote(request.scope["path"])).encode()):
-        raise Problem(403, "this is done by the button on its page alone: load that page again, and press it there")
+    if not hmac.compare_digest(
+        given.encode(), hand(request, quote(request.scope["path"])).encode()
+    ):
+        raise Problem(
+            403,
+            "this is done by the button on its page alone: load that page again, and press it there",
+        )
 
 
 def is_part(request: Request) -> bool:
@@ -218,7 +229,9 @@ class SafeHeaders:
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None, secure: bool) -> None:
         self.app, self.hosts = app, hosts
-        self.headers = _HEADERS | ({"strict-transport-security": "max-age=31536000"} if secure else {})
+        self.headers = _HEADERS | (
+            {"strict-transport-security": "max-age=31536000"} if secure else {}
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -232,7 +245,9 @@ class SafeHeaders:
                     headers["x-go-to"] = headers["location"]
                     del headers["location"]
                 static = scope["path"].startswith("/static/")
-                headers.setdefault("cache-control", "public, max-age=3600" if static else "no-store")
+                headers.setdefault(
+                    "cache-control", "public, max-age=3600" if static else "no-store"
+                )
             await send(message)
 
         if scope["type"] != "http":

@@ -27,7 +27,11 @@ def _client(provider: OpenIdProvider) -> Any:
         client_id=provider.client_id,
         client_secret=provider.client_secret,
         server_metadata_url=f"{provider.issuer.rstrip('/')}/.well-known/openid-configuration",
-        client_kwargs={"scope": "openid profile email", "code_challenge_method": "S256", "timeout": 10.0},
+        client_kwargs={
+            "scope": "openid profile email",
+            "code_challenge_method": "S256",
+            "timeout": 10.0,
+        },
     )
 
 
@@ -56,7 +60,11 @@ def person_of(provider: OpenIdProvider, connection: Connection, claims: dict[str
     names = (claims.get(field) for field in ("name", "preferred_username", "email"))
     name = next((str(name).strip()[:190] for name in names if name), "") or "somebody"
     # An address that the provider has not verified may be anybody's.
-    email = str(claims["email"]).casefold() if claims.get("email") and claims.get("email_verified") is True else ""
+    email = (
+        str(claims["email"]).casefold()
+        if claims.get("email") and claims.get("email_verified") is True
+        else ""
+    )
     entries = {str(claims["sub"]), email, f"@{email.rpartition('@')[2]}"} - {"", "@"}
     if not entries & (provider.owners | provider.reviewers):
         raise Problem(
@@ -77,4 +85,6 @@ def person_of(provider: OpenIdProvider, connection: Connection, claims: dict[str
 
 
 def _fault(error: Exception) -> Problem:
-    return Problem(502, "signing in by the OpenID provider failed: {error}; try again", parts={"error": error})
+    return Problem(
+        502, "signing in by the OpenID provider failed: {error}; try again", parts={"error": error}
+    )

@@ -80,7 +80,9 @@ def name_taken(connection: Connection, name: str) -> bool:
 
 def spelled(connection: Connection, name: str) -> str:
     """Return a person's name as the team has it, else as they answered under it, else as it is given."""
-    member = connection.execute(select(people.c.name).where(people.c.name_key == name_key(name))).scalar()
+    member = connection.execute(
+        select(people.c.name).where(people.c.name_key == name_key(name))
+    ).scalar()
     if member is not None:
         return str(member)
     answered = connection.execute(select(reviews.c.person).distinct()).scalars()
@@ -97,9 +99,17 @@ def add_person(connection: Connection, name: str, role: Role) -> str:
         raise Refused("a name is one line of 1 to 200 letters", field="name")
     if name_taken(connection, name):
         raise Refused("the name '{name}' is taken; choose another one", field="name", name=name)
-    name = spelled(connection, name)  # somebody who was here before is the same source, as it was spelled then
+    name = spelled(
+        connection, name
+    )  # somebody who was here before is the same source, as it was spelled then
     person = new_id()
-    values = {"id": person, "name": name, "name_key": name_key(name), "role": role.value, "created_at": now()}
+    values = {
+        "id": person,
+        "name": name,
+        "name_key": name_key(name),
+        "role": role.value,
+        "created_at": now(),
+    }
     connection.execute(insert(people).values(**values))
     return person
 
@@ -134,7 +144,9 @@ def owner_link(connection: Connection, name: str) -> str:
 
     This is how the first owner comes in, and how an owner who lost everything comes back.
     """
-    person = connection.execute(select(people.c.id).where(people.c.name_key == name_key(name))).scalar()
+    person = connection.execute(
+        select(people.c.id).where(people.c.name_key == name_key(name))
+    ).scalar()
     if person is None:
         person = add_person(connection, name, Role.OWNER)
     connection.execute(update(people).where(people.c.id == person).values(role=Role.OWNER.value))
@@ -151,7 +163,9 @@ def person_of_link(connection: Connection, secret: str) -> Person | None:
 def take_link(connection: Connection, secret: str) -> str | None:
     """Use a link up; returns the secret of a session, None if the link is not good or somebody was quicker."""
     person = person_of_link(connection, secret)
-    taking = update(people).where(people.c.link == digest(secret)).values(link=None, link_until=None)
+    taking = (
+        update(people).where(people.c.link == digest(secret)).values(link=None, link_until=None)
+    )
     if person is None or person.id is None or connection.execute(taking).rowcount != 1:
         return None
     return start_session(connection, person.id)

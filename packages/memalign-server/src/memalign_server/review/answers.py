@@ -31,12 +31,16 @@ VERDICT = and_(reviews.c.state == "answered", reviews.c.value.is_not(None))
 TEACHES: ColumnElement[bool] = and_(
     queue.c.held_out == 0,
     reviews.c.overruled_by.is_(None),
-    or_(and_(queue.c.disputed == 0, queue.c.settled.is_(None)), queue.c.settled == reviews.c.person),
+    or_(
+        and_(queue.c.disputed == 0, queue.c.settled.is_(None)), queue.c.settled == reviews.c.person
+    ),
 )
 """The condition, of `reviews` joined to `queue`, under which a judge may learn an answer."""
 
 TAKEN_OVER = "taken over"  # in place of a form: the person agreed with a colleague
-_NOTHING = dict.fromkeys(("value", "rationale", "blind_value", "judge_value", "judge_version", "draft"))
+_NOTHING = dict.fromkeys(
+    ("value", "rationale", "blind_value", "judge_value", "judge_version", "draft")
+)
 _FEW = 20  # cases whose answers are read at once, where the first that waits is enough
 
 
@@ -58,14 +62,23 @@ class Answer:
 
 
 def save(
-    connection: Connection, judge: str, person: str, case_id: str, answer: Answer, *, kind: ValueType
+    connection: Connection,
+    judge: str,
+    person: str,
+    case_id: str,
+    answer: Answer,
+    *,
+    kind: ValueType,
 ) -> Row[Any] | None:
     """Keep a person's answer on a case; the same form twice is kept once.
 
     Returns None, or the answer that stays: a form that was filled in against an older revision changes nothing. Raises
     InputError if the case is not in the queue, or an answer has neither value nor words.
     """
-    case, before = case_of(connection, judge, case_id), review_of(connection, judge, person, case_id)
+    case, before = (
+        case_of(connection, judge, case_id),
+        review_of(connection, judge, person, case_id),
+    )
     if case is None:
         raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case_id)
     value, words = _checked(answer, before, kind)
@@ -77,12 +90,16 @@ def save(
         "value": value,
         "rationale": words,
         "form": answer.form,
-        "revision": 1 if before is None else before.revision + 1,  # what was undone elsewhere begins again
+        "revision": 1
+        if before is None
+        else before.revision + 1,  # what was undone elsewhere begins again
         "updated_at": at,
     }
     if before is None or before.state != "answered":
         values["created_at"] = at
-    passed = before is not None and before.state in ("skipped", "unclear") and before.blind_value is None
+    passed = (
+        before is not None and before.state in ("skipped", "unclear") and before.blind_value is None
+    )
     if (before is None or passed) and not answer.seen:
         values |= _blind(case, value)
     same = same_value(None if before is None else before.value, value, kind)
@@ -92,7 +109,9 @@ def save(
         if before is not None and answer.rationale is None:
             give_up_words(connection, before)
     if before is None:
-        connection.execute(insert(reviews).values(judge=judge, case_id=case_id, person=person, **values))
+        connection.execute(
+            insert(reviews).values(judge=judge, case_id=case_id, person=person, **values)
+        )
     else:
         if same and before.kept_revision == before.revision:
             values["kept_revision"] = values["revision"]  # only the words are new
@@ -102,11 +121,23 @@ def save(
         holder = review_of(connection, judge, case.settled, case_id) if other else None
         stays = holder is not None and (value is None or same_value(holder.value, value, kind))
         ((_, verdicts),) = verdicts_on(connection, judge, [case_id])
-        differing = [v.person for v in verdicts if value is not None and not same_value(v.value, value, kind)]
-        of_case = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person.in_(differing))
+        differing = [
+            v.person for v in verdicts if value is not None and not same_value(v.value, value, kind)
+        ]
+        of_case = (
+            reviews.c.judge == judge,
+            reviews.c.case_id == case_id,
+            reviews.c.person.in_(differing),
+        )
         connection.execute(update(reviews).where(*of_case).values(kept_revision=0))
         disputed = not stays and differ(verdicts, kind)
-        mark_dispute(connection, judge, case_id, disputed, *((case.settled, case.settled_by) if stays else ()))
+        mark_dispute(
+            connection,
+            judge,
+            case_id,
+            disputed,
+            *((case.settled, case.settled_by) if stays else ()),
+        )
     return None
 
 
@@ -120,7 +151,9 @@ def is_untaught(review: Row[Any]) -> bool:
     return bool(review.state == "answered" and review.taught != review.revision)
 
 
-def _checked(answer: Answer, before: Row[Any] | None, kind: ValueType) -> tuple[Value | None, str | None]:
+def _checked(
+    answer: Answer, before: Row[Any] | None, kind: ValueType
+) -> tuple[Value | None, str | None]:
     words = None if answer.rationale is None else _checked_words(answer.rationale).strip() or None
     kept = before.rationale if before is not None and answer.rationale is None else words
     if answer.state != "answered":
@@ -135,7 +168,9 @@ def _checked(answer: Answer, before: Row[Any] | None, kind: ValueType) -> tuple[
 def _checked_words(words: str) -> str:
     words = words.replace("\x00", "").replace("\r\n", "\n")
     if len(words) > LONGEST:
-        raise Refused("your words have {n} characters; keep them under {most}", n=len(words), most=LONGEST)
+        raise Refused(
+            "your words have {n} characters; keep them under {most}", n=len(words), most=LONGEST
+        )
     return words
 
 
@@ -161,7 +196,12 @@ def same_value(one: Value | None, other: Value | None, kind: ValueType) -> bool:
 
 
 def mark_dispute(
-    connection: Connection, judge: str, case_id: str, disputed: bool, settled: str | None = None, by: str | None = None
+    connection: Connection,
+    judge: str,
+    case_id: str,
+    disputed: bool,
+    settled: str | None = None,
+    by: str | None = None,
 ) -> None:
     """Note whether people differ on a case, whose answer holds, and by whose choice."""
     case = and_(queue.c.judge == judge, queue.c.case_id == case_id)
@@ -171,14 +211,22 @@ def mark_dispute(
 
 def differ(verdicts: Iterable[Row[Any]], kind: ValueType) -> bool:
     """Whether two of the verdicts do not agree."""
-    return any(not same_value(one.value, other.value, kind) for one, other in combinations(verdicts, 2))
+    return any(
+        not same_value(one.value, other.value, kind) for one, other in combinations(verdicts, 2)
+    )
 
 
-def verdicts_on(connection: Connection, judge: str, case_ids: Iterable[str]) -> Iterator[tuple[str, list[Row[Any]]]]:
+def verdicts_on(
+    connection: Connection, judge: str, case_ids: Iterable[str]
+) -> Iterator[tuple[str, list[Row[Any]]]]:
     """Each case with everybody's verdicts on it, the earliest first; a few cases are read at a time."""
     for part in parts_of(case_ids, _FEW):
-        query = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id.in_(part), VERDICT)
-        rows = sorted(connection.execute(query), key=lambda row: str(row.created_at))  # not by an index of all answers
+        query = select(reviews).where(
+            reviews.c.judge == judge, reviews.c.case_id.in_(part), VERDICT
+        )
+        rows = sorted(
+            connection.execute(query), key=lambda row: str(row.created_at)
+        )  # not by an index of all answers
         for case_id in part:
             yield case_id, [row for row in rows if row.case_id == case_id]
 
@@ -225,18 +273,26 @@ def is_stale(own: Row[Any]) -> bool:
     return own.draft is not None and own.draft_of < own.value_since
 
 
-def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType) -> None:
+def say_drafts(
+    connection: Connection, judge: str, person: str, *case_ids: str, kind: ValueType
+) -> None:
     """Give a person's drafts to the answers that they belong to, as their words; without `case_ids` all of them.
 
     Drafts on cases without an answer stay, and so do words about a verdict that the person has given up since.
     """
-    waiting = select(reviews).where(reviews.c.judge == judge, reviews.c.person == person, reviews.c.draft.is_not(None))
+    waiting = select(reviews).where(
+        reviews.c.judge == judge, reviews.c.person == person, reviews.c.draft.is_not(None)
+    )
     for own in connection.execute(waiting.where(reviews.c.state == "answered")).all():
         if is_stale(own) or (case_ids and own.case_id not in case_ids):
             continue
         words = own.draft.strip()
         if words != (own.rationale or "") and (words or own.value is not None):
-            fields: dict[str, Any] = {"value": own.value, "rationale": words, "revision": own.revision}
+            fields: dict[str, Any] = {
+                "value": own.value,
+                "rationale": words,
+                "revision": own.revision,
+            }
             answer = Answer(state="answered", form=new_id(), seen=True, **fields)
             save(connection, judge, person, own.case_id, answer, kind=kind)
         _set_draft(connection, own, None)
@@ -245,7 +301,9 @@ def say_drafts(connection: Connection, judge: str, person: str, *case_ids: str, 
 def _set_draft(connection: Connection, own: Row[Any], words: str | None, answer: int = 0) -> None:
     """Change a draft; what was typed before that and arrives later is joined to it."""
     change = {"draft": words, "draft_revision": own.draft_revision + 1, "draft_of": answer}
-    connection.execute(update(reviews).where(own_row(own.judge, own.person, own.case_id)).values(change))
+    connection.execute(
+        update(reviews).where(own_row(own.judge, own.person, own.case_id)).values(change)
+    )
 
 
 # -- blind first: before their answer a person is told neither the judge's verdict nor what others say -----------------
@@ -255,26 +313,41 @@ def mark_seen(connection: Connection, judge: str, person: str, case_id: str) -> 
     """Note that a person was told the verdict on a case: no answer of theirs is blind; a skipped one is asked again."""
     own = review_of(connection, judge, person, case_id)
     if own is None:
-        row = {"judge": judge, "case_id": case_id, "person": person, "state": "undone", "form": "", "revision": 0}
+        row = {
+            "judge": judge,
+            "case_id": case_id,
+            "person": person,
+            "state": "undone",
+            "form": "",
+            "revision": 0,
+        }
         connection.execute(insert(reviews).values(**row, created_at=now(), updated_at=now()))
     elif own.state in ("skipped", "unclear") and own.blind_value is None:
-        connection.execute(update(reviews).where(own_row(judge, person, case_id)).values(state="undone"))
+        connection.execute(
+            update(reviews).where(own_row(judge, person, case_id)).values(state="undone")
+        )
 
 
 # -- the way through the cases -----------------------------------------------------------------------------------------
 
 
-def previous_case(connection: Connection, judge: str, person: str, case_id: str | None = None) -> str | None:
+def previous_case(
+    connection: Connection, judge: str, person: str, case_id: str | None = None
+) -> str | None:
     """The id of the case that a person answered, skipped or called unclear before this one; without one, the latest."""
     own = and_(own_review(judge, person), reviews.c.state != "undone")
     query = select(queue.c.case_id).join(reviews, own).where(queue.c.judge == judge)
     if case_id is not None:
         earlier = reviews.c.created_at < _came_at(judge, person, case_id)
-        query = query.where(func.coalesce(earlier, true()))  # all are earlier than a case that waits
+        query = query.where(
+            func.coalesce(earlier, true())
+        )  # all are earlier than a case that waits
     return connection.execute(query.order_by(reviews.c.created_at.desc()).limit(1)).scalar()
 
 
-def position(connection: Connection, judge: str, person: str, progress: Progress, case_id: str | None = None) -> int:
+def position(
+    connection: Connection, judge: str, person: str, progress: Progress, case_id: str | None = None
+) -> int:
     """Which case this is for a person, from 1: one that they have answered, or else the next one."""
     number = 0
     if case_id is not None:
@@ -288,7 +361,12 @@ def position(connection: Connection, judge: str, person: str, progress: Progress
 def _came_at(judge: str, person: str, case_id: str) -> Any:
     """When a person came to a case, for a condition; NULL if it waits for them."""
     other = reviews.alias()
-    own = (other.c.judge == judge, other.c.person == person, other.c.case_id == case_id, other.c.state != "undone")
+    own = (
+        other.c.judge == judge,
+        other.c.person == person,
+        other.c.case_id == case_id,
+        other.c.state != "undone",
+    )
     return select(other.c.created_at).where(*own).scalar_subquery()
 
 
@@ -298,7 +376,9 @@ def give_up_words(connection: Connection, own: Row[Any]) -> None:
         _set_draft(connection, own, own.rationale, own.value_since)
 
 
-def overrule(connection: Connection, judge: str, feedback: Iterable[Annotation], *, by: str, holder: str) -> None:
+def overrule(
+    connection: Connection, judge: str, feedback: Iterable[Annotation], *, by: str, holder: str
+) -> None:
     """Put people's words out of force by somebody else's choice: they stay, with whose choice it was.
 
     Args:
@@ -315,12 +395,22 @@ def overrule(connection: Connection, judge: str, feedback: Iterable[Annotation],
         if connection.execute(update(reviews).where(own).values(**choice)).rowcount:
             continue
         at = said.created_at or now()
-        row = {"judge": judge, "case_id": said.id, "person": person, "state": "answered", "form": ""}
+        row = {
+            "judge": judge,
+            "case_id": said.id,
+            "person": person,
+            "state": "answered",
+            "form": "",
+        }
         words = {"value": said.value, "rationale": said.rationale, "revision": 1, "value_since": 1}
-        connection.execute(insert(reviews).values(**row, **words, **choice, created_at=at, updated_at=at))
+        connection.execute(
+            insert(reviews).values(**row, **words, **choice, created_at=at, updated_at=at)
+        )
 
 
-def withdraw(connection: Connection, judge: str, keys: Iterable[FeedbackKey], *, words_only: bool = False) -> None:
+def withdraw(
+    connection: Connection, judge: str, keys: Iterable[FeedbackKey], *, words_only: bool = False
+) -> None:
     """Take the answers of these keys back.
 
     The next teaching must not teach them again, and no word of them stays. With `words_only` verdicts stay answers, and
@@ -328,16 +418,22 @@ def withdraw(connection: Connection, judge: str, keys: Iterable[FeedbackKey], *,
     """
     change = {"taught": 0, "revision": reviews.c.revision + 1, "updated_at": now()}
     spellings: dict[str, list[str]] = {}
-    for person in connection.execute(select(reviews.c.person).where(reviews.c.judge == judge).distinct()).scalars():
+    for person in connection.execute(
+        select(reviews.c.person).where(reviews.c.judge == judge).distinct()
+    ).scalars():
         spellings.setdefault(name_key(person), []).append(person)
     for key in keys:
         people = spellings.get(name_key(key.source), [])
-        of_case = and_(reviews.c.judge == judge, reviews.c.case_id == key.id, reviews.c.person.in_(people))
+        of_case = and_(
+            reviews.c.judge == judge, reviews.c.case_id == key.id, reviews.c.person.in_(people)
+        )
         own = update(reviews).where(of_case)
         answer = own
         if words_only:
             answer = own.where(reviews.c.taught == reviews.c.revision)
-            connection.execute(answer.where(reviews.c.value.is_not(None)).values(rationale=None, **change))
+            connection.execute(
+                answer.where(reviews.c.value.is_not(None)).values(rationale=None, **change)
+            )
             answer = answer.where(reviews.c.value.is_(None))
         connection.execute(answer.values(state="undone", form="", **change, **_NOTHING))
         connection.execute(own.values(taught=0))

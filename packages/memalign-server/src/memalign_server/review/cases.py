@@ -74,7 +74,9 @@ class Progress:
 
 def own_review(judge: str, person: str) -> ColumnElement[bool]:
     """The condition that joins a person's row of `reviews` to a case of the queue."""
-    return and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person)
+    return and_(
+        reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.person == person
+    )
 
 
 def is_behind(case: Row[Any], version: int) -> bool:
@@ -90,7 +92,12 @@ def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
     distinct = {example.id: example for example in examples}
     if long := next((case_id for case_id in distinct if len(case_id) > LONGEST_ID), None):
         n, most = len(long), LONGEST_ID
-        raise Refused("id '{id}…' has {n} characters; give shorter ones, {most} at most", id=long[:60], n=n, most=most)
+        raise Refused(
+            "id '{id}…' has {n} characters; give shorter ones, {most} at most",
+            id=long[:60],
+            n=n,
+            most=most,
+        )
     present = set[str]()
     for part in parts_of(distinct.values()):
         ids, contents = [example.id for example in part], [example.content_hash for example in part]
@@ -142,7 +149,9 @@ def unknown_rank() -> float:
     return 0.5 + _chance() / _CHANCES
 
 
-async def useful_ranks(useful: Usefulness, judged: Sequence[tuple[Example, Judgment]]) -> dict[str, float]:
+async def useful_ranks(
+    useful: Usefulness, judged: Sequence[tuple[Example, Judgment]]
+) -> dict[str, float]:
     """Return how useful an answer on each case is, by its id, in the order of `memalign next`."""
     rated = [(example, judgment) for example, judgment in judged if judgment.error is None]
     scores = await useful(rated) if rated else []
@@ -165,7 +174,9 @@ def store_judgments(
     memory = judge.memory
     for example, judgment in judged:
         of_case = update(queue).where(queue.c.judge == judge.name, queue.c.case_id == judgment.id)
-        change = of_case.where(func.coalesce(queue.c.version, 0) <= version)  # else a newer one was quicker
+        change = of_case.where(
+            func.coalesce(queue.c.version, 0) <= version
+        )  # else a newer one was quicker
         if judgment.error is not None:
             connection.execute(change.values(problem=judgment.error))
             continue
@@ -213,7 +224,11 @@ def next_cases(
         measuring: Whether those that are held out come first: the person wants to know how good the judge is.
         turn: Who has what open.
     """
-    wanted, given, own = answers_wanted(connection, judge), answers_of(judge), own_review(judge, person)
+    wanted, given, own = (
+        answers_wanted(connection, judge),
+        answers_of(judge),
+        own_review(judge, person),
+    )
     query = select(queue, given.label("given"), needed(wanted).label("needed"))
     query = query.where(queue.c.judge == judge, given < needed(wanted)).limit(n + len(turn.others))
     order = (queue.c.rank.desc(), queue.c.number)
@@ -224,19 +239,29 @@ def next_cases(
     if again:  # few: found by the person and sorted, not by the order of all cases
         passed = query.join(reviews, own).where(reviews.c.state.in_(again))
         return free(connection.execute(passed.order_by((queue.c.disputed + 0).desc(), *order)))[:n]
-    query = query.where(~exists().where(own, reviews.c.state != "undone")).order_by(queue.c.disputed.desc(), *order)
-    others, held_out = (free(connection.execute(query.where(queue.c.held_out == kind))) for kind in (0, 1))
+    query = query.where(~exists().where(own, reviews.c.state != "undone")).order_by(
+        queue.c.disputed.desc(), *order
+    )
+    others, held_out = (
+        free(connection.execute(query.where(queue.c.held_out == kind))) for kind in (0, 1)
+    )
     coming = [] if measuring else _opened(connection, query, others, held_out, turn)[:n]
     since = _since_held_out(connection, judge, own)
     while (others or held_out) and len(coming) < n:
-        kind = held_out if not others or (held_out and (measuring or since >= ONE_IN - 1)) else others
+        kind = (
+            held_out if not others or (held_out and (measuring or since >= ONE_IN - 1)) else others
+        )
         since = 0 if kind is held_out else since + 1
         coming.append(kind.pop(0))
     return coming
 
 
 def _opened(
-    connection: Connection, waiting: Select[Any], others: list[Row[Any]], held_out: list[Row[Any]], turn: Turn
+    connection: Connection,
+    waiting: Select[Any],
+    others: list[Row[Any]],
+    held_out: list[Row[Any]],
+    turn: Turn,
 ) -> list[Row[Any]]:
     """Take what a person has open and has not answered out of both kinds, to come first."""
     if not turn.own:
@@ -249,15 +274,31 @@ def _opened(
 
 def _since_held_out(connection: Connection, judge: str, own: ColumnElement[bool]) -> int:
     """How many of the last cases that a person saw came after one that was held out."""
-    seen = select(queue.c.held_out).join(reviews, and_(own, reviews.c.state != "undone")).where(queue.c.judge == judge)
-    latest = connection.execute(seen.order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1)).scalars().all()
+    seen = (
+        select(queue.c.held_out)
+        .join(reviews, and_(own, reviews.c.state != "undone"))
+        .where(queue.c.judge == judge)
+    )
+    latest = (
+        connection.execute(seen.order_by(reviews.c.created_at.desc()).limit(ONE_IN - 1))
+        .scalars()
+        .all()
+    )
     return latest.index(1) if 1 in latest else len(latest)
 
 
 def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[Row[Any]]:
     """The `n` cases that come next for each person who has answered, and for whoever begins, without repetition."""
-    people = connection.execute(select(reviews.c.person).where(reviews.c.judge == judge).distinct()).scalars().all()
-    coming = {ahead.number: ahead for person in (*people, "") for ahead in next_cases(connection, judge, person, n=n)}
+    people = (
+        connection.execute(select(reviews.c.person).where(reviews.c.judge == judge).distinct())
+        .scalars()
+        .all()
+    )
+    coming = {
+        ahead.number: ahead
+        for person in (*people, "")
+        for ahead in next_cases(connection, judge, person, n=n)
+    }
     return [coming[number] for number in sorted(coming)]
 
 
@@ -266,7 +307,9 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[Row[Any]]
 
 def first_case(connection: Connection, judge: str) -> Row[Any] | None:
     """The case that was put in first."""
-    return connection.execute(select(queue).where(queue.c.judge == judge).order_by(queue.c.number).limit(1)).first()
+    return connection.execute(
+        select(queue).where(queue.c.judge == judge).order_by(queue.c.number).limit(1)
+    ).first()
 
 
 def unjudged(connection: Connection, judge: str) -> list[Example]:
@@ -275,12 +318,26 @@ def unjudged(connection: Connection, judge: str) -> list[Example]:
     return list(connection.execute(query.order_by(queue.c.number)).scalars())
 
 
-def latest_answered(connection: Connection, judge: str, *, held_out: int, most: int) -> list[Row[Any]]:
+def latest_answered(
+    connection: Connection, judge: str, *, held_out: int, most: int
+) -> list[Row[Any]]:
     """Answered cases of one kind, the latest answer first."""
-    answered = and_(reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, reviews.c.state == "answered")
-    query = select(queue).join(reviews, answered).where(queue.c.judge == judge, queue.c.held_out == held_out)
+    answered = and_(
+        reviews.c.judge == judge,
+        reviews.c.case_id == queue.c.case_id,
+        reviews.c.state == "answered",
+    )
+    query = (
+        select(queue)
+        .join(reviews, answered)
+        .where(queue.c.judge == judge, queue.c.held_out == held_out)
+    )
     return list(
-        connection.execute(query.group_by(queue.c.number).order_by(func.max(reviews.c.updated_at).desc()).limit(most))
+        connection.execute(
+            query.group_by(queue.c.number)
+            .order_by(func.max(reviews.c.updated_at).desc())
+            .limit(most)
+        )
     )
 
 
@@ -300,13 +357,17 @@ def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[Row
 
 def measuring_names(connection: Connection, judge: str) -> set[str]:
     """The ids and content hashes of the cases that are held out: no feedback on them is taught, under whatever id."""
-    query = select(queue.c.case_id, queue.c.content_hash).where(queue.c.judge == judge, queue.c.held_out == 1)
+    query = select(queue.c.case_id, queue.c.content_hash).where(
+        queue.c.judge == judge, queue.c.held_out == 1
+    )
     return {name for row in connection.execute(query) for name in row}
 
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """How far a person is with the queue of a judge."""
-    states = {state: func.count(case((reviews.c.state == state, 1))) for state in ("answered", "unclear")}
+    states = {
+        state: func.count(case((reviews.c.state == state, 1))) for state in ("answered", "unclear")
+    }
     explained = func.count(case((reviews.c.state == "answered", reviews.c.rationale)))
     # What has its answers from others by now is nothing that the person could take up again.
     wanting = _wanting(connection, judge)
@@ -315,7 +376,9 @@ def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     counts = {"skipped": skipped.scalar_subquery(), "waiting": waiting.scalar_subquery()}
     columns = {**states, "explained": explained, **counts}
     query = select(*(column.label(name) for name, column in columns.items()))
-    row = connection.execute(query.where(reviews.c.judge == judge, reviews.c.person == person)).one()
+    row = connection.execute(
+        query.where(reviews.c.judge == judge, reviews.c.person == person)
+    ).one()
     return Progress(**row._mapping)  # SQLAlchemy's public name for it
 
 
@@ -330,12 +393,26 @@ def find_cases(connection: Connection, judge: Judge, text: str) -> list[Example]
     wanted = _plain(text)
     if not wanted:
         return []
-    query = select(type_coerce(queue.c.example, Text)).where(queue.c.judge == judge.name).order_by(queue.c.number)
-    words = [to_json(word)[1:-1] for word in wanted.split()]  # as JSON spells them: most rows need not be read
-    rows = (row for row in connection.execute(query).scalars() if all(word in row.casefold() for word in words))
+    query = (
+        select(type_coerce(queue.c.example, Text))
+        .where(queue.c.judge == judge.name)
+        .order_by(queue.c.number)
+    )
+    words = [
+        to_json(word)[1:-1] for word in wanted.split()
+    ]  # as JSON spells them: most rows need not be read
+    rows = (
+        row
+        for row in connection.execute(query).scalars()
+        if all(word in row.casefold() for word in words)
+    )
     queued = (Example.from_dict(from_json(row)) for row in rows)
     cases = {case.id: case for case in (*queued, *(case.example for case in judge.memory.cases))}
-    holding = (case for case in cases.values() if wanted in _plain(" ".join(strings(list(case.content.values())))))
+    holding = (
+        case
+        for case in cases.values()
+        if wanted in _plain(" ".join(strings(list(case.content.values()))))
+    )
     return list(islice(holding, _MOST_FOUND))
 
 

@@ -46,7 +46,12 @@ class Difference:
 
 
 def difference(
-    connection: Connection, judge: str, person: str, *, kind: ValueType, put_off: Collection[str] = ()
+    connection: Connection,
+    judge: str,
+    person: str,
+    *,
+    kind: ValueType,
+    put_off: Collection[str] = (),
 ) -> Difference | None:
     """The first case that a person and somebody else answered differently, and that waits for this person's choice.
 
@@ -54,10 +59,17 @@ def difference(
     wait, nor do those that are `put_off`. The person's earliest answer comes first.
     """
     unchosen = (VERDICT, reviews.c.kept_revision != reviews.c.revision)
-    query = _disputed(judge).join(reviews, own_review(judge, person)).where(*unchosen).order_by(reviews.c.updated_at)
+    query = (
+        _disputed(judge)
+        .join(reviews, own_review(judge, person))
+        .where(*unchosen)
+        .order_by(reviews.c.updated_at)
+    )
     waiting = (
         (tuple(other for other in verdicts if not same_value(other.value, own.value, kind)), own)
-        for _, verdicts in verdicts_on(connection, judge, _but(put_off, connection.execute(query).scalars()))
+        for _, verdicts in verdicts_on(
+            connection, judge, _but(put_off, connection.execute(query).scalars())
+        )
         for own in verdicts
         if own.person == person
     )
@@ -65,7 +77,14 @@ def difference(
 
 
 def take_over(
-    connection: Connection, judge: str, person: str, case_id: str, other: str, *, kind: ValueType, revision: int
+    connection: Connection,
+    judge: str,
+    person: str,
+    case_id: str,
+    other: str,
+    *,
+    kind: ValueType,
+    revision: int,
 ) -> None:
     """Give a person's answer the verdict of the `other` one, a colleague: they agree now.
 
@@ -74,11 +93,16 @@ def take_over(
     """
     own, theirs = (review_of(connection, judge, name, case_id) for name in (person, other))
     if own is None or theirs is None or own.value is None or theirs.value is None:
-        raise Refused("you and {other} have not both answered this case any more: look at it again", other=other)
+        raise Refused(
+            "you and {other} have not both answered this case any more: look at it again",
+            other=other,
+        )
     if revision != theirs.revision or same_value(own.value, theirs.value, kind):
         return
     give_up_words(connection, own)
-    answer = Answer(state="answered", value=theirs.value, form=TAKEN_OVER, revision=own.revision, seen=True)
+    answer = Answer(
+        state="answered", value=theirs.value, form=TAKEN_OVER, revision=own.revision, seen=True
+    )
     save(connection, judge, person, case_id, answer, kind=kind)
 
 
@@ -96,12 +120,23 @@ def open_settlement(
     chosen = or_(reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team))
     of_case = (reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, VERDICT)
     several = select(func.count()).where(*of_case, chosen).correlate(queue).scalar_subquery() > 1
-    query = _disputed(judge).where(several).order_by(queue.c.number)  # most cases wait for somebody and are not read
+    query = (
+        _disputed(judge).where(several).order_by(queue.c.number)
+    )  # most cases wait for somebody and are not read
     waiting = (
         (differing, None)
-        for _, verdicts in verdicts_on(connection, judge, _but(put_off, connection.execute(query).scalars()))
-        if (differing := tuple(v for v in verdicts if any(not same_value(v.value, w.value, kind) for w in verdicts)))
-        and all(answer.kept_revision == answer.revision or answer.person not in team for answer in differing)
+        for _, verdicts in verdicts_on(
+            connection, judge, _but(put_off, connection.execute(query).scalars())
+        )
+        if (
+            differing := tuple(
+                v for v in verdicts if any(not same_value(v.value, w.value, kind) for w in verdicts)
+            )
+        )
+        and all(
+            answer.kept_revision == answer.revision or answer.person not in team
+            for answer in differing
+        )
     )
     return _first_case(connection, judge, waiting)
 
@@ -113,11 +148,15 @@ def settle(connection: Connection, judge: str, case_id: str, holder: str, *, by:
     """
     answer = review_of(connection, judge, holder, case_id) if holder else None
     if holder and (answer is None or answer.value is None):
-        raise Refused("{person} has no answer on this case any more: look at it again", person=holder)
+        raise Refused(
+            "{person} has no answer on this case any more: look at it again", person=holder
+        )
     mark_dispute(connection, judge, case_id, False, holder, by)
 
 
-def undo(connection: Connection, judge: str, person: str, done: Mapping[str, Any], *, kind: ValueType) -> None:
+def undo(
+    connection: Connection, judge: str, person: str, done: Mapping[str, Any], *, kind: ValueType
+) -> None:
     """Take back what a person has just chosen on a difference, unless something was said there since.
 
     Args:
@@ -134,9 +173,15 @@ def undo(connection: Connection, judge: str, person: str, done: Mapping[str, Any
     if done.get("what") == "settled" and case.settled_by == person:
         mark_dispute(connection, judge, case.case_id, True)
     elif own is not None and done.get("what") == "kept":
-        connection.execute(update(reviews).where(own_row(judge, person, case.case_id)).values(kept_revision=0))
+        connection.execute(
+            update(reviews).where(own_row(judge, person, case.case_id)).values(kept_revision=0)
+        )
     elif own is not None and done.get("what") == "taken" and own.form == TAKEN_OVER:
-        before = {"value": done.get("value"), "rationale": own.draft or "", "revision": own.revision}
+        before = {
+            "value": done.get("value"),
+            "rationale": own.draft or "",
+            "revision": own.revision,
+        }
         save(
             connection,
             judge,
@@ -145,16 +190,26 @@ def undo(connection: Connection, judge: str, person: str, done: Mapping[str, Any
             Answer(state="answered", form=new_id(), seen=True, **before),
             kind=kind,
         )
-        connection.execute(update(reviews).where(own_row(judge, person, case.case_id)).values(draft=None))
+        connection.execute(
+            update(reviews).where(own_row(judge, person, case.case_id)).values(draft=None)
+        )
 
 
 def refresh_disputes(connection: Connection, judge: str, *, kind: ValueType) -> None:
     """See again who differs where answers have gone without their person: erased, or withdrawn from the judge."""
-    of_several = select(reviews.c.case_id).where(reviews.c.judge == judge, VERDICT).group_by(reviews.c.case_id)
-    in_question = or_(
-        queue.c.disputed == 1, queue.c.settled.is_not(None), queue.c.case_id.in_(of_several.having(func.count() > 1))
+    of_several = (
+        select(reviews.c.case_id)
+        .where(reviews.c.judge == judge, VERDICT)
+        .group_by(reviews.c.case_id)
     )
-    query = select(queue.c.case_id, queue.c.settled, queue.c.settled_by).where(queue.c.judge == judge, in_question)
+    in_question = or_(
+        queue.c.disputed == 1,
+        queue.c.settled.is_not(None),
+        queue.c.case_id.in_(of_several.having(func.count() > 1)),
+    )
+    query = select(queue.c.case_id, queue.c.settled, queue.c.settled_by).where(
+        queue.c.judge == judge, in_question
+    )
     settlements = {row.case_id: row for row in connection.execute(query)}
     for case_id, verdicts in verdicts_on(connection, judge, settlements):
         row = settlements[case_id]
@@ -170,11 +225,15 @@ def _but(put_off: Collection[str], cases: Iterable[str]) -> list[str]:
 
 def _disputed(judge: str) -> Any:
     """The ids of cases on which people differ; both kinds are named because the index begins with them."""
-    return select(queue.c.case_id).where(queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1)
+    return select(queue.c.case_id).where(
+        queue.c.judge == judge, queue.c.held_out.in_((0, 1)), queue.c.disputed == 1
+    )
 
 
 def _first_case(
-    connection: Connection, judge: str, waiting: Iterable[tuple[tuple[Row[Any], ...], Row[Any] | None]]
+    connection: Connection,
+    judge: str,
+    waiting: Iterable[tuple[tuple[Row[Any], ...], Row[Any] | None]],
 ) -> Difference | None:
     """The first that waits, with its case; where answers have gone since, nobody may differ any more."""
     for answers, own in islice(filter(lambda row: row[0], waiting), 1):

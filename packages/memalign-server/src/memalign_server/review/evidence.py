@@ -50,7 +50,12 @@ class Agreement:
         """The same as JSON values; of too few cases only how many: a figure of one would tell a colleague's answer."""
         if self.n < ENOUGH:
             return {"cases": self.n}
-        interval = {"low": self.interval[0], "high": self.interval[1], "confidence": 0.95, "method": "wilson"}
+        interval = {
+            "low": self.interval[0],
+            "high": self.interval[1],
+            "confidence": 0.95,
+            "method": "wilson",
+        }
         return {"cases": self.n, "agreed": self.agreed, "share": self.share, "interval": interval}
 
 
@@ -135,7 +140,10 @@ def is_measured(connection: Connection, judge: str, kind: ValueType) -> bool:
 def figures_of(connection: Connection, judge: str, kind: ValueType) -> dict[str, Any]:
     """The figures of a judge for a program or a report, as JSON has them."""
     now, before = _agreements(_measured(connection, judge, kind), kind)
-    return {"judge": judge, "held_out_cases": {"now": now.figures(), "before_teaching": before.figures()}}
+    return {
+        "judge": judge,
+        "held_out_cases": {"now": now.figures(), "before_teaching": before.figures()},
+    }
 
 
 def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Measured]:
@@ -145,17 +153,34 @@ def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Meas
     version, the others wait for theirs.
     """
     of_case = and_(queue.c.judge == judge, queue.c.case_id == reviews.c.case_id)
-    blind = (reviews.c.judge == judge, reviews.c.state == "answered", reviews.c.blind_value.is_not(None))
+    blind = (
+        reviews.c.judge == judge,
+        reviews.c.state == "answered",
+        reviews.c.blind_value.is_not(None),
+    )
     unseen = (queue.c.held_out == 1, queue.c.seen == 0, queue.c.verdict.is_not(None))
-    ids = select(reviews.c.case_id).join(queue, of_case).where(*blind, *unseen).order_by(reviews.c.created_at.desc())
+    ids = (
+        select(reviews.c.case_id)
+        .join(queue, of_case)
+        .where(*blind, *unseen)
+        .order_by(reviews.c.created_at.desc())
+    )
     latest = set[str]()
     with connection.execute(ids) as newest_first:
         for case_id in newest_first.scalars():
             latest.add(case_id)
             if len(latest) == LATEST:
                 break
-    columns = (queue.c.verdict, queue.c.version, queue.c.first_value, queue.c.first_version, queue.c.settled)
-    query = select(reviews, *columns).join(queue, of_case).where(*blind, reviews.c.case_id.in_(latest))
+    columns = (
+        queue.c.verdict,
+        queue.c.version,
+        queue.c.first_value,
+        queue.c.first_version,
+        queue.c.settled,
+    )
+    query = (
+        select(reviews, *columns).join(queue, of_case).where(*blind, reviews.c.case_id.in_(latest))
+    )
     by_case: dict[str, list[Any]] = defaultdict(list)
     for row in sorted(connection.execute(query), key=lambda row: str(row.created_at)):
         if row.settled is None or row.settled == row.person:
@@ -201,15 +226,21 @@ def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> 
     """The reader and each colleague, on the cases that both answered; for whoever answers none, the busiest of them."""
     if pairs := _pairs_of(connection, judge, kind, person):
         return tuple(replace(pair, one=None) for pair in pairs)
-    answered = select(reviews.c.person).where(reviews.c.judge == judge, VERDICT).group_by(reviews.c.person)
-    busiest = connection.execute(answered.order_by(func.count().desc(), reviews.c.person).limit(1)).scalar()
+    answered = (
+        select(reviews.c.person).where(reviews.c.judge == judge, VERDICT).group_by(reviews.c.person)
+    )
+    busiest = connection.execute(
+        answered.order_by(func.count().desc(), reviews.c.person).limit(1)
+    ).scalar()
     return _pairs_of(connection, judge, kind, busiest) if busiest else ()
 
 
 def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
     answered = (reviews.c.judge == judge, VERDICT)
     latest = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.person == person)
-    own = latest.order_by(reviews.c.created_at.desc()).limit(_MOST).subquery()  # the limit has it read first
+    own = (
+        latest.order_by(reviews.c.created_at.desc()).limit(_MOST).subquery()
+    )  # the limit has it read first
     query = (
         select(reviews.c.person, own.c.value, reviews.c.value, func.count())
         .join(own, own.c.case_id == reviews.c.case_id)
@@ -231,8 +262,13 @@ def _mistakes(
     wrong = dict[str, _Measured]()
     for case in reversed(cases):
         now = case.people.get(person)
-        if now is not None and not (kind.agree(case.verdict, case.answer) or kind.agree(case.verdict, now)):
+        if now is not None and not (
+            kind.agree(case.verdict, case.answer) or kind.agree(case.verdict, now)
+        ):
             wrong[case.case_id] = case
     latest = cases_of(connection, judge, list(wrong)[:_SHOWN])
     pairs = ((row.example, wrong[row.case_id]) for row in latest)
-    return tuple(Mistake(example=example, verdict=case.verdict, answer=case.answer) for example, case in pairs)
+    return tuple(
+        Mistake(example=example, verdict=case.verdict, answer=case.answer)
+        for example, case in pairs
+    )

@@ -53,7 +53,9 @@ def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
     Cases that are held out are not among them: what a person says of those teaches nothing.
     """
     query = select(queue, reviews.c.value, reviews.c.judge_value).join(reviews, _OF_CASE)
-    query = query.where(reviews.c.judge == judge.name, reviews.c.person == person, reviews.c.state == "answered")
+    query = query.where(
+        reviews.c.judge == judge.name, reviews.c.person == person, reviews.c.state == "answered"
+    )
     query = query.where(queue.c.held_out == 0, queue.c.version > reviews.c.judge_version)
     agree, turns = judge.value_type.agree, []
     for case in connection.execute(query.order_by(reviews.c.updated_at.desc()).limit(MOST)):
@@ -79,16 +81,22 @@ def turned_unanswered(connection: Connection, judge: str, person: str) -> list[s
     Cases that are held out come by chance alone: chosen by how their verdict changed, they would measure nothing.
     """
     answered = exists().where(_OF_CASE, reviews.c.person == person, reviews.c.state == "answered")
-    query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict).where(queue.c.judge == judge, ~answered)
+    query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict).where(
+        queue.c.judge == judge, ~answered
+    )
     query = query.where(queue.c.held_out == 0, queue.c.version != queue.c.first_version)
     rows = connection.execute(query.order_by(queue.c.number).limit(MOST))
-    return [row.case_id for row in rows if value_text(row.first_value)[:VERDICT_LENGTH] != row.verdict]
+    return [
+        row.case_id for row in rows if value_text(row.first_value)[:VERDICT_LENGTH] != row.verdict
+    ]
 
 
 def today_of(connection: Connection, judge: str, person: str) -> tuple[int, int]:
     """How many answers a person gave today, and how many of them have words."""
     own = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.state == "answered")
-    query = select(func.count(), func.count(reviews.c.rationale)).where(*own, reviews.c.updated_at > later(-TODAY))
+    query = select(func.count(), func.count(reviews.c.rationale)).where(
+        *own, reviews.c.updated_at > later(-TODAY)
+    )
     answers, with_words = connection.execute(query).one()
     return int(answers), int(with_words)
 
@@ -106,16 +114,22 @@ def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:
     return edit_guideline(judge, guideline, text=text, by=by)
 
 
-def cases_for_trial(connection: Connection, judge: Judge, person: str, guideline: str) -> list[tuple[Row[Any], Value]]:
+def cases_for_trial(
+    connection: Connection, judge: Judge, person: str, guideline: str
+) -> list[tuple[Row[Any], Value]]:
     """Up to twenty cases with what the person says of them: those behind the guideline first, then the latest ones.
 
     Cases that are held out stay so: what measures the judge must not choose its words.
     """
     behind = [key.id for key in judge.memory.sources_of(judge.memory.guideline(guideline))]
     query = select(queue, reviews.c.value).join(reviews, _OF_CASE)
-    query = query.where(queue.c.judge == judge.name, queue.c.held_out == 0, reviews.c.person == person)
+    query = query.where(
+        queue.c.judge == judge.name, queue.c.held_out == 0, reviews.c.person == person
+    )
     query = query.where(reviews.c.state == "answered", reviews.c.value.is_not(None))
-    query = query.order_by(queue.c.case_id.in_(behind).desc(), reviews.c.updated_at.desc()).limit(TRIED)
+    query = query.order_by(queue.c.case_id.in_(behind).desc(), reviews.c.updated_at.desc()).limit(
+        TRIED
+    )
     return [(row, row.value) for row in connection.execute(query)]
 
 

@@ -14,12 +14,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, Integer, case, delete, func, insert, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    select,
+)
 
 from memalign_server.problems import Refused
 from memalign_server.store.tables import judge_settings, queue, reviews
 
-__all__ = ["OPEN_SECONDS", "THUMB", "OpenCases", "Turn", "answers_of", "answers_wanted", "needed", "set_answers_wanted"]
+__all__ = [
+    "OPEN_SECONDS",
+    "THUMB",
+    "OpenCases",
+    "Turn",
+    "answers_of",
+    "answers_wanted",
+    "needed",
+    "set_answers_wanted",
+]
 
 OPEN_SECONDS: Final = 600.0
 THUMB: Final = "thumb"
@@ -87,7 +106,10 @@ def set_answers_wanted(connection: Connection, judge: str, wanted: int) -> None:
 
 def needed(wanted: int) -> ColumnElement[int]:
     """The number of answers that a row of the queue wants; one that measures the judge wants two at least."""
-    return case((queue.c.held_out == 1, literal(max(wanted, _MEASURING), Integer)), else_=literal(wanted, Integer))
+    return case(
+        (queue.c.held_out == 1, literal(max(wanted, _MEASURING), Integer)),
+        else_=literal(wanted, Integer),
+    )
 
 
 def answers_of(judge: str) -> ColumnElement[int]:
@@ -95,4 +117,10 @@ def answers_of(judge: str) -> ColumnElement[int]:
     given = reviews.alias()  # the query around it may read `reviews` too
     of_case = (given.c.judge == judge, given.c.case_id == queue.c.case_id)
     said = (given.c.state == "answered", given.c.form != THUMB)
-    return select(func.count()).select_from(given).where(*of_case, *said).correlate(queue).scalar_subquery()
+    return (
+        select(func.count())
+        .select_from(given)
+        .where(*of_case, *said)
+        .correlate(queue)
+        .scalar_subquery()
+    )

@@ -39,13 +39,17 @@ class Lesson:
 
 def lessons_of(connection: Connection, judge: str) -> list[Lesson]:
     """Everybody's answers that count and that the judge has not learned, the earliest first."""
-    query = select(reviews, queue.c.example, queue.c.judgment, queue.c.version, queue.c.seen).join(queue, _OF_CASE)
+    query = select(reviews, queue.c.example, queue.c.judgment, queue.c.version, queue.c.seen).join(
+        queue, _OF_CASE
+    )
     query = query.where(reviews.c.judge == judge, _UNTAUGHT, TEACHES).order_by(reviews.c.updated_at)
     lessons = []
     for row in connection.execute(query):
         answer = {"value": row.value, "rationale": row.rationale, "created_at": row.updated_at}
         feedback = Feedback(id=row.case_id, source=row.person, **answer, **row.example.content)
-        verdict = row.judgment if row.judge_version in (None, row.version) and not row.seen else None
+        verdict = (
+            row.judgment if row.judge_version in (None, row.version) and not row.seen else None
+        )
         lessons.append(Lesson(feedback=feedback, revision=row.revision, verdict=verdict))
     return lessons
 
@@ -60,10 +64,16 @@ def untaught_words(connection: Connection, judge: str, person: str) -> dict[str,
     query = select(reviews, queue.c.held_out, queue.c.disputed, queue.c.settled, queue.c.settled_by)
     waits = and_(_UNTAUGHT, queue.c.case_id.is_not(None))
     out_of_force = and_(reviews.c.state == "answered", reviews.c.overruled_by.is_not(None))
-    query = query.outerjoin(queue, _OF_CASE).where(*own, or_(waits, out_of_force)).order_by(reviews.c.updated_at)
+    query = (
+        query.outerjoin(queue, _OF_CASE)
+        .where(*own, or_(waits, out_of_force))
+        .order_by(reviews.c.updated_at)
+    )
     words: dict[str, list[Annotation]] = {}
     for row in connection.execute(query):
-        comment = Annotation(id=row.case_id, source=person, rationale=row.rationale, created_at=row.updated_at)
+        comment = Annotation(
+            id=row.case_id, source=person, rationale=row.rationale, created_at=row.updated_at
+        )
         words.setdefault(_reason(row, person), []).append(comment)
     return words
 
@@ -92,10 +102,14 @@ def choice_of(reason: str) -> tuple[str, str] | None:
 
 def overruled(connection: Connection, judge: str, memory: Memory) -> list[FeedbackKey]:
     """What the judge has learned of cases on which an owner has settled that somebody else's answer holds, or none."""
-    query = select(queue.c.case_id, queue.c.settled).where(queue.c.judge == judge, queue.c.settled.is_not(None))
+    query = select(queue.c.case_id, queue.c.settled).where(
+        queue.c.judge == judge, queue.c.settled.is_not(None)
+    )
     holders: dict[str, str] = dict(connection.execute(query).all())
     learned = (annotation.key for annotation in memory.annotations())
-    return [key for key in learned if key.id in holders and not same_person(key.source, holders[key.id])]
+    return [
+        key for key in learned if key.id in holders and not same_person(key.source, holders[key.id])
+    ]
 
 
 def mark_taught(store: Store, judge: str, revisions: Mapping[FeedbackKey, int]) -> None:

@@ -59,7 +59,9 @@ class Store(Database):
                 if lock is not None:
                     unlock(lock)
         else:
-            with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            with self.engine.connect().execution_options(
+                isolation_level="AUTOCOMMIT"
+            ) as connection:
                 try:
                     self._check_claim(bool(connection.exec_driver_sql(_SERVING).scalar()))
                     yield
@@ -85,7 +87,9 @@ class Store(Database):
             secret = connection.execute(_SECRET).scalar()
             connection.execute(select(judges.c.id).limit(1)).first()
         if secret is None or bytes.fromhex(secret) != self.secret:
-            raise RegistryError(f"{self.url} was replaced by another registry; start the server again")
+            raise RegistryError(
+                f"{self.url} was replaced by another registry; start the server again"
+            )
 
 
 def _whole_texts(
@@ -97,5 +101,7 @@ def _whole_texts(
 
 def _whole_row(row: Any) -> Any:
     if isinstance(row, dict):
-        return {name: whole(value) if isinstance(value, str) else value for name, value in row.items()}
+        return {
+            name: whole(value) if isinstance(value, str) else value for name, value in row.items()
+        }
     return tuple(whole(value) if isinstance(value, str) else value for value in row)

@@ -10,7 +10,18 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Column, Connection, Row, Table, Text, and_, delete, select, type_coerce, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Row,
+    Table,
+    Text,
+    and_,
+    delete,
+    select,
+    type_coerce,
+    update,
+)
 
 from memalign.registry import Receipt
 from memalign.registry.other_tables import Passage, TextKind, Words
@@ -26,7 +37,9 @@ ERASED: Final = "an erasure took what this was to work on; ask again, with what 
 _GONE = "(erased)"
 _SENTENCE = 500  # characters: longer texts name no key in passing
 _LABEL = 2  # words: a verdict of so few may be a choice of the judge's type, and is nobody's words
-_OF_CASES = frozenset(("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale"))
+_OF_CASES = frozenset(
+    ("inputs", "outputs", "expectations", "conversation", "trace", "value", "rationale")
+)
 _OF_MODELS = {queue: ("judgment", "verdict", "first_value", "problem"), reviews: ("judge_value",)}
 
 _NAMES_OF_OTHERS: dict[Table, dict[str, str | None]] = {
@@ -45,16 +58,22 @@ class ServerTables:
         """Read every case and comment of a judge; of work, those that its JSON values copy."""
         cases = select(queue.c.case_id, _written_as(queue.c.example).label("example"))
         for row in connection.execute(cases.where(queue.c.judge == judge)):
-            yield Passage(id=row.case_id, source=None, content=[list(from_json(row.example).values())])
+            yield Passage(
+                id=row.case_id, source=None, content=[list(from_json(row.example).values())]
+            )
         for row in connection.execute(select(reviews).where(reviews.c.judge == judge)):
             values = [value for value in (row.value, row.blind_value) if value is not None]
-            words = [value for value in values if isinstance(value, str) and len(value.split()) > _LABEL]
+            words = [
+                value for value in values if isinstance(value, str) and len(value.split()) > _LABEL
+            ]
             content = [text for text in (*words, row.rationale, row.draft) if text]
             labels = [value for value in values if value not in words]
             if labels and not content:
                 content = [""]  # a verdict without a word is feedback too
             yield Passage(id=row.case_id, source=row.person, content=content or None, labels=labels)
-        for row in connection.execute(select(jobs.c.arguments, jobs.c.result).where(jobs.c.judge == judge)):
+        for row in connection.execute(
+            select(jobs.c.arguments, jobs.c.result).where(jobs.c.judge == judge)
+        ):
             yield from _copies([row.arguments, row.result])
 
     def forget(self, connection: Connection, receipt: Receipt, residue: Residue) -> int:
@@ -72,17 +91,25 @@ class ServerTables:
             columns = [*table.primary_key, table.c.case_id.label("of_case")]
             columns += [table.c[name].label(f"{name}_name") for name in people]
             columns += [_written_as(table.c[name]).label(f"{name}_text") for name in names]
-            for row in connection.execute(select(*columns).where(table.c.judge == receipt.judge)).all():
+            for row in connection.execute(
+                select(*columns).where(table.c.judge == receipt.judge)
+            ).all():
                 source = row.person if table is reviews else None
                 written = {name: getattr(row, f"{name}_text") for name in names}
-                blank: dict[str, Any] = {name: None for name, text in written.items() if repeats(table.c[name], text)}
+                blank: dict[str, Any] = {
+                    name: None for name, text in written.items() if repeats(table.c[name], text)
+                }
                 for name, gone in people.items():
                     if _is_name(residue, getattr(row, f"{name}_name")):
                         blank[name] = gone
-                goes = row.of_case in residue.cases or (source and FeedbackKey(row.of_case, source) in residue.keys)
+                goes = row.of_case in residue.cases or (
+                    source and FeedbackKey(row.of_case, source) in residue.keys
+                )
                 if not (goes or blank):
                     continue
-                this = and_(*(column == row._mapping[column] for column in table.primary_key))  # a public name
+                this = and_(
+                    *(column == row._mapping[column] for column in table.primary_key)
+                )  # a public name
                 change = delete(table) if goes else update(table).values(blank)
                 connection.execute(change.where(this))
                 touched += 1
@@ -117,12 +144,22 @@ class ServerTables:
             yield from _texts(queue.name, row.judge, row, _OF_MODELS[queue], kind="sentence")
         for row in connection.execute(select(reviews)):
             yield from _texts(reviews.name, row.judge, row, ("case_id",), kind="id")
-            yield from _texts(reviews.name, row.judge, row, ("person", "overruled_by", "overruled_for"), kind="name")
-            yield from _texts(reviews.name, row.judge, row, ("value", "blind_value", "rationale", "draft"))
+            yield from _texts(
+                reviews.name,
+                row.judge,
+                row,
+                ("person", "overruled_by", "overruled_for"),
+                kind="name",
+            )
+            yield from _texts(
+                reviews.name, row.judge, row, ("value", "blind_value", "rationale", "draft")
+            )
             yield from _texts(reviews.name, row.judge, row, _OF_MODELS[reviews], kind="sentence")
         for row in connection.execute(select(jobs)):
             yield from _texts(jobs.name, row.judge, row, ("asked_by",), kind="name")
-            yield from _texts(jobs.name, row.judge, row, ("arguments", "result", "problem"), kind="sentence")
+            yield from _texts(
+                jobs.name, row.judge, row, ("arguments", "result", "problem"), kind="sentence"
+            )
 
 
 TABLES = ServerTables()
@@ -138,7 +175,9 @@ def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> 
 
 def _leave_team(connection: Connection, judge: str) -> None:
     """Take those out of the team who leave it with what the running job erases; their sessions go with them."""
-    erasing = select(jobs.c.arguments).where(jobs.c.judge == judge, jobs.c.kind == "erase", jobs.c.state == "running")
+    erasing = select(jobs.c.arguments).where(
+        jobs.c.judge == judge, jobs.c.kind == "erase", jobs.c.state == "running"
+    )
     for arguments in connection.execute(erasing).scalars():
         leaving = (arguments or {}).get("leaves") or ()
         check_team_keeps_owner(connection, leaving)
@@ -218,7 +257,9 @@ def _texts(
         value = _written(row) if receipt and name == "result" else getattr(row, name)
         for text in _strings(value):
             short = kind != "sentence" or len(text) <= _SENTENCE
-            yield Words(place=f"{table}.{name}", judge=judge, text=text, kind=kind if short else "field")
+            yield Words(
+                place=f"{table}.{name}", judge=judge, text=text, kind=kind if short else "field"
+            )
 
 
 def _written(row: Row[Any]) -> dict[str, Any]:
@@ -238,15 +279,24 @@ def _is_name(residue: Residue, name: str | None) -> bool:
 def _holds(residue: Residue, value: Any) -> bool:
     """Whether a value repeats what is erased, be it in passing."""
     texts = _strings(value)
-    return any(residue.copied(text) or (len(text) <= _SENTENCE and residue.in_sentence(text)) for text in texts)
+    return any(
+        residue.copied(text) or (len(text) <= _SENTENCE and residue.in_sentence(text))
+        for text in texts
+    )
 
 
 def _copies(value: Any) -> Iterator[Passage]:
     """The cases, and words on cases, that a JSON value repeats: objects with an id and a field of a case or verdict."""
-    if isinstance(value, dict) and isinstance(value.get("id"), str) and not _OF_CASES.isdisjoint(value):
+    if (
+        isinstance(value, dict)
+        and isinstance(value.get("id"), str)
+        and not _OF_CASES.isdisjoint(value)
+    ):
         content = [field for name, field in value.items() if name not in ("id", "source")]
         yield Passage(id=value["id"], source=None, content=content, copy=True)
         if isinstance(value.get("source"), str):
             yield Passage(id=value["id"], source=value["source"], content=content, copy=True)
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for part in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from _copies(part)

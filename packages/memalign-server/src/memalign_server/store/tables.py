@@ -50,7 +50,11 @@ class JudgeKey(TypeDecorator[str]):
     def bind_expression(self, bindvalue: Any) -> Any:
         """The number of the judge that has the name now."""
         named = tables.judges.alias()
-        return select(named.c.id).where(named.c.name == type_coerce(bindvalue, Text())).scalar_subquery()
+        return (
+            select(named.c.id)
+            .where(named.c.name == type_coerce(bindvalue, Text()))
+            .scalar_subquery()
+        )
 
     def column_expression(self, column: Any) -> Any:
         """The name of the judge that has the number."""
@@ -125,7 +129,11 @@ def whole(text: str) -> str:
     """
     if text.isascii() and "\0" not in text:
         return text
-    return text.replace("\0", "\ufffd").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return (
+        text.replace("\0", "\ufffd")
+        .encode("utf-16-le", "surrogatepass")
+        .decode("utf-16-le", "replace")
+    )
 
 
 def whole_value(value: Any) -> Any:
@@ -160,12 +168,18 @@ people = Table(
     "memalign_server_people",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("name", String(200), nullable=False, info=NAME),  # also the source of this person's feedback
+    Column(
+        "name", String(200), nullable=False, info=NAME
+    ),  # also the source of this person's feedback
     Column("name_key", Text, nullable=False, unique=True, info=NAME),  # the name as it is compared
     Column("role", String(16), nullable=False),  # owner, reviewer
-    Column("link", _DIGEST, unique=True),  # of the personal link that waits to be used; NULL for none
+    Column(
+        "link", _DIGEST, unique=True
+    ),  # of the personal link that waits to be used; NULL for none
     Column("link_until", _TIME),
-    Column("subject", Text, unique=True, info=NAME),  # who an OpenID provider says they are; NULL for a person of links
+    Column(
+        "subject", Text, unique=True, info=NAME
+    ),  # who an OpenID provider says they are; NULL for a person of links
     Column("created_at", _TIME, nullable=False),
 )
 
@@ -173,7 +187,9 @@ sessions = Table(
     "memalign_server_sessions",
     metadata,
     Column("digest", _DIGEST, primary_key=True),
-    Column("person", _ID, ForeignKey("memalign_server_people.id", ondelete="CASCADE"), nullable=False),
+    Column(
+        "person", _ID, ForeignKey("memalign_server_people.id", ondelete="CASCADE"), nullable=False
+    ),
     Column("expires_at", _TIME, nullable=False),
     Index("memalign_server_sessions_person", "person"),
 )
@@ -186,19 +202,33 @@ queue = Table(
     Column("case_id", String(500), nullable=False, info=CASE_ID),
     Column("content_hash", String(64), nullable=False),
     Column("version", Integer),  # of the judge that made the judgment
-    Column("seen", Integer, nullable=False, default=0),  # 1: its memory held the case, under this id or another
-    Column("verdict", String(200), info=MODEL_TEXT),  # its value as files write it, for counts; cut where it is long
-    Column("held_out", Integer, nullable=False, default=0),  # 1: drawn by chance to measure the judge; never taught
-    Column("first_value", Json, info=MODEL_TEXT),  # what the judge said of it while its memory was empty
+    Column(
+        "seen", Integer, nullable=False, default=0
+    ),  # 1: its memory held the case, under this id or another
+    Column(
+        "verdict", String(200), info=MODEL_TEXT
+    ),  # its value as files write it, for counts; cut where it is long
+    Column(
+        "held_out", Integer, nullable=False, default=0
+    ),  # 1: drawn by chance to measure the judge; never taught
+    Column(
+        "first_value", Json, info=MODEL_TEXT
+    ),  # what the judge said of it while its memory was empty
     Column("first_version", Integer),  # and which version that was
-    Column("disputed", Integer, nullable=False, default=0),  # 1: people answered it differently, nothing is settled
-    Column("settled", String(200), info=NAME),  # whose answer holds; "" for nobody's; NULL where nothing is settled
+    Column(
+        "disputed", Integer, nullable=False, default=0
+    ),  # 1: people answered it differently, nothing is settled
+    Column(
+        "settled", String(200), info=NAME
+    ),  # whose answer holds; "" for nobody's; NULL where nothing is settled
     Column("settled_by", String(200), info=NAME),  # and who chose that
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("added_at", _TIME, nullable=False),
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
     Column("example", Struct(Example), nullable=False, info=TEXT),
-    Column("judgment", Struct(Judgment), info=MODEL_TEXT),  # NULL until it is judged, and where it failed
+    Column(
+        "judgment", Struct(Judgment), info=MODEL_TEXT
+    ),  # NULL until it is judged, and where it failed
     Column("problem", Text, info=MODEL_TEXT),  # why it could not be judged
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
@@ -207,7 +237,13 @@ queue = Table(
 # In the order in which cases are asked, so that the next one of either kind is the first that is found.
 Index(
     "memalign_server_queue_next",
-    *(queue.c.judge, queue.c.held_out, queue.c.disputed.desc(), queue.c.rank.desc(), queue.c.number),
+    *(
+        queue.c.judge,
+        queue.c.held_out,
+        queue.c.disputed.desc(),
+        queue.c.rank.desc(),
+        queue.c.number,
+    ),
 )
 # Without it the few that wait are found by reading every judgment. It holds the NULLs alone.
 _waiting = queue.c.judgment.is_(None)
@@ -231,16 +267,32 @@ reviews = Table(
     Column("judge_value", Json, info=MODEL_TEXT),  # what the judge said then
     Column("judge_version", Integer),  # and which version it was
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
-    Column("draft", Text, info=TEXT),  # what is typed and not yet said: shown to nobody else, and never taught
+    Column(
+        "draft", Text, info=TEXT
+    ),  # what is typed and not yet said: shown to nobody else, and never taught
     Column("draft_revision", Integer, nullable=False, default=0),  # counts its changes
-    Column("draft_of", Integer, nullable=False, default=0),  # the revision of the answer over which it was typed
-    Column("value_since", Integer, nullable=False, default=0),  # the revision that gave the verdict of now
-    Column("overruled_by", String(200), info=NAME),  # who put these words out of force; NULL where they are in force
+    Column(
+        "draft_of", Integer, nullable=False, default=0
+    ),  # the revision of the answer over which it was typed
+    Column(
+        "value_since", Integer, nullable=False, default=0
+    ),  # the revision that gave the verdict of now
+    Column(
+        "overruled_by", String(200), info=NAME
+    ),  # who put these words out of force; NULL where they are in force
     Column("overruled_for", String(200), info=NAME),  # and whose hold instead; "" for nobody's
-    Column("form", String(64), nullable=False),  # the form that gave the last one: the same form saves once
-    Column("taught", Integer, nullable=False, default=0),  # the revision that the judge was taught; 0 for none
-    Column("kept_revision", Integer, nullable=False, default=0),  # the revision that they kept against a colleague's
-    Column("created_at", _TIME, nullable=False),  # when the person came to the case, last time without an answer
+    Column(
+        "form", String(64), nullable=False
+    ),  # the form that gave the last one: the same form saves once
+    Column(
+        "taught", Integer, nullable=False, default=0
+    ),  # the revision that the judge was taught; 0 for none
+    Column(
+        "kept_revision", Integer, nullable=False, default=0
+    ),  # the revision that they kept against a colleague's
+    Column(
+        "created_at", _TIME, nullable=False
+    ),  # when the person came to the case, last time without an answer
     Column("updated_at", _TIME, nullable=False),
     Index("memalign_server_reviews_person", "judge", "person", "state"),
     Index("memalign_server_reviews_order", "judge", "person", "created_at"),
@@ -258,13 +310,18 @@ Index(
 )
 
 # By it the answers on one case are counted without a look at their rows.
-Index("memalign_server_reviews_case", *(reviews.c.judge, reviews.c.case_id, reviews.c.state, reviews.c.form))
+Index(
+    "memalign_server_reviews_case",
+    *(reviews.c.judge, reviews.c.case_id, reviews.c.state, reviews.c.form),
+)
 
 judge_settings = Table(
     "memalign_server_judges",
     metadata,
     judge_column(primary_key=True),
-    Column("answers_wanted", Integer, nullable=False),  # of different people on each case: 1, 2 or 3
+    Column(
+        "answers_wanted", Integer, nullable=False
+    ),  # of different people on each case: 1, 2 or 3
 )
 
 jobs = Table(

@@ -58,11 +58,15 @@ async def erase(work: Work) -> dict[str, Any]:
     except MemalignError as error:
         if not erasing.done() or erasing.exception() is not None:
             raise
-        result["problem"] = result.get("problem") or str(error)  # of asking again: what was to go went
+        result["problem"] = result.get("problem") or str(
+            error
+        )  # of asking again: what was to go went
     return result
 
 
-def planned(registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]) -> Receipt | None:
+def planned(
+    registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]
+) -> Receipt | None:
     """Return what a job with these arguments would erase, or None if that is nothing.
 
     Args:
@@ -97,16 +101,22 @@ def _erase(work: Work) -> dict[str, Any]:
         _keep_cases(work.registry, work.store, judge, arguments["keep"])
         try:
             receipts.append((selection, work.registry.erase(judge, **arguments, **work.options())))
-        except UnknownKey as error:  # what it names went with what was erased before, if anything was
+        except (
+            UnknownKey
+        ) as error:  # what it names went with what was erased before, if anything was
             problem = error
     if not receipts:
         raise problem or UnknownKey("nothing was named, so nothing was erased")
-    final = [_without_what_went_since(work, selection, receipt) for selection, receipt in receipts[:-1]]
+    final = [
+        _without_what_went_since(work, selection, receipt) for selection, receipt in receipts[:-1]
+    ]
     receipt = _joined([*final, receipts[-1][1]], work.judge)
     return {**receipt.without_names(), "members": len(leaves)}
 
 
-def _selections(registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]) -> Iterator[Selection]:
+def _selections(
+    registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]
+) -> Iterator[Selection]:
     """Yield what is erased one after the other: other judges first, so that the last search covers them."""
     kept = tuple(arguments.get("cases_kept") or ())
     query = select(people.c.name).where(people.c.id.in_(arguments.get("leaves") or ()))

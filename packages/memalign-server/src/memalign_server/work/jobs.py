@@ -72,7 +72,9 @@ _UNDONE = table.c.state.in_(("queued", "running"))
 class Jobs:
     """All jobs of a database. Safe for several threads."""
 
-    def __init__(self, store: Store, registry: Registry, *, kinds: Mapping[str, Kind] = KINDS) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, *, kinds: Mapping[str, Kind] = KINDS
+    ) -> None:
         self.store, self._registry, self._kinds = store, registry, kinds
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -83,12 +85,23 @@ class Jobs:
 
         Raises JudgeNotFound if no judge has the name.
         """
-        job = Job(id=new_id(), kind=kind, judge=judge, state="queued", asked_by=asked_by, created_at=now())
-        row = {column.name: getattr(job, column.name) for column in table.c if column.name != "arguments"}
+        job = Job(
+            id=new_id(), kind=kind, judge=judge, state="queued", asked_by=asked_by, created_at=now()
+        )
+        row = {
+            column.name: getattr(job, column.name)
+            for column in table.c
+            if column.name != "arguments"
+        }
         with self.store.write() as connection:
-            if connection.execute(select(judges.c.id).where(judges.c.name == judge)).first() is None:
+            if (
+                connection.execute(select(judges.c.id).where(judges.c.name == judge)).first()
+                is None
+            ):
                 raise JudgeNotFound(f"no judge {judge!r} in the registry")
-            connection.execute(delete(table).where(table.c.ended_at < later(-_KEPT), table.c.kind != "erase"))
+            connection.execute(
+                delete(table).where(table.c.ended_at < later(-_KEPT), table.c.kind != "erase")
+            )
             connection.execute(insert(table).values(**row, arguments=dict(arguments)))
 
         def begin() -> None:
@@ -111,7 +124,9 @@ class Jobs:
         """List the last fifty jobs of a judge without their results, the newest first; or only the `active` ones."""
         query = select(*_COLUMNS).where(table.c.judge == judge, *((_UNDONE,) if active else ()))
         with self.store.read() as connection:
-            rows = connection.execute(query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(50)).all()
+            rows = connection.execute(
+                query.order_by(table.c.created_at.desc(), table.c.id.desc()).limit(50)
+            ).all()
         return [self._job(row) for row in rows]
 
     def receipts(self, judge: str) -> list[Job]:
@@ -120,7 +135,9 @@ class Jobs:
         columns: list[Any] = [*_COLUMNS, table.c.result]
         query = select(*columns).where(*erased)
         with self.store.read() as connection:
-            rows = connection.execute(query.order_by(table.c.created_at.desc(), table.c.id.desc())).all()
+            rows = connection.execute(
+                query.order_by(table.c.created_at.desc(), table.c.id.desc())
+            ).all()
         return [self._job(row) for row in rows]
 
     def end(self, job: str, state: str, *, result: Any = None, problem: str | None = None) -> None:
@@ -130,7 +147,13 @@ class Jobs:
             row = connection.execute(select(table.c.kind, table.c.problem).where(same)).first()
             if row is not None and row.problem == ERASED and row.kind != "erase":
                 state, problem, result = "failed", ERASED, None
-            ending = {"state": state, "ended_at": now(), "problem": problem, "result": result, "arguments": None}
+            ending = {
+                "state": state,
+                "ended_at": now(),
+                "problem": problem,
+                "result": result,
+                "arguments": None,
+            }
             connection.execute(update(table).where(same).values(ending))
 
     def _job(self, row: Row[Any]) -> Job:
@@ -150,7 +173,9 @@ class Jobs:
             ending = {"state": "failed", "problem": _STOPPED, "ended_at": now(), "arguments": None}
             connection.execute(update(table).where(_UNDONE).values(ending))
         self._places, self._loop = asyncio.Semaphore(_AT_ONCE), asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="memalign-jobs", daemon=True)
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="memalign-jobs", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -188,7 +213,9 @@ class Jobs:
         state = "done" if problem is None else "failed"
         while True:
             try:
-                return await asyncio.shield(asyncio.to_thread(self.end, job, state, result=result, problem=problem))
+                return await asyncio.shield(
+                    asyncio.to_thread(self.end, job, state, result=result, problem=problem)
+                )
             except RegistryError:
                 _log.warning("cannot write how job %s ended; trying again", job, exc_info=True)
                 await asyncio.sleep(_PAUSE)
@@ -205,7 +232,9 @@ class Jobs:
 
         order = {"judge": row.judge, "arguments": row.arguments, "progress": progress}
         work = Work(registry=self._registry, store=self.store, **order)
-        return await self._kinds[row.kind](work)  # what cannot be stopped half way sees to it itself
+        return await self._kinds[row.kind](
+            work
+        )  # what cannot be stopped half way sees to it itself
 
     def _take(self, job: str) -> Row[Any, Any, Any, Any] | None:
         """Note that a job runs, and read what it is to do."""

@@ -62,7 +62,10 @@ class Work:
 
     def options(self) -> dict[str, Any]:
         """What the registry is given whenever it learns, forgets or erases."""
-        return {"optimizer": MemAlign(max_cost=self.arguments.get("max_cost")), "progress": self.progress}
+        return {
+            "optimizer": MemAlign(max_cost=self.arguments.get("max_cost")),
+            "progress": self.progress,
+        }
 
     async def latest(self) -> tuple[Judge, int]:
         """The newest version of the judge, and its number."""
@@ -74,7 +77,9 @@ class Work:
         with self.store.read() as connection:
             return unjudged(connection, self.judge)
 
-    async def judge_cases(self, judge: Judge, version: int, examples: Iterable[Example]) -> list[Judgment]:
+    async def judge_cases(
+        self, judge: Judge, version: int, examples: Iterable[Example]
+    ) -> list[Judgment]:
         """Judge cases and keep the judgments as they come; a case that fails says so and does not stop the rest.
 
         What a version says is not kept once something was erased from it, because it may repeat that: InputError.
@@ -85,7 +90,9 @@ class Work:
             new = await judge_hidden(judge, part)
             pairs = list(zip(part, new, strict=True))
             ranks = await useful_ranks(useful, pairs)
-            with self.store.write("", self.judge) as connection:  # by its name no erasure of the judge runs beside this
+            with self.store.write(
+                "", self.judge
+            ) as connection:  # by its name no erasure of the judge runs beside this
                 if _is_redacted(connection, self.judge, version):
                     raise Refused(ERASED)
                 store_judgments(connection, judge, version, pairs, ranks)
@@ -93,7 +100,9 @@ class Work:
             self.progress("judging", len(judgments), len(judgments) + len(waiting))
         return judgments
 
-    async def judge_again(self, judge: Judge, version: int, *, blank: Sequence[Example] = ()) -> int:
+    async def judge_again(
+        self, judge: Judge, version: int, *, blank: Sequence[Example] = ()
+    ) -> int:
         """Have a new version judge what people see next, what measures it, what it was taught, and what is blank.
 
         What it has judged already is not judged twice: a server may be killed meanwhile. Returns how many cases could
@@ -103,7 +112,11 @@ class Work:
             ahead = cases_ahead(connection, judge.name, n=AHEAD)
             measuring = latest_answered(connection, judge.name, held_out=1, most=HELD_OUT)
             teaching = latest_answered(connection, judge.name, held_out=0, most=AGAIN)
-        behind = (case for case in (*ahead, *measuring, *teaching) if case.judgment is None or is_behind(case, version))
+        behind = (
+            case
+            for case in (*ahead, *measuring, *teaching)
+            if case.judgment is None or is_behind(case, version)
+        )
         cases = {example.id: example for example in (*(case.example for case in behind), *blank)}
         judgments = await self.judge_cases(judge, version, cases.values())
         return sum(judgment.error is not None for judgment in judgments)
@@ -113,5 +126,7 @@ def _is_redacted(connection: Connection, judge: str, version: int) -> bool:
     """Whether a version has lost feedback or guidelines to an erasure: then its memory has no hash any more."""
     judges, versions = tables.judges, tables.versions
     query = select(versions.c.number).join(judges, judges.c.id == versions.c.judge)
-    query = query.where(judges.c.name == judge, versions.c.number == version, versions.c.memory_hash == "")
+    query = query.where(
+        judges.c.name == judge, versions.c.number == version, versions.c.memory_hash == ""
+    )
     return connection.execute(query).first() is not None

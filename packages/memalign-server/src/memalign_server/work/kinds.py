@@ -33,7 +33,10 @@ _TRIED_AT_ONCE = 4
 
 async def align(work: Work) -> dict[str, Any]:
     """Learn `feedback`, a list of rows; none: what is pending. The new version judges again, as after a teaching."""
-    rows, skip = tuple(work.arguments.get("feedback") or ()), bool(work.arguments.get("skip_invalid"))
+    rows, skip = (
+        tuple(work.arguments.get("feedback") or ()),
+        bool(work.arguments.get("skip_invalid")),
+    )
     result = await work.registry.aalign(work.judge, rows, skip_invalid=skip, **work.options())
     return await _learned(work, result)
 
@@ -54,13 +57,17 @@ async def unalign(work: Work) -> dict[str, Any]:
     keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
     keep, words = tuple(work.arguments.get("keep") or ()), bool(work.arguments.get("words"))
     before, _ = await work.latest()
-    result = await work.registry.aunalign(work.judge, *keys, source=source, keep=keep, **work.options())
+    result = await work.registry.aunalign(
+        work.judge, *keys, source=source, keep=keep, **work.options()
+    )
     by = work.arguments.get("by")
     others = [key for key in result.removed if by is not None and not same_person(key.source, by)]
     said = [note for note in map(before.memory.annotation, others) if note is not None]
     with work.store.write() as connection:
         withdraw(connection, work.judge, set(result.removed).difference(others), words_only=words)
-        overrule(connection, work.judge, said, by=by or "", holder=work.arguments.get("holder") or "")
+        overrule(
+            connection, work.judge, said, by=by or "", holder=work.arguments.get("holder") or ""
+        )
         rules, cases = {rule.id for rule in result.forgotten}, {key.id for key in result.removed}
         # A version whose memory was empty had nothing of them in view.
         query = select(queued.c.version).where(queued.c.judge == work.judge).distinct()
@@ -80,8 +87,13 @@ async def teach(work: Work) -> dict[str, Any]:
     """
     judge, version = await work.latest()
     with work.store.write() as connection:
-        refresh_disputes(connection, work.judge, kind=judge.value_type)  # answers were erased or withdrawn since
-        lessons, wrong = lessons_of(connection, work.judge), overruled(connection, work.judge, judge.memory)
+        refresh_disputes(
+            connection, work.judge, kind=judge.value_type
+        )  # answers were erased or withdrawn since
+        lessons, wrong = (
+            lessons_of(connection, work.judge),
+            overruled(connection, work.judge, judge.memory),
+        )
     if not (lessons or wrong or judge.memory.pending):
         # A server that was killed once the judge had learned has left older verdicts.
         return {"lessons": 0, "failed": await work.judge_again(judge, version)}
@@ -92,13 +104,19 @@ async def teach(work: Work) -> dict[str, Any]:
         work.judge,
         [lesson.feedback for lesson in lessons],
         skip_invalid=True,
-        own_verdicts={lesson.feedback.id: lesson.verdict for lesson in lessons if lesson.verdict is not None},
+        own_verdicts={
+            lesson.feedback.id: lesson.verdict for lesson in lessons if lesson.verdict is not None
+        },
         **work.options(),
     )
     if result.broken:  # nothing was committed: the answers stay untaught, and are taught again
         raise MemalignError("; ".join(map(str, result.broken)))
     refused = {row.line for row in result.rows if row.status == "invalid"}
-    taught = {lesson.feedback.key: lesson.revision for line, lesson in enumerate(lessons, 1) if line not in refused}
+    taught = {
+        lesson.feedback.key: lesson.revision
+        for line, lesson in enumerate(lessons, 1)
+        if line not in refused
+    }
     mark_taught(work.store, work.judge, taught)
     waiting = dict(result.pending)
     tried = taught.keys() | {annotation.key for annotation in judge.memory.pending}
@@ -118,7 +136,10 @@ async def trial(work: Work) -> dict[str, Any]:
     The judge of now is asked only where it has not judged a case since it became what it is. The result has the wording
     again, and a `problem` where the model did not answer: nothing that was typed is lost.
     """
-    wording, person = {name: work.arguments[name] for name in ("guideline", "text")}, work.arguments["person"]
+    wording, person = (
+        {name: work.arguments[name] for name in ("guideline", "text")},
+        work.arguments["person"],
+    )
     judge, version = await work.latest()
     reworded = rephrased(judge, **wording, by=person)
     with work.store.read() as connection:
@@ -151,11 +172,19 @@ async def queue(work: Work) -> dict[str, Any]:
 async def pull(work: Work) -> dict[str, Any]:
     """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue, and judge every case there."""
     work.progress("reading", 0, 0)
-    from memalign.integrations.mlflow.experiments import cases_of_experiment  # seconds, and not everybody has it
+    from memalign.integrations.mlflow.experiments import (
+        cases_of_experiment,
+    )  # seconds, and not everybody has it
 
     judge, version = await work.latest()
-    source = {"tracking_uri": work.arguments["uri"], "most": work.arguments["most"], "progress": work.progress}
-    pulled = await asyncio.to_thread(cases_of_experiment, work.arguments["experiment"], judge.fields, **source)
+    source = {
+        "tracking_uri": work.arguments["uri"],
+        "most": work.arguments["most"],
+        "progress": work.progress,
+    }
+    pulled = await asyncio.to_thread(
+        cases_of_experiment, work.arguments["experiment"], judge.fields, **source
+    )
     with work.store.write() as connection:
         added, repeated = add_cases(connection, work.judge, pulled.examples)
     counts = {"added": added, "known": repeated, "skipped": pulled.skipped, "more": pulled.more}
@@ -166,12 +195,20 @@ async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]
     """Judge every case of the queue that is not judged, and what comes next where that is old."""
     with work.store.read() as connection:
         ahead = cases_ahead(connection, work.judge, n=AHEAD)
-    old: dict[str, Example] = {case.case_id: case.example for case in ahead if is_behind(case, version)}
+    old: dict[str, Example] = {
+        case.case_id: case.example for case in ahead if is_behind(case, version)
+    }
     cases = [*work.unjudged(), *old.values()]
-    cases.sort(key=lambda case: case.id != work.arguments.get("first"))  # that one waits in somebody's foot
+    cases.sort(
+        key=lambda case: case.id != work.arguments.get("first")
+    )  # that one waits in somebody's foot
     judgments = await work.judge_cases(judge, version, cases)
     # A case that keeps its older verdict is not one that could not be judged.
-    problems = [judgment.error for judgment in judgments if judgment.error is not None and judgment.id not in old]
+    problems = [
+        judgment.error
+        for judgment in judgments
+        if judgment.error is not None and judgment.id not in old
+    ]
     judged = sum(judgment.error is None for judgment in judgments)
     return {"judged": judged, "failed": len(problems), "problem": next(iter(problems), None)}
 

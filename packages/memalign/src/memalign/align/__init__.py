@@ -2,7 +2,14 @@
 
 from memalign.align.edit import dismiss_conflict, edit_guideline, lock, set_policy, write_guideline
 from memalign.align.optimizer import MemAlign
-from memalign.align.result import AlignResult, BrokenLock, Conflict, Impact, RowReport, VerdictChange
+from memalign.align.result import (
+    AlignResult,
+    BrokenLock,
+    Conflict,
+    Impact,
+    RowReport,
+    VerdictChange,
+)
 
 __all__ = [
     "AlignResult",

@@ -9,7 +9,15 @@ from msgspec.structs import replace
 
 from memalign.align.forget import forget_lessons
 from memalign.errors import InvalidRows, RowError
-from memalign.io import SKIP_HINT, FeedbackFile, JudgmentFile, OwnVerdicts, RowSource, label_notes, read_feedback
+from memalign.io import (
+    SKIP_HINT,
+    FeedbackFile,
+    JudgmentFile,
+    OwnVerdicts,
+    RowSource,
+    label_notes,
+    read_feedback,
+)
 from memalign.judge import Judge
 from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit, named_parts
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
@@ -20,7 +28,11 @@ __all__ = ["add_annotations", "checked_rows", "sort_rows", "with_own_verdicts", 
 
 
 def checked_rows(
-    judge: Judge, source: RowSource, *, skip_invalid: bool, refuse: Callable[[Feedback], str | None] | None
+    judge: Judge,
+    source: RowSource,
+    *,
+    skip_invalid: bool,
+    refuse: Callable[[Feedback], str | None] | None,
 ) -> FeedbackFile:
     """The rows that the judge can learn from; see `MemAlign.align`. Raises InvalidRows, unless `skip_invalid`."""
     if source.is_empty:
@@ -28,7 +40,11 @@ def checked_rows(
     hashes = {case.id: case.example.content_hash for case in judge.memory.cases}
     # Bad rows are left out at first, so that one message names them together with rows that the judge cannot use.
     file = read_feedback(
-        source, value_type=judge.value_type, skip_invalid=True, hashes=hashes, fields=named_parts(judge.instructions)
+        source,
+        value_type=judge.value_type,
+        skip_invalid=True,
+        hashes=hashes,
+        fields=named_parts(judge.instructions),
     )
     good, invalid = list[tuple[Feedback, int]](), list(file.invalid)
     for row, line in zip(file.rows, file.lines, strict=True):
@@ -40,28 +56,41 @@ def checked_rows(
     if invalid and not skip_invalid:
         raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
     rows, lines = tuple(row for row, _ in good), tuple(line for _, line in good)
-    known = [annotation.value for annotation in judge.memory.annotations() if annotation.value is not None]
+    known = [
+        annotation.value
+        for annotation in judge.memory.annotations()
+        if annotation.value is not None
+    ]
     notes = (*file.notes, *label_notes(rows, judge.value_type, known))
     return FeedbackFile(rows=rows, lines=lines, invalid=tuple(invalid), notes=notes)
 
 
-def sort_rows(memory: Memory, rows: Sequence[Feedback]) -> dict[FeedbackKey, Literal["new", "changed", "unchanged"]]:
+def sort_rows(
+    memory: Memory, rows: Sequence[Feedback]
+) -> dict[FeedbackKey, Literal["new", "changed", "unchanged"]]:
     """What each row is to the memory, by its key."""
     pairs = ((row, memory.annotation(row.key)) for row in rows)
-    return {row.key: "new" if old is None else "unchanged" if old.says(row) else "changed" for row, old in pairs}
+    return {
+        row.key: "new" if old is None else "unchanged" if old.says(row) else "changed"
+        for row, old in pairs
+    }
 
 
 def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
     """`memory` with these rows as pending annotations; one of a known key replaces it, and what it taught goes."""
     if not rows:
         return memory
-    memory = forget_lessons(memory, [row.key for row in rows if memory.annotation(row.key)], why="the feedback changed")
+    memory = forget_lessons(
+        memory, [row.key for row in rows if memory.annotation(row.key)], why="the feedback changed"
+    )
     cases = {case.id: case for case in memory.cases}
     for row in rows:
         # What a person added to the row belongs to their annotation, not to the case.
         case = cases.get(row.id) or Case(example=Example(id=row.id, **row.content), annotations=())
         others = [annotation for annotation in case.annotations if annotation.key != row.key]
-        annotations = sorted((*others, Annotation.of(row)), key=lambda annotation: annotation.source)
+        annotations = sorted(
+            (*others, Annotation.of(row)), key=lambda annotation: annotation.source
+        )
         cases[row.id] = replace(case, annotations=tuple(annotations))
     added = {row.key for row in rows}
     return replace(
@@ -83,7 +112,11 @@ def without_disputed(memory: Memory) -> Memory:
     for annotation in memory.annotations():
         if annotation.outcome is not None:
             taught |= disputed.intersection(annotation.outcome.exposed_to)
-    return forget_lessons(memory, taught, why="to be derived again without disputed feedback") if taught else memory
+    return (
+        forget_lessons(memory, taught, why="to be derived again without disputed feedback")
+        if taught
+        else memory
+    )
 
 
 # -- what the judge itself had said ------------------------------------------------------------------------------------
@@ -102,24 +135,43 @@ def with_own_verdicts(
     made_by, model = base_fingerprint_of(judge), open_judging_model(judge)
     models = ("", judge.model_name, model.name)
     # Of other memories than none, also with another label policy, and its own nobody knows what a judgment had seen.
-    memories = {memory.hash: memory for memory in (Memory(), Memory(authority=judge.memory.authority), judge.memory)}
+    memories = {
+        memory.hash: memory
+        for memory in (Memory(), Memory(authority=judge.memory.authority), judge.memory)
+    }
     if isinstance(judged, JudgmentFile):
-        fingerprints = {fingerprint_of(judge.replace(model=model), other) for other in memories.values()}
+        fingerprints = {
+            fingerprint_of(judge.replace(model=model), other) for other in memories.values()
+        }
         if judged.judge.rpartition("@")[2].partition("-")[0] not in fingerprints:
-            return memory, "the file of judgments was written by another judge or version: no verdict is taken from it"
+            return (
+                memory,
+                "the file of judgments was written by another judge or version: no verdict is taken from it",
+            )
     reviewed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
-    beside = {duplicate.id for case in reviewed for duplicate in judge.memory.duplicates(case.example)}
+    beside = {
+        duplicate.id for case in reviewed for duplicate in judge.memory.duplicates(case.example)
+    }
 
     def with_verdict(case: Case) -> Case:
         judgment = judgments.get(case.id)
-        if judgment is None or judgment.error or judgment.decided_by == "expert" or judgment.model not in models:
+        if (
+            judgment is None
+            or judgment.error
+            or judgment.decided_by == "expert"
+            or judgment.model not in models
+        ):
             return case
         changed = isinstance(judged, JudgmentFile) and not judged.fits(case.example)
         first = case.pre_alignment is None or case.pre_alignment.judge != made_by
         if changed or not first or judgment.memory_hash not in memories:
             return case
         exposed = memories[judgment.memory_hash].exposure(judgment.example_ids)
-        own = {a.key for duplicate in judge.memory.duplicates(case.example) for a in duplicate.annotations}
+        own = {
+            a.key
+            for duplicate in judge.memory.duplicates(case.example)
+            for a in duplicate.annotations
+        }
         if judgment.value is None or own & exposed or beside & {key.id for key in exposed}:
             return case
         verdict = PreAlignmentVerdict(

@@ -43,7 +43,9 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
 
 
-def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[FeedbackKey, Outcome | None]]:
+def apply_answer(
+    memory: Memory, answer: CallAnswer
+) -> tuple[Memory, dict[FeedbackKey, Outcome | None]]:
     """The memory after the deltas of one call, each checked first, and what becomes of the call's feedback."""
     taught, passed = set[FeedbackKey](), set[FeedbackKey]()
     faults, refused = dict[FeedbackKey, str](), dict[FeedbackKey, str]()
@@ -61,22 +63,45 @@ def apply_answer(memory: Memory, answer: CallAnswer) -> tuple[Memory, dict[Feedb
 
     seen = answer.exposed_to
     # What went wrong may be told in words of the prompt: some servers send back what they refuse.
-    waiting = Outcome(kind="waiting", reason=answer.fault or NOT_MENTIONED, exposed_to=seen if answer.fault else ())
+    waiting = Outcome(
+        kind="waiting",
+        reason=answer.fault or NOT_MENTIONED,
+        exposed_to=seen if answer.fault else (),
+    )
     outcomes: dict[FeedbackKey, Outcome | None] = dict.fromkeys(answer.keys, waiting)
-    before = {key: annotation.outcome for key in answer.keys if (annotation := memory.annotation(key))}
+    before = {
+        key: annotation.outcome for key in answer.keys if (annotation := memory.annotation(key))
+    }
     # For the same reason as before: nothing has changed.
-    outcomes |= {key: outcome for key, outcome in before.items() if outcome and outcome.reason == answer.fault}
-    outcomes |= dict.fromkeys(passed, Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=seen))
-    outcomes |= {key: Outcome(kind="waiting", reason=f"its rule was not taken: {why}") for key, why in faults.items()}
+    outcomes |= {
+        key: outcome
+        for key, outcome in before.items()
+        if outcome and outcome.reason == answer.fault
+    }
+    outcomes |= dict.fromkeys(
+        passed, Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=seen)
+    )
+    outcomes |= {
+        key: Outcome(kind="waiting", reason=f"its rule was not taken: {why}")
+        for key, why in faults.items()
+    }
     for key, why in refused.items():
         outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(why), exposed_to=seen)
     for key in taught:
         outcomes[key] = None
         if also := refused.get(key) or faults.get(key):
-            outcomes[key] = Outcome(kind="taught", reason=f"learned without one more rule from it: {also}")
+            outcomes[key] = Outcome(
+                kind="taught", reason=f"learned without one more rule from it: {also}"
+            )
 
-    dismissed = [{*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None]
-    named = (new for new in answer.conflicts if not any(rest.issuperset(new.feedback) for rest in dismissed))
+    dismissed = [
+        {*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None
+    ]
+    named = (
+        new
+        for new in answer.conflicts
+        if not any(rest.issuperset(new.feedback) for rest in dismissed)
+    )
     conflicts = {conflict.feedback: conflict for conflict in (*named, *memory.conflicts)}
     memory = replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
     return memory, outcomes
@@ -100,11 +125,15 @@ def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:
     return None
 
 
-def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta, keys: set[FeedbackKey]) -> Memory:
+def _carried_out(
+    memory: Memory, answer: CallAnswer, delta: Delta, keys: set[FeedbackKey]
+) -> Memory:
     old = [] if delta.action == "ADD" else [memory.guideline(delta.guideline or "")]
     supported = tuple(sorted(keys.union(*(guideline.supported_by for guideline in old))))
     if delta.action == "SUPPORT":
         return memory.with_guidelines([replace(old[0], supported_by=supported)])
     name, seen = f"G{memory.next_guideline}", answer.exposed_to
-    new = Guideline(id=name, text=delta.text, supported_by=supported, exposed_to=seen, tests=delta.tests)
+    new = Guideline(
+        id=name, text=delta.text, supported_by=supported, exposed_to=seen, tests=delta.tests
+    )
     return memory.with_guidelines([*(replace(revised, replaced_by=name) for revised in old), new])

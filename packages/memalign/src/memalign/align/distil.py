@@ -57,20 +57,28 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
     """
     if size == 1:  # a label beside no other record teaches no rule
         labels = [annotation.key for annotation in judge.memory.pending if not annotation.rationale]
-        examples = {key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in labels}
+        examples = {
+            key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in labels
+        }
         judge = judge.replace(memory=judge.memory.with_outcomes(examples))
     before = learned = judge.memory
     outcomes = dict[FeedbackKey, Outcome | None]()
     with run.timed("distil"):
         calls = _calls(judge, model, run, size)
         tell = partial(run.tell, "distil")
-        for answers in await aio.at_most(run.calls.in_flight(model), DistilCall.answers, calls, tell):
-            for answer in answers:  # in their order, whoever finished first: guideline ids depend on it
+        for answers in await aio.at_most(
+            run.calls.in_flight(model), DistilCall.answers, calls, tell
+        ):
+            for (
+                answer
+            ) in answers:  # in their order, whoever finished first: guideline ids depend on it
                 learned, ended = apply_answer(learned, answer)
                 outcomes |= ended
         learned = learned.with_outcomes(outcomes)
         if learned.next_guideline > before.next_guideline:
-            first = len(calls) > 1 and not any(g.supported_by and not g.people for g in before.semantic)
+            first = len(calls) > 1 and not any(
+                g.supported_by and not g.people for g in before.semantic
+            )
             outgrown = sum(guideline_tokens(g) for g in learned.semantic) > GUIDELINE_TOKENS
             if size > 1 and (first or outgrown):
                 learned = await _merged(judge, learned, model, run)
@@ -84,7 +92,9 @@ def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCa
     keys = by_likeness(memory, keys) if size > 1 else keys
     count = -(-len(keys) // size)
     standing, _ = fit_guidelines(memory.semantic, model.limits.context_tokens // 4)
-    shares = [tuple(keys[n * len(keys) // count : (n + 1) * len(keys) // count]) for n in range(count)]
+    shares = [
+        tuple(keys[n * len(keys) // count : (n + 1) * len(keys) // count]) for n in range(count)
+    ]
     calls = (DistilCall(judge, model, run, keys=share, guidelines=standing) for share in shares)
     return [part for call in calls for part in call.parts()]
 
@@ -102,7 +112,9 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
     vectors, order, waiting = memory.matrix[places], [0], [*range(1, len(ordered))]
     while waiting:
         last, near = order[-1], waiting[:COMPARED]
-        alike = np.round(vectors[near] @ vectors[last], 6) + CONTRAST * (labels[near] != labels[last])
+        alike = np.round(vectors[near] @ vectors[last], 6) + CONTRAST * (
+            labels[near] != labels[last]
+        )
         order.append(waiting.pop(int(np.argmax(alike))))
     return [ordered[place] for place in order]
 
@@ -123,7 +135,9 @@ class DistilCall:
     def parts(self) -> list[DistilCall]:
         """The call, or smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
         least = min(USEFUL_TOKENS, self._most)
-        if len(self.keys) == 1 or self._fits(fit_records(self._feedback, lambda _: True, most=least)):
+        if len(self.keys) == 1 or self._fits(
+            fit_records(self._feedback, lambda _: True, most=least)
+        ):
             return [self]
         return [part for half in self._halves() for part in half.parts()]
 
@@ -150,7 +164,9 @@ class DistilCall:
             reply = await self.run.calls.complete(self.model, self._request(records))
         except ModelError as error:
             fault = self.run.failure(error)
-            return structs.replace(self._reader.call, fault=fault), isinstance(error, InvalidOutput | ModelRefused)
+            return structs.replace(self._reader.call, fault=fault), isinstance(
+                error, InvalidOutput | ModelRefused
+            )
         self.run.spend(reply.usage)
         return self._reader.read(reply.data), False
 
@@ -162,22 +178,37 @@ class DistilCall:
         verdicts = (self._own_verdict(*self.judge.memory.record(key)) for key in self.keys)
         exposures = [rule.exposed_to for rule in self.guidelines]
         exposures += [verdict.exposed_to for verdict in verdicts if verdict is not None]
-        exposed, ids = tuple(sorted({*self.keys}.union(*exposures))), tuple(rule.id for rule in self.guidelines)
+        exposed, ids = (
+            tuple(sorted({*self.keys}.union(*exposures))),
+            tuple(rule.id for rule in self.guidelines),
+        )
         call = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=exposed)
         return AnswerReader(judge=self.judge, call=call)
 
     def _own_verdict(self, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
         """What the judge said of the case before its experts did, where that is known and can be compared."""
-        return case.pre_alignment if self.judge.value_type.closed and annotation.value is not None else None
+        return (
+            case.pre_alignment
+            if self.judge.value_type.closed and annotation.value is not None
+            else None
+        )
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:
-        return tuple(self._record(label, *self.judge.memory.record(key)) for label, key in self._reader.labels.items())
+        return tuple(
+            self._record(label, *self.judge.memory.record(key))
+            for label, key in self._reader.labels.items()
+        )
 
     def _record(self, name: str, annotation: Annotation, case: Case) -> FeedbackRecord:
         verdict, label = self._own_verdict(annotation, case), annotation.value
-        wrong = verdict and label is not None and not self.judge.value_type.agree(label, verdict.value)
-        parts = ((part, part_in(case.example.content, part)) for part in named_parts(self.judge.instructions))
+        wrong = (
+            verdict and label is not None and not self.judge.value_type.agree(label, verdict.value)
+        )
+        parts = (
+            (part, part_in(case.example.content, part))
+            for part in named_parts(self.judge.instructions)
+        )
         return FeedbackRecord(
             label=name,
             content=tuple((part, value) for part, value in parts if value is not None),
@@ -207,9 +238,13 @@ class DistilCall:
         return ChatRequest(
             system=system,
             user=user,
-            schema=changes_schema([*self._reader.labels], self._reader.call.guideline_ids, self._tested),
+            schema=changes_schema(
+                [*self._reader.labels], self._reader.call.guideline_ids, self._tested
+            ),
             schema_name="changes",
-            max_tokens=max(tokens, self.judge.parameters.get("max_tokens", 0)),  # of a model that thinks first
+            max_tokens=max(
+                tokens, self.judge.parameters.get("max_tokens", 0)
+            ),  # of a model that thinks first
             timeout=self.judge.parameters.get("timeout"),
         )
 
@@ -235,7 +270,9 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> M
     guidelines = [g for g in memory.semantic if g.supported_by and not g.people]
     if len(guidelines) < 2:
         return memory
-    system, user = render_merge(instructions=judge.instructions, value_type=judge.value_type, guidelines=guidelines)
+    system, user = render_merge(
+        instructions=judge.instructions, value_type=judge.value_type, guidelines=guidelines
+    )
     request = ChatRequest(
         system=system,
         user=user,
@@ -247,13 +284,22 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> M
     try:
         reply = await run.calls.complete(model, request)
     except ModelError as error:
-        run.notes.append(f"the guidelines were not merged, they stay as they are: {run.failure(error)}")
+        run.notes.append(
+            f"the guidelines were not merged, they stay as they are: {run.failure(error)}"
+        )
         return memory
     run.spend(reply.usage)
     exposed = tuple(sorted({key for guideline in guidelines for key in guideline.exposed_to}))
     for text, sources in merged_rules(reply.data, guidelines):
-        name, supported = f"G{memory.next_guideline}", {key for rule in sources for key in rule.supported_by}
-        new = Guideline(id=name, text=text, supported_by=tuple(sorted(supported)), exposed_to=exposed)
+        name, supported = (
+            f"G{memory.next_guideline}",
+            {key for rule in sources for key in rule.supported_by},
+        )
+        new = Guideline(
+            id=name, text=text, supported_by=tuple(sorted(supported)), exposed_to=exposed
+        )
         new = structs.replace(new, tests=tuple(test for rule in sources for test in rule.tests))
-        memory = memory.with_guidelines([*(structs.replace(old, replaced_by=name) for old in sources), new])
+        memory = memory.with_guidelines(
+            [*(structs.replace(old, replaced_by=name) for old in sources), new]
+        )
     return memory

@@ -26,7 +26,12 @@ __all__ = ["AnswerReader", "changes_schema", "merge_schema", "merged_rules"]
 
 
 def _object(properties: dict[str, Any], required: Collection[str]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
 
 
 def _array(properties: dict[str, Any]) -> dict[str, Any]:
@@ -37,17 +42,27 @@ def _one_of(*words: str) -> dict[str, Any]:
     return {"type": "string", "enum": list(words)}
 
 
-def changes_schema(labels: Sequence[str], guideline_ids: Sequence[str], fields: Sequence[str]) -> dict[str, Any]:
+def changes_schema(
+    labels: Sequence[str], guideline_ids: Sequence[str], fields: Sequence[str]
+) -> dict[str, Any]:
     """Return the JSON schema of an answer; tests are asked for where they have `fields` to read.
 
     Only the call's own feedback and guidelines can be named.
     """
     feedback, text = {"type": "array", "items": _one_of(*labels)}, {"type": "string"}
     bound, kinds = {"type": ["number", "null"]}, get_args(TestKind)
-    test = {"kind": _one_of(*kinds), "field": _one_of(*fields), "text": text, "low": bound, "high": bound}
+    test = {
+        "kind": _one_of(*kinds),
+        "field": _one_of(*fields),
+        "text": text,
+        "low": bound,
+        "high": bound,
+    }
     test["holds"] = {"type": "boolean"}
     change = {
-        "action": _one_of("ADD", "SUPPORT", "REVISE", "NOOP") if guideline_ids else _one_of("ADD", "NOOP"),
+        "action": _one_of("ADD", "SUPPORT", "REVISE", "NOOP")
+        if guideline_ids
+        else _one_of("ADD", "NOOP"),
         "feedback": feedback,
         "text": text,
         "guideline": _one_of("", *guideline_ids),
@@ -63,7 +78,9 @@ def changes_schema(labels: Sequence[str], guideline_ids: Sequence[str], fields: 
 def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
     """The JSON schema of an answer that merges the guidelines of these ids."""
     sources = {"type": "array", "items": _one_of(*ids)}
-    return _object({"guidelines": _array({"text": {"type": "string"}, "from": sources})}, ["guidelines"])
+    return _object(
+        {"guidelines": _array({"text": {"type": "string"}, "from": sources})}, ["guidelines"]
+    )
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -97,15 +114,23 @@ class AnswerReader:
             delta = replace(delta, action="ADD")
         if delta.action not in ("ADD", "REVISE"):
             return delta
-        tests = proposed_tests(self.judge, change.get("tests"), keys, self.cases, tried=tried, judged=self._judged)
+        tests = proposed_tests(
+            self.judge, change.get("tests"), keys, self.cases, tried=tried, judged=self._judged
+        )
         return replace(delta, text=text, fault=self._fault(text, keys), tests=tests)
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
         """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""
-        keys = tuple(sorted({key for key in self._keys(_field(entry, "feedback")) if key in self.call.keys}))
+        keys = tuple(
+            sorted({key for key in self._keys(_field(entry, "feedback")) if key in self.call.keys})
+        )
         about = tidy(_word(_field(entry, "about")))
         about = about if self._fault(about, keys) is None else ""
-        return FeedbackConflict(feedback=keys, about=about, exposed_to=self.call.exposed_to) if len(keys) > 1 else None
+        return (
+            FeedbackConflict(feedback=keys, about=about, exposed_to=self.call.exposed_to)
+            if len(keys) > 1
+            else None
+        )
 
     def _fault(self, text: str, keys: Sequence[FeedbackKey]) -> str | None:
         """Why a text about the feedback of `keys` may not enter a prompt, or None."""
@@ -113,7 +138,11 @@ class AnswerReader:
 
     def _comments(self, keys: Collection[FeedbackKey]) -> list[str]:
         annotations = (self.judge.memory.annotation(key) for key in keys)
-        return [annotation.rationale for annotation in annotations if annotation and annotation.rationale]
+        return [
+            annotation.rationale
+            for annotation in annotations
+            if annotation and annotation.rationale
+        ]
 
     def _keys(self, labels: object) -> tuple[FeedbackKey, ...]:
         """Return the keys of labels. Invented ones are left out; a change that names only such is about nothing."""
@@ -124,7 +153,9 @@ class AnswerReader:
     @cached_property
     def cases(self) -> list[LabelledCase]:
         """The labelled cases that the prompt held something of: they admit tests."""
-        return labelled_cases(self.judge.memory, self.judge.value_type, {key.id for key in self.call.exposed_to})
+        return labelled_cases(
+            self.judge.memory, self.judge.value_type, {key.id for key in self.call.exposed_to}
+        )
 
     @cached_property
     def _judged(self) -> JudgedTexts:
@@ -165,7 +196,9 @@ def _field(entry: object, name: str) -> Any:
     return entry.get(name) if isinstance(entry, dict) else None
 
 
-def merged_rules(data: Mapping[str, Any], guidelines: Sequence[Guideline]) -> Iterator[tuple[str, list[Guideline]]]:
+def merged_rules(
+    data: Mapping[str, Any], guidelines: Sequence[Guideline]
+) -> Iterator[tuple[str, list[Guideline]]]:
     """The texts of a merge, each with the guidelines, two or more, that no text before it took."""
     free = {guideline.id: guideline for guideline in guidelines}
     for entry in _entries(data.get("guidelines")):

@@ -63,7 +63,9 @@ def edit_guideline(
             raise InputError(f"{guideline_id} has no test, so code cannot decide by it")
         changes |= {"ruled_by": by if rule else None, "unruled_by": None if rule else by}
     if not changes:
-        raise InputError("nothing to change: give a text, or pin, retire, or say whether code decides (rule)")
+        raise InputError(
+            "nothing to change: give a text, or pin, retire, or say whether code decides (rule)"
+        )
     if text is not None or pinned or retired is False:
         changes["replaced_by"] = None
     changed = replace(old, **changes)
@@ -71,11 +73,17 @@ def edit_guideline(
     if text is not None:
         # What a model wrote and stood behind the old words must not bring them back: the new ones stand for it.
         behind = (g for g in judge.memory.guidelines if judge.memory.successor(g) == old.id)
-        edited += [replace(g, replaced_by=old.id) for g in behind if g.origin == "distilled" and not g.pinned]
+        edited += [
+            replace(g, replaced_by=old.id)
+            for g in behind
+            if g.origin == "distilled" and not g.pinned
+        ]
     if retired is False:
         # Another one of the same words that is retired would retire it again.
         words = normalised(changed.text)
-        others = (g for g in judge.memory.guidelines if g.id != old.id and normalised(g.text) == words)
+        others = (
+            g for g in judge.memory.guidelines if g.id != old.id and normalised(g.text) == words
+        )
         edited += [replace(g, retired_by=None) for g in others]
     return judge.replace(memory=judge.memory.with_guidelines(edited))
 
@@ -93,7 +101,9 @@ def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -
         InputError: The text may not enter a prompt.
     """
     by, number = _named(by), judge.memory.next_guideline
-    new = Guideline(id=f"G{number}", text=_checked(text), origin=by, pinned_by=by if pinned else None)
+    new = Guideline(
+        id=f"G{number}", text=_checked(text), origin=by, pinned_by=by if pinned else None
+    )
     return judge.replace(memory=judge.memory.with_guidelines([new]))
 
 
@@ -113,17 +123,29 @@ def dismiss_conflict(judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str
         InputError: There are fewer than two keys, or no open conflict names them all.
     """
     by, memory = _named(by), judge.memory
-    named = [frozenset(memory.keys(key)) for key in ((keys,) if isinstance(keys, str | FeedbackKey) else keys)]
+    named = [
+        frozenset(memory.keys(key))
+        for key in ((keys,) if isinstance(keys, str | FeedbackKey) else keys)
+    ]
 
     def dismissed(conflict: FeedbackConflict) -> FeedbackConflict:
-        if conflict.dismissed_by is not None or any(side.isdisjoint(conflict.feedback) for side in named):
+        if conflict.dismissed_by is not None or any(
+            side.isdisjoint(conflict.feedback) for side in named
+        ):
             return conflict
-        return FeedbackConflict(feedback=conflict.feedback, exposed_to=conflict.feedback, dismissed_by=by)
+        return FeedbackConflict(
+            feedback=conflict.feedback, exposed_to=conflict.feedback, dismissed_by=by
+        )
 
     conflicts = tuple(map(dismissed, memory.conflicts))
     if len(named) < 2 or conflicts == memory.conflicts:
-        pairs = "; ".join(", ".join(map(str, conflict.feedback)) for conflict in memory.open_conflicts) or "none"
-        raise InputError(f"no conflict between these: name both sides, such as t-1@ana t-2@ben; conflicts: {pairs}")
+        pairs = (
+            "; ".join(", ".join(map(str, conflict.feedback)) for conflict in memory.open_conflicts)
+            or "none"
+        )
+        raise InputError(
+            f"no conflict between these: name both sides, such as t-1@ana t-2@ben; conflicts: {pairs}"
+        )
     return judge.replace(memory=replace(memory, conflicts=conflicts))
 
 
@@ -143,15 +165,23 @@ def lock(judge: Judge, *ids: str, unlock: bool = False) -> Judge:
     if not ids:
         raise InputError("name the cases by their ids")
     if not judge.value_type.closed:
-        raise InputError("free text has no right answer to hold on to; lock cases of judges with labels or numbers")
+        raise InputError(
+            "free text has no right answer to hold on to; lock cases of judges with labels or numbers"
+        )
     for name in ids:
         case = memory.case(name)
         if unlock and name not in memory.locks:
-            raise UnknownKey(f"case {name!r} is not locked; locked: {', '.join(memory.locks) or 'none'}")
+            raise UnknownKey(
+                f"case {name!r} is not locked; locked: {', '.join(memory.locks) or 'none'}"
+            )
         if not unlock and case is None:
-            raise UnknownKey(f"no case {name!r} in memory; `memalign show NAME --ledger` lists every key, as ID@SOURCE")
+            raise UnknownKey(
+                f"no case {name!r} in memory; `memalign show NAME --ledger` lists every key, as ID@SOURCE"
+            )
         if not unlock and case is not None and memory.label(case) is None:
-            raise InputError(f"case {name!r} has no label, so nobody can say when it breaks; align a value first")
+            raise InputError(
+                f"case {name!r} has no label, so nobody can say when it breaks; align a value first"
+            )
     locks = {*memory.locks} - {*ids} if unlock else {*memory.locks, *ids}
     return judge.replace(memory=replace(memory, locks=tuple(sorted(locks))))
 

@@ -42,7 +42,9 @@ def forget(
     for case in memory.cases:
         if case.id not in touched:
             cases.append(case)
-        elif annotations := tuple(annotation for annotation in case.annotations if annotation.key not in removed):
+        elif annotations := tuple(
+            annotation for annotation in case.annotations if annotation.key not in removed
+        ):
             cases.append(replace(case, annotations=annotations))
     stones = {stone.key: stone for stone in memory.tombstones}
     stones |= {key: Tombstone(key=key, state=state, reason=reason) for key in removed}
@@ -59,7 +61,12 @@ def forget(
 
 
 def forget_lessons(
-    memory: Memory, keys: Collection[FeedbackKey], *, why: str, people_agree: bool = False, keep: Collection[str] = ()
+    memory: Memory,
+    keys: Collection[FeedbackKey],
+    *,
+    why: str,
+    people_agree: bool = False,
+    keep: Collection[str] = (),
 ) -> Memory:
     """`memory` without guidelines exposed to `keys`, but for people's, and without verdicts given with them in view.
 
@@ -67,13 +74,21 @@ def forget_lessons(
     """
     withdrawn = frozenset(keys)
     theirs = () if people_agree else exposed_wordings(memory, withdrawn, keep)
-    exposed = [g for g in memory.guidelines if not withdrawn.isdisjoint(g.exposure) and g.id not in theirs]
+    exposed = [
+        g for g in memory.guidelines if not withdrawn.isdisjoint(g.exposure) and g.id not in theirs
+    ]
     carried = {key for guideline in exposed for key in guideline.supported_by}
     # An example may have been covered by what is lost now; one that waits does so for a reason that may stem from it.
-    beside = {a.key for a in memory.annotations() if a.outcome and not withdrawn.isdisjoint(a.outcome.exposed_to)}
+    beside = {
+        a.key
+        for a in memory.annotations()
+        if a.outcome and not withdrawn.isdisjoint(a.outcome.exposed_to)
+    }
     changed = (case for key in withdrawn if (case := memory.case(key.id)))
     in_view = {duplicate.id for case in changed for duplicate in memory.duplicates(case.example)}
-    conflicts = tuple(conflict for conflict in memory.conflicts if withdrawn.isdisjoint(conflict.exposed_to))
+    conflicts = tuple(
+        conflict for conflict in memory.conflicts if withdrawn.isdisjoint(conflict.exposed_to)
+    )
     memory = replace(memory, conflicts=conflicts).without_verdicts_beside(in_view)
     memory = memory.without_guidelines({guideline.id for guideline in exposed})
     rest = (_unexposed(guideline, withdrawn) for guideline in memory.guidelines)
@@ -82,7 +97,9 @@ def forget_lessons(
     return memory.with_outcomes(dict.fromkeys(withdrawn | carried | beside, waiting))
 
 
-def exposed_wordings(memory: Memory, withdrawn: Collection[FeedbackKey], keep: Collection[str] = ()) -> tuple[str, ...]:
+def exposed_wordings(
+    memory: Memory, withdrawn: Collection[FeedbackKey], keep: Collection[str] = ()
+) -> tuple[str, ...]:
     """The guidelines, by id, that saw feedback which goes, and stay: people who said none of it wrote or keep them."""
     keys = frozenset(withdrawn)
     withdrawing = {name_key(key.source) for key in keys}
@@ -97,7 +114,9 @@ def exposed_wordings(memory: Memory, withdrawn: Collection[FeedbackKey], keep: C
 
 def _unexposed(guideline: Guideline, withdrawn: frozenset[FeedbackKey]) -> Guideline:
     """The guideline without keys that go. Its tests may stem from that feedback alone: they go."""
-    if guideline.exposure.isdisjoint(withdrawn) and not any(key in withdrawn for key in guideline.supported_by):
+    if guideline.exposure.isdisjoint(withdrawn) and not any(
+        key in withdrawn for key in guideline.supported_by
+    ):
         return guideline
     exposed = tuple(key for key in guideline.exposed_to if key not in withdrawn)
     supported = tuple(key for key in guideline.supported_by if key not in withdrawn)

@@ -15,7 +15,9 @@ async def impact(after: Judge, count: int, run: Run) -> Impact | None:
     if not cases or before.memory.hash == after.memory.hash:
         return None
     with run.timed("impact"):
-        pairs = [(judge.without_case(case.example), case) for judge in (before, after) for case in cases]
+        pairs = [
+            (judge.without_case(case.example), case) for judge in (before, after) for case in cases
+        ]
         judgments = await judge_cases(pairs, run, "impact")
     earlier = {guideline.id for guideline in before.memory.guidelines}
     changes, checked = list[VerdictChange](), 0
@@ -25,16 +27,22 @@ async def impact(after: Judge, count: int, run: Run) -> Impact | None:
         checked += 1
         if old.value != new.value:
             was_right, is_right = (agrees(after, case, judgment) for judgment in (old, new))
-            speaking = (finding.guideline for finding in new.findings if finding.value in (None, new.value))
+            speaking = (
+                finding.guideline for finding in new.findings if finding.value in (None, new.value)
+            )
             change = VerdictChange(
                 id=case.id,
                 label=after.memory.label(case),
                 before=old.value,
                 after=new.value,
                 effect="moved" if was_right == is_right else "fixed" if is_right else "broken",
-                guideline_ids=tuple(dict.fromkeys(name for name in speaking if name and name not in earlier)),
+                guideline_ids=tuple(
+                    dict.fromkeys(name for name in speaking if name and name not in earlier)
+                ),
             )
             changes.append(change)
     if failed := [answer for answer in judgments if isinstance(answer, str)]:
-        run.notes.append(f"{len(failed)} of {len(judgments)} judgments for the impact failed: {failed[0]}")
+        run.notes.append(
+            f"{len(failed)} of {len(judgments)} judgments for the impact failed: {failed[0]}"
+        )
     return Impact(checked=checked, changes=tuple(changes))

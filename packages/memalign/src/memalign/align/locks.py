@@ -40,7 +40,11 @@ def _broken(judge: Judge, case: Case, judgment: Judgment | str) -> BrokenLock:
     label = judge.memory.label(case)
     if isinstance(judgment, str):
         return BrokenLock(id=case.id, label=label, reason=f"could not be judged: {judgment}")
-    ids = tuple(dict.fromkeys((*judgment.guideline_ids, *(finding.guideline for finding in judgment.findings))))
+    ids = tuple(
+        dict.fromkeys(
+            (*judgment.guideline_ids, *(finding.guideline for finding in judgment.findings))
+        )
+    )
     return BrokenLock(id=case.id, label=label, value=judgment.value, guideline_ids=ids)
 
 

@@ -15,7 +15,15 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from memalign.judge.borne_out import ALPHA, Column, LabelledCase, chance, column_of, labelled_cases, outcome_of
+from memalign.judge.borne_out import (
+    ALPHA,
+    Column,
+    LabelledCase,
+    chance,
+    column_of,
+    labelled_cases,
+    outcome_of,
+)
 from memalign.judge.code_tests import checked, named_in, normal, shape
 from memalign.memory import Memory
 from memalign.types import CodeTest, TestKind
@@ -93,7 +101,9 @@ class Rule(NamedTuple):
 
 def _rules(columns: Mapping[Column, CodeTest], cases: Sequence[LabelledCase]) -> list[Rule]:
     """Return every test in both senses for every label; the sense in which it finds something first."""
-    outcomes = {value: outcome_of(cases, value) for value in sorted({case.label for case in cases}, key=str)}
+    outcomes = {
+        value: outcome_of(cases, value) for value in sorted({case.label for case in cases}, key=str)
+    }
     rules = list[Rule]()
     for holding in (True, False):
         for column, test in columns.items():
@@ -123,7 +133,10 @@ def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> list[Co
             ("shape", _forms(case.reading.text(field, str)), forms),
         )
         for kind, literals, spoken in kinds:
-            tests |= {CodeTest(kind=kind, field=field, text=literal) for literal in spoken.intersection(literals)}
+            tests |= {
+                CodeTest(kind=kind, field=field, text=literal)
+                for literal in spoken.intersection(literals)
+            }
     return [test for test in sorted(tests, key=_rank) if checked(test) is None][:CANDIDATES]
 
 
@@ -151,7 +164,9 @@ def _forms(text: str) -> Iterator[str]:
             yield form
 
 
-def _columns(candidates: Iterable[CodeTest], cases: Sequence[LabelledCase]) -> dict[Column, CodeTest]:
+def _columns(
+    candidates: Iterable[CodeTest], cases: Sequence[LabelledCase]
+) -> dict[Column, CodeTest]:
     """Return the first of the tests that say the same of every case, or the contrary."""
     columns = dict[Column, CodeTest]()
     for test in candidates:

@@ -12,7 +12,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from memalign.align.annotations import add_annotations, checked_rows, sort_rows, with_own_verdicts, without_disputed
+from memalign.align.annotations import (
+    add_annotations,
+    checked_rows,
+    sort_rows,
+    with_own_verdicts,
+    without_disputed,
+)
 from memalign.align.distil import distil
 from memalign.align.forget import WHY, exposed_wordings, forget
 from memalign.align.impact import impact
@@ -75,7 +81,9 @@ class MemAlign:
 
     def calls(self, answers: AnswerStore | None = None, dry_run: DryRun | None = None) -> Calls:
         """The model calls of one align, within this optimizer's limits: for its `calls`."""
-        return Calls(answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, dry_run=dry_run)
+        return Calls(
+            answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, dry_run=dry_run
+        )
 
     async def align(
         self,
@@ -105,7 +113,9 @@ class MemAlign:
         Raises:
             InvalidRows: A row cannot be used, unless `skip_invalid`.
         """
-        run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
+        run = Run(
+            before=judge, progress=progress or notebook_progress(), calls=calls or self.calls()
+        )
         judge = self._configured(judge)
 
         # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
@@ -169,15 +179,21 @@ class MemAlign:
         Raises:
             UnknownKey: A selector names nothing here.
         """
-        run = Run(before=judge, progress=progress or notebook_progress(), calls=calls or self.calls())
+        run = Run(
+            before=judge, progress=progress or notebook_progress(), calls=calls or self.calls()
+        )
         run.removed = judge.memory.keys(*selectors, source=source)
         keep = {keep} if isinstance(keep, str) else keep
         judge = self._configured(judge)
 
         # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
         if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed, keep):
-            run.notes.append(f"{', '.join(theirs)} stay: people wrote or confirmed them; with consent they go too")
-        memory = without_disputed(forget(judge.memory, run.removed, people_agree=people_agree, keep=keep))
+            run.notes.append(
+                f"{', '.join(theirs)} stay: people wrote or confirmed them; with consent they go too"
+            )
+        memory = without_disputed(
+            forget(judge.memory, run.removed, people_agree=people_agree, keep=keep)
+        )
         judge = judge.replace(memory=memory)
 
         # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
@@ -190,7 +206,9 @@ class MemAlign:
         except (ConfigurationError, ModelError) as error:
             # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
             keys = tuple(annotation.key for annotation in judge.memory.pending)
-            waiting = dict.fromkeys(keys, Outcome(kind="waiting", reason=f"{WHY}: {error}", exposed_to=keys))
+            waiting = dict.fromkeys(
+                keys, Outcome(kind="waiting", reason=f"{WHY}: {error}", exposed_to=keys)
+            )
             learned = judge.replace(memory=judge.memory.with_outcomes(waiting))
         return run.result(learned)
 
@@ -206,8 +224,12 @@ class MemAlign:
         run.tell("embed", 0, len(missing))
         rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
         run.tell("embed", len(missing), len(missing))
-        vectors = {case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)}
-        cases = tuple(replace(case, vector=vectors.get(case.id, case.vector)) for case in memory.cases)
+        vectors = {
+            case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)
+        }
+        cases = tuple(
+            replace(case, vector=vectors.get(case.id, case.vector)) for case in memory.cases
+        )
         return judge.replace(memory=replace(memory, embedding_model=model.name, cases=cases))
 
     async def _distilled(self, judge: Judge, run: Run) -> Judge:
@@ -221,12 +243,16 @@ class MemAlign:
         if model.limits.writes:
             return await distil(judge, model, run, size=self.shard_size or model.limits.shard_size)
         judge = word_for_word(judge)
-        return judge.replace(memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions)))
+        return judge.replace(
+            memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions))
+        )
 
     def _configured(self, judge: Judge) -> Judge:
         """The judge with these knobs."""
         names = ("retrieval_k", "embedding_model", "columns")
-        changes: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not None}
+        changes: dict[str, Any] = {
+            name: value for name in names if (value := getattr(self, name)) is not None
+        }
         if self.authority is not None:
             changes["memory"] = replace(judge.memory, authority=self.authority)
         return judge.replace(**changes) if changes else judge

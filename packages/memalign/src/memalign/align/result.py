@@ -181,7 +181,10 @@ class AlignResult(Generic[ValueT_co]):
 
     def __str__(self) -> str:
         """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 31 s, $0.004`."""
-        named = Counter(row.status if row.status in ("unchanged", "invalid") else str(row.state) for row in self.rows)
+        named = Counter(
+            row.status if row.status in ("unchanged", "invalid") else str(row.state)
+            for row in self.rows
+        )
         named["withdrawn"] = len(self.removed)
         order = ("learned", "merged", "disputed", "rejected", "withdrawn", "unchanged", "invalid")
         parts = [f"{named[name]} {name}" for name in order if named[name]]
@@ -199,7 +202,9 @@ class AlignResult(Generic[ValueT_co]):
     def __repr__(self) -> str:
         """The summary, and below it the new guidelines and the conflicts, as many as a screen holds."""
         news = [str(guideline) for guideline in self.guidelines]
-        news += [f"conflict: {', '.join(conflict.ids)}: {conflict.reason}" for conflict in self.conflicts]
+        news += [
+            f"conflict: {', '.join(conflict.ids)}: {conflict.reason}" for conflict in self.conflicts
+        ]
         lines = [textwrap.shorten(line, _WIDTH, placeholder="…") for line in news[:_SHOWN]]
         more = len(news) - _SHOWN
         if more > 0:
@@ -207,8 +212,12 @@ class AlignResult(Generic[ValueT_co]):
         return "\n".join([f"<AlignResult of {self.judge.name}: {self}>", *lines])
 
     def _repr_html_(self) -> str:
-        rows = [(rule.id, rule.text, ", ".join(map(str, rule.supported_by))) for rule in self.guidelines]
-        conflicts = [f"conflict: {', '.join(conflict.ids)}: {conflict.reason}" for conflict in self.conflicts]
+        rows = [
+            (rule.id, rule.text, ", ".join(map(str, rule.supported_by))) for rule in self.guidelines
+        ]
+        conflicts = [
+            f"conflict: {', '.join(conflict.ids)}: {conflict.reason}" for conflict in self.conflicts
+        ]
         title = f"{self.judge.name}: {self}"
         return html_view([title, *conflicts], ("guideline", "text", "taught by"), rows)
 
@@ -278,10 +287,21 @@ class Run:
         before, after = ({g.id: g for g in side.memory.guidelines} for side in (self.before, judge))
         ledger = {entry.key: entry for entry in judge.memory.ledger()}
         status = sort_rows(self.before.memory, self.file.rows)
-        rows = [RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason) for e in self.file.invalid]
+        rows = [
+            RowReport(line=e.line, key=e.id or "", status="invalid", reason=e.reason)
+            for e in self.file.invalid
+        ]
         for line, row in zip(self.file.lines, self.file.rows, strict=True):
             key, entry = row.key, ledger[row.key]
-            rows.append(RowReport(line=line, key=str(key), status=status[key], state=entry.state, reason=entry.reason))
+            rows.append(
+                RowReport(
+                    line=line,
+                    key=str(key),
+                    status=status[key],
+                    state=entry.state,
+                    reason=entry.reason,
+                )
+            )
         return AlignResult(
             judge=judge,
             rows=tuple(sorted(rows, key=lambda row: row.line)),

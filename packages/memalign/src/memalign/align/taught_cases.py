@@ -24,7 +24,10 @@ def taught_cases(judge: Judge) -> list[Case]:
     """Return the labelled cases, one for each content, in the order of content hashes: the same whatever came first."""
     labelled = dict[str, Case]()
     for case in judge.memory.cases:
-        if judge.memory.label(case) is not None and lacks(judge, case.example.content, "the case") is None:
+        if (
+            judge.memory.label(case) is not None
+            and lacks(judge, case.example.content, "the case") is None
+        ):
             labelled.setdefault(case.example.content_hash, case)
     return [labelled[content] for content in sorted(labelled)]
 
@@ -35,7 +38,9 @@ def agrees(judge: Judge, case: Case, judgment: Judgment) -> bool:
     return label is not None and value is not None and judge.value_type.agree(label, value)
 
 
-async def judge_cases(pairs: Sequence[tuple[Judge, Case]], run: Run, phase: str) -> list[Judgment | str]:
+async def judge_cases(
+    pairs: Sequence[tuple[Judge, Case]], run: Run, phase: str
+) -> list[Judgment | str]:
     """Return what judges of one model say of cases, or for each that failed the reason."""
 
     async def judged(pair: tuple[Judge, Case]) -> Judgment | str:
@@ -43,7 +48,9 @@ async def judge_cases(pairs: Sequence[tuple[Judge, Case]], run: Run, phase: str)
         try:
             judgment = await decide(judge, case.example, run.calls, standing=False)
         except (ModelError, InputError, AccessDenied) as error:
-            return run.failure(error)  # as text: judgments that are paid for already must not go with it
+            return run.failure(
+                error
+            )  # as text: judgments that are paid for already must not go with it
         run.spend(replace(judgment.usage, seconds={}))
         return judgment
 

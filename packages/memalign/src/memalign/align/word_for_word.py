@@ -36,7 +36,9 @@ def word_for_word(judge: Judge) -> Judge:
         if fault is not None:
             outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(fault), exposed_to=(key,))
             continue
-        new = Guideline(id=f"G{memory.next_guideline}", text=text, supported_by=(key,), exposed_to=(key,))
+        new = Guideline(
+            id=f"G{memory.next_guideline}", text=text, supported_by=(key,), exposed_to=(key,)
+        )
         memory = memory.with_guidelines([new])
         outcomes[key] = None
     return judge.replace(memory=memory.with_outcomes(outcomes))
@@ -50,7 +52,11 @@ def comment_as_rule(annotation: Annotation, case: Case, value_type: ValueType) -
     comment = tidy(annotation.rationale or "")
     text = _first_sentences(comment)
     label = annotation.value
-    if label is None or not value_type.closed or label in sides_of(case.example.content, value_type.choices):
+    if (
+        label is None
+        or not value_type.closed
+        or label in sides_of(case.example.content, value_type.choices)
+    ):
         return text
     return f"{text.rstrip(' .!。')}: {value_text(label)}."
 

@@ -40,20 +40,27 @@ def align(
     name: Name,
     feedback: Annotated[
         str | None,
-        typer.Argument(metavar="FEEDBACK", help=f"A {FILES}; {STDIN} Without a file, pending feedback is tried again."),
+        typer.Argument(
+            metavar="FEEDBACK",
+            help=f"A {FILES}; {STDIN} Without a file, pending feedback is tried again.",
+        ),
     ] = None,
     *,
     columns: ColumnMap = None,
     source: FeedbackSource = None,
     judged: OwnVerdicts = None,
     skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out invalid rows and learn from the others.")
+        bool,
+        typer.Option("--skip-invalid", help="Leave out invalid rows and learn from the others."),
     ] = False,
     allow_erased: AllowErased = False,
     impact: Annotated[
         int | None,
         typer.Option(
-            "--impact", metavar="N", min=1, help="Judge N taught cases again and show which verdicts changed."
+            "--impact",
+            metavar="N",
+            min=1,
+            help="Judge N taught cases again and show which verdicts changed.",
         ),
     ] = None,
     force: Force = False,
@@ -70,15 +77,23 @@ def align(
     from memalign.align import MemAlign
     from memalign.io import read_judgments
 
-    optimizer = MemAlign(columns=columns_of(columns), concurrency=concurrency, max_cost=max_cost, impact=impact)
+    optimizer = MemAlign(
+        columns=columns_of(columns), concurrency=concurrency, max_cost=max_cost, impact=impact
+    )
     rows = () if feedback is None else rows_of(feedback, source=source)
-    options: dict[str, Any] = {"skip_invalid": skip_invalid, "allow_erased": allow_erased, "optimizer": optimizer}
+    options: dict[str, Any] = {
+        "skip_invalid": skip_invalid,
+        "allow_erased": allow_erased,
+        "optimizer": optimizer,
+    }
     options["own_verdicts"] = None if judged is None else read_judgments(judged)
     if not dry_run:
         return run_and_report(
             session,
             name,
-            lambda registry, progress: registry.align(name, rows, force=force, progress=progress, **options),
+            lambda registry, progress: registry.align(
+                name, rows, force=force, progress=progress, **options
+            ),
         )
     registry = session.registry()
     number = registry.history(name)[-1].number
@@ -89,10 +104,14 @@ def align(
     return give_estimate(session, name, number, estimate, kept=trial.kept)
 
 
-def run_and_report(session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]) -> int:
+def run_and_report(
+    session: Session, name: str, action: Callable[[Registry, Progress], AlignResult]
+) -> int:
     """Run an align or unalign, print what it did, and return the exit code: 1 where anything did not end well."""
     registry = session.registry()
-    session.after_interrupt = f"to see whether a version was saved: memalign history {name}. The same command again "
+    session.after_interrupt = (
+        f"to see whether a version was saved: memalign history {name}. The same command again "
+    )
     session.after_interrupt += "asks for no answer that is already paid for"
     with show_progress() as progress:
         result = action(registry, progress)
@@ -108,12 +127,16 @@ def report_parts(result: AlignResult) -> list[Any]:
     name, memory = result.judge.name, result.judge.memory
     parts: list[Any] = []
     if changed := [row for row in result.rows if row.status != "unchanged"]:
-        changed.sort(key=lambda row: row.state in ("learned", "merged"))  # first what a person may have to act on
+        changed.sort(
+            key=lambda row: row.state in ("learned", "merged")
+        )  # first what a person may have to act on
         rows = [(row.line, row.key, row.status, row.state, row.reason) for row in changed]
         columns = ("line", "feedback", "row", "state", "reason")
         rest = f"for all: memalign show {name} --ledger"
         parts.append(table(columns, rows, title="Feedback", limit=_LIMIT, rest=rest))
-    if not (result.rows or result.removed or result.usage.calls or result.taken_up or result.stopped):
+    if not (
+        result.rows or result.removed or result.usage.calls or result.taken_up or result.stopped
+    ):
         parts.append("nothing to learn: you gave no file, and no feedback is pending")
     if result.removed:
         parts.append(f"withdrawn: {listed(result.removed)}")
@@ -122,7 +145,9 @@ def report_parts(result: AlignResult) -> list[Any]:
     if result.guidelines:
         in_force_first = sorted(result.guidelines, key=lambda rule: memory.status(rule) != "active")
         rest = f"for all: memalign guideline {name}"
-        parts.append(guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest))
+        parts.append(
+            guideline_table(in_force_first, memory, title="New guidelines", limit=_LIMIT, rest=rest)
+        )
     parts += [] if result.impact is None else _impact(result.impact)
     parts += top(list(map(str, result.broken)))
     parts += top([_conflict(conflict) for conflict in result.conflicts])
@@ -130,7 +155,9 @@ def report_parts(result: AlignResult) -> list[Any]:
         parts.append(settling(name))
     parts += top([f"note: {note}" for note in result.notes])
     if result.stopped:
-        parts.append(f"stopped: {result.stopped}; to try the pending feedback again: memalign align {name}")
+        parts.append(
+            f"stopped: {result.stopped}; to try the pending feedback again: memalign align {name}"
+        )
     version = [] if result.version is None else [version_line(name, result)]
     return [*parts, usage_text(result.usage, result.seconds), *version, str(result)]
 

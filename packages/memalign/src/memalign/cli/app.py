@@ -42,12 +42,21 @@ _GROUPS: dict[str, dict[str, tuple[Callable[..., int], str]]] = {
     },
     "Judging": {
         "judge": (judging.judge, "memalign judge tone answers.jsonl -o judged.jsonl"),
-        "explain": (explanation.explain, "memalign explain tone judged.jsonl a-1 --examples answers.jsonl"),
-        "evaluate": (evaluate.evaluate, "memalign evaluate tone held_out.jsonl --min-kappa 0.6 --report report.html"),
+        "explain": (
+            explanation.explain,
+            "memalign explain tone judged.jsonl a-1 --examples answers.jsonl",
+        ),
+        "evaluate": (
+            evaluate.evaluate,
+            "memalign evaluate tone held_out.jsonl --min-kappa 0.6 --report report.html",
+        ),
     },
     "Learning": {
         "next": (review_sheet.next_, "memalign next tone new.jsonl -n 5"),
-        "review": (review_sheet.review, "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx"),
+        "review": (
+            review_sheet.review,
+            "memalign review tone judged.jsonl --examples answers.jsonl -o review.xlsx",
+        ),
         "check": (review_sheet.check, "memalign check feedback.jsonl tone"),
         "align": (align.align, "memalign align tone feedback.jsonl"),
         "guideline": (guidelines.guideline, "memalign guideline tone G2 --pin"),
@@ -146,20 +155,28 @@ class Commands(TyperGroup):
         """The overview: one line per command, in groups; the options that every command takes; the exit codes."""
         for group, names in {**_GROUPS, "Models and server": ["models", "serve"]}.items():
             with formatter.section(group):
-                formatter.write_dl([(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names])
+                formatter.write_dl(
+                    [(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names]
+                )
         with formatter.section("Options for every command"):
             formatter.write_dl([help_record(option) for option in Command.shared])
         with formatter.section("Exit codes"):
             formatter.write_dl(_EXIT_CODES)
 
     def _summary(self, ctx: Any, name: str) -> str:
-        return _SERVE if name == "serve" else str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
+        return (
+            _SERVE
+            if name == "serve"
+            else str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
+        )
 
 
 def _described(error: MemalignError | OSError) -> dict[str, Any]:
     data: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, InvalidRows):
-        data["rows"] = [{"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows]
+        data["rows"] = [
+            {"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows
+        ]
     return data
 
 
@@ -186,7 +203,10 @@ app = typer.Typer(
 def memalign_(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """LLM judges that learn from experts' feedback, in words.

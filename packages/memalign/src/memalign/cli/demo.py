@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from memalign.models.base import ChatModel
     from memalign.types import Feedback, Judgment, Usage
 
-INSTRUCTIONS = "Is the shop's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+INSTRUCTIONS = (
+    "Is the shop's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+)
 WITHDRAWN = "ana"
 """The person whose words are withdrawn at the end."""
 EMBEDDED = "local:qwen2.5-coder-1.5b"
@@ -123,7 +125,9 @@ def live_model(name: str, tell: Callable[[str], None], *, yes: bool) -> ChatMode
     if embedded is not None and not embedded.present:
         path = download(embedded, yes=yes, log=tell)
         if path is None:
-            raise ConfigurationError("nothing was downloaded. `memalign demo` without --model needs no model")
+            raise ConfigurationError(
+                "nothing was downloaded. `memalign demo` without --model needs no model"
+            )
     return resolve(name)
 
 
@@ -163,7 +167,9 @@ def _untaught(story: Story, tell: Callable[..., None]) -> list[Judgment]:
     tell("", "1. Nobody has taught the judge yet")
     judgments = story.judged(story.judge)
     if all(judgment.error for judgment in judgments):
-        raise ModelError(f"the demo stops: its model answered none of {len(judgments)} calls: {judgments[0].error}")
+        raise ModelError(
+            f"the demo stops: its model answered none of {len(judgments)} calls: {judgments[0].error}"
+        )
     wrong = [
         (row.inputs, row.outputs, _said(judgment), _word(row.value))
         for row, judgment in zip(story.unseen, judgments, strict=True)
@@ -171,7 +177,11 @@ def _untaught(story: Story, tell: Callable[..., None]) -> list[Judgment]:
     ]
     right = story.right(judgments)
     tell(
-        table(("customer", "reply", "judge", "experts"), wrong[:ROWS], title=_some(wrong, "wrong verdict")),
+        table(
+            ("customer", "reply", "judge", "experts"),
+            wrong[:ROWS],
+            title=_some(wrong, "wrong verdict"),
+        ),
         f"right on {right} of {len(story.unseen)} replies that it will never be taught",
     )
     return judgments

@@ -16,7 +16,11 @@ from memalign.cli.session import DONE, Command, Session, confirmed
 if TYPE_CHECKING:
     from memalign.models.catalogue import EmbeddedModel
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="List and download models that need no provider.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="List and download models that need no provider.",
+)
 
 
 @app.command("list", cls=Command, epilog="Example: memalign models list")
@@ -25,12 +29,27 @@ def list_(session: Session) -> int:
     from memalign.models.catalogue import CATALOGUE
 
     rows = [
-        (f"local:{model.name}", model.megabytes, "yes" if model.present else "no", model.path, model.description)
+        (
+            f"local:{model.name}",
+            model.megabytes,
+            "yes" if model.present else "no",
+            model.path,
+            model.description,
+        )
         for model in CATALOGUE.values()
     ]
     data = [
-        {"name": f"local:{model.name}", "installed": model.present, "path": str(model.path), "bytes": model.size}
-        | {"sha256": model.sha256, "sources": [f"{model.repo} on the hub", model.packages], "licence": model.licence}
+        {
+            "name": f"local:{model.name}",
+            "installed": model.present,
+            "path": str(model.path),
+            "bytes": model.size,
+        }
+        | {
+            "sha256": model.sha256,
+            "sources": [f"{model.repo} on the hub", model.packages],
+            "licence": model.licence,
+        }
         for model in CATALOGUE.values()
     ]
     session.give({"models": data}, table(("name", "size", "installed", "path", "what it is"), rows))
@@ -43,7 +62,8 @@ def pull(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="A name that `memalign models list` shows. The default is the larger model."
+            metavar="NAME",
+            help="A name that `memalign models list` shows. The default is the larger model.",
         ),
     ] = None,
     *,
@@ -60,7 +80,12 @@ def pull(
     model = find(name or DEFAULT)
     session.after_interrupt = "what was downloaded is kept; run the same command again to resume"
     path = download(model, yes=yes, log=say)
-    data = {"pulled": path is not None, "name": f"local:{model.name}", "path": str(path), "sha256": model.sha256}
+    data = {
+        "pulled": path is not None,
+        "name": f"local:{model.name}",
+        "path": str(path),
+        "sha256": model.sha256,
+    }
     use = f"SHA-256 {model.sha256}; use it with --model local:{model.name}"
     session.give(data, use if path else "nothing was downloaded")
     return DONE

@@ -47,25 +47,33 @@ def evaluate(
     session: Session,
     name: Name,
     labelled: Annotated[
-        str, typer.Argument(metavar="LABELLED", help=f"A file of feedback with labels in the field value; {STDIN}")
+        str,
+        typer.Argument(
+            metavar="LABELLED", help=f"A file of feedback with labels in the field value; {STDIN}"
+        ),
     ],
     *,
     version: Version = None,
     against: Annotated[
         str | None,
         typer.Option(
-            metavar="N|zero-shot", help="Compare with version N, or with the judge without memory (zero-shot)."
+            metavar="N|zero-shot",
+            help="Compare with version N, or with the judge without memory (zero-shot).",
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="M", help="Judge with this model and the judge's memory.")
+        str | None,
+        typer.Option("--model", metavar="M", help="Judge with this model and the judge's memory."),
     ] = None,
     min_accuracy: Annotated[
         float | None, _criterion(metavar="A", help="Require this accuracy, for example 0.8.")
     ] = None,
     min_kappa: Annotated[
         float | None,
-        _criterion(metavar="K", help="Require this Cohen's kappa, for example 0.6. It is weighted for int judges."),
+        _criterion(
+            metavar="K",
+            help="Require this Cohen's kappa, for example 0.6. It is weighted for int judges.",
+        ),
     ] = None,
     not_worse_than: Annotated[
         float | None,
@@ -74,17 +82,27 @@ def evaluate(
             help="Allow a loss of at most this many points against the judge that --against names.",
         ),
     ] = None,
-    junit: Annotated[Path | None, _criterion(metavar="FILE", help="Write the gate's result as JUnit XML.")] = None,
+    junit: Annotated[
+        Path | None, _criterion(metavar="FILE", help="Write the gate's result as JUnit XML.")
+    ] = None,
     report: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report to FILE, which ends in .html, .md or .json.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a report to FILE, which ends in .html, .md or .json."
+        ),
     ] = None,
     judged: Annotated[
         list[Path] | None, typer.Option(metavar="OUT.jsonl", help=f"{JUDGED_HELP} May be repeated.")
     ] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)
+    ] = None,
     include_taught: Annotated[
         bool,
-        typer.Option("--include-taught", help="Judge taught cases too, for a figure of their own beside the others."),
+        typer.Option(
+            "--include-taught",
+            help="Judge taught cases too, for a figure of their own beside the others.",
+        ),
     ] = False,
     on: Annotated[
         Path | None,
@@ -96,7 +114,10 @@ def evaluate(
     ] = None,
     examples: Annotated[
         str | None,
-        _worth(metavar="FILE", help="The rows that were judged into JUDGED: their columns group and system count."),
+        _worth(
+            metavar="FILE",
+            help="The rows that were judged into JUDGED: their columns group and system count.",
+        ),
     ] = None,
     promise: Annotated[
         float | None,
@@ -108,7 +129,11 @@ def evaluate(
     plan: Annotated[bool, _worth("--plan", help="Say what more labels would show.")] = False,
     repeat: Annotated[
         int | None,
-        _worth(metavar="N", min=2, help="Judge up to 20 of the cases N times, and say how often verdicts turn."),
+        _worth(
+            metavar="N",
+            min=2,
+            help="Judge up to 20 of the cases N times, and say how often verdicts turn.",
+        ),
     ] = None,
     columns: ColumnMap = None,
     concurrency: Concurrency = None,
@@ -127,14 +152,23 @@ def evaluate(
     other = _other_judge(session, name, judge, against)
     if model is not None:
         judge = judge.replace(model=model)
-    demands = _Demands(min_accuracy=min_accuracy, min_kappa=min_kappa, not_worse_than=not_worse_than, junit=junit)
+    demands = _Demands(
+        min_accuracy=min_accuracy, min_kappa=min_kappa, not_worse_than=not_worse_than, junit=junit
+    )
     demands.check(judge, against=other is not None)
     _check_files(report, junit)
     rows = rows_of(labelled, columns, remembered=judge.columns)
     traffic = None if examples is None else rows_of(examples, columns, remembered=judge.columns)
     if traffic is not None and on is None:
-        raise InputError("--examples names the rows that were judged into JUDGED, so it needs --on JUDGED")
-    wanted: dict[str, Any] = {"on": on, "on_examples": traffic, "promise": promise, "repeat": repeat}
+        raise InputError(
+            "--examples names the rows that were judged into JUDGED, so it needs --on JUDGED"
+        )
+    wanted: dict[str, Any] = {
+        "on": on,
+        "on_examples": traffic,
+        "promise": promise,
+        "repeat": repeat,
+    }
     wanted |= {"against": other, "include_taught": include_taught, "judged": judged or ()}
     run = partial(measure, judge, rows, **wanted)
     if dry_run:
@@ -174,7 +208,9 @@ class _Demands:
         from memalign.evaluation import check_criteria
 
         if self.is_gate:
-            check_criteria(judge, minimum=self.minimum, not_worse_than=self.not_worse_than, against=against)
+            check_criteria(
+                judge, minimum=self.minimum, not_worse_than=self.not_worse_than, against=against
+            )
         elif self.junit is not None:
             raise InputError(
                 "--junit writes the result of a gate, so it needs a criterion, for example --min-accuracy 0.8"
@@ -208,7 +244,9 @@ def _other_judge(session: Session, name: str, judge: Judge, against: str | None)
         return judge.replace(memory=Memory())
     if against.isdecimal():
         return session.judge(name, int(against))[1]
-    raise InputError(f"--against {against}: use a version's number, or zero-shot for the judge without memory")
+    raise InputError(
+        f"--against {against}: use a version's number, or zero-shot for the judge without memory"
+    )
 
 
 def _label(against: str | None) -> str:
@@ -227,7 +265,9 @@ def _check_files(report: Path | None, junit: Path | None) -> None:
             raise InputError(f"cannot write {file}: name a file in a folder that exists")
 
 
-def _estimate(session: Session, name: str, number: int, judge: Judge, run: Callable[..., Evaluation]) -> int:
+def _estimate(
+    session: Session, name: str, number: int, judge: Judge, run: Callable[..., Evaluation]
+) -> int:
     from memalign.models.calls import Calls
     from memalign.models.dry_run import DryRun
 
@@ -284,7 +324,15 @@ def _thresholds(evaluation: Evaluation) -> Any:
     for step in evaluation.thresholds:
         if step.n:
             agreement = f"{step.agreement:.0%}"
-            rows.append((step.label or "any", f"{step.at:g}", f"{step.share:.0%}", agreement, f"{1 - step.share:.0%}"))
+            rows.append(
+                (
+                    step.label or "any",
+                    f"{step.at:g}",
+                    f"{step.share:.0%}",
+                    agreement,
+                    f"{1 - step.share:.0%}",
+                )
+            )
     columns = ("verdict", "confidence from", "passes", "people agree", "left for people")
     return table(columns, rows, title="What may pass without a person")
 
@@ -299,7 +347,12 @@ def _disagreements(evaluation: Evaluation) -> Any:
 
 
 def _write_report(
-    file: Path, judge: Judge, number: int, evaluation: Evaluation, label: str, result: GateResult | None
+    file: Path,
+    judge: Judge,
+    number: int,
+    evaluation: Evaluation,
+    label: str,
+    result: GateResult | None,
 ) -> None:
     from memalign.evaluation import as_html, as_markdown
     from memalign.evaluation import report as gather
@@ -317,7 +370,12 @@ def _write_report(
 
 def _exit_code(evaluation: Evaluation, demands: _Demands, result: GateResult | None) -> int:
     """Name what failed, and give the gate's exit code, or that of a run without a gate."""
-    failures = [(case.id, case.error) for side in _sides(evaluation) for case in side.cases if case.error is not None]
+    failures = [
+        (case.id, case.error)
+        for side in _sides(evaluation)
+        for case in side.cases
+        if case.error is not None
+    ]
     say_by_reason("failed", failures)
     if demands.is_gate:
         decided = result or demands.gate(evaluation)  # which says that cases have no verdict

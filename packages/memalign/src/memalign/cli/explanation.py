@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 def explain(
     session: Session,
     name: Name,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The file that `memalign judge -o` wrote.")],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The file that `memalign judge -o` wrote.")
+    ],
     example_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the example.")],
     *,
     examples: Annotated[
-        str, typer.Option("--examples", metavar="FILE", help=f"The file of examples that was judged; {STDIN}")
+        str,
+        typer.Option(
+            "--examples", metavar="FILE", help=f"The file of examples that was judged; {STDIN}"
+        ),
     ],
     columns: ColumnMap = None,
 ) -> int:
@@ -40,7 +45,9 @@ def explain(
     file = read_judgments(out)
     judgment = file.judgments.get(example_id)
     if judgment is None:
-        raise InputError(f"{out} has no judgment for {example_id!r} among its {len(file.judgments):,}")
+        raise InputError(
+            f"{out} has no judgment for {example_id!r} among its {len(file.judgments):,}"
+        )
     mapping = judge_with_columns(session, name, None, columns)[1].columns
     rows = read_examples(rows_of(examples, columns, remembered=mapping))
     example = next((example for example in rows if example.id == example_id), None)
@@ -76,12 +83,18 @@ def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     parts: list[Any] = [facts((name, value) for name, value in rows if value)]
     for guideline in data["guidelines"]:
         parts.append(f"your rule {guideline['id']}: {guideline['text']}")
-        findings = [finding for finding in judgment.findings if finding.guideline == guideline["id"]]
+        findings = [
+            finding for finding in judgment.findings if finding.guideline == guideline["id"]
+        ]
         parts += [f"  {finding}" for finding in findings]
     if data["examples"]:
         cases = [(case["id"], label_text(case["label"])) for case in data["examples"]]
         parts.append(table(("id", "experts' label"), cases, title="Cases"))
     if prompt := data["prompt"]:
-        title = "The prompt" if data["same_prompt"] else "The prompt as it would be now, with other cases"
+        title = (
+            "The prompt"
+            if data["same_prompt"]
+            else "The prompt as it would be now, with other cases"
+        )
         parts.append(f"{title}\n\n--- system\n{prompt['system']}\n--- user\n{prompt['user']}\n")
     return parts

@@ -28,7 +28,10 @@ Keys = Annotated[
 ]
 Source = Annotated[
     str | None,
-    typer.Option(metavar="S", help="All feedback from one person. With KEY, only their feedback on those cases."),
+    typer.Option(
+        metavar="S",
+        help="All feedback from one person. With KEY, only their feedback on those cases.",
+    ),
 ]
 Matching = Annotated[
     str | None,
@@ -38,7 +41,9 @@ Matching = Annotated[
         "it down. The command shows what goes and asks first.",
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be forgotten without changing anything.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show what would be forgotten without changing anything.")
+]
 
 _LIMIT = 30  # lines
 
@@ -55,7 +60,8 @@ def unalign(
     people_agree: Annotated[
         bool,
         typer.Option(
-            "--people-agree", help="Also forget guidelines that people wrote or pinned after reading this feedback."
+            "--people-agree",
+            help="Also forget guidelines that people wrote or pinned after reading this feedback.",
         ),
     ] = False,
 ) -> int:
@@ -82,7 +88,13 @@ def unalign(
                 raise UnknownKey(f"no such feedback of {name!r} holds this text")
         after = without_disputed(forget(judge.memory, going, people_agree=people_agree))
         changes = compare(judge, judge.replace(memory=after))
-        data = {"judge": name, "version": number, "dry_run": True, "keys": going, "changes": vars(changes)}
+        data = {
+            "judge": name,
+            "version": number,
+            "dry_run": True,
+            "keys": going,
+            "changes": vars(changes),
+        }
         lines = [f"to forget: {listed(going)}", *top(diff_lines(changes), _LIMIT)]
         if dry_run:
             session.give(data, *lines)
@@ -93,7 +105,9 @@ def unalign(
             return DONE
     options: dict[str, Any] = {"source": source, "people_agree": people_agree}
     return run_and_report(
-        session, name, lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options)
+        session,
+        name,
+        lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options),
     )
 
 
@@ -127,10 +141,14 @@ def erase(
         session.give(preview.to_dict(), *shown)
         return DONE
     show(*shown, stderr=True)
-    if not confirmed(f"Erase {preview.counts} from every version of {name} and every table, for good?", yes=yes):
+    if not confirmed(
+        f"Erase {preview.counts} from every version of {name} and every table, for good?", yes=yes
+    ):
         session.give({"done": False}, "nothing was changed")
         return DONE
-    session.after_interrupt = f"run the same command again. If it finds nothing any more: memalign erase {name}"
+    session.after_interrupt = (
+        f"run the same command again. If it finds nothing any more: memalign erase {name}"
+    )
     with show_progress() as progress:
         receipt = registry.erase(name, chosen, source=source, matching=matching, progress=progress)
     session.give(receipt.to_dict(), str(receipt))

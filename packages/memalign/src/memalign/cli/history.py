@@ -28,10 +28,20 @@ def history(session: Session, name: Name) -> int:
     rows: list[tuple[object, ...]] = []
     for version in versions:
         when = version.created_at[:19].replace("T", " ")
-        what = "; ".join(filter(None, ("redacted" if version.redacted else "", version.summary, version.note)))
+        what = "; ".join(
+            filter(None, ("redacted" if version.redacted else "", version.summary, version.note))
+        )
         counts = (version.feedback, version.guidelines, version.pending)
         rows.append((version.number, when, version.action, *counts, what))
-    columns = ("version", "when (UTC)", "command", "feedback", "guidelines", "pending", "what changed")
+    columns = (
+        "version",
+        "when (UTC)",
+        "command",
+        "feedback",
+        "guidelines",
+        "pending",
+        "what changed",
+    )
     session.give({"judge": name, "versions": versions}, table(columns, rows))
     return DONE
 
@@ -40,7 +50,9 @@ def diff(
     session: Session,
     name: Name,
     first: Annotated[int, typer.Argument(metavar="V1", min=1, help="The version to start from.")],
-    second: Annotated[int, typer.Argument(metavar="V2", min=1, help="The version to compare with it.")],
+    second: Annotated[
+        int, typer.Argument(metavar="V2", min=1, help="The version to compare with it.")
+    ],
 ) -> int:
     """Show what changed between two versions."""
     changes = session.registry().diff(name, first, second)
@@ -68,9 +80,14 @@ def diff_lines(diff: MemoryDiff) -> list[str]:
     """What differs: `-` as it was, `+` as it is, `~` where both read the same."""
     lines: list[str] = []
     for setting in diff.settings:
-        lines += _sides(f"{setting.name}: ", _setting_text(setting.before), _setting_text(setting.after))
+        lines += _sides(
+            f"{setting.name}: ", _setting_text(setting.before), _setting_text(setting.after)
+        )
     for rule in diff.guidelines:
-        before, after = _rule_text(rule.before, rule.state_before), _rule_text(rule.after, rule.state_after)
+        before, after = (
+            _rule_text(rule.before, rule.state_before),
+            _rule_text(rule.after, rule.state_after),
+        )
         lines += _sides(f"{rule.name} ", before, after)
         old, new = (entry.tests if entry else () for entry in (rule.before, rule.after))
         if rule.after is not None:  # with a guideline its tests go
@@ -78,7 +95,9 @@ def diff_lines(diff: MemoryDiff) -> list[str]:
             lines += [f"    + {code_test_text(test)}" for test in new if test not in old]
     for change in diff.feedback:
         before = _feedback_text(change.before, change.state_before)
-        lines += _sides(f"{change.name}: ", before, _feedback_text(change.after, change.state_after))
+        lines += _sides(
+            f"{change.name}: ", before, _feedback_text(change.after, change.state_after)
+        )
     return lines
 
 
@@ -117,7 +136,12 @@ def rollback(
     This can bring back feedback that was withdrawn since then. It never brings back what was erased.
     """
     saved = session.registry().rollback(name, version)
-    data = {"judge": name, "to": version, "version": saved.version, "memory_hash": saved.judge.memory.hash}
+    data = {
+        "judge": name,
+        "to": version,
+        "version": saved.version,
+        "memory_hash": saved.judge.memory.hash,
+    }
     content = f", with the content of version {version}" if saved.version != saved.parent else ""
     session.give(data, f"{version_line(name, saved)}{content}")
     return DONE
@@ -127,7 +151,12 @@ def export(
     session: Session,
     name: Name,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The file to write; - is standard output.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--out", metavar="FILE", help="The file to write; - is standard output."
+        ),
+    ],
     version: Version = None,
 ) -> int:
     """Write a judge to one JSON file.
@@ -152,11 +181,15 @@ def export(
 def import_(
     session: Session,
     source: Annotated[
-        str, typer.Argument(metavar="FILE|URL", help="A bundle that `memalign export` wrote, or another registry.")
+        str,
+        typer.Argument(
+            metavar="FILE|URL", help="A bundle that `memalign export` wrote, or another registry."
+        ),
     ],
     *,
     name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="Store the bundle's judge under this name.")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Store the bundle's judge under this name."),
     ] = None,
     allow_erased: AllowErased = False,
 ) -> int:
@@ -171,8 +204,12 @@ def import_(
     registry = session.registry(create=True)
     if source.startswith(("sqlite:", "postgres")) or source.endswith(".db"):
         if name is not None:
-            raise InputError("--name applies to a bundle only; the judges of a registry keep their names")
-        imported = registry.import_registry(Registry(source, create=False), allow_erased=allow_erased)
+            raise InputError(
+                "--name applies to a bundle only; the judges of a registry keep their names"
+            )
+        imported = registry.import_registry(
+            Registry(source, create=False), allow_erased=allow_erased
+        )
         lines = [f"imported {judge.name}: {counted(judge.latest, 'version')}" for judge in imported]
         session.give({"imported": imported}, *lines or ["the registry has no judges to import"])
         return DONE
@@ -181,7 +218,8 @@ def import_(
     number = registry.import_bundle(source, name, allow_erased=allow_erased)
     if before.get(target) == number:
         session.give(
-            {"judge": target, "version": number, "summary": ""}, f"nothing changed; {target} is still version {number}"
+            {"judge": target, "version": number, "summary": ""},
+            f"nothing changed; {target} is still version {number}",
         )
         return DONE
     summary = registry.history(target)[number - 1].summary  # the bundle replaces what the judge was

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memalign.cli.guidelines import guideline_table, guideline_values, rule_lines, settling, user_name
+from memalign.cli.guidelines import (
+    guideline_table,
+    guideline_values,
+    rule_lines,
+    settling,
+    user_name,
+)
 from memalign.cli.history import give_changes
 from memalign.cli.options import VALUE_TYPES, ColumnMap, Force, Name, Version, Yes, columns_of
 from memalign.cli.output import counted, facts, listed, table
@@ -20,7 +26,9 @@ from memalign.errors import InputError, JudgeNotFound
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-CREATE_EXAMPLE = 'memalign create tone --value-type bool --instructions "Is it polite? Reply: {{ outputs }}"'
+CREATE_EXAMPLE = (
+    'memalign create tone --value-type bool --instructions "Is it polite? Reply: {{ outputs }}"'
+)
 
 _INSTRUCTIONS_HELP = (
     "What the judge is asked, as text or as a file. It names fields of an example: "
@@ -33,7 +41,9 @@ def create(
     name: Name,
     *,
     instructions: Annotated[str, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)],
-    value_type: Annotated[str, typer.Option(metavar="TYPE", help=f"What the judge answers: {VALUE_TYPES}")],
+    value_type: Annotated[
+        str, typer.Option(metavar="TYPE", help=f"What the judge answers: {VALUE_TYPES}")
+    ],
 ) -> int:
     """Create a judge: what it is asked, and what it answers.
 
@@ -43,11 +53,18 @@ def create(
     from memalign.judge import Judge
     from memalign.models import default_model_name, resolve
 
-    model = session.models.model or default_model_name() or resolve().name  # which says what is missing
-    new = Judge(name=name, instructions=_text_of(instructions), feedback_value_type=value_type, model=model)
+    model = (
+        session.models.model or default_model_name() or resolve().name
+    )  # which says what is missing
+    new = Judge(
+        name=name, instructions=_text_of(instructions), feedback_value_type=value_type, model=model
+    )
     new = replace(session.models, model=model).apply(new)
     session.registry(create=True).create(new)
-    session.give(described(new, version=1), f"created {name} ({new.value_type.spec}) on {new.model_name}, version 1")
+    session.give(
+        described(new, version=1),
+        f"created {name} ({new.value_type.spec}) on {new.model_name}, version 1",
+    )
     return DONE
 
 
@@ -69,7 +86,9 @@ def show(
     name: Name,
     *,
     version: Version = None,
-    ledger: Annotated[bool, typer.Option("--ledger", help="Also list every piece of feedback with its state.")] = False,
+    ledger: Annotated[
+        bool, typer.Option("--ledger", help="Also list every piece of feedback with its state.")
+    ] = False,
 ) -> int:
     """Show a judge's settings, guidelines and pending feedback.
 
@@ -79,17 +98,28 @@ def show(
     number, judge = session.judge(name, version)
     memory, data = judge.memory, described(judge, version=number)
     tables = ("guidelines", "pending", "conflicts")
-    settings = {key: value for key, value in data.items() if key not in tables and value not in (None, [], {})}
-    rows = [(key.replace("_", " "), json.dumps(v) if isinstance(v, dict) else v) for key, v in settings.items()]
+    settings = {
+        key: value
+        for key, value in data.items()
+        if key not in tables and value not in (None, [], {})
+    }
+    rows = [
+        (key.replace("_", " "), json.dumps(v) if isinstance(v, dict) else v)
+        for key, v in settings.items()
+    ]
     parts: list[Any] = [facts((key, listed(v) if isinstance(v, list) else v) for key, v in rows)]
     if memory.semantic:
         parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
         parts += rule_lines(judge, memory.semantic)
     if away := len(memory.guidelines) - len(memory.semantic):
-        parts.append(f"{counted(away, 'more guideline')} not in force; to see why: memalign guideline {name}")
+        parts.append(
+            f"{counted(away, 'more guideline')} not in force; to see why: memalign guideline {name}"
+        )
     if waiting := [(entry["key"], entry["reason"]) for entry in data["pending"]]:
         parts.append(table(("feedback", "pending because"), waiting, title="Pending"))
-    if conflicts := [(listed(conflict["feedback"]), conflict["about"]) for conflict in data["conflicts"]]:
+    if conflicts := [
+        (listed(conflict["feedback"]), conflict["about"]) for conflict in data["conflicts"]
+    ]:
         parts += [table(("feedback", "about"), conflicts, title="Conflicts"), settling(name)]
     if ledger:
         entries = session.registry().ledger(name, number)
@@ -99,9 +129,18 @@ def show(
         states = []
         for entry in entries:
             reasons = [entry.reason, *(said.get(name, "") for name in entry.guideline_ids)]
-            states.append((entry.key, entry.state, listed(entry.guideline_ids), "; ".join(filter(None, reasons))))
+            states.append(
+                (
+                    entry.key,
+                    entry.state,
+                    listed(entry.guideline_ids),
+                    "; ".join(filter(None, reasons)),
+                )
+            )
         parts.append(table(("feedback", "state", "guidelines", "reason"), states, title="Feedback"))
-        parts.append(", ".join(f"{count} {state}" for state, count in counts.items()) or "no feedback yet")
+        parts.append(
+            ", ".join(f"{count} {state}" for state, count in counts.items()) or "no feedback yet"
+        )
     session.give(data, *parts)
     return DONE
 
@@ -110,16 +149,22 @@ def edit(
     session: Session,
     name: Name,
     *,
-    instructions: Annotated[str | None, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)] = None,
+    instructions: Annotated[
+        str | None, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)
+    ] = None,
     columns: ColumnMap = None,
     authority: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="Whose label is used where people differ, in order: ana,ben. '' removes all."),
+        typer.Option(
+            metavar="WHO",
+            help="Whose label is used where people differ, in order: ana,ben. '' removes all.",
+        ),
     ] = None,
     dismiss: Annotated[
         tuple[str, str] | None,
         typer.Option(
-            metavar="KEY KEY", help="Declare that two comments reported as a conflict do not contradict each other."
+            metavar="KEY KEY",
+            help="Declare that two comments reported as a conflict do not contradict each other.",
         ),
     ] = None,
     force: Force = False,
@@ -181,7 +226,9 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "cases": len(memory.cases),
         "feedback": len(memory),
         "guidelines": guideline_values(memory.guidelines, memory),
-        "pending": [{"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"],
+        "pending": [
+            {"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"
+        ],
         "conflicts": [{"feedback": c.feedback, "about": c.about} for c in memory.open_conflicts],
     }
 
@@ -192,6 +239,10 @@ def _text_of(instructions: str) -> str:
     try:
         return Path(instructions[1:]).read_text("utf-8").strip()
     except UnicodeDecodeError:
-        raise InputError(f"--instructions {instructions}: the file is not UTF-8; save it as UTF-8") from None
+        raise InputError(
+            f"--instructions {instructions}: the file is not UTF-8; save it as UTF-8"
+        ) from None
     except OSError as error:
-        raise InputError(f"--instructions {instructions}: {error.strerror}; name a text file after the @") from None
+        raise InputError(
+            f"--instructions {instructions}: {error.strerror}; name a text file after the @"
+        ) from None

@@ -39,9 +39,13 @@ _SHOWN = 40  # judgments on a screen
 def judge(
     session: Session,
     name: Name,
-    examples: Annotated[str, typer.Argument(metavar="EXAMPLES", help=f"A {FILES}, or a folder; {STDIN}")],
+    examples: Annotated[
+        str, typer.Argument(metavar="EXAMPLES", help=f"A {FILES}, or a folder; {STDIN}")
+    ],
     *,
-    out: Annotated[Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)
+    ] = None,
     ask_below: Annotated[
         float | None,
         typer.Option(
@@ -70,7 +74,10 @@ def judge(
 
     number, chosen = judge_with_columns(session, name, version, columns)
     _check_ask_below(ask_below, out, chosen)
-    source = Examples.of(rows_of(examples, columns, remembered=chosen.columns), fields=named_parts(chosen.instructions))
+    source = Examples.of(
+        rows_of(examples, columns, remembered=chosen.columns),
+        fields=named_parts(chosen.instructions),
+    )
     if dry_run:
         estimate = DryRun(dimensions=chosen.memory.matrix.shape[1] or 8)
         chosen.judge_many(source, max_cost=Calls(dry_run=estimate))
@@ -84,7 +91,12 @@ def judge(
                 "from which the same command can resume: -o OUT.jsonl"
             )
         judgments = chosen.judge_many(
-            source, out=out, progress=progress, on_judgment=run.add, concurrency=concurrency, max_cost=max_cost
+            source,
+            out=out,
+            progress=progress,
+            on_judgment=run.add,
+            concurrency=concurrency,
+            max_cost=max_cost,
         )
     seconds = time.perf_counter() - started
     failures: list[tuple[str, str]] = []
@@ -95,17 +107,23 @@ def judge(
     resumed = len(source) - run.judged - len(unjudged)
     data: dict[str, Any] = {"judge": name, "version": number, "n": len(source), "resumed": resumed}
     data |= {"failed": len(failures), "not_judged": len(unjudged), "usage": run.usage}
-    data |= {"errors": [{"id": key, "error": error} for key, error in failures], "out": out and str(out)}
+    data |= {
+        "errors": [{"id": key, "error": error} for key, error in failures],
+        "out": out and str(out),
+    }
     asked = None if ask_below is None or out is None else mark_for_people(out, ask_below)
     data |= {"asked": asked}
     parts = []
     if out is None:
         data["judgments"] = list(judgments)
         texts = [
-            (j.id, "error" if j.error else label_text(j.value), shorten(j.error or j.rationale)) for j in judgments
+            (j.id, "error" if j.error else label_text(j.value), shorten(j.error or j.rationale))
+            for j in judgments
         ]
         rest = "to keep all: -o OUT.jsonl"
-        parts = [table(("id", "value", "rationale"), texts, title="Judgments", limit=_SHOWN, rest=rest)]
+        parts = [
+            table(("id", "value", "rationale"), texts, title="Judgments", limit=_SHOWN, rest=rest)
+        ]
     others = (resumed, "there already"), (len(failures), "failed"), (len(unjudged), "not judged")
     counts = [f"{run.judged - len(failures)} judged{f' into {out}' if out else ''}"]
     counts += [f"{count} {word}" for count, word in others if count]
@@ -127,7 +145,9 @@ def _check_ask_below(below: float | None, out: Path | None, judge: Judge) -> Non
     if below is None:
         return
     if not 0 < below <= 1:
-        raise InputError(f"--ask-below is a confidence above 0 and at most 1, such as 0.8, not {below:g}")
+        raise InputError(
+            f"--ask-below is a confidence above 0 and at most 1, such as 0.8, not {below:g}"
+        )
     if out is None:
         raise InputError("--ask-below marks the lines of a file; name one: -o OUT.jsonl")
     if not decides_alone(judge) and not judge.parameters.get("swap"):

@@ -31,13 +31,27 @@ class ModelOptions:
         ),
     ] = None
     reflection_model: Annotated[
-        str | None, _option(metavar="M", help="The model that writes the guidelines. '' means the model that judges.")
+        str | None,
+        _option(
+            metavar="M",
+            help="The model that writes the guidelines. '' means the model that judges.",
+        ),
     ] = None
     embedding_model: Annotated[
-        str | None, _option(metavar="M", help="The model that finds similar cases. The default runs in the process.")
+        str | None,
+        _option(
+            metavar="M", help="The model that finds similar cases. The default runs in the process."
+        ),
     ] = None
     retrieval_k: Annotated[
-        int | None, _option("-k", "--retrieval-k", metavar="N", min=0, help="Show up to N similar cases in a prompt.")
+        int | None,
+        _option(
+            "-k",
+            "--retrieval-k",
+            metavar="N",
+            min=0,
+            help="Show up to N similar cases in a prompt.",
+        ),
     ] = None
     param: Annotated[
         list[str] | None,
@@ -55,7 +69,12 @@ class ModelOptions:
         ),
     ] = None
     context: Annotated[
-        int | None, _option(metavar="N", min=0, help="The model's context in tokens, if it is not known. 0 removes it.")
+        int | None,
+        _option(
+            metavar="N",
+            min=0,
+            help="The model's context in tokens, if it is not known. 0 removes it.",
+        ),
     ] = None
     role: Annotated[
         Literal["judge", "reflection"],
@@ -73,7 +92,9 @@ class ModelOptions:
 
         changes: dict[str, Any] = {}
         if self.model is not None:
-            changes["model"] = (resolve_decision if names_decision_model(self.model) else resolve)(self.model).name
+            changes["model"] = (resolve_decision if names_decision_model(self.model) else resolve)(
+                self.model
+            ).name
         if self.embedding_model is not None:
             changes["embedding_model"] = resolve_embedding(self.embedding_model).name
         if self.retrieval_k is not None:
@@ -97,7 +118,9 @@ class ModelOptions:
             "reflection": judge.parameters.get("reflection_model"),
         }
         names = {role: canonical_name(name) for role, name in models.items() if name is not None}
-        settings = {name: dict(judge.parameters.get("models", {}).get(name, {})) for name in names.values()}
+        settings = {
+            name: dict(judge.parameters.get("models", {}).get(name, {})) for name in names.values()
+        }
         prices = None if self.price is None else _prices(self.price)
         for setting, value in {"prices": prices, "context": self.context}.items():
             if value is not None and self.role not in names:
@@ -106,7 +129,10 @@ class ModelOptions:
                 )
             if value is not None:
                 settings[names[self.role]][setting] = value
-        settings = {name: {key: value for key, value in values.items() if value} for name, values in settings.items()}
+        settings = {
+            name: {key: value for key, value in values.items() if value}
+            for name, values in settings.items()
+        }
         return {name: values for name, values in settings.items() if values}
 
 
@@ -123,7 +149,9 @@ class ModelCommand(Command):
         options: dict[str, Any] = {}
         for param in self.own:
             value = ctx.params.pop(param.name)
-            options[param.name] = None if value == () else value  # what may be repeated, and was not given
+            options[param.name] = (
+                None if value == () else value
+            )  # what may be repeated, and was not given
         ctx.models = ModelOptions(**options)
         return super().invoke(ctx)
 
@@ -131,7 +159,9 @@ class ModelCommand(Command):
 def _parameter(text: str) -> tuple[str, object]:
     key, equals, raw = (part.strip() for part in text.partition("="))
     if not equals:
-        raise InputError(f"--param {text}: a parameter is written KEY=VALUE, for example --param temperature=0")
+        raise InputError(
+            f"--param {text}: a parameter is written KEY=VALUE, for example --param temperature=0"
+        )
     try:
         return key, json.loads(raw)
     except ValueError:

@@ -27,15 +27,20 @@ def _names(ctx: typer.Context, incomplete: str) -> list[str]:
     from memalign.registry import Registry
 
     try:
-        names = [entry.name for entry in Registry(ctx.params.get("registry", ""), create=False).list()]
+        names = [
+            entry.name for entry in Registry(ctx.params.get("registry", ""), create=False).list()
+        ]
     except (MemalignError, OSError):
         return []
     return [name for name in names if name.startswith(incomplete)]
 
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the judge.", autocompletion=_names)]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="The name of the judge.", autocompletion=_names)
+]
 Version = Annotated[
-    int | None, typer.Option("--version", metavar="N", min=1, help="Use version N instead of the latest.")
+    int | None,
+    typer.Option("--version", metavar="N", min=1, help="Use version N instead of the latest."),
 ]
 ColumnMap = Annotated[
     list[str] | None,
@@ -47,13 +52,19 @@ ColumnMap = Annotated[
     ),
 ]
 FeedbackSource = Annotated[
-    str | None, typer.Option("--source", metavar="WHO", help="Who gave the feedback, for rows without a source.")
+    str | None,
+    typer.Option(
+        "--source", metavar="WHO", help="Who gave the feedback, for rows without a source."
+    ),
 ]
 AllowErased = Annotated[
-    bool, typer.Option("--allow-erased", help="Accept feedback that was erased from this judge before.")
+    bool,
+    typer.Option("--allow-erased", help="Accept feedback that was erased from this judge before."),
 ]
 JUDGED_HELP = "Use the judgments that `memalign judge -o` wrote instead of asking the model."
-JudgedBefore = Annotated[Path | None, typer.Option("--judged", metavar="OUT.jsonl", help=JUDGED_HELP)]
+JudgedBefore = Annotated[
+    Path | None, typer.Option("--judged", metavar="OUT.jsonl", help=JUDGED_HELP)
+]
 OwnVerdicts = Annotated[
     Path | None,
     typer.Option(
@@ -66,14 +77,23 @@ OwnVerdicts = Annotated[
 VALUE_TYPES = "bool, A|B|tie, int:1..5, float:0..1 or str."
 OUT_HELP = "Write the judgments here, one per line. Run the same command again to resume."
 Concurrency = Annotated[
-    int | None, _spending("--concurrency", metavar="N", min=1, help="Have at most N model calls in flight.")
+    int | None,
+    _spending("--concurrency", metavar="N", min=1, help="Have at most N model calls in flight."),
 ]
 MaxCost = Annotated[
     float | None,
-    _spending("--max-cost", metavar="DOLLARS", help="Stop before the run costs more than this. Finished work is kept."),
+    _spending(
+        "--max-cost",
+        metavar="DOLLARS",
+        help="Stop before the run costs more than this. Finished work is kept.",
+    ),
 ]
-DryRun = Annotated[bool, _spending("--dry-run", help="Estimate calls, tokens and dollars without calling a model.")]
-Force = Annotated[bool, typer.Option("--force", help="Save the version although a locked case comes out wrong.")]
+DryRun = Annotated[
+    bool, _spending("--dry-run", help="Estimate calls, tokens and dollars without calling a model.")
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Save the version although a locked case comes out wrong.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to the command's question.")]
 FILES = "JSONL, CSV, XLSX, JSON or Parquet file"
 STDIN = "- reads JSON lines from stdin."
@@ -97,7 +117,11 @@ def rows_of(
     from memalign.integrations.otlp import holds_spans, trace_rows
     from memalign.io import RowSource
 
-    options: dict[str, Any] = {"columns": columns_of(mapping), "remembered": remembered, "source": source}
+    options: dict[str, Any] = {
+        "columns": columns_of(mapping),
+        "remembered": remembered,
+        "source": source,
+    }
     if file == "-":
         return RowSource.of_lines(sys.stdin.buffer, name="stdin", **options)
     return RowSource.of(trace_rows(file) if holds_spans(file) else file, name=file, **options)
@@ -119,11 +143,19 @@ def judge_with_columns(
 
 def give_estimate(session: Session, name: str, version: int, usage: Usage, *, kept: int = 0) -> int:
     """Print an estimate, which says that it is one, and return the exit code."""
-    report = [f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)"]
+    report = [
+        f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)"
+    ]
     if not usage.calls:
-        why = f": an earlier run paid for {counted(kept, 'answer')}, and kept what it got" if kept else ""
+        why = (
+            f": an earlier run paid for {counted(kept, 'answer')}, and kept what it got"
+            if kept
+            else ""
+        )
         report = [f"no model call is needed{why}"]
     elif usage.cost is None:
-        report.append(f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N")
+        report.append(
+            f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N"
+        )
     session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *report)
     return DONE

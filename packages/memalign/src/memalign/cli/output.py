@@ -99,7 +99,9 @@ def table(
     rows = list(rows)
     if limit is not None and len(rows) > limit:
         title = f"{title or ''} ({limit} of {len(rows):,}; {rest})".strip()
-    drawn = Table(box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="bold")
+    drawn = Table(
+        box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="bold"
+    )
     drawn.min_width = len(title or "")  # Rich folds a title that is wider than its table
     for column in columns:
         drawn.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
@@ -155,7 +157,11 @@ def counted(count: int, noun: str) -> str:
 def usage_text(usage: Usage, seconds: float | None = None) -> str:
     """Write `12 calls, 3,400 tokens in (1,200 cached), 210 out, 3.2 s, $0.0003`."""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    parts = [counted(usage.calls, "call"), f"{usage.input_tokens:,} tokens in{cached}", f"{usage.output_tokens:,} out"]
+    parts = [
+        counted(usage.calls, "call"),
+        f"{usage.input_tokens:,} tokens in{cached}",
+        f"{usage.output_tokens:,} out",
+    ]
     if seconds is not None:
         parts.append(f"{seconds:.1f} s")
     from memalign.values import dollars

@@ -18,7 +18,11 @@ def show_progress() -> Iterator[Progress]:
     from rich import progress
 
     columns = (
-        *(progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn()),
+        *(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+        ),
         *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
     )
     with progress.Progress(*columns, console=open_console(stderr=True)) as drawn:
@@ -37,5 +41,8 @@ def say_by_reason(word: str, pairs: Iterable[tuple[str, str]]) -> None:
     ids: dict[str, list[str]] = {}
     for example_id, reason in pairs:
         ids.setdefault(reason, []).append(example_id)
-    lines = [f"{word}: {listed(ids[reason], 5)}: {reason}" for reason in sorted(ids, key=lambda r: -len(ids[r]))]
+    lines = [
+        f"{word}: {listed(ids[reason], 5)}: {reason}"
+        for reason in sorted(ids, key=lambda r: -len(ids[r]))
+    ]
     show(*top(lines, rest="the output has all"), stderr=True)

@@ -48,7 +48,9 @@ class RecordedModel:
 
         answer = self._answers.get(prompt_key(request))
         if answer is None:
-            raise ModelRejected(f"the recording of the demo does not know this prompt; `{REMAKE}` makes a new one")
+            raise ModelRejected(
+                f"the recording of the demo does not know this prompt; `{REMAKE}` makes a new one"
+            )
         self.replayed += 1
         text = json.dumps(answer, ensure_ascii=False)
         return ChatReply(data=answer, text=text, usage=Usage(calls=1))

@@ -33,9 +33,14 @@ if TYPE_CHECKING:
 def next_(
     session: Session,
     name: Name,
-    cases: Annotated[str, typer.Argument(metavar="CASES", help=f"Unlabelled cases: a {FILES}; {STDIN}")],
+    cases: Annotated[
+        str, typer.Argument(metavar="CASES", help=f"Unlabelled cases: a {FILES}; {STDIN}")
+    ],
     *,
-    n: Annotated[int, typer.Option("-n", metavar="N", min=1, help="How many cases to choose. The default is 5.")] = 5,
+    n: Annotated[
+        int,
+        typer.Option("-n", metavar="N", min=1, help="How many cases to choose. The default is 5."),
+    ] = 5,
     judged: JudgedBefore = None,
     columns: ColumnMap = None,
     concurrency: Concurrency = None,
@@ -53,16 +58,28 @@ def next_(
     from memalign.judge.spec import named_parts
 
     number, judge = judge_with_columns(session, name, None, columns)
-    source = Examples.of(rows_of(cases, columns, remembered=judge.columns), fields=named_parts(judge.instructions))
+    source = Examples.of(
+        rows_of(cases, columns, remembered=judge.columns), fields=named_parts(judge.instructions)
+    )
     started = time.perf_counter()
     with show_progress() as progress:
         ranking = next_cases(
-            judge, source, n=n, judged=judged, concurrency=concurrency, max_cost=max_cost, progress=progress
+            judge,
+            source,
+            n=n,
+            judged=judged,
+            concurrency=concurrency,
+            max_cost=max_cost,
+            progress=progress,
         )
     counts = [f"compared {counted(ranking.ranked, 'case')}"]
-    counts += [f"{ranking.left_out} left out as already in memory or copies"] if ranking.left_out else []
+    counts += (
+        [f"{ranking.left_out} left out as already in memory or copies"] if ranking.left_out else []
+    )
     counts += [f"{len(ranking.failed)} not judged"] if ranking.failed else []
-    chosen = table(("id", "score", "why"), [(case.id, case.score, case.reason) for case in ranking.cases])
+    chosen = table(
+        ("id", "score", "why"), [(case.id, case.score, case.reason) for case in ranking.cases]
+    )
     usage = usage_text(ranking.usage, time.perf_counter() - started)
     data = {"judge": name, "version": number, **vars(ranking)}
     data["failed"] = [{"id": key, "error": error} for key, error in ranking.failed]
@@ -77,17 +94,22 @@ def review(
     cases: Annotated[
         str,
         typer.Argument(
-            metavar="JUDGED", help="The file that `memalign judge -o` wrote, or examples that were not judged."
+            metavar="JUDGED",
+            help="The file that `memalign judge -o` wrote, or examples that were not judged.",
         ),
     ],
     *,
     examples: Annotated[
         str | None,
         typer.Option(
-            "--examples", metavar="FILE", help="The file of examples that was judged, because judgments hold no texts."
+            "--examples",
+            metavar="FILE",
+            help="The file of examples that was judged, because judgments hold no texts.",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="SHEET", help="The .xlsx sheet to write.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", metavar="SHEET", help="The .xlsx sheet to write.")
+    ],
     with_verdicts: Annotated[
         bool,
         typer.Option(
@@ -96,7 +118,10 @@ def review(
         ),
     ] = False,
     source: Annotated[
-        str | None, typer.Option("--source", metavar="WHO", help="The name of the expert who fills in the sheet.")
+        str | None,
+        typer.Option(
+            "--source", metavar="WHO", help="The name of the expert who fills in the sheet."
+        ),
     ] = None,
     columns: ColumnMap = None,
 ) -> int:
@@ -117,7 +142,9 @@ def review(
     elif examples is None:
         reviewed, missing = review_cases(None, rows_of(cases, columns, remembered=judge.columns))
     else:
-        raise InputError(f"{cases} holds no judgments, so leave out --examples, or name a file of `memalign judge -o`")
+        raise InputError(
+            f"{cases} holds no judgments, so leave out --examples, or name a file of `memalign judge -o`"
+        )
     where = examples or "the judge's memory"
     if not reviewed and not missing:
         raise InputError(f"{cases} has nothing to review: every verdict passed")
@@ -129,13 +156,23 @@ def review(
     if missing:
         say(f"left out {listed(missing, 5)}, because {where} has no such case")
     if out.exists():
-        raise InputError(f"{out} exists, and somebody may have filled it in; name another file, or delete this one")
+        raise InputError(
+            f"{out} exists, and somebody may have filled it in; name another file, or delete this one"
+        )
     options: dict[str, Any] = {"value_type": judge.value_type, "instructions": judge.instructions}
     write_review(reviewed, out, with_verdicts=with_verdicts, source=source, **options)
     who = "" if source else " --source WHO"
     then = f"memalign align {shlex.quote(name)} {shlex.quote(str(out))}{who}"
-    data = {"judge": name, "sheet": str(out), "cases": len(reviewed), "shown": with_verdicts, "next": then}
-    session.give(data, f"{counted(len(reviewed), 'case')} in {out}", f"when it is filled in, run: {then}")
+    data = {
+        "judge": name,
+        "sheet": str(out),
+        "cases": len(reviewed),
+        "shown": with_verdicts,
+        "next": then,
+    }
+    session.give(
+        data, f"{counted(len(reviewed), 'case')} in {out}", f"when it is filled in, run: {then}"
+    )
     return DONE
 
 
@@ -143,7 +180,8 @@ def check(
     session: Session,
     feedback: Annotated[str, typer.Argument(metavar="FEEDBACK", help=f"A {FILES}; {STDIN}")],
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The judge that will learn from the feedback.")
+        str | None,
+        typer.Argument(metavar="NAME", help="The judge that will learn from the feedback."),
     ] = None,
     *,
     columns: ColumnMap = None,
@@ -157,7 +195,12 @@ def check(
     """
     from memalign.evaluation import review_feedback
 
-    if name is not None and Path(name).is_file() and feedback != "-" and not Path(feedback).exists():
+    if (
+        name is not None
+        and Path(name).is_file()
+        and feedback != "-"
+        and not Path(feedback).exists()
+    ):
         feedback, name = name, feedback  # every other command has the judge's name first
     judge = None if name is None else judge_with_columns(session, name, None, columns)[1]
     rows = rows_of(feedback, columns, remembered=judge.columns if judge else None, source=source)
@@ -171,18 +214,30 @@ def _check_lines(review: FeedbackReview, name: str) -> list[str]:
     lines = [f"{name}: {counted(review.rows, 'row')} on {counted(review.cases, 'case')}; {counts}"]
     lines += [f"note: {note}" for note in review.notes]
     if review.status is not None:
-        counts = ", ".join(f"{review.status.get(word, 0)} {word}" for word in ("new", "changed", "unchanged"))
+        counts = ", ".join(
+            f"{review.status.get(word, 0)} {word}" for word in ("new", "changed", "unchanged")
+        )
         lines.append(f"for the judge: {counts}")
     for what, shares in (("labels", review.labels), ("sources", review.sources)):
         total = sum(shares.values())
-        counts = listed([f"{word} {count} ({count / total:.0%})" for word, count in shares.items() if total])
+        counts = listed(
+            [f"{word} {count} ({count / total:.0%})" for word, count in shares.items() if total]
+        )
         lines.append(f"{what}: {counts or 'none'}")
-    alpha = "none can be computed" if review.alpha is None else f"{review.alpha:.2f} (1 is perfect, 0 is chance)"
+    alpha = (
+        "none can be computed"
+        if review.alpha is None
+        else f"{review.alpha:.2f} (1 is perfect, 0 is chance)"
+    )
     people = f"{counted(review.compared, 'case')} labelled by two or more people"
     lines.append(f"agreement between people: Krippendorff's alpha on {people}: {alpha}")
-    lines += top([f"duplicates, which count as one case: {listed(ids)}" for ids in review.duplicates])
+    lines += top(
+        [f"duplicates, which count as one case: {listed(ids)}" for ids in review.duplicates]
+    )
     for pair in review.conflicts:
         labels = listed([f"{key}: {label_text(value)}" for key, value in pair.annotations.items()])
         label = "no label" if pair.label is None else label_text(pair.label)
         lines.append(f"conflict on {listed(pair.ids)}: {labels}; {label} counts")
-    return lines + top([f"line {row.line} ({(row.id or 'no id')[:80]}): {row.reason}" for row in review.invalid])
+    return lines + top(
+        [f"line {row.line} ({(row.id or 'no id')[:80]}): {row.reason}" for row in review.invalid]
+    )

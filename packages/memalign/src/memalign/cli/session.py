@@ -47,7 +47,10 @@ def _shared(
         ),
     ] = _REGISTRY,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on stdout. Everything else goes to stderr.")
+        bool,
+        typer.Option(
+            "--json", help="Print the result as JSON on stdout. Everything else goes to stderr."
+        ),
     ] = False,
 ) -> None:
     """Declare the options that every command takes; nobody calls this."""
@@ -96,10 +99,17 @@ class Command(TyperCommand):
         try:
             code = super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise KeyboardInterrupt(str(error) or f"interrupted; {ctx.after_interrupt}".rstrip("; ")) from None
+            raise KeyboardInterrupt(
+                str(error) or f"interrupted; {ctx.after_interrupt}".rstrip("; ")
+            ) from None
         except MemalignError as error:
-            if name := ctx.params.get("name"):  # which the library need not know: its advice can be copied now
-                error.args = (_ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)), *error.args[1:])
+            if name := ctx.params.get(
+                "name"
+            ):  # which the library need not know: its advice can be copied now
+                error.args = (
+                    _ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)),
+                    *error.args[1:],
+                )
             raise
         return code
 
@@ -110,14 +120,20 @@ class Command(TyperCommand):
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """The example, on a line that can be copied, and where the shared options are."""
         formatter.write(f"\n{self.epilog}\n\n")
-        formatter.write("Every command also takes --registry and --json, which `memalign --help` explains.\n")
+        formatter.write(
+            "Every command also takes --registry and --json, which `memalign --help` explains.\n"
+        )
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments and options in their panels, without those that every command takes."""
         own: list[Any] = [param for param in self.params if param not in self.shared]
         sections: dict[str, list[tuple[str, str]]] = {}
         for param in own:
-            title = "Arguments" if param.param_type_name == "argument" else param.rich_help_panel or "Options"
+            title = (
+                "Arguments"
+                if param.param_type_name == "argument"
+                else param.rich_help_panel or "Options"
+            )
             sections.setdefault(title, []).append(help_record(param))
         for title, records in sections.items():
             with formatter.section(title):
@@ -139,7 +155,9 @@ def confirmed(question: str, *, yes: bool) -> bool:
     if yes:
         return True
     if not _on_terminal():
-        raise InputError(f"{question} This is not a terminal, so nobody can answer. To go ahead, add --yes")
+        raise InputError(
+            f"{question} This is not a terminal, so nobody can answer. To go ahead, add --yes"
+        )
     try:
         return typer.confirm(question, default=False, err=True)
     except typer.Abort:  # Ctrl-C, or the end of the input

@@ -17,7 +17,13 @@ _ROLE = re.compile(r"[^\W_][\w .,'\u2019()@+&/#-]{0,79}")
 """A name as people have it. It opens a line of a prompt, so it holds no colon, bracket or quotation mark."""
 
 _TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "refusal", None)
-_PLAIN_PART = ("type", "text", "cache_control", "annotations", "logprobs")  # a part with more is not its text alone
+_PLAIN_PART = (
+    "type",
+    "text",
+    "cache_control",
+    "annotations",
+    "logprobs",
+)  # a part with more is not its text alone
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 _FORM = 'a turn is {"role": "user", "content": "…"} or a plain text; a transcript in one piece is one text'
 
@@ -30,7 +36,13 @@ _ROLES = {"human": "user", "humanmessage": "user", "humanmessagechunk": "user", 
           "aimessage": "assistant", "aimessagechunk": "assistant", "systemmessage": "system", "toolmessage": "tool",
           "functionmessage": "function", "observation": "tool"}  # fmt: skip
 _OF_LANGCHAIN = {"human", "ai", "system", "tool", "function", "chat", "developer", *_ROLES}
-_BOOKKEEPING = ("additional_kwargs", "response_metadata", "usage_metadata", "example", "invalid_tool_calls")
+_BOOKKEEPING = (
+    "additional_kwargs",
+    "response_metadata",
+    "usage_metadata",
+    "example",
+    "invalid_tool_calls",
+)
 """What LangChain keeps beside a message: its calls once more, and counts of tokens."""
 
 
@@ -63,13 +75,19 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
         return None
     beside: dict[str, Any] = {}
     if isinstance(conversation, Mapping):
-        name = next((key for key in _LISTS if isinstance(conversation.get(key), list | tuple)), None)
+        name = next(
+            (key for key in _LISTS if isinstance(conversation.get(key), list | tuple)), None
+        )
         if name is None:
-            raise InputError(f"conversation has no list of turns (its keys are {_keys(conversation)}); {_FORM}")
+            raise InputError(
+                f"conversation has no list of turns (its keys are {_keys(conversation)}); {_FORM}"
+            )
         beside = _without(conversation, (name,))
         conversation = conversation[name]
     if not isinstance(conversation, list | tuple):
-        raise InputError(f"conversation is {type(conversation).__name__} instead of a list of turns; {_FORM}")
+        raise InputError(
+            f"conversation is {type(conversation).__name__} instead of a list of turns; {_FORM}"
+        )
     if not conversation:
         raise InputError(f"conversation has no turns; {_FORM}")
     turns = [_turn(number, message) for number, message in enumerate(conversation, 1)]
@@ -90,7 +108,9 @@ def _turn(number: int, message: object) -> Turn:
     message = _usual(message)
     role = message.get("role")
     if role is None:
-        raise InputError(f"conversation, turn {number}, has no role (its keys are {_keys(message)}); {_FORM}")
+        raise InputError(
+            f"conversation, turn {number}, has no role (its keys are {_keys(message)}); {_FORM}"
+        )
     role = role.strip() if isinstance(role, str) else ""
     if not _ROLE.fullmatch(role):
         form = "a name of at most 80 letters, for example user or assistant"
@@ -111,7 +131,9 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
     kind = message.get("type")
     if message.get("lc") is not None and isinstance(message.get("kwargs"), Mapping):
         path = message.get("id")  # of a class, whose name comes last
-        return _of_langchain(message["kwargs"], str(path[-1] if isinstance(path, list) and path else ""))
+        return _of_langchain(
+            message["kwargs"], str(path[-1] if isinstance(path, list) and path else "")
+        )
     if isinstance(kind, str) and "role" not in message:
         if isinstance(message.get("data"), Mapping):
             return _of_langchain(message["data"], kind)
@@ -145,10 +167,17 @@ def _of_langchain(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _of_responses(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return an item of OpenAI's Responses that is no message: a call, its output, or reasoning."""
     if kind == "reasoning":
-        return {"role": "assistant", "reasoning": _content(item.get("summary") or item.get("content") or kind)}
+        return {
+            "role": "assistant",
+            "reasoning": _content(item.get("summary") or item.get("content") or kind),
+        }
     if kind.endswith("_call"):
         return {"role": "assistant", "tool_calls": [_without(item, ("status",))]}
-    return {"role": "tool", "content": item.get("output"), **_without(item, ("type", "output", "status"))}
+    return {
+        "role": "tool",
+        "content": item.get("output"),
+        **_without(item, ("type", "output", "status")),
+    }
 
 
 # -- content and calls -------------------------------------------------------------------------------------------------
@@ -175,8 +204,14 @@ def _call(call: object) -> object:
     if not isinstance(call, Mapping):
         return call
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call
-    arguments = opened(inner.get("arguments", inner.get("args")))  # cut-off ones are shown as written
-    main = {"id": call.get("id", inner.get("id")), "name": inner.get("name"), "arguments": arguments}
+    arguments = opened(
+        inner.get("arguments", inner.get("args"))
+    )  # cut-off ones are shown as written
+    main = {
+        "id": call.get("id", inner.get("id")),
+        "name": inner.get("name"),
+        "arguments": arguments,
+    }
     rest = _without({**call, **inner}, ("id", "name", "arguments", "args", "function"))
     if rest.get("type") in ("function", "tool_call", "function_call"):
         del rest["type"]

@@ -7,7 +7,9 @@ import re
 
 __all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "shorten"]
 
-BYTES_PER_TOKEN = 3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
+BYTES_PER_TOKEN = (
+    3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
+)
 
 
 def estimate_tokens(text: str) -> int:
@@ -65,7 +67,9 @@ def shorten(value: object, tokens: int) -> str:
         shortened = encode(f"{head} …[{missing:,} characters left out]… {tail}")
         if estimate_tokens(shortened) <= tokens or room <= 40:
             return shortened
-        room = room * 3 // 4  # wide characters and escapes take more bytes than the estimate of one each
+        room = (
+            room * 3 // 4
+        )  # wide characters and escapes take more bytes than the estimate of one each
 
 
 def encode_within(value: object, tokens: int | None) -> str:

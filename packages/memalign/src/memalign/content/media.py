@@ -16,13 +16,17 @@ __all__ = ["check_field", "check_fields"]
 # Types of content parts. They are media only with a payload or with what points to one: {"type": "file", "path": …} is
 # a line of a directory, {"type": "image", "alt": …} a block of a page, and {"type": "image_url"} alone a form.
 _TYPE = re.compile(r"(input_)?(image|audio|video|file|document)(_url)?")
-_PAYLOADS = frozenset(("data", "blob", "base64", "file", "file_data", "file_uri", "fileUri", "file_id"))
+_PAYLOADS = frozenset(
+    ("data", "blob", "base64", "file", "file_data", "file_uri", "fileUri", "file_id")
+)
 _MIME = r"(?:(image|audio|video)/|application/(?:pdf|octet-stream|msword|vnd\.|zip))"
 _DATA_URL = rf"data:{_MIME}[\w.+-]*(?:;[\w.=-]+)*,"
 _BASE64 = {"iVBORw0KGgo": "image", "/9j/": "image", "R0lGOD": "image", "UklGR": "image", "JVBERi0": "file",
            "UEsDB": "file", "SUQz": "audio", "T2dnUw": "audio"}  # fmt: skip
 _BARE = re.compile(rf"({'|'.join(_BASE64)})[A-Za-z0-9+/\r\n]{{200,}}={{0,2}}\s*")
-_ATTACHED = re.compile(r"\s*mlflow-attachment://[^\s?]*(?:\?\S*?content_type=(image|audio|video)?\S*|\S*)\s*")
+_ATTACHED = re.compile(
+    r"\s*mlflow-attachment://[^\s?]*(?:\?\S*?content_type=(image|audio|video)?\S*|\S*)\s*"
+)
 _WHOLE = re.compile(rf"\s*{_DATA_URL}", re.IGNORECASE)
 _LONGEST_PLACE = 300  # characters: of a deep place the beginning says enough
 _INSIDE = re.compile(rf"{_DATA_URL}[A-Za-z0-9+/\s]{{1000}}", re.IGNORECASE)
@@ -72,11 +76,15 @@ def _part(part: Mapping[str, object]) -> tuple[str, str] | None:
     """The kind of a content part, and the type or key that tells it."""
     name = part.get("type")
     typed = _TYPE.fullmatch(name) if isinstance(name, str) else None
-    if typed and (((typed[1] or typed[3]) and _points(part, typed[0])) or _has_payload(part, typed[2])):
+    if typed and (
+        ((typed[1] or typed[3]) and _points(part, typed[0])) or _has_payload(part, typed[2])
+    ):
         return "file" if typed[2] == "document" else typed[2], typed[0]
     mime = next((part[key] for key in ("mime_type", "media_type", "mimeType") if part.get(key)), "")
     kind = re.match(_MIME, str(mime), re.IGNORECASE)
-    return (kind[1] or "file", "its media type") if kind and not _PAYLOADS.isdisjoint(part) else None
+    return (
+        (kind[1] or "file", "its media type") if kind and not _PAYLOADS.isdisjoint(part) else None
+    )
 
 
 def _points(part: Mapping[str, object], name: str) -> bool:
@@ -106,7 +114,9 @@ def check_field(name: str, value: object) -> None:
     if (medium := _medium_in(value, name)) is not None:
         place, kind, sign = medium
         what, advice = MEDIA[kind]
-        raise InputError(f"{place} is {what} ({sign}): {advice}, or leave it out of {Part.parse(name).field}")
+        raise InputError(
+            f"{place} is {what} ({sign}): {advice}, or leave it out of {Part.parse(name).field}"
+        )
     if name == "conversation":
         turns_of(value)
 
@@ -135,4 +145,6 @@ def _touches(fault: Fault, part: Part) -> bool:
     """Return whether a fault lies in a part, or the part in what is at fault."""
     wanted = (part.field, *map(str, part.steps))
     both = zip(wanted, fault.steps, strict=False)
-    return all(one == other or one.startswith("-") for one, other in both)  # a place from the end may be any
+    return all(
+        one == other or one.startswith("-") for one, other in both
+    )  # a place from the end may be any

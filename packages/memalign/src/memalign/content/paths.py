@@ -31,8 +31,13 @@ class Part(NamedTuple):
         return _parsed(text)
 
     def __str__(self) -> str:
-        plain = {step for step in self.steps if isinstance(step, str) and re.fullmatch(r"\w+", step)}
-        steps = (f".{step}" if step in plain else f"[{json.dumps(step, ensure_ascii=False)}]" for step in self.steps)
+        plain = {
+            step for step in self.steps if isinstance(step, str) and re.fullmatch(r"\w+", step)
+        }
+        steps = (
+            f".{step}" if step in plain else f"[{json.dumps(step, ensure_ascii=False)}]"
+            for step in self.steps
+        )
         return self.field + "".join(steps)
 
     def of(self, content: Mapping[str, Any]) -> Any:
@@ -46,7 +51,11 @@ class Part(NamedTuple):
                     raise LookupError
                 value = value[str(step)] if isinstance(value, dict) else value[int(step)]
             except (LookupError, ValueError):
-                names = ", ".join(str(name)[:40] for name in list(value)[:8]) if isinstance(value, dict) else ""
+                names = (
+                    ", ".join(str(name)[:40] for name in list(value)[:8])
+                    if isinstance(value, dict)
+                    else ""
+                )
                 place = Part(self.field, self.steps[:number])
                 raise InputError(f"none: {place} has {names or 'no such part'}") from None
         return value
@@ -60,7 +69,9 @@ def _parsed(text: str) -> Part:
         steps.append(int(step["place"]) if step["place"] else step["name"] or step["key"])
         end = step.end()
     if name is None or text[end:].strip():
-        raise InputError(f"{text!r} is not a part of a field; a part is written inputs.question or outputs[0].text")
+        raise InputError(
+            f"{text!r} is not a part of a field; a part is written inputs.question or outputs[0].text"
+        )
     return Part(name[1], tuple(steps))
 
 

@@ -69,7 +69,11 @@ def as_read(name: str, value: object) -> str:
         return "\n".join(_lines(value))
     lines = []
     for span in tree.spans:
-        parts = {key: getattr(span, key) for key in ("inputs", "outputs") if getattr(span, key) is not None}
+        parts = {
+            key: getattr(span, key)
+            for key in ("inputs", "outputs")
+            if getattr(span, key) is not None
+        }
         indent = "  " * min(span.depth, DEEPEST)
         lines += [f"{indent}{span.name}", *_lines(parts, f"{indent}  ")]
     return "\n".join(lines)

@@ -24,7 +24,14 @@ from memalign.json_values import opened
 __all__ = ["Span", "SpanTree", "exported_spans", "shown_spans", "span_tree", "trace_of"]
 
 IDS = ("spanId", "span_id")
-PARENTS = ("parentSpanId", "parent_span_id", "parent_id", "parent_run_ids", "parentObservationId", "span_parents")
+PARENTS = (
+    "parentSpanId",
+    "parent_span_id",
+    "parent_id",
+    "parent_run_ids",
+    "parentObservationId",
+    "span_parents",
+)
 TRACES = ("traceId", "trace_id", "root_span_id")
 STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime", "start")
 ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime", "end")
@@ -36,7 +43,12 @@ INPUT_ATTRIBUTES = ("mlflow.spanInputs", "input.value", "traceloop.entity.input"
                     "gen_ai.input.messages", "gen_ai.tool.call.arguments", "gen_ai.prompt")  # fmt: skip
 OUTPUT_ATTRIBUTES = ("mlflow.spanOutputs", "output.value", "traceloop.entity.output", "langfuse.observation.output",
                      "gen_ai.output.messages", "gen_ai.tool.call.result", "gen_ai.completion")  # fmt: skip
-KIND_ATTRIBUTES = ("mlflow.spanType", "openinference.span.kind", "traceloop.span.kind", "gen_ai.operation.name")
+KIND_ATTRIBUTES = (
+    "mlflow.spanType",
+    "openinference.span.kind",
+    "traceloop.span.kind",
+    "gen_ai.operation.name",
+)
 OK, FAILED, UNSET = ("1", "OK", "SUCCESS"), ("2", "ERROR", "FAILED"), ("", "0", "UNSET", "DEFAULT")
 READ = frozenset((*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES, "id", "name",
                   "context", "attributes", "events", "status", "status_code", "level"))  # fmt: skip
@@ -49,13 +61,20 @@ RECORDED = re.compile(  # names of fields that say how a run was recorded
     r".*(time|dropped|trace_?state|instrumentation|metrics).*|.*_ids?"
     r"|flags|links|resource|scope|dotted_order|bookmarked|public|environment|(created|updated|is_root).*"
 )
-TRACERS = re.compile(r"mlflow\.(traceRequestId|spanFunctionName|experimentId|spanLogLevel)|(in|out)put\.mime_type")
-KIND_NAMES = re.compile(r"(.*[._])?(span|observation|run|event|call|weave)(_attributes)?[._]?(kind|type)")
+TRACERS = re.compile(
+    r"mlflow\.(traceRequestId|spanFunctionName|experimentId|spanLogLevel)|(in|out)put\.mime_type"
+)
+KIND_NAMES = re.compile(
+    r"(.*[._])?(span|observation|run|event|call|weave)(_attributes)?[._]?(kind|type)"
+)
 JUDGING = re.compile(  # kinds of spans that say how good the run was
     r"(.*[_-])?(EVALUATORS?|SCORERS?|SCORES?|SCORING|GRADERS?|JUDGES?|ANNOTATIONS?|ANNOTATORS?|FEEDBACK|ASSESSMENTS?)"
     r"|REVIEW"
 )
-EVALUATIONS = ("EVAL", "EVALUATION")  # the whole of an experiment if uppermost, and a verdict below another span
+EVALUATIONS = (
+    "EVAL",
+    "EVALUATION",
+)  # the whole of an experiment if uppermost, and a verdict below another span
 NAMESPACES = re.compile(
     "ai|arize|braintrust|eval|gen_ai|langfuse|langsmith|lmnr|logfire|mlflow|opik|phoenix|traceloop|weave"
 )
@@ -105,7 +124,11 @@ class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def seconds(self) -> float | None:
         """From the start of the first span to the end of the last, None where times are unknown."""
-        timed = [(s.start, s.seconds) for s in self.spans if s.start is not None and s.seconds is not None]
+        timed = [
+            (s.start, s.seconds)
+            for s in self.spans
+            if s.start is not None and s.seconds is not None
+        ]
         if not timed:
             return None
         return (max(start + round(took * 1e9) for start, took in timed) - min(timed)[0]) / 1e9
@@ -119,7 +142,9 @@ def span_tree(trace: object) -> SpanTree | None:
     trace = opened(trace)
     if isinstance(trace, Mapping):
         data = trace["data"] if isinstance(trace.get("data"), Mapping) else trace
-        spans = data["spans"] if isinstance(data.get("spans"), list | tuple) else exported_spans(trace)
+        spans = (
+            data["spans"] if isinstance(data.get("spans"), list | tuple) else exported_spans(trace)
+        )
     elif isinstance(trace, list | tuple):
         spans = [span for part in trace for span in (exported_spans(part) or [part])]
     else:
@@ -172,7 +197,9 @@ def _span(value: Mapping[str, Any]) -> Span:
         status=status,
         message=message,
         start=start,
-        seconds=(end - start) / 1e9 if start is not None and end is not None and end >= start else None,
+        seconds=(end - start) / 1e9
+        if start is not None and end is not None and end >= start
+        else None,
         inputs=_taken(value, INPUTS, attributes, INPUT_ATTRIBUTES),
         outputs=_taken(value, OUTPUTS, attributes, OUTPUT_ATTRIBUTES),
         attributes=_tidy(attributes) | _others(value, READ | {"error"} if error else READ),
@@ -186,7 +213,9 @@ def _parent(value: Mapping[str, Any]) -> str:
     return str(parent[-1] if isinstance(parent, list | tuple) and parent else parent)
 
 
-def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]) -> Any:
+def _taken(
+    span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]
+) -> Any:
     """The value of the first of the `keys`, else of the first of the `named` attributes, which is taken out."""
     if (value := _first(span, keys)) is not None:
         return _opened(value)
@@ -196,7 +225,11 @@ def _taken(span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, A
 
 def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
     """Return the first kind that a span has, and before it one by which the span is an evaluator's."""
-    named = [value for name, value in _dotted(span, attributes) if KIND_NAMES.fullmatch(_plain_name(name))]
+    named = [
+        value
+        for name, value in _dotted(span, attributes)
+        if KIND_NAMES.fullmatch(_plain_name(name))
+    ]
     own = [attributes.pop(name, None) for name in KIND_ATTRIBUTES]
     words = [word for word in map(_kind_word, (*own, *map(span.get, KINDS))) if word]
     every = (*words, *map(_kind_word, named))
@@ -230,7 +263,9 @@ def _dotted(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[
 def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], str]:
     """How it ended, and the message; a word of its own is a message."""
     status = span.get("status", span)
-    code = _first(status, ("code", "status_code", "level")) if isinstance(status, Mapping) else status
+    code = (
+        _first(status, ("code", "status_code", "level")) if isinstance(status, Mapping) else status
+    )
     error = span.get("error") if isinstance(span.get("error"), str) else ""
     message = str(_first(status, MESSAGES) or error)
     word = str("" if code is None else code).upper().rpartition("_")[2].rpartition(".")[2]
@@ -296,9 +331,17 @@ def _time(value: object) -> int | None:
     """Nanoseconds since the epoch, which a whole number is; of a fraction it is seconds, and of a text ISO 8601."""
     try:
         if isinstance(value, str):
-            value = int(value) if value.isdecimal() else datetime.fromisoformat(value.strip()).timestamp()
+            value = (
+                int(value)
+                if value.isdecimal()
+                else datetime.fromisoformat(value.strip()).timestamp()
+            )
         nanoseconds = round(value * 1e9) if isinstance(value, float) else value
-    except (ValueError, OverflowError, OSError):  # no time, or one of a year that the system's clock does not know
+    except (
+        ValueError,
+        OverflowError,
+        OSError,
+    ):  # no time, or one of a year that the system's clock does not know
         return None
     if not isinstance(nanoseconds, int) or isinstance(nanoseconds, bool):
         return None
@@ -310,7 +353,11 @@ def _attributes(value: object) -> dict[str, Any]:
     if isinstance(value, Mapping):
         return {str(name): part for name, part in value.items()}
     pairs = value if isinstance(value, list | tuple) else ()
-    return {str(p["key"]): _any_value(p.get("value")) for p in pairs if isinstance(p, Mapping) and "key" in p}
+    return {
+        str(p["key"]): _any_value(p.get("value"))
+        for p in pairs
+        if isinstance(p, Mapping) and "key" in p
+    }
 
 
 def _any_value(value: object) -> Any:
@@ -322,7 +369,9 @@ def _any_value(value: object) -> Any:
         return int(content) if re.fullmatch(r"-?[0-9]{1,40}", str(content)) else content
     values = content.get("values", ()) if isinstance(content, Mapping) else None
     if kind in ("arrayValue", "kvlistValue") and isinstance(values, list | tuple):
-        return [_any_value(part) for part in values] if kind == "arrayValue" else _attributes(values)
+        return (
+            [_any_value(part) for part in values] if kind == "arrayValue" else _attributes(values)
+        )
     return content if str(kind).endswith("Value") else value
 
 
@@ -331,7 +380,9 @@ def _any_value(value: object) -> Any:
 
 def _tree(links: Sequence[Span]) -> SpanTree:
     """The spans, each below its parent and siblings by their start."""
-    by_start = sorted(range(len(links)), key=lambda n: (links[n].start is None, links[n].start or 0))
+    by_start = sorted(
+        range(len(links)), key=lambda n: (links[n].start is None, links[n].start or 0)
+    )
     children = _children(links, by_start)
     hidden = _judging(links, children)
     spans: dict[int, Span] = {}
@@ -345,7 +396,9 @@ def _tree(links: Sequence[Span]) -> SpanTree:
                 own = f"S{len(spans) + 1}"
                 spans[n] = msgspec.structs.replace(links[n], id=own, parent=parent, depth=depth)
                 waiting.extend((child, own, depth + 1) for child in reversed(children.get(n, ())))
-    orphans = [span.name[:40] for n, span in spans.items() if links[n].parent and span.parent is None]
+    orphans = [
+        span.name[:40] for n, span in spans.items() if links[n].parent and span.parent is None
+    ]
     some = f"{', '.join(orphans[:5])}{', …' * (len(orphans) > 5)}"
     note = f"trace: {len(orphans)} of {len(spans)} spans ({some}) have no parent in it; shown as uppermost"
     return SpanTree(spans=tuple(spans.values()), notes=(note,) * bool(orphans))
@@ -389,7 +442,12 @@ def shown_spans(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         The others as they were given, in the same order.
     """
     links = [
-        Span(id=_id(span), parent=_parent(span), name="", kind=_kind(span, _attributes(span.get("attributes"))))
+        Span(
+            id=_id(span),
+            parent=_parent(span),
+            name="",
+            kind=_kind(span, _attributes(span.get("attributes"))),
+        )
         for span in spans
     ]
     hidden = _judging(links, _children(links, range(len(links))))

@@ -161,7 +161,9 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """The figures and cases as plain JSON values."""
-        names = [item.name for item in fields(self) if item.name not in ("judgments", "rows", "base")]
+        names = [
+            item.name for item in fields(self) if item.name not in ("judgments", "rows", "base")
+        ]
         plain: dict[str, Any] = msgspec.to_builtins({name: getattr(self, name) for name in names})
         plain |= {"disagreements": [case.id for case in self.disagreements]}
         plain |= {"thresholds": msgspec.to_builtins(self.thresholds), "sentences": self.sentences()}
@@ -173,7 +175,11 @@ class Evaluation:
             return "\n".join(self.lines())
         lines = [*self.lines(), "", "the other judge:", *self.base.lines()]
         if self.comparison is not None:
-            lines += ["", "the other judge (the first) against this one (the second):", str(self.comparison)]
+            lines += [
+                "",
+                "the other judge (the first) against this one (the second):",
+                str(self.comparison),
+            ]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -202,7 +208,11 @@ class Evaluation:
         for name, figure in self.metrics.items():
             lines.append(f"{name.replace('_', ' ')} {figure:.2f}")
         for label, row in zip(self.labels, self.confusion, strict=True):
-            counts = [f"{count} {value_text(value)}" for value, count in zip(self.labels, row, strict=True) if count]
+            counts = [
+                f"{count} {value_text(value)}"
+                for value, count in zip(self.labels, row, strict=True)
+                if count
+            ]
             if counts:
                 lines.append(f"people say {value_text(label)}, the judge says: {', '.join(counts)}")
         return lines
@@ -215,9 +225,13 @@ class Evaluation:
         named = ", ".join(self.taught_ids[:_LISTED_IDS])
         if self.taught > _LISTED_IDS:
             named += f" and {self.taught - _LISTED_IDS} more"
-        lines = [f"{self.taught} of {total} cases were taught and are left out of every figure: {named}"]
+        lines = [
+            f"{self.taught} of {total} cases were taught and are left out of every figure: {named}"
+        ]
         if self.taught_accuracy is not None:
-            lines.append(f"taught cases alone: accuracy {self.taught_accuracy:.2f}, n = {self.taught}")
+            lines.append(
+                f"taught cases alone: accuracy {self.taught_accuracy:.2f}, n = {self.taught}"
+            )
         return lines
 
 
@@ -287,7 +301,9 @@ async def aevaluate(
         run = replace(run, files=[on])
     evaluation = await run.side(judge, first=True, out=out)
     if rows is not None:
-        evaluation = replace(evaluation, traffic=traffic_of(judge.value_type, evaluation.cases, *rows))
+        evaluation = replace(
+            evaluation, traffic=traffic_of(judge.value_type, evaluation.cases, *rows)
+        )
     if promise is not None:
         evaluation = replace(evaluation, promise=_promise(evaluation.cases, promise))
     if repeat is not None:
@@ -323,12 +339,16 @@ class _Run:
     concurrency: int | None
     progress: Progress | None
 
-    async def ask(self, judge: Judge, some: Sequence[Example], out: str | Path | None = None) -> JudgmentList[Any]:
+    async def ask(
+        self, judge: Judge, some: Sequence[Example], out: str | Path | None = None
+    ) -> JudgmentList[Any]:
         return await judge.ajudge_many(
             some, concurrency=self.concurrency, out=out, progress=self.progress, max_cost=self.calls
         )
 
-    async def side(self, judge: Judge, *, first: bool = False, out: str | Path | None = None) -> Evaluation:
+    async def side(
+        self, judge: Judge, *, first: bool = False, out: str | Path | None = None
+    ) -> Evaluation:
         """Evaluate one judge, by a file that it wrote, or by asking it; the first must have written a file, if any."""
         for file in self.files:
             if made_by(judge, file):
@@ -339,7 +359,9 @@ class _Run:
         return self._evaluation(judge, made, made.usage)
 
     def _evaluation(self, judge: Judge, judgments: Sequence[Judgment], usage: Usage) -> Evaluation:
-        by_id = {example.id: judgment for example, judgment in zip(self.examples, judgments, strict=True)}
+        by_id = {
+            example.id: judgment for example, judgment in zip(self.examples, judgments, strict=True)
+        }
         return _evaluation(judge, self.cases, by_id, usage)
 
 
@@ -367,7 +389,9 @@ async def _repeated(
 ) -> Evaluation:
     """Judge a sample again, without answers that are kept, and compare the verdicts."""
     scored = {case.id: case.value for case in evaluation.cases if case.value is not None}
-    drawn = sorted((example for example in examples if example.id in scored), key=lambda one: one.content_hash)
+    drawn = sorted(
+        (example for example in examples if example.id in scored), key=lambda one: one.content_hash
+    )
     sample = drawn[:_SAMPLE]
     kind = ValueType.of(evaluation.value_type)
     turned = dict.fromkeys((example.id for example in sample), False)
@@ -382,15 +406,21 @@ async def _repeated(
             elif example.id in turned and not kind.agree(value, scored[example.id]):
                 turned[example.id] = True
     changed = list(turned.values())
-    share = estimate(sum(changed) / len(changed) if changed else None, None, lambda: share_interval(changed))
-    repeated = Repeated(times=times, n=len(changed), turned=sum(changed), share=share, stopped=stopped)
+    share = estimate(
+        sum(changed) / len(changed) if changed else None, None, lambda: share_interval(changed)
+    )
+    repeated = Repeated(
+        times=times, n=len(changed), turned=sum(changed), share=share, stopped=stopped
+    )
     return replace(evaluation, repeated=repeated, usage=usage)
 
 
 # -- from judgments to figures ---------------------------------------------------------------------------------------
 
 
-def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Mapping[str, Judgment], usage: Usage) -> Evaluation:
+def _evaluation(
+    judge: Judge, labelled: LabelledCases, judgments: Mapping[str, Judgment], usage: Usage
+) -> Evaluation:
     cases = _scored_cases(judge, labelled, labelled.examples, judgments)
     taught = _scored_cases(judge, labelled, labelled.taught, judgments)
     scored = [case for case in cases if case.value is not None]
@@ -409,9 +439,13 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Mapping[str, J
         labels=labels,
         confusion=tuple(tuple(counts[row, column] for column in labels) for row in labels),
         usage=usage,
-        model=", ".join(dict.fromkeys(judgment.model for judgment in judgments.values() if judgment.model)),
+        model=", ".join(
+            dict.fromkeys(judgment.model for judgment in judgments.values() if judgment.model)
+        ),
         answered_by=sorted({judgment.answered_by for judgment in judgments.values()} - {""}),
-        memory_hash=next((judgment.memory_hash for judgment in judgments.values() if judgment.memory_hash), ""),
+        memory_hash=next(
+            (judgment.memory_hash for judgment in judgments.values() if judgment.memory_hash), ""
+        ),
         cases=cases,
         judgments=judgments,
         rows=labelled.rows,
@@ -419,7 +453,10 @@ def _evaluation(judge: Judge, labelled: LabelledCases, judgments: Mapping[str, J
 
 
 def _scored_cases(
-    judge: Judge, labelled: LabelledCases, examples: Sequence[Example], judgments: Mapping[str, Judgment]
+    judge: Judge,
+    labelled: LabelledCases,
+    examples: Sequence[Example],
+    judgments: Mapping[str, Judgment],
 ) -> tuple[ScoredCase, ...]:
     """Put labels and verdicts together, for the examples that have been judged."""
     return tuple(
@@ -429,7 +466,9 @@ def _scored_cases(
     )
 
 
-def _scored(example: Example, label: Value, judgment: Judgment, value_type: ValueType) -> ScoredCase:
+def _scored(
+    example: Example, label: Value, judgment: Judgment, value_type: ValueType
+) -> ScoredCase:
     error = judgment.error or ("the judgment has no value" if judgment.value is None else None)
     return ScoredCase(
         id=example.id,
@@ -450,7 +489,11 @@ def _scored(example: Example, label: Value, judgment: Judgment, value_type: Valu
 def measure(value_type: ValueType, cases: Sequence[ScoredCase]) -> dict[str, Estimate]:
     """The accuracy and the metrics of the value type over the cases that have a verdict."""
     scored = [case for case in cases if case.value is not None]
-    values, truth, groups = [case.value for case in scored], [case.label for case in scored], clusters(scored)
+    values, truth, groups = (
+        [case.value for case in scored],
+        [case.label for case in scored],
+        clusters(scored),
+    )
     right = [bool(case.correct) for case in scored]
     share = sum(right) / len(right) if right else None
     figures = {"accuracy": estimate(share, groups, lambda: share_interval(right, groups))}

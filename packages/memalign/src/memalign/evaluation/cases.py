@@ -36,7 +36,11 @@ def annotations_by_case(
     annotations: dict[str, list[Feedback]] = {}
     first: dict[str, str] = {}  # of every id and of every content
     for row in rows:
-        content = row.example.content_hash if row.example is not None else (contents or {}).get(row.id, row.id)
+        content = (
+            row.example.content_hash
+            if row.example is not None
+            else (contents or {}).get(row.id, row.id)
+        )
         case = first.get(row.id) or first.get(content) or row.id
         first[row.id] = first[content] = case
         annotations.setdefault(case, []).append(row)
@@ -104,7 +108,9 @@ def clusters(cases: Sequence[ScoredCase]) -> list[str] | None:
 
 
 def estimate(
-    value: float | None, groups: Sequence[str] | None, interval: Callable[[], tuple[float, float] | None]
+    value: float | None,
+    groups: Sequence[str] | None,
+    interval: Callable[[], tuple[float, float] | None],
 ) -> Estimate:
     """The figure with its interval, or with the reason why these groups, one name a case, give none."""
     if value is None:

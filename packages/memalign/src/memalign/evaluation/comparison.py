@@ -77,7 +77,9 @@ class Comparison:
         return "\n".join(lines)
 
 
-def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase]) -> Comparison:
+def compare(
+    first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase]
+) -> Comparison:
     """Compare two judges on the cases that both scored, paired by id.
 
     Where cases have a group, the interval is wider; fewer than ten groups give none, and the two are tied.
@@ -96,7 +98,9 @@ def compare(first: Evaluation | Sequence[ScoredCase], second: Evaluation | Seque
     shared = [(old, after[name]) for name, old in before.items() if name in after]
     pairs = [(old, new) for old, new in shared if old.value is not None and new.value is not None]
     if not pairs:
-        raise InputError("no case was scored in both; evaluate both judges on the same labelled file")
+        raise InputError(
+            "no case was scored in both; evaluate both judges on the same labelled file"
+        )
     _check_labels(pairs)
     n = len(pairs)
     groups = clusters([old for old, _ in pairs])

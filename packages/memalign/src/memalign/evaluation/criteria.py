@@ -21,10 +21,22 @@ from memalign.values import ValueType
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-__all__ = ["Criterion", "GateResult", "Outcome", "check_criteria", "gate", "junit_xml", "outcome_of"]
+__all__ = [
+    "Criterion",
+    "GateResult",
+    "Outcome",
+    "check_criteria",
+    "gate",
+    "junit_xml",
+    "outcome_of",
+]
 
 Outcome = Literal["pass", "worse", "too few cases"]
-_ORDER: tuple[Outcome, ...] = ("worse", "too few cases", "pass")  # the first that a criterion says is the gate's
+_ORDER: tuple[Outcome, ...] = (
+    "worse",
+    "too few cases",
+    "pass",
+)  # the first that a criterion says is the gate's
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,12 +60,19 @@ class GateResult:
 
     def __str__(self) -> str:
         lines = [f"{self.judge}: {self.outcome}, on {self.n} unseen cases"]
-        lines += [f"{criterion.outcome}: {criterion.demand}: {criterion.why}" for criterion in self.criteria]
+        lines += [
+            f"{criterion.outcome}: {criterion.demand}: {criterion.why}"
+            for criterion in self.criteria
+        ]
         return "\n".join(lines)
 
 
 def check_criteria(
-    judge: Judge, *, minimum: Mapping[str, float], not_worse_than: float | None = None, against: bool = False
+    judge: Judge,
+    *,
+    minimum: Mapping[str, float],
+    not_worse_than: float | None = None,
+    against: bool = False,
 ) -> None:
     """Refuse criteria that no judge could meet, before a model is asked.
 
@@ -67,20 +86,31 @@ def check_criteria(
         InputError: There is no criterion, a metric is unknown, or a number is impossible.
     """
     if not minimum and not_worse_than is None:
-        raise InputError("name at least one criterion, such as --min-accuracy 0.8 or --not-worse-than 5")
+        raise InputError(
+            "name at least one criterion, such as --min-accuracy 0.8 or --not-worse-than 5"
+        )
     if not_worse_than is not None:
         if not against:
-            raise InputError("--not-worse-than needs a judge to compare with: --against N or --against zero-shot")
+            raise InputError(
+                "--not-worse-than needs a judge to compare with: --against N or --against zero-shot"
+            )
         if not 0 <= not_worse_than < 100:
-            raise InputError(f"--not-worse-than is a number of points from 0 to less than 100, not {not_worse_than:g}")
+            raise InputError(
+                f"--not-worse-than is a number of points from 0 to less than 100, not {not_worse_than:g}"
+            )
     for metric, least in minimum.items():
         _metric(metric, judge.value_type)
         if not -1 <= least <= 1:  # NaN included
-            raise InputError(f"{metric} is at most 1, so it can never reach {least:g}; write 0.8 instead of 80")
+            raise InputError(
+                f"{metric} is at most 1, so it can never reach {least:g}; write 0.8 instead of 80"
+            )
 
 
 def gate(
-    evaluation: Evaluation, *, minimum: Mapping[str, float] | None = None, not_worse_than: float | None = None
+    evaluation: Evaluation,
+    *,
+    minimum: Mapping[str, float] | None = None,
+    not_worse_than: float | None = None,
 ) -> GateResult:
     """Decide whether a judge passes. Nothing is asked: the evaluation has all that is needed.
 
@@ -100,7 +130,9 @@ def gate(
         if side is not None and side.unscored:
             first = next(case for case in side.cases if case.error)
             missing = f"{side.unscored} of {side.unscored + side.n} cases have no verdict"
-            raise InputError(f"{name}{missing}, such as {first.id}: {(first.error or '').rstrip('. ')}. Run it again")
+            raise InputError(
+                f"{name}{missing}, such as {first.id}: {(first.error or '').rstrip('. ')}. Run it again"
+            )
     criteria = []
     for name, least in (minimum or {}).items():
         metric = _metric(name, ValueType.of(evaluation.value_type))
@@ -108,13 +140,21 @@ def gate(
         criteria.append(_criterion(demand, evaluation.metrics[metric], least, evaluation.n))
     if not_worse_than is not None:
         if (paired := evaluation.comparison) is None:
-            raise InputError("not_worse_than needs a judge to compare with; evaluate with against=JUDGE")
+            raise InputError(
+                "not_worse_than needs a judge to compare with; evaluate with against=JUDGE"
+            )
         demand = f"accuracy not worse than the other judge's by {not_worse_than:g} points"
-        criteria.append(_criterion(demand, paired.difference, -not_worse_than / 100, paired.n, "+.2f"))
+        criteria.append(
+            _criterion(demand, paired.difference, -not_worse_than / 100, paired.n, "+.2f")
+        )
     if not criteria:
-        raise InputError("name at least one criterion: minimum={'accuracy': 0.8} or not_worse_than=5")
+        raise InputError(
+            "name at least one criterion: minimum={'accuracy': 0.8} or not_worse_than=5"
+        )
     outcome = min((criterion.outcome for criterion in criteria), key=_ORDER.index)
-    return GateResult(judge=evaluation.judge, outcome=outcome, criteria=tuple(criteria), n=evaluation.n)
+    return GateResult(
+        judge=evaluation.judge, outcome=outcome, criteria=tuple(criteria), n=evaluation.n
+    )
 
 
 def junit_xml(result: GateResult) -> bytes:
@@ -125,7 +165,9 @@ def junit_xml(result: GateResult) -> bytes:
     suite = ET.SubElement(root, "testsuite", name=f"memalign {result.judge}", tests=str(len(outcomes)),
                           failures=failures, errors="0", skipped=skipped)  # fmt: skip
     for criterion in result.criteria:
-        case = ET.SubElement(suite, "testcase", classname=f"memalign.{result.judge}", name=criterion.demand)
+        case = ET.SubElement(
+            suite, "testcase", classname=f"memalign.{result.judge}", name=criterion.demand
+        )
         if criterion.outcome != "pass":
             kind = "failure" if criterion.outcome == "worse" else "skipped"
             ET.SubElement(case, kind, message=criterion.why)
@@ -147,10 +189,18 @@ def outcome_of(figure: Estimate, threshold: float) -> Outcome:
     """Decide on which side of a threshold the whole interval of a figure lies."""
     if figure.low is None or figure.high is None:
         return "too few cases"
-    return "pass" if figure.low >= threshold else "worse" if figure.high < threshold else "too few cases"
+    return (
+        "pass"
+        if figure.low >= threshold
+        else "worse"
+        if figure.high < threshold
+        else "too few cases"
+    )
 
 
-def _criterion(demand: str, figure: Estimate, threshold: float, n: int, form: str = ".2f") -> Criterion:
+def _criterion(
+    demand: str, figure: Estimate, threshold: float, n: int, form: str = ".2f"
+) -> Criterion:
     """A criterion decided, with the figure in this form."""
     outcome = outcome_of(figure, threshold)
     why = f"{figure:{form}}, n = {n}"

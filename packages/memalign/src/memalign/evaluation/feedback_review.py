@@ -78,7 +78,13 @@ def review_feedback(
     hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
     columns, fields = (judge.columns, named_parts(judge.instructions)) if judge else (None, ())
     file = read_feedback(
-        feedback, value_type=value_type, hashes=hashes, skip_invalid=True, columns=columns, fields=fields, name="stdin"
+        feedback,
+        value_type=value_type,
+        hashes=hashes,
+        skip_invalid=True,
+        columns=columns,
+        fields=fields,
+        name="stdin",
     )
     misfits = {
         line: RowError(line=line, id=row.id, reason=reason)
@@ -92,7 +98,11 @@ def review_feedback(
     person = first_spellings(row.source for row in rows)
     pairable = labels_of_several(cases)
     labels = Counter(value_text(row.value) for row in rows if row.value is not None)
-    listed = [value_text(label) for label in value_type.labels] if value_type and value_type.kind != "int" else []
+    listed = (
+        [value_text(label) for label in value_type.labels]
+        if value_type and value_type.kind != "int"
+        else []
+    )
     return FeedbackReview(
         rows=len(rows),
         cases=len(cases),
@@ -100,7 +110,9 @@ def review_feedback(
         commented=sum(bool((row.rationale or "").strip()) for row in rows),
         labels={label: labels[label] for label in listed} or dict(labels.most_common()),
         sources=dict(Counter(person[row.source] for row in rows).most_common()),
-        duplicates=tuple(tuple(ids) for case in cases if len(ids := dict.fromkeys(row.id for row in case)) > 1),
+        duplicates=tuple(
+            tuple(ids) for case in cases if len(ids := dict.fromkeys(row.id for row in case)) > 1
+        ),
         conflicts=tuple(_conflicts(cases, value_type, judge)),
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
@@ -119,7 +131,9 @@ def _conflicts(
         values = {str(row.key): row.value for row in case if row.value is not None}
         if not _all_alike(list(values.values()), tolerance):
             ids = tuple(dict.fromkeys(row.id for row in case))
-            yield ConflictingLabels(ids=ids, annotations=values, label=policy_label(case, authority))
+            yield ConflictingLabels(
+                ids=ids, annotations=values, label=policy_label(case, authority)
+            )
 
 
 def _all_alike(values: Sequence[Value], tolerance: float) -> bool:
@@ -137,4 +151,6 @@ def _status(judge: Judge, row: Feedback) -> str:
 def agreement_of_people(units: list[list[Value]], value_type: ValueType | None) -> float | None:
     """Krippendorff's alpha of the labels of each case, a label a person, at the level of the value type."""
     levels: dict[str, Literal["ordinal", "interval"]] = {"int": "ordinal", "float": "interval"}
-    return krippendorff_alpha(units, level=levels.get(value_type.kind, "nominal") if value_type else "nominal")
+    return krippendorff_alpha(
+        units, level=levels.get(value_type.kind, "nominal") if value_type else "nominal"
+    )

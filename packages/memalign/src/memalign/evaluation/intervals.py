@@ -13,7 +13,14 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memalign.errors import InputError
-from memalign.metrics import KERNELS, Statistic, ccc, paired_share_interval, student_t, wilson_interval
+from memalign.metrics import (
+    KERNELS,
+    Statistic,
+    ccc,
+    paired_share_interval,
+    student_t,
+    wilson_interval,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,7 +28,13 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-__all__ = ["agreement_interval", "design_effect", "mean_interval", "paired_interval", "share_interval"]
+__all__ = [
+    "agreement_interval",
+    "design_effect",
+    "mean_interval",
+    "paired_interval",
+    "share_interval",
+]
 
 Interval = tuple[float, float]
 Groups = Sequence[Hashable] | None
@@ -44,7 +57,9 @@ def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval |
     """Bonett and Price's interval of the mean change: 1 where only the second judge is right, -1 where the first is."""
     effect, degrees = _design([float(change) for change in changes], groups)
     worse, better, n = changes.count(-1), changes.count(1), len(changes)
-    return paired_share_interval(worse / effect, better / effect, n / effect, level=_LEVEL, degrees=degrees)
+    return paired_share_interval(
+        worse / effect, better / effect, n / effect, level=_LEVEL, degrees=degrees
+    )
 
 
 def agreement_interval(
@@ -64,10 +79,16 @@ def agreement_interval(
     measure = KERNELS[statistic]
     if statistic is not ccc or value == 1:
         counts = Counter([*truth, *values])
-        labels = sorted(counts) if statistic is ccc else [label for label, _ in counts.most_common(2)]
+        labels = (
+            sorted(counts) if statistic is ccc else [label for label, _ in counts.most_common(2)]
+        )
         more = list(product((labels[0], labels[-1]), repeat=2))
         middle, half = _spread(measure, *_with_more((values, truth), units, more))
-        return None if half is None else (max(-1.0, min(value, middle - half)), min(1.0, max(value, middle + half)))
+        return (
+            None
+            if half is None
+            else (max(-1.0, min(value, middle - half)), min(1.0, max(value, middle + half)))
+        )
     half = _spread(measure, (values, truth), units)[1]
     if half is None:
         return None
@@ -132,10 +153,15 @@ def _with_more(
     size, first = max(1, round(len(units) / len(set(units)))), max(units) + 1
     added = [row for row in more for _ in range(size)]
     parts = [first + number for number in range(len(more)) for _ in range(size)]
-    return [[*column, *(row[place] for row in added)] for place, column in enumerate(columns)], [*units, *parts]
+    return [[*column, *(row[place] for row in added)] for place, column in enumerate(columns)], [
+        *units,
+        *parts,
+    ]
 
 
-def _spread(measure: Any, columns: Sequence[Sequence[Any]], units: Sequence[int]) -> tuple[float, float | None]:
+def _spread(
+    measure: Any, columns: Sequence[Sequence[Any]], units: Sequence[int]
+) -> tuple[float, float | None]:
     """The figure, and half of its interval; None where one part left out leaves no figure, or none changes it."""
     import numpy as np
 

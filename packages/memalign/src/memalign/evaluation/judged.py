@@ -22,7 +22,9 @@ __all__ = ["column_of", "covers", "judged_rows", "judgments_from", "made_by", "m
 
 def made_by(judge: Judge, path: str | Path) -> bool:
     """Return whether the judge as it is today wrote the file; its name does not count, and no key is needed."""
-    signature = f"@{judge.fingerprint}-{prompts_hash()[:6]}" if judge.model_name else signature_of(judge)
+    signature = (
+        f"@{judge.fingerprint}-{prompts_hash()[:6]}" if judge.model_name else signature_of(judge)
+    )
     return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
 
 
@@ -54,10 +56,14 @@ def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgme
     missing = [example.id for example in examples if example.id not in file.judgments]
     if missing:
         more = f" and of {len(missing) - 1} others" if missing[1:] else ""
-        raise InputError(f"{path} has no judgment for {missing[0]!r}{more}; judge them first, or leave out --judged")
+        raise InputError(
+            f"{path} has no judgment for {missing[0]!r}{more}; judge them first, or leave out --judged"
+        )
     for example in examples:
         if not file.fits(example):
-            raise InputError(f"{path}: {example.id!r} has changed since it was judged; judge it again")
+            raise InputError(
+                f"{path}: {example.id!r} has changed since it was judged; judge it again"
+            )
     return [file.judgments[example.id] for example in examples]
 
 
@@ -86,7 +92,9 @@ def judged_rows(
         raise InputError("no judged row has a verdict, so there is no share to correct")
     columns: dict[str, Example] = {}
     if examples is not None:
-        for example in Examples.of(examples, columns=judge.columns, fields=named_parts(judge.instructions)):
+        for example in Examples.of(
+            examples, columns=judge.columns, fields=named_parts(judge.instructions)
+        ):
             columns[example.id] = example
     rows = []
     for judgment in judged:

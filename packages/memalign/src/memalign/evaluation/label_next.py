@@ -102,7 +102,9 @@ async def anext_cases(
     )
     examples = list(source)
     first = {example.content_hash: example for example in reversed(examples)}
-    fresh = [example for example in reversed(first.values()) if not judge.memory.duplicates(example)]
+    fresh = [
+        example for example in reversed(first.values()) if not judge.memory.duplicates(example)
+    ]
     judgments: Sequence[Judgment] = ()
     if judged is not None:
         judgments = judgments_from(judged, fresh)
@@ -111,15 +113,23 @@ async def anext_cases(
                 f"{judged} was judged with another memory than this version of {judge.name!r} has; judge again"
             )
     elif fresh:
-        judgments = await judge.ajudge_many(fresh, concurrency=concurrency, max_cost=max_cost, progress=progress)
+        judgments = await judge.ajudge_many(
+            fresh, concurrency=concurrency, max_cost=max_cost, progress=progress
+        )
     pairs = list(zip(fresh, judgments, strict=True))
     rated = [(example, judgment) for example, judgment in pairs if judgment.error is None]
     return NextCases(
         cases=await _ranked(judge, rated, n) if rated else (),
         ranked=len(rated),
         left_out=len(examples) - len(fresh),
-        failed=tuple((example.id, judgment.error) for example, judgment in pairs if judgment.error is not None),
-        usage=Usage() if judged is not None else sum((judgment.usage for judgment in judgments), Usage()),
+        failed=tuple(
+            (example.id, judgment.error)
+            for example, judgment in pairs
+            if judgment.error is not None
+        ),
+        usage=Usage()
+        if judged is not None
+        else sum((judgment.usage for judgment in judgments), Usage()),
     )
 
 
@@ -127,13 +137,17 @@ next_cases = aio.blocking(anext_cases)
 """The `n` cases to label next; the synchronous form of `anext_cases`."""
 
 
-async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: int) -> tuple[NextCase, ...]:
+async def _ranked(
+    judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: int
+) -> tuple[NextCase, ...]:
     import numpy as np  # a quarter of a second that only this part needs
 
     useful = Usefulness(judge)
     vectors = await _embedded([example for example, _ in rated])
     signals = await useful.signals(rated, vectors)
-    scores = np.array([_score(example, reasons) for (example, _), reasons in zip(rated, signals, strict=True)])
+    scores = np.array(
+        [_score(example, reasons) for (example, _), reasons in zip(rated, signals, strict=True)]
+    )
     apart = np.ones(len(rated))
     chosen: list[NextCase] = []
     remaining = list(range(len(rated)))
@@ -142,8 +156,13 @@ async def _ranked(judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: in
         place = max(remaining, key=worth.__getitem__)
         remaining.remove(place)
         strongest = sorted(signals[place].items(), key=lambda signal: -signal[1])
-        reason = "; ".join(words for words, degree in strongest if degree >= STANDS_OUT) or "nothing unusual about it"
-        chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=round(float(worth[place]), 3)))
+        reason = (
+            "; ".join(words for words, degree in strongest if degree >= STANDS_OUT)
+            or "nothing unusual about it"
+        )
+        chosen.append(
+            NextCase(id=rated[place][0].id, reason=reason, score=round(float(worth[place]), 3))
+        )
         apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
     return tuple(chosen)
 
@@ -158,7 +177,9 @@ class Usefulness:
     async def __call__(self, rated: Sequence[tuple[Example, Judgment]]) -> list[float]:
         """Return the score of each case, from 0 to 1, by its judgment; see `anext_cases`."""
         signals = await self.signals(rated, await _embedded([example for example, _ in rated]))
-        return [_score(example, reasons) for (example, _), reasons in zip(rated, signals, strict=True)]
+        return [
+            _score(example, reasons) for (example, _), reasons in zip(rated, signals, strict=True)
+        ]
 
     async def signals(
         self, rated: Sequence[tuple[Example, Judgment]], vectors: NDArray[np.float32]
@@ -169,7 +190,9 @@ class Usefulness:
         nearest: list[float | None] = [None] * len(rated)
         if self._judge.memory.cases:
             nearest = [float((self._known @ vector).max()) for vector in vectors]
-        return [_signals(judgment, near) for (_, judgment), near in zip(rated, nearest, strict=True)]
+        return [
+            _signals(judgment, near) for (_, judgment), near in zip(rated, nearest, strict=True)
+        ]
 
 
 def _score(example: Example, reasons: Mapping[str, float]) -> float:

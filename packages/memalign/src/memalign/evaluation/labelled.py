@@ -40,7 +40,9 @@ class LabelledCases:
     taught: tuple[Example, ...]
 
     @classmethod
-    def of(cls, judge: Judge, labelled: FeedbackSource, *, others: Sequence[Judge] = ()) -> LabelledCases:
+    def of(
+        cls, judge: Judge, labelled: FeedbackSource, *, others: Sequence[Judge] = ()
+    ) -> LabelledCases:
         """Read labelled cases and set aside those that a judge was taught.
 
         Args:
@@ -53,7 +55,10 @@ class LabelledCases:
             InputError: No case has a label.
         """
         file = read_feedback(
-            labelled, value_type=judge.value_type, columns=judge.columns, fields=named_parts(judge.instructions)
+            labelled,
+            value_type=judge.value_type,
+            columns=judge.columns,
+            fields=named_parts(judge.instructions),
         )
         rows: list[Feedback] = []
         labels: dict[str, Value] = {}
@@ -72,9 +77,15 @@ class LabelledCases:
             side = taught if known else examples
             side.append(Example(id=name, **notes[0].content, meta=notes[0].meta))
         if not labels:
-            raise InputError("there are no labelled cases; a row needs what the judge reads, and a value (the label)")
+            raise InputError(
+                "there are no labelled cases; a row needs what the judge reads, and a value (the label)"
+            )
         return cls(
-            rows=tuple(rows), examples=tuple(examples), labels=labels, unlabelled=unlabelled, taught=tuple(taught)
+            rows=tuple(rows),
+            examples=tuple(examples),
+            labels=labels,
+            unlabelled=unlabelled,
+            taught=tuple(taught),
         )
 
     @property

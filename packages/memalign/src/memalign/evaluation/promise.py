@@ -17,7 +17,16 @@ from memalign.evaluation.intervals import design_effect, share_interval
 from memalign.metrics import Estimate
 from memalign.values import value_text
 
-__all__ = ["Passing", "Promise", "binomial_tail", "check_promise", "fewest_for", "passing", "promise_of", "steps_of"]
+__all__ = [
+    "Passing",
+    "Promise",
+    "binomial_tail",
+    "check_promise",
+    "fewest_for",
+    "passing",
+    "promise_of",
+    "steps_of",
+]
 
 _GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 _ALPHA = 0.05
@@ -170,11 +179,21 @@ def _missing(steps: Sequence[Passing], least: float, fewest: int, n: int) -> Pro
     tried = [step for step in steps if step.share >= 1 / _PART]  # no sequence begins with fewer
     best = max(tried, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
-    surest = f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"
+    surest = (
+        f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"
+    )
     if agreed <= least:
         hopeless = (best.agreement.high or 1.0) < least
-        more = "so that labels alone will not help" if hopeless else "which does not tell yet: label more"
+        more = (
+            "so that labels alone will not help"
+            if hopeless
+            else "which does not tell yet: label more"
+        )
         return Promise(least=least, why=f"{surest}, {more}")
-    needed = max(2.7 * least * (1 - least) / (agreed - least) ** 2, _FIRST * fewest)  # 2.7: 1.645 squared
+    needed = max(
+        2.7 * least * (1 - least) / (agreed - least) ** 2, _FIRST * fewest
+    )  # 2.7: 1.645 squared
     missing = max(1, math.ceil((needed - best.n) / best.share))
-    return Promise(least=least, why=f"{surest}; about {missing:,} more labels would prove it", missing=missing)
+    return Promise(
+        least=least, why=f"{surest}; about {missing:,} more labels would prove it", missing=missing
+    )

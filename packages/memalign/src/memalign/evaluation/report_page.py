@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any
 from memalign.content import as_read
 from memalign.errors import InputError
 from memalign.evaluation.agreement import Evaluation, measure
-from memalign.evaluation.cases import ScoredCase, annotations_by_case, estimate, labels_by_source, labels_of_several
+from memalign.evaluation.cases import (
+    ScoredCase,
+    annotations_by_case,
+    estimate,
+    labels_by_source,
+    labels_of_several,
+)
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.intervals import share_interval
@@ -34,7 +40,11 @@ __all__ = ["Report", "ReportedCase", "Section", "as_html", "as_markdown", "repor
 _LISTED = 12  # guidelines
 _ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
 _LONG = 400  # characters of a field
-_VERDICTS = {"ahead": "It is better than", "behind": "It is worse than", "tied": "It does not clearly differ from"}
+_VERDICTS = {
+    "ahead": "It is better than",
+    "behind": "It is worse than",
+    "tied": "It does not clearly differ from",
+}
 _BRACKETS = "The figures in brackets are 95% intervals."
 _KAPPA = "Kappa is the agreement beyond chance: 1 is perfect, 0 is chance."
 _TAUGHT = "“Taught by” counts comments, and “applied” the cases to which the guideline applied."
@@ -92,7 +102,11 @@ class Report:
 
 
 def report(
-    judge: Judge, evaluation: Evaluation, *, against: str = "the other judge", gate: GateResult | None = None
+    judge: Judge,
+    evaluation: Evaluation,
+    *,
+    against: str = "the other judge",
+    gate: GateResult | None = None,
 ) -> Report:
     """Gather what `as_html` and `as_markdown` write of an evaluation. No model is asked.
 
@@ -121,7 +135,11 @@ def report(
             _where_it_errs(evaluation, cases),
             _guidelines(judge, evaluation),
             Section("What it costs", [_cost(evaluation)]),
-            *([] if gate is None else [Section(f"The gate: {gate.outcome}", str(gate).splitlines()[1:])]),
+            *(
+                []
+                if gate is None
+                else [Section(f"The gate: {gate.outcome}", str(gate).splitlines()[1:])]
+            ),
         ),
         cases=tuple(cases.values()),
         evaluation=evaluation,
@@ -139,21 +157,33 @@ def _passing(evaluation: Evaluation) -> list[Section]:
     for step in evaluation.thresholds:
         if step.n:
             left = f"{percent(1 - step.share)}"
-            rows.append([step.label or "any verdict", f"{step.at:g}", percent(step.share), step.agreement, left])
+            rows.append(
+                [
+                    step.label or "any verdict",
+                    f"{step.at:g}",
+                    percent(step.share),
+                    step.agreement,
+                    left,
+                ]
+            )
     head = ("", "confidence from", "passes", "people agree", "left for people")
     return [Section("What may pass without a person", (), head, rows)]
 
 
 def _task(judge: Judge, evaluation: Evaluation) -> Section:
     memory = evaluation.memory_hash[:12] or "empty"
-    lines = [f"It answers with {judge.value_type.allowed}. Model {evaluation.model_text}, memory {memory}."]
+    lines = [
+        f"It answers with {judge.value_type.allowed}. Model {evaluation.model_text}, memory {memory}."
+    ]
     counts = (
         (evaluation.taught, "that were taught and are left out of every figure"),
         (evaluation.unscored, "without a verdict"),
         (evaluation.unlabelled, "without a label that counts"),
     )
     others = ", ".join(f"{count} {words}" for count, words in counts if count)
-    lines.append(f"It had learned from none of the {evaluation.n} cases{f'. Not among them: {others}' * bool(others)}.")
+    lines.append(
+        f"It had learned from none of the {evaluation.n} cases{f'. Not among them: {others}' * bool(others)}."
+    )
     return Section("What it judges", lines, quote=judge.instructions.strip())
 
 
@@ -179,8 +209,12 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     if shared := labels_of_several(annotations.values()):
         same, alpha = _agreement_of_pairs(shared, kind), agreement_of_people(shared, kind)
         rows.append(["people with each other", same, *[""] * (len(names) - 1)])
-        lines.append(f"Two people who label the same case agree in {same:.0%} of pairs, on {len(shared)} cases.")
-        lines += [] if alpha is None else [f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance)."]
+        lines.append(
+            f"Two people who label the same case agree in {same:.0%} of pairs, on {len(shared)} cases."
+        )
+        lines += (
+            [] if alpha is None else [f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance)."]
+        )
     if (why := evaluation.metrics["accuracy"].no_interval) is not None:
         lines.append(f"There is no interval, because {why}.")
     head = ("", *("CCC" if name == "ccc" else name.replace("_", " ") for name in names))
@@ -204,17 +238,23 @@ def _where_it_errs(evaluation: Evaluation, cases: dict[str, ReportedCase]) -> Se
     """How labels and verdicts meet, and three cases of every kind of error, the commonest first."""
     names = [value_text(label) for label in evaluation.labels]
     head = ["people ↓ judge →", *names] if names else []
-    rows = [[name, *map(str, counts)] for name, counts in zip(names, evaluation.confusion, strict=True)]
+    rows = [
+        [name, *map(str, counts)] for name, counts in zip(names, evaluation.confusion, strict=True)
+    ]
     kinds: defaultdict[str, list[ReportedCase]] = defaultdict(list)
     for wrong in evaluation.disagreements:
         case = cases[wrong.id]
-        kinds[f"People say {case.label}, the judge says {case.value}" if names else "The largest differences"].append(
-            case
-        )
+        kinds[
+            f"People say {case.label}, the judge says {case.value}"
+            if names
+            else "The largest differences"
+        ].append(case)
     errors = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
     lines = [] if errors else ["On these cases it always gives the people's label."]
     if len(errors) > _ERRORS:
-        lines.append(f"The {_ERRORS} most frequent errors are below; the JSON report has every case.")
+        lines.append(
+            f"The {_ERRORS} most frequent errors are below; the JSON report has every case."
+        )
     commonest = [(f"{title}: {len(alike)}", alike[:_EXAMPLES]) for title, alike in errors[:_ERRORS]]
     return Section("Where it errs", lines, head, rows, errors=commonest)
 
@@ -224,7 +264,9 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
     title = "What people taught it"
     if not judge.memory.semantic:
         return Section(title, ["Nobody has taught it anything yet, so it has no guidelines."])
-    applied = Counter(name for judgment in evaluation.judgments.values() for name in judgment.guideline_ids)
+    applied = Counter(
+        name for judgment in evaluation.judgments.values() for name in judgment.guideline_ids
+    )
     used = sorted(judge.memory.semantic, key=lambda guideline: -applied[guideline.id])
     rows = []
     for guideline in used[:_LISTED]:
@@ -234,12 +276,17 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
         taught_by = ", ".join(f"{name} ({count})" for name, count in people)
         rows.append([guideline.id, guideline.text, taught_by, str(applied[guideline.id])])
     rest = len(used) - _LISTED
-    lines = [_TAUGHT, *([f"{rest} guidelines that applied less often are left out."] if rest > 0 else [])]
+    lines = [
+        _TAUGHT,
+        *([f"{rest} guidelines that applied less often are left out."] if rest > 0 else []),
+    ]
     return Section(title, lines, ("", "guideline", "taught by", "applied"), rows)
 
 
 def _cost(evaluation: Evaluation) -> str:
-    usages = [judgment.usage for judgment in evaluation.judgments.values() if judgment.error is None]
+    usages = [
+        judgment.usage for judgment in evaluation.judgments.values() if judgment.error is None
+    ]
     costs = [usage.cost for usage in usages if usage.cost is not None]
     median = statistics.median(sum(usage.seconds.values()) for usage in usages)
     time = f"Half of the judgments take less than {max(median, 0.1):.1f} s. " if median else ""
@@ -258,7 +305,10 @@ def _reported_cases(evaluation: Evaluation) -> dict[str, ReportedCase]:
             id=case.id,
             label=value_text(case.label),
             value="" if case.value is None else value_text(case.value),
-            content={name: as_read(name, value) for name, value in annotations[case.id][0].content.items()},
+            content={
+                name: as_read(name, value)
+                for name, value in annotations[case.id][0].content.items()
+            },
             words=words | ({"the judge": reason} if reason else {}),
         )
     return cases
@@ -279,17 +329,25 @@ def as_html(report: Report) -> str:
     from jinja2 import Environment, PackageLoader
 
     pages = Environment(
-        loader=PackageLoader("memalign", "evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("memalign", "evaluation"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     template = pages.get_template("report.html.jinja")
     return template.render(
-        report=report, at=lambda value: round(100 * min(1.0, max(0.0, value)), 1), short=_short, whole=_whole
+        report=report,
+        at=lambda value: round(100 * min(1.0, max(0.0, value)), 1),
+        short=_short,
+        whole=_whole,
     )
 
 
 def _whole(text: str) -> str:
     """Keep a number and its sign on one line."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(
+        "n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
+    )
 
 
 def as_markdown(report: Report) -> str:
@@ -303,10 +361,16 @@ def as_markdown(report: Report) -> str:
     """
     blocks = [[f"# {_escaped(report.title)}"], [f"**{_escaped(report.headline)}**"]]
     for section in report.sections:
-        blocks += [[f"## {_escaped(section.title)}"], [f"> {_escaped(line)}" for line in section.quote.splitlines()]]
+        blocks += [
+            [f"## {_escaped(section.title)}"],
+            [f"> {_escaped(line)}" for line in section.quote.splitlines()],
+        ]
         blocks += [[_escaped(line)] for line in section.lines]
         if section.rows:
-            texts = [[cell if isinstance(cell, str) else f"{cell:.2f}" for cell in row] for row in section.rows]
+            texts = [
+                [cell if isinstance(cell, str) else f"{cell:.2f}" for cell in row]
+                for row in section.rows
+            ]
             head, *cells = [[_escaped(text) for text in row] for row in (section.head, *texts)]
             blocks.append([f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)])
         for title, cases in section.errors:
@@ -319,7 +383,9 @@ def as_markdown(report: Report) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= _LONG else f"{text[:_LONG]} … ({len(text) - _LONG:,} characters more)"
+    return (
+        text if len(text) <= _LONG else f"{text[:_LONG]} … ({len(text) - _LONG:,} characters more)"
+    )
 
 
 def _escaped(text: str) -> str:

@@ -52,7 +52,9 @@ def _agreement(evaluation: Evaluation) -> list[str]:
     if kind.kind == "str":
         return [f"Of texts that people wrote, {right}"]
     constant, share = constant_label(kind, cases)
-    sentence = f"Always answering {value_text(constant)} would be right in {percent(share)}; {right}"
+    sentence = (
+        f"Always answering {value_text(constant)} would be right in {percent(share)}; {right}"
+    )
     if (accuracy.value or 0) <= share:
         sentence += " So it is no better than that answer."
     if kind.numeric:
@@ -77,7 +79,9 @@ def _recalls(cases: Sequence[ScoredCase]) -> str:
         name, figure = value_text(label), percent(given / n)
         words = f"of those they call {name}, it calls {figure} {name} (n = {n})"
         if not parts:
-            words = f"Of the cases that people call {name}, the judge calls {figure} {name} (n = {n})"
+            words = (
+                f"Of the cases that people call {name}, the judge calls {figure} {name} (n = {n})"
+            )
         parts.append(words)
     return f"{'; '.join(parts)}."
 
@@ -112,7 +116,10 @@ def _mean_error(cases: Sequence[ScoredCase]) -> str:
 
 def _traffic(traffic: Traffic) -> list[str]:
     lines = [_share(share, traffic) for share in traffic.shares]
-    for count, why in ((traffic.unscored, "without a verdict"), (traffic.taught, "that the judge was taught")):
+    for count, why in (
+        (traffic.unscored, "without a verdict"),
+        (traffic.taught, "that the judge was taught"),
+    ):
         if count:
             lines.append(f"{count:,} rows {why} are left out.")
     return [*lines, *(f"Warning: {warning}." for warning in traffic.warnings)]

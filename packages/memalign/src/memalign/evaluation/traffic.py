@@ -24,7 +24,9 @@ from memalign.values import Value, ValueType, value_text
 __all__ = ["Share", "Traffic", "corrected_mean", "corrected_share", "refusal", "traffic_of"]
 
 _FEWEST_LABELS = 20
-_FEWEST_VERDICTS = 3  # labelled cases on either side, so that the judge's errors there can be measured
+_FEWEST_VERDICTS = (
+    3  # labelled cases on either side, so that the judge's errors there can be measured
+)
 
 _CHANCE = 1.07
 """The chi-square that chance alone exceeds in three of ten samples. A stricter test would keep only
@@ -128,12 +130,16 @@ def _traffic(
     elif judged:
         labels = kind.labels[:1] if kind.kind == "bool" else kind.labels
         if len(labels) > _LISTED:
-            labels = [label for label, _ in Counter(row.value for row in judged).most_common(_LISTED)]
+            labels = [
+                label for label, _ in Counter(row.value for row in judged).most_common(_LISTED)
+            ]
     warnings = [] if labels else ["free text has no shares"]
     theirs = sorted({case.system or "no system" for case in scored})
     if scored and theirs != [system or "no system"]:
         named = ", ".join(theirs)
-        warnings.append(f"labelled cases come from {named}, and the judged rows from {system or 'no system'}")
+        warnings.append(
+            f"labelled cases come from {named}, and the judged rows from {system or 'no system'}"
+        )
     return Traffic(
         system=system,
         labelled=len(scored),
@@ -190,7 +196,9 @@ def _on_scale(kind: ValueType, figure: Estimate) -> Estimate:
     """Keep the mean of a score and its interval between the bounds of the scale."""
     if not kind.numeric:
         return figure
-    ends = np.clip([figure.value or 0.0, figure.low or 0.0, figure.high or 0.0], kind.low, kind.high)
+    ends = np.clip(
+        [figure.value or 0.0, figure.low or 0.0, figure.high or 0.0], kind.low, kind.high
+    )
     return Estimate(value=float(ends[0]), low=float(ends[1]), high=float(ends[2]))
 
 
@@ -262,7 +270,9 @@ def corrected_share(
     outside = float(y.mean() if said.all() else y[~said].mean())
     slope = inside - outside
     value = weight * inside + (1 - weight) * outside
-    part = np.where(said, weight / max(said.mean(), 1e-9), (1 - weight) / max(1 - said.mean(), 1e-9))
+    part = np.where(
+        said, weight / max(said.mean(), 1e-9), (1 - weight) / max(1 - said.mean(), 1e-9)
+    )
     influence = slope * (every - weight) / len(every)
     influence[: len(y)] += part * (y - np.where(said, inside, outside)) / len(y)
     effect, t = _effect(influence, len(y), groups, other_groups)

@@ -75,9 +75,15 @@ class EngineTask:
         self._rate = _part("rows_per_second", limits.get("rows_per_second"), tasks)
         self._calls: Calls | None = None
         model = open_judging_model(judge)
-        if self._max_cost and isinstance(model, PricedModel) and model.price_of(Usage(input_tokens=1)) is None:
+        if (
+            self._max_cost
+            and isinstance(model, PricedModel)
+            and model.price_of(Usage(input_tokens=1)) is None
+        ):
             what = f"max_cost cannot hold, because the price of {model.name} is not known"
-            raise ConfigurationError(f"{what}; give it in the judge's parameter models, or leave max_cost out")
+            raise ConfigurationError(
+                f"{what}; give it in the judge's parameter models, or leave max_cost out"
+            )
         self.judge = judge.replace(model=model.name) if judge.model is None else judge
         self.signature = signature_of(self.judge)
         wanted = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
@@ -86,18 +92,28 @@ class EngineTask:
         """The columns that are read, by their fields."""
         if not self.read.keys() & set(CONTENT_FIELDS):
             lacks = f"no column of content: {', '.join(wanted.values())}; its columns: {', '.join(columns)}"
-            raise InputError(f"the rows have {lacks}; name them, as Judge(columns={{'outputs': 'answer'}}) does")
+            raise InputError(
+                f"the rows have {lacks}; name them, as Judge(columns={{'outputs': 'answer'}}) does"
+            )
         self.keep = tuple(keep)
         for name in self.keep:
             if name not in columns or name in verdict_schema(judge):
-                why = "is a column of the verdicts; rename it" if name in columns else "is no column of the rows"
+                why = (
+                    "is a column of the verdicts; rename it"
+                    if name in columns
+                    else "is no column of the rows"
+                )
                 raise InputError(f"{name!r} cannot be kept: it {why}")
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the verdicts on the rows of a table, each with its id as it was; what fails has an error."""
-        self._calls = self._calls or Calls(max_cost=self._max_cost, per_second=self._rate)  # of all tables of a task
+        self._calls = self._calls or Calls(
+            max_cost=self._max_cost, per_second=self._rate
+        )  # of all tables of a task
         judge = self.judge.replace(columns={})
-        verdicts = judge.predict_batch(self._rows(table), concurrency=self._concurrency, max_cost=self._calls)
+        verdicts = judge.predict_batch(
+            self._rows(table), concurrency=self._concurrency, max_cost=self._calls
+        )
         if "id" in self.read and self.read["id"] in table.column_names:
             verdicts = verdicts.set_column(0, "id", table[self.read["id"]])
         for name in self.keep:
@@ -108,16 +124,22 @@ class EngineTask:
         """Return a table with a column for its ids as text and one for the hash of each row's content."""
         hashes = content_hashes(self.judge.replace(columns={}), self._rows(table))
         ids = table[self.read["id"]].cast("string") if "id" in self.read else _column(hashes)
-        return table.append_column("memalign_id", ids).append_column("memalign_hash", _column(hashes))
+        return table.append_column("memalign_id", ids).append_column(
+            "memalign_hash", _column(hashes)
+        )
 
     def _rows(self, table: pa.Table) -> pa.Table:
         """Return what the judge reads. Ids are numbers: rows of one id are judged alike, in one table or in two."""
         import pyarrow as pa
 
-        fields = {field: table[name] for field, name in self.read.items() if name in table.column_names}
+        fields = {
+            field: table[name] for field, name in self.read.items() if name in table.column_names
+        }
         if "id" in fields:
             ids = fields["id"].cast("string").to_pylist()
-            fields["id"] = _column([str(n) if name and name.strip() else None for n, name in enumerate(ids)])
+            fields["id"] = _column(
+                [str(n) if name and name.strip() else None for n, name in enumerate(ids)]
+            )
         return pa.table(fields)
 
 

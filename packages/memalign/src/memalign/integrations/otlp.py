@@ -21,7 +21,9 @@ from memalign.io.rows import Row, file_lines, json_rows
 
 __all__ = ["holds_spans", "trace_rows"]
 
-_HOUSEKEEPING = frozenset(("bookmarked", "public", "environment", "createdAt", "updatedAt", "isRootObservation"))
+_HOUSEKEEPING = frozenset(
+    ("bookmarked", "public", "environment", "createdAt", "updatedAt", "isRootObservation")
+)
 """What Langfuse writes of a span and changes afterwards, so that the same run would be another case."""
 _BEGINNING = re.compile(rb'\s*\[?\s*\{\s*"resource_?[sS]pans"\s*:')
 
@@ -65,15 +67,22 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
         if isinstance(document, RowError):
             errors.append(document)
             continue
-        spans = [span for span in exported_spans(document) if isinstance(span, dict) and "name" in span]
+        spans = [
+            span for span in exported_spans(document) if isinstance(span, dict) and "name" in span
+        ]
         for span in spans:
             kept = {name: value for name, value in span.items() if name not in _HOUSEKEEPING}
             traces.setdefault(trace_of(span), []).append(kept)
         if nameless := [span["name"] for span in traces.pop("", [])]:
             errors.append(RowError(line=number, reason=f"the span {nameless[0]!r} names no trace"))
         elif not spans:
-            errors.append(RowError(line=number, reason="no spans: nothing in resourceSpans has a name"))
-    return [*errors, *(Row(line=n, fields=_fields(trace, traces[trace])) for n, trace in enumerate(traces, 1))]
+            errors.append(
+                RowError(line=number, reason="no spans: nothing in resourceSpans has a name")
+            )
+    return [
+        *errors,
+        *(Row(line=n, fields=_fields(trace, traces[trace])) for n, trace in enumerate(traces, 1)),
+    ]
 
 
 def _documents(path: Path) -> Iterator[tuple[int, Any]]:
@@ -82,7 +91,9 @@ def _documents(path: Path) -> Iterator[tuple[int, Any]]:
     try:
         document = msgspec.json.decode(b"".join(line for _, line in lines))
     except (msgspec.DecodeError, RecursionError):
-        yield from ((row.line, row if isinstance(row, RowError) else row.fields) for row in json_rows(lines))
+        yield from (
+            (row.line, row if isinstance(row, RowError) else row.fields) for row in json_rows(lines)
+        )
     else:
         yield from enumerate(document if isinstance(document, list) else [document], 1)
 
@@ -94,7 +105,12 @@ def _fields(trace: str, spans: Sequence[dict[str, Any]]) -> dict[str, Any]:
     inputs = [step.inputs for step in steps if step.inputs is not None] or [None]
     outputs = [step.outputs for step in steps if step.outputs is not None] or [None]
     answer = outputs[0] if steps and steps[0].outputs is not None else outputs[-1]
-    fields = {"id": trace, "inputs": _plain(inputs[0]), "outputs": _plain(answer), "trace": shown_spans(spans)}
+    fields = {
+        "id": trace,
+        "inputs": _plain(inputs[0]),
+        "outputs": _plain(answer),
+        "trace": shown_spans(spans),
+    }
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
@@ -111,8 +127,12 @@ def _turn(message: Any) -> dict[str, str]:
     if not isinstance(message, Mapping):
         return {}
     content, parts = message.get("content"), message.get("parts")
-    if isinstance(parts, list) and all(isinstance(part, Mapping) and part.get("type") == "text" for part in parts):
+    if isinstance(parts, list) and all(
+        isinstance(part, Mapping) and part.get("type") == "text" for part in parts
+    ):
         content = "\n".join(str(part.get("content", "")) for part in parts)
     elif message.keys() != {"role", "content"}:
         return {}
-    return {"role": str(message.get("role")), "content": content} if isinstance(content, str) else {}
+    return (
+        {"role": str(message.get("role")), "content": content} if isinstance(content, str) else {}
+    )

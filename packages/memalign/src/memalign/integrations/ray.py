@@ -18,7 +18,9 @@ try:
     import ray.data
     from ray.data import ActorPoolStrategy, Dataset
 except ImportError as missing:
-    raise ConfigurationError(f"Ray needs what is not here ({missing}): install memalign[ray]") from None
+    raise ConfigurationError(
+        f"Ray needs what is not here ({missing}): install memalign[ray]"
+    ) from None
 
 __all__ = ["judge"]
 
@@ -77,7 +79,9 @@ def judge(
         hashed = rows.map_batches(task.hashed, **settings)
         rows = hashed.join(earlier, "left_anti", num_partitions=tasks, on=_KEY)
     pool = ActorPoolStrategy(size=tasks)
-    return rows.map_batches(_Worker, fn_constructor_args=(task,), compute=pool, num_cpus=_CPUS, **settings)
+    return rows.map_batches(
+        _Worker, fn_constructor_args=(task,), compute=pool, num_cpus=_CPUS, **settings
+    )
 
 
 def _keys(done: Dataset | Frame | Collection[tuple[str, str]], signature: str) -> Dataset | None:
@@ -87,14 +91,25 @@ def _keys(done: Dataset | Frame | Collection[tuple[str, str]], signature: str) -
     keys = sorted(keys_of(done, signature))
     if not keys:
         return None
-    return ray.data.from_arrow(pa.table({name: [key[place] for key in keys] for place, name in enumerate(_KEY)}))
+    return ray.data.from_arrow(
+        pa.table({name: [key[place] for key in keys] for place, name in enumerate(_KEY)})
+    )
 
 
 def _answered(table: pa.Table, signature: str) -> pa.Table:
     """Return the keys of verdicts of this judge that are no errors."""
-    lacking = [name for name in ("id", "content_hash", "judge", "error") if name not in table.column_names]
+    lacking = [
+        name for name in ("id", "content_hash", "judge", "error") if name not in table.column_names
+    ]
     if lacking:
-        raise InputError(f"done has no column {lacking[0]}; it is what an earlier run gave, or some of its rows")
+        raise InputError(
+            f"done has no column {lacking[0]}; it is what an earlier run gave, or some of its rows"
+        )
     answered = pc.and_(pc.equal(table["judge"], signature), pc.is_null(table["error"]))
     rows = table.filter(answered)
-    return pa.table({"memalign_id": rows["id"].cast("string"), "memalign_hash": rows["content_hash"].cast("string")})
+    return pa.table(
+        {
+            "memalign_id": rows["id"].cast("string"),
+            "memalign_hash": rows["content_hash"].cast("string"),
+        }
+    )

@@ -14,9 +14,18 @@ from memalign.types import CONTENT_FIELDS
 
 try:
     import pyarrow as pa
-    from pyspark.sql.types import BooleanType, DoubleType, LongType, StringType, StructField, StructType
+    from pyspark.sql.types import (
+        BooleanType,
+        DoubleType,
+        LongType,
+        StringType,
+        StructField,
+        StructType,
+    )
 except ImportError as missing:
-    raise ConfigurationError(f"Spark needs what is not here ({missing}): install memalign[spark]") from None
+    raise ConfigurationError(
+        f"Spark needs what is not here ({missing}): install memalign[spark]"
+    ) from None
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,14 +66,22 @@ def judge(
         InputError: When no column has content, a column cannot be kept, or a limit is not a number above 0.
         ConfigurationError: Without a model, its key, or the price that `max_cost` needs.
     """
-    columns = {field: _found(df, judge.columns.get(field, field)) for field in ("id", *CONTENT_FIELDS)}
+    columns = {
+        field: _found(df, judge.columns.get(field, field)) for field in ("id", *CONTENT_FIELDS)
+    }
     kept = [_found(df, name) for name in keep]
-    task = EngineTask(judge.replace(columns=columns), tasks, columns=df.columns, keep=kept, **limits)
+    task = EngineTask(
+        judge.replace(columns=columns), tasks, columns=df.columns, keep=kept, **limits
+    )
     names = list(dict.fromkeys([*task.read.values(), *task.keep]))
-    short = [f"c{number}" for number in range(len(names))]  # mapInArrow looks columns up, and takes no backtick
+    short = [
+        f"c{number}" for number in range(len(names))
+    ]  # mapInArrow looks columns up, and takes no backtick
     rows = df.select(*(_quoted(name) for name in names)).toDF(*short)
     if not isinstance(done, Collection) or len(done):
-        keyed = StructType([*rows.schema.fields, *(StructField(name, StringType()) for name in _KEY)])
+        keyed = StructType(
+            [*rows.schema.fields, *(StructField(name, StringType()) for name in _KEY)]
+        )
         hashed = rows.mapInArrow(_each(task.hashed, names, [*short, *_KEY]), keyed)
         rows = hashed.join(_keys(df, done, task.signature), _KEY, "left_anti").select(*short)
     schema = _verdicts(task, StructType([df.schema[name] for name in names]))
@@ -98,12 +115,22 @@ def _each(
 def _keys(df: DataFrame, done: Any, signature: str) -> DataFrame:
     """Return the ids and content hashes that a judge has answered, as a DataFrame of the same engine."""
     spark: Any = df.sparkSession
-    if isinstance(done, Collection) and not hasattr(done, "columns") and not hasattr(done, "schema"):
-        return spark.createDataFrame([tuple(key) for key in done], ", ".join(f"{name} string" for name in _KEY))
+    if (
+        isinstance(done, Collection)
+        and not hasattr(done, "columns")
+        and not hasattr(done, "schema")
+    ):
+        return spark.createDataFrame(
+            [tuple(key) for key in done], ", ".join(f"{name} string" for name in _KEY)
+        )
     earlier: Any = done if hasattr(done, "sparkSession") else spark.createDataFrame(done)
-    missing = [name for name in ("id", "content_hash", "judge", "error") if name not in earlier.columns]
+    missing = [
+        name for name in ("id", "content_hash", "judge", "error") if name not in earlier.columns
+    ]
     if missing:
-        raise InputError(f"done has no column {missing[0]}; it is what an earlier run gave, or some of its rows")
+        raise InputError(
+            f"done has no column {missing[0]}; it is what an earlier run gave, or some of its rows"
+        )
     answered = earlier.where(earlier.error.isNull() & (earlier.judge == signature))
     return answered.selectExpr("CAST(id AS string) AS memalign_id", "content_hash AS memalign_hash")
 

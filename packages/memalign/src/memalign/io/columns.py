@@ -29,14 +29,18 @@ LABEL_FIELDS = ("value", "rationale", "source", "created_at")
 FIELDS = ("id", *CONTENT_FIELDS, *LABEL_FIELDS, "group")
 """The fields that may be read from a column of another name."""
 
-_COMMA = re.compile(rf",(?=\s*(?:{'|'.join(FIELDS)})\s*=)")  # a comma inside a column's name splits nothing
+_COMMA = re.compile(
+    rf",(?=\s*(?:{'|'.join(FIELDS)})\s*=)"
+)  # a comma inside a column's name splits nothing
 
 
 def checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
     """The same, field to column, without fields that are read from their own name. Raises InputError."""
     for field, column in columns.items():
         if field not in FIELDS:
-            raise InputError(f"{field!r} is not a field. Write FIELD=COLUMN; the fields are {', '.join(FIELDS)}")
+            raise InputError(
+                f"{field!r} is not a field. Write FIELD=COLUMN; the fields are {', '.join(FIELDS)}"
+            )
         if not isinstance(column, str) or not column.strip():
             raise InputError(f"the mapping of {field} names no column; write {field}=COLUMN")
     names = [column.strip() for column in columns.values()]
@@ -54,14 +58,18 @@ def parse_columns(texts: Iterable[str]) -> dict[str, str]:
     for part in (part for text in texts for part in _COMMA.split(text)):
         field, equals, column = part.partition("=")
         if not equals:
-            raise InputError(f"--map {part}: write FIELD=COLUMN, for example outputs=answer; --map none forgets it")
+            raise InputError(
+                f"--map {part}: write FIELD=COLUMN, for example outputs=answer; --map none forgets it"
+            )
         if field.strip() in columns:
             raise InputError(f"--map names the field {field.strip()} twice")
         columns[field.strip()] = column
     return checked_columns(columns)
 
 
-def unmapped(name: str, missing: Iterable[str], present: Collection[str], names: Mapping[str, str]) -> InputError:
+def unmapped(
+    name: str, missing: Iterable[str], present: Collection[str], names: Mapping[str, str]
+) -> InputError:
     """Return the error for rows, called `name`, that have `present` fields, from columns `names`, and lack others."""
     missing = list(missing)
     listed = ", ".join(names.get(field, field) for field in present)[:300]
@@ -93,7 +101,9 @@ _MEANT = {
     "created_at": "timestamp date time created annotated_at",
     "id": "example_id case_id item_id uid uuid key",
 }
-_NAMES = {name: field for field, words in _MEANT.items() for name in (field, *words.split())} | {"trace": "trace"}
+_NAMES = {name: field for field, words in _MEANT.items() for name in (field, *words.split())} | {
+    "trace": "trace"
+}
 _MOST_NAMED, _LONGEST = 30, 40  # columns that are named, and characters of each that are compared
 _CLOSE = 0.8  # of `difflib`: "coment" and "rationnale" are close, "region" is close to nothing
 
@@ -128,7 +138,11 @@ def unused(columns: Iterable[str]) -> list[str]:
         f"{column}: not used; did you mean {column} → {field}? Use {written({field: column})}"
         for column, field in likely.items()
     ]
-    others = [name for name in columns if name not in likely and name not in _OURS and not name.startswith("memalign ")]
+    others = [
+        name
+        for name in columns
+        if name not in likely and name not in _OURS and not name.startswith("memalign ")
+    ]
     if others:
         listed = ", ".join(others[:_MOST_NAMED])[:300]
         notes.append(f"not used, and kept as meta: {listed}")
@@ -156,7 +170,13 @@ class Columns:
 
     def check(self, name: str, present: Collection[str]) -> None:
         """Raise InputError for columns that were named for these rows, called `name`, and are in none of them."""
-        missing = [f"{column!r} for {field}" for field, column in self.names.items() if column not in present]
+        missing = [
+            f"{column!r} for {field}"
+            for field, column in self.names.items()
+            if column not in present
+        ]
         if self.required and missing:
             listed = ", ".join(map(str, present))[:300]
-            raise InputError(f"{name} has no column {', no column '.join(missing)}. Its columns are {listed}")
+            raise InputError(
+                f"{name} has no column {', no column '.join(missing)}. Its columns are {listed}"
+            )

@@ -58,7 +58,9 @@ def _known(cells: Sequence[Any], columns: Columns) -> int:
     return len({str(cell).strip() for cell in cells} & columns.read)
 
 
-def _records(path: Path, texts: Iterable[str], mark: str, begin: int) -> Iterator[tuple[int, list[str]] | RowError]:
+def _records(
+    path: Path, texts: Iterable[str], mark: str, begin: int
+) -> Iterator[tuple[int, list[str]] | RowError]:
     """Return the cells of each row that has any, with the line where it starts."""
     reader = csv.reader(texts, strict=True, delimiter=mark)
     first = True
@@ -147,7 +149,9 @@ def distinct_names(what: str, names: Sequence[str], columns: Columns) -> list[st
     return made
 
 
-def _cells_row(line: int, cells: Sequence[Any], header: Sequence[str], *, ragged: bool) -> Row | RowError:
+def _cells_row(
+    line: int, cells: Sequence[Any], header: Sequence[str], *, ragged: bool
+) -> Row | RowError:
     """Return the row of a table's cells; one that says nothing is None."""
     extra = [cell for cell in cells[len(header) :] if cell is not None and str(cell).strip()]
     if (len(cells) < len(header) and not ragged) or extra:
@@ -176,7 +180,9 @@ def _written_by_spark(path: Path, mark: str) -> bool:
     """Return whether a file has backslashes before quotation marks, and is whole only if they mean something."""
     if not any('\\"' in text for text in file_texts(path)):
         return False
-    return not _is_whole(file_texts(path), mark) and _is_whole(map(_doubled, file_texts(path)), mark)
+    return not _is_whole(file_texts(path), mark) and _is_whole(
+        map(_doubled, file_texts(path)), mark
+    )
 
 
 def _is_whole(texts: Iterable[str], mark: str) -> bool:

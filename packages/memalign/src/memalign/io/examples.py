@@ -8,7 +8,14 @@ from typing import Any, Self
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io.columns import LABEL_FIELDS
 from memalign.io.rows import Row
-from memalign.io.source import CONTENT_NEEDED, ExampleSource, Reading, RowSource, case_fields, case_of
+from memalign.io.source import (
+    CONTENT_NEEDED,
+    ExampleSource,
+    Reading,
+    RowSource,
+    case_fields,
+    case_of,
+)
 from memalign.types import CONTENT_FIELDS, Example
 
 __all__ = ["Examples", "example_of", "read_examples"]
@@ -79,7 +86,9 @@ class Examples:
 
     def __iter__(self) -> Iterator[Example]:
         remaining, yielded = iter(self.hashes.items()), set[str]()
-        changed = InputError(f"{self.name} was changed while it was being read; run the command again")
+        changed = InputError(
+            f"{self.name} was changed while it was being read; run the command again"
+        )
         for row in self._source.rows(distinct=True):
             if isinstance(row, RowError):
                 raise changed
@@ -145,7 +154,9 @@ class _Reading(Reading):
         self.check(row, example)
         if example.content_hash != self._hashes.setdefault(name, example.content_hash):
             line = self._lines[name]
-            raise InputError(f"its content differs from {name!r} on line {line}; give it another id")
+            raise InputError(
+                f"its content differs from {name!r} on line {line}; give it another id"
+            )
         self._lines.setdefault(name, row.line)
 
     def complete(self, name: str) -> dict[str, str]:

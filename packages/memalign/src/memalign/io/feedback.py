@@ -26,7 +26,9 @@ from memalign.values import Value, ValueType, value_text
 
 __all__ = ["SKIP_HINT", "FeedbackFile", "label_notes", "read_feedback"]
 
-SKIP_HINT = "Fix these rows, or let align leave them out: --skip-invalid (in Python: skip_invalid=True)"
+SKIP_HINT = (
+    "Fix these rows, or let align leave them out: --skip-invalid (in Python: skip_invalid=True)"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +84,9 @@ def read_feedback(
     reading.complete()
     if reading.filled_in:
         content = reading.needed() if reading.needs_content else ()
-        reading.check_columns(source, (*content, *(() if "rationale" in reading.columns else ("value",))))
+        reading.check_columns(
+            source, (*content, *(() if "rationale" in reading.columns else ("value",)))
+        )
     bad = reading.faults()
     good = reading.good
     unfilled = reading.unfilled
@@ -96,19 +100,25 @@ def read_feedback(
     notes = []
     if unfilled:
         total = unfilled + len(good) + len(bad)
-        notes.append(f"{unfilled} of {total} rows of {source.name} are not filled in and were left out")
+        notes.append(
+            f"{unfilled} of {total} rows of {source.name} are not filled in and were left out"
+        )
     if reading.made_ids:
         notes.append(f"the rows have no id, so {reading.made_ids} got one made from their content")
     notes += reading.left_out.values()
     notes += unused(reading.columns)
-    return FeedbackFile(rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes))
+    return FeedbackFile(
+        rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes)
+    )
 
 
 _HINTS = 20  # bad rows whose columns are compared with the names of fields
 _FEW = 3  # rows of which nobody expects both labels
 
 
-def label_notes(rows: Sequence[Feedback], value_type: ValueType | None, known: Iterable[Value] = ()) -> list[str]:
+def label_notes(
+    rows: Sequence[Feedback], value_type: ValueType | None, known: Iterable[Value] = ()
+) -> list[str]:
     """Return what feedback lacks for a judge to learn from: the other labels, or any words.
 
     Args:
@@ -127,14 +137,18 @@ def label_notes(rows: Sequence[Feedback], value_type: ValueType | None, known: I
             "so add cases with another"
         )
     if len(rows) >= _FEW and not any(row.rationale for row in rows):
-        notes.append(f"none of the {len(rows)} rows has a rationale; a label alone teaches no rule, so write why")
+        notes.append(
+            f"none of the {len(rows)} rows has a rationale; a label alone teaches no rule, so write why"
+        )
     return notes
 
 
 class _Reading(Reading):
     """What the rows so far say."""
 
-    def __init__(self, value_type: ValueType | None, hashes: Mapping[str, str], parts: Collection[str]) -> None:
+    def __init__(
+        self, value_type: ValueType | None, hashes: Mapping[str, str], parts: Collection[str]
+    ) -> None:
         super().__init__(parts)
         self._value_type = value_type
         self._hashes = hashes
@@ -183,14 +197,25 @@ class _Reading(Reading):
     def _check(self, feedback: Feedback) -> None:
         """Check one row against the rows before it and what the judge knows."""
         if feedback.key in self._lines:
-            raise InputError(f"{feedback.key} is also on line {self._lines[feedback.key]}; keep one of the two rows")
+            raise InputError(
+                f"{feedback.key} is also on line {self._lines[feedback.key]}; keep one of the two rows"
+            )
         if not feedback.content:
             return
         line, first = self._contents.get(feedback.id, (0, feedback))
         if first.content_hash != feedback.content_hash:
-            fields = [name for name in CONTENT_FIELDS if first.content.get(name) != feedback.content.get(name)]
-            raise InputError(f"{', '.join(fields)} differ from {feedback.id!r} on line {line}; give it another id")
-        if not line and self._hashes.get(feedback.id, feedback.content_hash) != feedback.content_hash:
+            fields = [
+                name
+                for name in CONTENT_FIELDS
+                if first.content.get(name) != feedback.content.get(name)
+            ]
+            raise InputError(
+                f"{', '.join(fields)} differ from {feedback.id!r} on line {line}; give it another id"
+            )
+        if (
+            not line
+            and self._hashes.get(feedback.id, feedback.content_hash) != feedback.content_hash
+        ):
             raise InputError(
                 f"the judge has a case {feedback.id!r} with other content; give it another id, or "
                 f"unalign {feedback.id!r} first"

@@ -18,10 +18,21 @@ from memalign.errors import InputError
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
-__all__ = ["atomic_write", "beside", "is_device", "locked", "path_of", "target_of", "try_lock", "unlock"]
+__all__ = [
+    "atomic_write",
+    "beside",
+    "is_device",
+    "locked",
+    "path_of",
+    "target_of",
+    "try_lock",
+    "unlock",
+]
 
 _LOG = logging.getLogger("memalign.io")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")  # a Path keeps one of its two slashes; a drive has one letter
+_URL = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]+:/+"
+)  # a Path keeps one of its two slashes; a drive has one letter
 
 
 def path_of(where: str | Path) -> Path:
@@ -98,14 +109,19 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
         return
     path = target_of(path)
     part = beside(path, "part")
-    with locked(beside(path, "part.lock"), waiting=lambda: _LOG.warning("%s: waiting for another writer", path)):
+    with locked(
+        beside(path, "part.lock"),
+        waiting=lambda: _LOG.warning("%s: waiting for another writer", path),
+    ):
         try:
             with part.open("wb") as new:
                 if path.exists():
                     part.chmod(stat.S_IMODE(path.stat().st_mode))
                 yield new
                 new.flush()
-                os.fsync(new.fileno())  # a power cut must not leave a file of the right name without its content
+                os.fsync(
+                    new.fileno()
+                )  # a power cut must not leave a file of the right name without its content
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)

@@ -14,7 +14,15 @@ from memalign.io.delimited import distinct_names
 from memalign.io.rows import Row, reading
 from memalign.json_values import plain_text, whole
 
-__all__ = ["Frame", "column_names", "frame_rows", "is_frame", "parquet_rows", "read_frame", "shown_id"]
+__all__ = [
+    "Frame",
+    "column_names",
+    "frame_rows",
+    "is_frame",
+    "parquet_rows",
+    "read_frame",
+    "shown_id",
+]
 
 _PROTOCOLS = ("__narwhals_dataframe__", "__dataframe__", "__arrow_c_stream__")
 _BATCH = 256  # rows of a Parquet file that are read at once
@@ -94,7 +102,9 @@ def _with_index(frame: Any) -> Any:
     for name in named:
         if name in labels and labels.count(name) == 1:
             if list(frame.index.get_level_values(name)) != list(frame[name]):
-                raise InputError(f"the DataFrame has an index and a column {name}, which differ; rename one of them")
+                raise InputError(
+                    f"the DataFrame has an index and a column {name}, which differ; rename one of them"
+                )
             frame = frame.reset_index(name, drop=True)
     return frame.reset_index() if any(name is not None for name in frame.index.names) else frame
 
@@ -111,7 +121,11 @@ def _named_once(frame: Any, kind: str, columns: Columns) -> Any:
 
 def _label(label: object) -> str:
     """Return a column's name as text; of several levels those that say anything."""
-    return ".".join(str(level) for level in label if str(level)) if isinstance(label, tuple) else str(label)
+    return (
+        ".".join(str(level) for level in label if str(level))
+        if isinstance(label, tuple)
+        else str(label)
+    )
 
 
 def parquet_rows(path: Path) -> Iterator[Row | RowError]:
@@ -125,8 +139,12 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
         names = data.schema.names
         if twice := sorted({name for name in names if names.count(name) > 1}):
             listed = ", ".join(twice)
-            raise InputError(f"{path}: it has the column {listed} twice; give every column its own name")
-        batches = data.to_batches(batch_size=_BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False)
+            raise InputError(
+                f"{path}: it has the column {listed} twice; give every column its own name"
+            )
+        batches = data.to_batches(
+            batch_size=_BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False
+        )
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from _rows(rows, _class_names(data.schema.metadata))
 

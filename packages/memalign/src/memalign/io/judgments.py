@@ -28,7 +28,9 @@ __all__ = [
     "read_judgments",
 ]
 
-_START = b'{"id":'  # how every line of ours begins; by it a cut line is told from somebody else's text
+_START = (
+    b'{"id":'  # how every line of ours begins; by it a cut line is told from somebody else's text
+)
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +155,9 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
     order of the examples, those of other ids at the end.
     """
 
-    def __init__(self, path: str | Path, *, judge: str, examples: Mapping[str, str] | Iterable[Example] = ()) -> None:
+    def __init__(
+        self, path: str | Path, *, judge: str, examples: Mapping[str, str] | Iterable[Example] = ()
+    ) -> None:
         """Open `path` for writing, and find what an earlier run left there.
 
         `examples` is what is judged, or the content hashes by id, in order. Raises InputError for a file that another
@@ -161,18 +165,28 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         """
         self._path = target_of(path_of(path))
         if self._path.suffix.lower() not in (".jsonl", ".ndjson"):
-            raise InputError(f"{path}: judgments are kept as JSON lines, so that a run can resume; name a .jsonl file")
+            raise InputError(
+                f"{path}: judgments are kept as JSON lines, so that a run can resume; name a .jsonl file"
+            )
         self._judge = judge
-        hashes = examples if isinstance(examples, Mapping) else {case.id: case.content_hash for case in examples}
+        hashes = (
+            examples
+            if isinstance(examples, Mapping)
+            else {case.id: case.content_hash for case in examples}
+        )
         self._hashes: Mapping[str, str] = hashes
-        self._places: dict[str, tuple[int, int]] = {}  # where in the file each id's line begins, and its length
+        self._places: dict[
+            str, tuple[int, int]
+        ] = {}  # where in the file each id's line begins, and its length
         self._end = 0
         with self._writing():
             # Two runs would take each other's lines away. The lock is beside the file, which is
             # replaced at times.
             lock = try_lock(beside(self._path, "lock"))
             if lock is None:
-                raise InputError(f"another run is writing {path}; wait for it, or name another output file")
+                raise InputError(
+                    f"another run is writing {path}; wait for it, or name another output file"
+                )
             self._lock = lock
             try:
                 if self._path.exists():
@@ -189,7 +203,11 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
         if example_id in self:
             raise InputError(f"{self._path} already has a judgment for {example_id!r}")
-        head = {"id": example_id, "judge": self._judge, "content_hash": self._hashes.get(example_id, "")}
+        head = {
+            "id": example_id,
+            "judge": self._judge,
+            "content_hash": self._hashes.get(example_id, ""),
+        }
         line = json_line(head | msgspec.structs.asdict(judgment) | {"id": example_id})
         with self._writing():
             self._file.write(line)
@@ -249,7 +267,10 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
                     "name another output file, or delete that one"
                 )
             self._places.pop(head.id, None)
-            if judgment.error is None and head.content_hash in ("", self._hashes.get(head.id, head.content_hash)):
+            if judgment.error is None and head.content_hash in (
+                "",
+                self._hashes.get(head.id, head.content_hash),
+            ):
                 self._places[head.id] = (place, len(raw))
             place += len(raw)
         self._rewrite(self._places)

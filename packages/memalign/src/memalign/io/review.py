@@ -31,7 +31,10 @@ ReviewCase = tuple[Example, Judgment | None]
 
 
 def review_cases(
-    judged: str | Path | None, examples: ExampleSource | Examples, *, remembered: Iterable[Example] = ()
+    judged: str | Path | None,
+    examples: ExampleSource | Examples,
+    *,
+    remembered: Iterable[Example] = (),
 ) -> tuple[list[ReviewCase], list[str]]:
     """The cases of a file of judgments, in its order, and the ids of judgments that no example has.
 
@@ -78,16 +81,37 @@ def write_review(
     """
     path = Path(path)
     if path.suffix.lower() != ".xlsx":
-        raise InputError(f"{path}: the name of a sheet ends in .xlsx, not in {path.suffix or 'nothing'}")
-    fields = [name for name in CONTENT_FIELDS if any(name in example.content for example, _ in cases)]
-    texts = [json.dumps({"id": example.id, **example.content}, separators=(",", ":")) for example, _ in cases]
-    hidden = [[text[at : at + _LONGEST_CELL] for at in range(0, len(text), _LONGEST_CELL)] for text in texts]
-    names = [HIDDEN, *(f"{HIDDEN} {part}" for part in range(2, max(map(len, hidden), default=1) + 1))]
-    verdicts = (VERDICT, REASON) if with_verdicts and any(judgment is not None for _, judgment in cases) else ()
+        raise InputError(
+            f"{path}: the name of a sheet ends in .xlsx, not in {path.suffix or 'nothing'}"
+        )
+    fields = [
+        name for name in CONTENT_FIELDS if any(name in example.content for example, _ in cases)
+    ]
+    texts = [
+        json.dumps({"id": example.id, **example.content}, separators=(",", ":"))
+        for example, _ in cases
+    ]
+    hidden = [
+        [text[at : at + _LONGEST_CELL] for at in range(0, len(text), _LONGEST_CELL)]
+        for text in texts
+    ]
+    names = [
+        HIDDEN,
+        *(f"{HIDDEN} {part}" for part in range(2, max(map(len, hidden), default=1) + 1)),
+    ]
+    verdicts = (
+        (VERDICT, REASON)
+        if with_verdicts and any(judgment is not None for _, judgment in cases)
+        else ()
+    )
     columns = ["id", *fields, *verdicts, "value", "rationale", "source", *names]
     rows = []
     for (example, judgment), parts in zip(cases, hidden, strict=True):
-        row: dict[str, Any] = {"id": example.id, "source": source, **dict(zip(names, parts, strict=False))}
+        row: dict[str, Any] = {
+            "id": example.id,
+            "source": source,
+            **dict(zip(names, parts, strict=False)),
+        }
         row |= {name: as_read(name, value) for name, value in example.content.items()}
         if judgment is not None:
             row |= {VERDICT: judgment.value, REASON: judgment.rationale}
@@ -104,11 +128,16 @@ def write_review(
         with atomic_write(path) as file:
             book.save(file)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}; if it is open in a spreadsheet, close it") from None
+        raise InputError(
+            f"cannot write {path}: {error.strerror}; if it is open in a spreadsheet, close it"
+        ) from None
 
 
 def _workbook(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], notes: Sequence[str], value_type: ValueType
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    notes: Sequence[str],
+    value_type: ValueType,
 ) -> Workbook:
     """The sheet, with wrapped texts, a frozen header and a choice of verdicts; the notes are on a second one."""
     from openpyxl import Workbook
@@ -124,16 +153,22 @@ def _workbook(
     guide.column_dimensions["A"].width = 100
     for place, name in enumerate(columns, 1):
         letter, hidden = get_column_letter(place), name.startswith(HIDDEN)
-        sheet.column_dimensions[letter].width = 16 if name in ("id", "value", "source", VERDICT) else 45
+        sheet.column_dimensions[letter].width = (
+            16 if name in ("id", "value", "source", VERDICT) else 45
+        )
         sheet.column_dimensions[letter].hidden = hidden
         for number, value in enumerate((name, *(row[place - 1] for row in rows)), 1):
             _put(cell := sheet.cell(number, place), value)
             cell.alignment = Alignment(wrap_text=not hidden, vertical="top")
         sheet.cell(1, place).font = Font(bold=True)
-        if name == "value" and value_type.labels:  # the sheet offers these, which are listed in the guide
+        if (
+            name == "value" and value_type.labels
+        ):  # the sheet offers these, which are listed in the guide
             for number, choice in enumerate(value_type.labels, 1):
                 _put(guide.cell(number, 2), choice)
-            rule = DataValidation(type="list", formula1=f"guide!$B$1:$B${len(value_type.labels)}", allow_blank=True)
+            rule = DataValidation(
+                type="list", formula1=f"guide!$B$1:$B${len(value_type.labels)}", allow_blank=True
+            )
             sheet.add_data_validation(rule)
             rule.add(f"{letter}2:{letter}{len(rows) + 1}")
     sheet.freeze_panes = "B2"

@@ -73,7 +73,9 @@ def _cells_of(path: Path, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
                 f"{_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read; delete "
                 "stray cells beside or below the table, save it as .csv, or split it"
             )
-        width = max((place for place, value in enumerate(values, 1) if value is not None), default=0)
+        width = max(
+            (place for place, value in enumerate(values, 1) if value is not None), default=0
+        )
         if width:
             yield number, values[:width]
 
@@ -124,7 +126,9 @@ def _plain(cell: Any) -> Any:
 
 def restored(row: Row) -> Row | RowError:
     """The row with the case as it was judged, and all else as it was filled in."""
-    cells = {name: value for name, value in row.fields.items() if not is_absent(value) and value != ""}
+    cells = {
+        name: value for name, value in row.fields.items() if not is_absent(value) and value != ""
+    }
     names = [name for name in cells if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
     names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
     row_id = str(cells.get("id", "")).removeprefix("'").strip()
@@ -133,7 +137,11 @@ def restored(row: Row) -> Row | RowError:
         case_id = str(case.pop("id"))
     except (ValueError, KeyError, TypeError, AttributeError):
         cut = f"the hidden column {HIDDEN!r}, which holds the case, was changed or cut"
-        return RowError(line=row.line, id=row_id, reason=f"{cut}; copy the row from a new sheet of memalign review")
+        return RowError(
+            line=row.line,
+            id=row_id,
+            reason=f"{cut}; copy the row from a new sheet of memalign review",
+        )
     if row_id != case_id:
         moved = "its id was changed, or a column was sorted apart from the others"
         return RowError(line=row.line, id=row_id, reason=f"the row is of case {case_id!r}: {moved}")

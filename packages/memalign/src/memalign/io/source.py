@@ -42,10 +42,13 @@ JUDGED = frozenset({"judge", "content_hash", "value"})
 CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another row with the same id"
 
 _FORMATS = (
-    ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), or a folder of JSON lines or Parquet files"
+    ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), "
+    "or a folder of JSON lines or Parquet files"
 )
 _LINES, _PARQUET = (".jsonl", ".ndjson"), (".parquet", ".parq", ".pq", "")
-MISSING = frozenset(("NULL", "null", "\\N", "nan", "NaN", "-nan", "<NA>", "NaT", "None", "#N/A", "N/A", "n/a"))
+MISSING = frozenset(
+    ("NULL", "null", "\\N", "nan", "NaN", "-nan", "<NA>", "NaT", "None", "#N/A", "N/A", "n/a")
+)
 """What databases and libraries write into a text for a cell that is missing; in content it is a word like any other."""
 
 CaseT = TypeVar("CaseT", Example, Feedback)
@@ -90,13 +93,21 @@ class RowSource:
         """
         names = Columns(remembered) if columns is None else Columns(columns, required=True)
         if isinstance(items, RowSource):
-            return items if items.columns.required or items.columns.names else replace(items, columns=names)
+            return (
+                items
+                if items.columns.required or items.columns.names
+                else replace(items, columns=names)
+            )
         if isinstance(items, str | Path):
             name = str(path_of(items))
         elif isinstance(items, Mapping):
-            raise InputError(f"{name}: a {type(items).__name__} is one row or a set of splits; pass a list of rows")
+            raise InputError(
+                f"{name}: a {type(items).__name__} is one row or a set of splits; pass a list of rows"
+            )
         elif not is_frame(items) and not isinstance(items, Iterable):
-            raise InputError(f"{name} must be a path, a DataFrame or an iterable of rows, not {type(items).__name__}")
+            raise InputError(
+                f"{name} must be a path, a DataFrame or an iterable of rows, not {type(items).__name__}"
+            )
         elif isinstance(items, Iterator):
             items = tuple(items)
         return cls(items=items, name=name, columns=names, source=source)
@@ -152,7 +163,11 @@ class RowSource:
                 return case
             row = case
         source = row.fields.get("source")
-        if self.source is not None and (not source or is_absent(source)) and not row.fields.keys() >= JUDGED:
+        if (
+            self.source is not None
+            and (not source or is_absent(source))
+            and not row.fields.keys() >= JUDGED
+        ):
             row = replace(row, fields={**row.fields, "source": self.source})
         return row
 
@@ -268,9 +283,17 @@ def _object_row(position: int, item: object) -> Row | RowError:
     if not isinstance(item, Mapping) and kind != "Trace":  # of MLflow, whose fields hold no case
         item = fields_of(item) or item
     if isinstance(item, Mapping):
-        return Row(line=position, fields={plain_text(str(name)): value for name, value in item.items()})
-    hint = "; memalign.integrations.mlflow.feedback_of(traces, judge) makes rows of MLflow's" if kind == "Trace" else ""
-    return RowError(line=position, reason=f"a row is a mapping, an Example or a Feedback, not {kind}{hint}")
+        return Row(
+            line=position, fields={plain_text(str(name)): value for name, value in item.items()}
+        )
+    hint = (
+        "; memalign.integrations.mlflow.feedback_of(traces, judge) makes rows of MLflow's"
+        if kind == "Trace"
+        else ""
+    )
+    return RowError(
+        line=position, reason=f"a row is a mapping, an Example or a Feedback, not {kind}{hint}"
+    )
 
 
 def case_of(kind: type[CaseT], row: Row, fields: Mapping[str, Any]) -> CaseT:
@@ -284,7 +307,9 @@ def case_of(kind: type[CaseT], row: Row, fields: Mapping[str, Any]) -> CaseT:
 def _id_of_content(row: Row) -> str:
     """`c-` and the beginning of the content's hash; empty for a row without content, or whose content is at fault."""
     try:
-        content = {name: value for name, value in case_fields(row).items() if name in CONTENT_FIELDS}
+        content = {
+            name: value for name, value in case_fields(row).items() if name in CONTENT_FIELDS
+        }
         return f"c-{Example(id='made', **content).content_hash[:12]}"
     except InputError:
         return ""  # said where rows are checked
@@ -342,7 +367,9 @@ def _label(value: object, value_type: ValueType | None) -> Value | None:
             return None
         if isinstance(value, bool | int | float | str):
             return value
-        raise InputError(f"value {str(value)[:60]!r} is not a label; a label is a boolean, a number or a text")
+        raise InputError(
+            f"value {str(value)[:60]!r} is not a label; a label is a boolean, a number or a text"
+        )
     try:
         return value_type.parse(value)
     except InvalidValue:
@@ -355,7 +382,9 @@ def _name_of(field: str, value: object) -> str:
     """Return an id or a person as text: numbered ones are common, and pandas makes 7.0 of a 7. Raises InputError."""
     value = whole(plain(value, field))
     if isinstance(value, float) and abs(value) >= 2**53:
-        raise InputError(f"{field} {value:.17g} is a fraction that has lost digits; read the column as text")
+        raise InputError(
+            f"{field} {value:.17g} is a fraction that has lost digits; read the column as text"
+        )
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(f"{field} must be text")
     return str(value).strip()

@@ -19,10 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["answer_schema", "quotation", "read_answer"]
 
-SHORT_RATIONALE = 240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
+SHORT_RATIONALE = (
+    240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
+)
 
 
-def answer_schema(value_type: ValueType, guideline_ids: Sequence[str], *, writes: bool) -> dict[str, Any]:
+def answer_schema(
+    value_type: ValueType, guideline_ids: Sequence[str], *, writes: bool
+) -> dict[str, Any]:
     """The JSON schema of an answer: findings where there are guidelines, a reason, and last the value.
 
     A verdict that is asked for first is justified afterwards instead of reached. A model that does not write names no
@@ -36,13 +40,20 @@ def answer_schema(value_type: ValueType, guideline_ids: Sequence[str], *, writes
             "value": value_type.json_schema(),
         }
         properties["findings"] = {"type": "array", "items": _object(finding)}
-    properties["rationale"] = {"type": "string"} if writes else {"type": "string", "maxLength": SHORT_RATIONALE}
+    properties["rationale"] = (
+        {"type": "string"} if writes else {"type": "string", "maxLength": SHORT_RATIONALE}
+    )
     properties["value"] = value_type.json_schema()
     return _object(properties)
 
 
 def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
 
 
 def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel) -> Judgment:
@@ -85,12 +96,16 @@ def _words(reason: object) -> str | None:
     return text.strip() or None
 
 
-def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+def _findings(
+    judge: Judge, prompt: Prompt, answer: object
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     memory, findings, notes = judge.memory, dict[str, Finding](), list[str]()
     if "findings" not in prompt.request.schema["properties"]:
         return (), ()
     if not isinstance(answer, list):
-        return (), () if answer is None else ("the model's findings were ignored because they are not a list",)
+        return (), () if answer is None else (
+            "the model's findings were ignored because they are not a list",
+        )
     for entry in (entry if isinstance(entry, dict) else {} for entry in answer):
         name, evidence = entry.get("guideline"), entry.get("evidence")
         if name not in prompt.guideline_ids:
@@ -98,13 +113,17 @@ def _findings(judge: Judge, prompt: Prompt, answer: object) -> tuple[tuple[Findi
         elif name not in findings:  # named twice it is one finding
             quoted = quotation(evidence, prompt.item_texts)
             if quoted is None and isinstance(evidence, str) and evidence.strip():
-                notes.append(f"the evidence for {name} was ignored because the item does not contain these words")
+                notes.append(
+                    f"the evidence for {name} was ignored because the item does not contain these words"
+                )
             try:
                 value = judge.value_type.parse(entry.get("value"))
             except InvalidValue:
                 value = None
             taught_by = memory.sources_of(memory.guideline(name))
-            findings[name] = Finding(guideline=name, evidence=quoted, value=value, taught_by=taught_by)
+            findings[name] = Finding(
+                guideline=name, evidence=quoted, value=value, taught_by=taught_by
+            )
     return tuple(findings.values()), tuple(dict.fromkeys(notes))
 
 
@@ -125,7 +144,9 @@ def quotation(evidence: object, texts: Iterable[str]) -> str | None:
     words, plain = " ".join(evidence.split()), [_plain(text) for text in texts]
     for quoted in (words, words.strip(_OUTER)):
         wanted = _plain(quoted)
-        if any(map(str.isalnum, wanted)) and any(next(places(text, wanted), -1) >= 0 for text in plain):
+        if any(map(str.isalnum, wanted)) and any(
+            next(places(text, wanted), -1) >= 0 for text in plain
+        ):
             return quoted
     return None
 

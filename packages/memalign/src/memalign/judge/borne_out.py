@@ -13,7 +13,16 @@ from memalign.memory import Annotation, Memory
 from memalign.types import CodeTest
 from memalign.values import Value, ValueType
 
-__all__ = ["ALPHA", "Column", "LabelledCase", "chance", "column_of", "decidable", "labelled_cases", "outcome_of"]
+__all__ = [
+    "ALPHA",
+    "Column",
+    "LabelledCase",
+    "chance",
+    "column_of",
+    "decidable",
+    "labelled_cases",
+    "outcome_of",
+]
 
 ALPHA = 0.05
 """The share of memories in which anything at all may be admitted that only chance bears out."""
@@ -46,7 +55,9 @@ class Column(NamedTuple):
         return Column(self.no, self.yes)
 
 
-def labelled_cases(memory: Memory, value_type: ValueType, ids: Collection[str] | None = None) -> list[LabelledCase]:
+def labelled_cases(
+    memory: Memory, value_type: ValueType, ids: Collection[str] | None = None
+) -> list[LabelledCase]:
     """Return the cases with an effective label, of these ids or all, each content once.
 
     Empty for numbers, free text, and items of which the labels name sides: there code decides nothing.
@@ -61,14 +72,18 @@ def labelled_cases(memory: Memory, value_type: ValueType, ids: Collection[str] |
             return []
         label = memory.label(case)
         if label is not None:
-            cases.append(LabelledCase(label, Reading(case.example.content), memory.annotations_on(case)))
+            cases.append(
+                LabelledCase(label, Reading(case.example.content), memory.annotations_on(case))
+            )
     return cases
 
 
 def column_of(cases: Sequence[LabelledCase], test: CodeTest) -> Column:
     """Return what a test says of each case."""
     answers = [holds(test, case.reading) for case in cases]
-    return Column(_mask(answer is True for answer in answers), _mask(answer is False for answer in answers))
+    return Column(
+        _mask(answer is True for answer in answers), _mask(answer is False for answer in answers)
+    )
 
 
 def outcome_of(cases: Sequence[LabelledCase], value: Value | None) -> int:
@@ -85,7 +100,9 @@ def chance(table: tuple[int, int, int, int]) -> float:
     """Return the probability that labels dealt at random agree so well that yes means the outcome (Fisher's test)."""
     yes, yes_else, no, _ = table
     total, drawn, right = sum(table), yes + yes_else, yes + no
-    ways = sum(comb(right, k) * comb(total - right, drawn - k) for k in range(yes, min(drawn, right) + 1))
+    ways = sum(
+        comb(right, k) * comb(total - right, drawn - k) for k in range(yes, min(drawn, right) + 1)
+    )
     return ways / comb(total, drawn)
 
 

@@ -34,7 +34,12 @@ __all__ = [
 LONGEST, LONGEST_SHAPE = 200, 40
 """Characters of a literal: those of a sentence that an expert demands word for word; and of one that is a shape."""
 
-_SUBJECTS = {"inputs": "request", "outputs": "reply", "expectations": "reference", "conversation": "conversation"}
+_SUBJECTS = {
+    "inputs": "request",
+    "outputs": "reply",
+    "expectations": "reference",
+    "conversation": "conversation",
+}
 _SENTENCES = {
     "contains": '{it} {has} "{text}"',
     "word": '{it} {has} the word{s} "{text}"',
@@ -85,7 +90,9 @@ def holds(test: CodeTest, reading: Reading) -> bool | None:
         case "ends":
             return text.endswith(literal) and _edge(text, len(text) - len(literal))
         case "length":  # a character is a word where a language writes no spaces
-            return _within(test, sum(map(len, UNSPACED.findall(text))) + len(UNSPACED.sub(" ", text).split()))
+            return _within(
+                test, sum(map(len, UNSPACED.findall(text))) + len(UNSPACED.sub(" ", text).split())
+            )
         case "number":
             return any(_within(test, number) for number in _numbers(text, literal))
 
@@ -115,7 +122,9 @@ def _edge(text: str, place: int) -> bool:
 
 def shape(text: str) -> str:
     """Each character's class: a digit, a capital, another letter; any other stands for itself."""
-    return "".join("0" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else c for c in text)
+    return "".join(
+        "0" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else c for c in text
+    )
 
 
 def _numbers(text: str, unit: str) -> Iterator[float]:
@@ -147,7 +156,9 @@ def sentence(test: CodeTest, *, positive: bool = True) -> str:
     low, high = (None if bound is None else f"{bound:g}" for bound in (test.low, test.high))
     bounds = "" if low is None else f" at least {low}"
     if high is not None:
-        bounds = f" at most {high}" if low is None else f" {low}" if low == high else f" {low} to {high}"
+        bounds = (
+            f" at most {high}" if low is None else f" {low}" if low == high else f" {low} to {high}"
+        )
     text = _SENTENCES[test.kind].format(
         it=f"the {named}" if named else test.field,
         text=normal(test.text),
@@ -161,7 +172,9 @@ def sentence(test: CodeTest, *, positive: bool = True) -> str:
 
 
 def checked(
-    test: CodeTest, judged: JudgedTexts | Iterable[tuple[str, str]] = (), comments: Collection[str] = ()
+    test: CodeTest,
+    judged: JudgedTexts | Iterable[tuple[str, str]] = (),
+    comments: Collection[str] = (),
 ) -> str | None:
     """Why a test may not be used, or None if it may; `judged` and `comments` are as for `guideline_fault`."""
     try:
@@ -194,7 +207,9 @@ def found_words(test: CodeTest, reading: Reading) -> str | None:
     at = said.find(literal) if test.kind == "contains" else next(places(said, literal), -1)
     if test.kind == "ends":
         at = len(said) - len(literal)
-    return words[at : at + len(literal)] if at >= 0 and len(said) == len(words) else normal(test.text)
+    return (
+        words[at : at + len(literal)] if at >= 0 and len(said) == len(words) else normal(test.text)
+    )
 
 
 def named_in(test: CodeTest, text: str) -> bool:
@@ -217,5 +232,7 @@ def facts(memory: Memory, content: Mapping[str, Any]) -> tuple[Finding, ...]:
             answer = holds(test, reading)
             if answer is not None and said not in findings:
                 taught_by = memory.sources_of(guideline)
-                findings[said] = Finding(guideline=guideline.id, test=said, holds=answer, taught_by=taught_by)
+                findings[said] = Finding(
+                    guideline=guideline.id, test=said, holds=answer, taught_by=taught_by
+                )
     return tuple(findings.values())

@@ -48,10 +48,16 @@ async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
         raise ConfigurationError(f"{model.name} is a decision model and answers {kinds}")
     await calls.ready(model)
     started = time.perf_counter()
-    guidelines, omitted = fit_guidelines(judge.memory.semantic, budget_of(judge, model.limits).guidelines)
+    guidelines, omitted = fit_guidelines(
+        judge.memory.semantic, budget_of(judge, model.limits).guidelines
+    )
     questions = [_verdict_question(judge, guidelines)]
-    if len(sides_of(example.content, judge.value_type.choices)) < 2:  # of a pair the question has no answer
-        questions += [Question(key=rule.id, text=render_guideline_question(rule)) for rule in guidelines]
+    if (
+        len(sides_of(example.content, judge.value_type.choices)) < 2
+    ):  # of a pair the question has no answer
+        questions += [
+            Question(key=rule.id, text=render_guideline_question(rule)) for rule in guidelines
+        ]
     item = whole_item(judge, example, model.limits)
     decision = await calls.decide(model, item, questions, timeout=judge.parameters.get("timeout"))
     chances = decision.probabilities.get("value")
@@ -62,7 +68,9 @@ async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
     findings = _findings(judge, guidelines, decision)
     broken = [finding.guideline for finding in findings if (finding.probability or 0.0) >= BROKEN]
     notes = [f"no answer on {name}: {why}" for name, why in decision.refused.items()]
-    notes += [f"guideline {name} was left out because the prompt would be too long" for name in omitted]
+    notes += [
+        f"guideline {name} was left out because the prompt would be too long" for name in omitted
+    ]
     return Judgment(
         id=example.id,
         value=value,
@@ -87,7 +95,9 @@ def _verdict_question(judge: Judge, guidelines: tuple[Guideline, ...]) -> Questi
         guidelines=guidelines,
     )
     kind: Literal["score", "choice"] = "score" if value_type.numeric else "choice"
-    return Question(key="value", text=text, kind=kind, labels=tuple(map(value_text, value_type.labels)))
+    return Question(
+        key="value", text=text, kind=kind, labels=tuple(map(value_text, value_type.labels))
+    )
 
 
 def _findings(judge: Judge, guidelines: tuple[Guideline, ...], decision: Decision) -> list[Finding]:
@@ -96,7 +106,9 @@ def _findings(judge: Judge, guidelines: tuple[Guideline, ...], decision: Decisio
     for guideline in guidelines:
         if chances := decision.probabilities.get(guideline.id):
             taught_by = judge.memory.sources_of(guideline)
-            findings.append(Finding(guideline=guideline.id, probability=chances["yes"], taught_by=taught_by))
+            findings.append(
+                Finding(guideline=guideline.id, probability=chances["yes"], taught_by=taught_by)
+            )
     return sorted(findings, key=lambda finding: -(finding.probability or 0.0))
 
 

@@ -29,13 +29,25 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     cases = {key: memory.case(key) for key in judgment.example_ids}
     data: dict[str, Any] = {
         "judgment": judgment,
-        "guidelines": [{"id": name, "text": memory.guideline(name).text} for name in judgment.guideline_ids],
-        "examples": [{"id": key, "label": memory.label(case) if case else None} for key, case in cases.items()],
+        "guidelines": [
+            {"id": name, "text": memory.guideline(name).text} for name in judgment.guideline_ids
+        ],
+        "examples": [
+            {"id": key, "label": memory.label(case) if case else None}
+            for key, case in cases.items()
+        ],
         "same_prompt": True,
         "prompt": None,
     }
     if judgment.decided_by != "model":
         return data
     prompt = await prompt_of(judge, example, open_model(judge), Calls())
-    messages = {"system": prompt.request.system, "user": prompt.request.user, "schema": prompt.request.schema}
-    return data | {"same_prompt": set(prompt.example_ids) == set(judgment.example_ids), "prompt": messages}
+    messages = {
+        "system": prompt.request.system,
+        "user": prompt.request.user,
+        "schema": prompt.request.schema,
+    }
+    return data | {
+        "same_prompt": set(prompt.example_ids) == set(judgment.example_ids),
+        "prompt": messages,
+    }

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
 
     from memalign.judge.judge import Judge
 
-__all__ = ["COLUMNS", "FrameT", "JudgmentList", "content_hashes", "keys_of", "predict_batch", "verdict_schema"]
+__all__ = [
+    "COLUMNS",
+    "FrameT",
+    "JudgmentList",
+    "content_hashes",
+    "keys_of",
+    "predict_batch",
+    "verdict_schema",
+]
 
 FrameT = TypeVar("FrameT", bound=Frame)
 ValueT = TypeVar("ValueT", bound=Value)
@@ -57,7 +65,9 @@ class JudgmentList(list[Judgment[ValueT]]):
     def __init__(self, judgments: Iterable[Judgment[ValueT]], source: object = None) -> None:
         super().__init__(judgments)
         self._frame = source if is_frame(source) else None
-        self._index = getattr(self._frame, "index", None)  # as it was judged: a frame may be sorted in place
+        self._index = getattr(
+            self._frame, "index", None
+        )  # as it was judged: a frame may be sorted in place
 
     @property
     def usage(self) -> Usage:
@@ -73,7 +83,9 @@ class JudgmentList(list[Judgment[ValueT]]):
         return html_view([self._summary(), *self._rest()], ("id", "value", "rationale"), rows)
 
     def _summary(self) -> str:
-        counts = Counter("without a verdict" if one.value is None else value_text(one.value) for one in self)
+        counts = Counter(
+            "without a verdict" if one.value is None else value_text(one.value) for one in self
+        )
         named = [f"{count:,} {value}" for value, count in counts.most_common()]
         if len(named) > _KINDS_NAMED:
             named = [f"{len(named):,} different verdicts"]
@@ -102,7 +114,9 @@ class JudgmentList(list[Judgment[ValueT]]):
         names = fields if columns == "all" else list(columns)
         if unknown := [name for name in names if name not in fields]:
             raise InputError(f"a judgment has no field {unknown[0]!r}; it has {', '.join(fields)}")
-        return _frame_like(self._frame, [_cells_of(judgment) for judgment in self], names, self._index)
+        return _frame_like(
+            self._frame, [_cells_of(judgment) for judgment in self], names, self._index
+        )
 
 
 async def predict_batch(
@@ -119,7 +133,9 @@ async def predict_batch(
         table: nw.DataFrame[Any] = nw.from_native(frame, eager_only=True)
     except TypeError as error:
         what = f"a DataFrame or a table, not {type(frame).__name__}"
-        raise InputError(f"predict_batch takes {what} ({error}); for other rows see judge_many") from None
+        raise InputError(
+            f"predict_batch takes {what} ({error}); for other rows see judge_many"
+        ) from None
     signature = signature_of(judge)
     earlier = keys_of(done, signature)
     items = {
@@ -128,7 +144,9 @@ async def predict_batch(
         if isinstance(item, Judgment) or (item.id, item.content_hash) not in earlier
     }
     examples = {item.id: item for item in items.values() if isinstance(item, Example)}
-    judgments = await judge.ajudge_many([*examples.values()], concurrency=concurrency, max_cost=max_cost)
+    judgments = await judge.ajudge_many(
+        [*examples.values()], concurrency=concurrency, max_cost=max_cost
+    )
     judged = {judgment.id: judgment for judgment in judgments}
     rows = []
     for item in items.values():
@@ -138,10 +156,14 @@ async def predict_batch(
         cells |= {"judge": signature, "content_hash": None}
         if isinstance(item, Example):
             cells["content_hash"] = item.content_hash
-            judged[item.id] = msgspec.structs.replace(judgment, usage=Usage())  # a copy of the row costs nothing
+            judged[item.id] = msgspec.structs.replace(
+                judgment, usage=Usage()
+            )  # a copy of the row costs nothing
         rows.append(cells)
     index = getattr(table.to_native(), "index", None)
-    made: FrameT = _frame_like(frame, rows, verdict_schema(judge), None if index is None else index[[*items]])
+    made: FrameT = _frame_like(
+        frame, rows, verdict_schema(judge), None if index is None else index[[*items]]
+    )
     return made
 
 
@@ -150,31 +172,46 @@ def verdict_schema(judge: Judge) -> nw.Schema:
     import narwhals as nw
 
     value = getattr(nw, _KINDS.get(judge.value_type.kind, "String"))
-    kinds = {"value": value, "probability": nw.Float64, "cost": nw.Float64, **dict.fromkeys(_NUMBERS, nw.Int64)}
+    kinds = {
+        "value": value,
+        "probability": nw.Float64,
+        "cost": nw.Float64,
+        **dict.fromkeys(_NUMBERS, nw.Int64),
+    }
     names = ["id", "value", "probability", "findings", "rationale", *_NUMBERS, "cost", "error"]
     names += ["answered_by", "judge", "content_hash"]
     return nw.Schema({name: kinds.get(name, nw.String)() for name in names})
 
 
-def keys_of(done: Frame | Collection[tuple[str, str]], signature: str) -> Collection[tuple[str, str]]:
+def keys_of(
+    done: Frame | Collection[tuple[str, str]], signature: str
+) -> Collection[tuple[str, str]]:
     """The ids and content hashes that this judge has answered."""
     if not is_frame(done):
         keys = frozenset(done)  # type: ignore[arg-type]  # a collection of keys
         if not all(isinstance(key, tuple) for key in keys):
-            raise InputError("done is a frame that predict_batch gave, or pairs of an id and a content hash")
+            raise InputError(
+                "done is a frame that predict_batch gave, or pairs of an id and a content hash"
+            )
         return keys
     import narwhals as nw
 
     table: nw.DataFrame[Any] = nw.from_native(done, eager_only=True)
-    if missing := [name for name in ("id", "content_hash", "judge", "error") if name not in table.columns]:
-        raise InputError(f"done has no column {missing[0]}; it is a frame that predict_batch gave, or some of its rows")
+    if missing := [
+        name for name in ("id", "content_hash", "judge", "error") if name not in table.columns
+    ]:
+        raise InputError(
+            f"done has no column {missing[0]}; it is a frame that predict_batch gave, or some of its rows"
+        )
     rows = table.filter((nw.col("judge") == signature) & nw.col("error").is_null())
     return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
 
 
 def content_hashes(judge: Judge, frame: Frame) -> list[str | None]:
     """Return the hash of what each row of a frame holds, as verdicts have it; None for a row that cannot be read."""
-    return [item.content_hash if isinstance(item, Example) else None for item in _items(judge, frame)]
+    return [
+        item.content_hash if isinstance(item, Example) else None for item in _items(judge, frame)
+    ]
 
 
 def _items(judge: Judge, frame: Any) -> Iterator[Example | Judgment]:
@@ -185,11 +222,15 @@ def _items(judge: Judge, frame: Any) -> Iterator[Example | Judgment]:
     names = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
     columns = {field: name for field, name in names.items() if name in table.columns}
     if not columns.keys() & set(CONTENT_FIELDS):
-        raise unmapped("the frame", ("inputs", "outputs"), [*map(str, table.columns)], judge.columns)
+        raise unmapped(
+            "the frame", ("inputs", "outputs"), [*map(str, table.columns)], judge.columns
+        )
     content = table.select(nw.col(name).alias(field) for field, name in columns.items()).to_native()
     first: dict[str, tuple[int, str]] = {}
     parts = named_parts(judge.instructions)
-    for position, row in enumerate(RowSource.of(content, name="the frame").rows() if len(table) else (), 1):
+    for position, row in enumerate(
+        RowSource.of(content, name="the frame").rows() if len(table) else (), 1
+    ):
         try:
             example = _example(row, position, first)
             check_fields(example, parts)
@@ -223,7 +264,10 @@ def _cells_of(judgment: Judgment) -> dict[str, Any]:
 
 
 def _frame_like(
-    source: object, rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | nw.Schema, index: Any
+    source: object,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str] | nw.Schema,
+    index: Any,
 ) -> Any:
     """A frame of the library of `source`, else of pandas; of pandas with this `index`, if it has one for each row."""
     import narwhals as nw
@@ -235,7 +279,9 @@ def _frame_like(
     if not library.is_pandas_like():
         return nw.from_dict(cells, schema, backend=library).to_native()
     frame = nw.from_dict(cells, backend=library).to_native()
-    if schema is not None:  # types that have missing values: a boolean of numpy would read None as False
+    if (
+        schema is not None
+    ):  # types that have missing values: a boolean of numpy would read None as False
         frame = frame.astype(schema.to_pandas("numpy_nullable"))
     if index is not None and len(index) == len(rows):
         frame.index = index.set_names([None] * index.nlevels)

@@ -18,7 +18,15 @@ from typing_extensions import TypeForm
 from memalign import aio
 from memalign.content import Part
 from memalign.errors import ConfigurationError, InputError
-from memalign.io import Examples, ExampleSource, FeedbackSource, Frame, OwnVerdicts, RowSource, checked_columns
+from memalign.io import (
+    Examples,
+    ExampleSource,
+    FeedbackSource,
+    Frame,
+    OwnVerdicts,
+    RowSource,
+    checked_columns,
+)
 from memalign.judge.frames import FrameT, JudgmentList, predict_batch
 from memalign.judge.many import OnJudgment, Progress, Run
 from memalign.judge.spec import checked_parameters, fingerprint_of, name_of, named_parts
@@ -105,19 +113,25 @@ class Judge(Generic[ValueT_co]):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise InputError("the name of a judge has 1 to 100 characters on one line, without slashes")
+            raise InputError(
+                "the name of a judge has 1 to 100 characters on one line, without slashes"
+            )
         named_parts(self.instructions)  # raises InvalidInstructions
         object.__setattr__(self, "model", _given(self.model))
         if self.embedding_model is not None and not isinstance(self.embedding_model, str):
             checked_object(self.embedding_model, "embed")
         k = self.retrieval_k
         if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
-            raise InputError("retrieval_k is the number of similar cases: 0 or more, or None for the model's default")
+            raise InputError(
+                "retrieval_k is the number of similar cases: 0 or more, or None for the model's default"
+            )
         parameters = checked_parameters(self.parameters, self.value_type)
         object.__setattr__(self, "parameters", MappingProxyType(parameters))
         object.__setattr__(self, "columns", MappingProxyType(checked_columns(self.columns)))
         # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
-        object.__setattr__(self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation)
+        object.__setattr__(
+            self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation
+        )
 
     def __hash__(self) -> int:
         """Equal judges have equal hashes; parameters are left out, since 0 and 0.0 are equal and not the same text."""
@@ -146,7 +160,9 @@ class Judge(Generic[ValueT_co]):
     @property
     def fields(self) -> tuple[str, ...]:
         """The fields of an item that the instructions name, whole or in part; others are not shown to the model."""
-        return tuple(dict.fromkeys(Part.parse(name).field for name in named_parts(self.instructions)))
+        return tuple(
+            dict.fromkeys(Part.parse(name).field for name in named_parts(self.instructions))
+        )
 
     @property
     def model_name(self) -> str | None:
@@ -173,7 +189,11 @@ class Judge(Generic[ValueT_co]):
         """
         hidden = {same.id for same in same_cases(self, example)}
         cases = tuple(case for case in self.memory.cases if case.id not in hidden)
-        return self.replace(memory=msgspec.structs.replace(self.memory, cases=cases)) if hidden else self
+        return (
+            self.replace(memory=msgspec.structs.replace(self.memory, cases=cases))
+            if hidden
+            else self
+        )
 
     # -- judging -------------------------------------------------------------------------------------------------
 
@@ -195,13 +215,17 @@ class Judge(Generic[ValueT_co]):
             InputError: A field that the instructions name is missing.
             ModelError: The model failed.
         """
-        fields = dict(zip(CONTENT_FIELDS, (inputs, outputs, expectations, conversation, trace), strict=True))
+        fields = dict(
+            zip(CONTENT_FIELDS, (inputs, outputs, expectations, conversation, trace), strict=True)
+        )
         if example is None:
             example = Example(id="item" if id is None else id, **fields)
         elif any(value is not None for value in (id, *fields.values())):
             raise InputError("pass either an Example or its fields, not both")
         elif not isinstance(example, Example):
-            raise InputError(f"pass fields by name, judge(inputs=…), or an Example, not a {type(example).__name__}")
+            raise InputError(
+                f"pass fields by name, judge(inputs=…), or an Example, not a {type(example).__name__}"
+            )
         return await decide(self, example, Calls())
 
     __call__ = aio.blocking(ajudge)
@@ -242,13 +266,21 @@ class Judge(Generic[ValueT_co]):
         """
         check_concurrency(concurrency)
         if isinstance(examples, Example | Mapping):
-            raise InputError("judge_many takes a list of examples or a file's path; for one example, call judge(…)")
+            raise InputError(
+                "judge_many takes a list of examples or a file's path; for one example, call judge(…)"
+            )
         source = examples
         if not isinstance(source, Examples):
-            rows = source if columns is None else RowSource.of(source, name="examples", columns=columns)
+            rows = (
+                source
+                if columns is None
+                else RowSource.of(source, name="examples", columns=columns)
+            )
             source = Examples.of(rows, columns=self.columns, fields=named_parts(self.instructions))
         calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
-        run = Run(self, source, calls, concurrency or 0, progress or notebook_progress(), on_judgment)
+        run = Run(
+            self, source, calls, concurrency or 0, progress or notebook_progress(), on_judgment
+        )
         return JudgmentList(await run.judgments(out), examples)
 
     judge_many = aio.blocking(ajudge_many)

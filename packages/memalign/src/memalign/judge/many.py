@@ -57,7 +57,9 @@ class Run:
     progress: Progress | None
     on_judgment: OnJudgment | None
     finished: int = 0
-    priced: asyncio.Event = field(default_factory=asyncio.Event)  # whether it is known what an item costs
+    priced: asyncio.Event = field(
+        default_factory=asyncio.Event
+    )  # whether it is known what an item costs
     failed_in_a_row: int = 0
     stopped: str = ""
 
@@ -71,8 +73,12 @@ class Run:
             judgments: dict[str, Judgment] = {}
             await self._judge_all(judgments, judgments.__setitem__)
             found = [(name, judgments.get(name)) for name in self.source.hashes]
-            return [replace(self._not_judged(), id=name) if one is None else one for name, one in found]
-        with JudgmentWriter(out, judge=signature_of(self.judge), examples=self.source.hashes) as writer:
+            return [
+                replace(self._not_judged(), id=name) if one is None else one for name, one in found
+            ]
+        with JudgmentWriter(
+            out, judge=signature_of(self.judge), examples=self.source.hashes
+        ) as writer:
             await self._judge_all(writer, writer.write)
         return writer.judgments(otherwise=self._not_judged())
 
@@ -80,7 +86,8 @@ class Run:
         """The judgment of every item that the run stopped before."""
         spent = "" if self.calls.spent is None else f" (${self.calls.spent:.4g} spent)"
         error = (
-            f"NotJudged: {self.stopped or self.calls.stopped}{spent}; run it again with the same `out` (-o) to resume"
+            f"NotJudged: {self.stopped or self.calls.stopped}{spent}; "
+            "run it again with the same `out` (-o) to resume"
         )
         return Judgment(error=error, memory_hash=self.judge.memory.hash, not_judged=True)
 
@@ -124,11 +131,15 @@ class Run:
                 # A server that is down would cost every item all its attempts.
                 side_by_side = self.limit if self.priced.is_set() or self.calls.spent is None else 1
                 if self.failed_in_a_row >= max(_HOPELESS, 2 * side_by_side):
-                    failed = f"{self.failed_in_a_row} examples in a row failed, the last with {reason}"
+                    failed = (
+                        f"{self.failed_in_a_row} examples in a row failed, the last with {reason}"
+                    )
                     self.stopped = self.stopped or failed
             if usage.calls > 0:
                 self.priced.set()
-            return Judgment(id=example.id, error=reason, memory_hash=self.judge.memory.hash, usage=usage)
+            return Judgment(
+                id=example.id, error=reason, memory_hash=self.judge.memory.hash, usage=usage
+            )
         self.priced.set()
         self.failed_in_a_row = 0
         return judgment

@@ -27,7 +27,8 @@ _VERB = (
     r"|name|names|(?:begin|begins|start|starts|open|opens|end|ends|close|closes|sign|signs) with)"
 )
 _FILLER = (
-    r"(?:(?:the|a|an|any|word|words|phrase|term|expression|sentence|number|code|reference|like|such as|anything) ){0,5}"
+    r"(?:(?:the|a|an|any|word|words|phrase|term|expression|sentence|number|code|reference"
+    r"|like|such as|anything) ){0,5}"
 )
 _OTHERS = rf"(?:\"?{_WORD}(?: {_WORD}){{0,3}}\"?,? (?:or|nor) )?"
 _TAIL = r"(?: (?:in (?:a|an|the|any|our|your) (?:reply|answer|response)|here|ever))?"
@@ -57,7 +58,9 @@ _EXCEPTION = re.compile(
     r"|allowed|permitted|acceptable|fine|okay|ok|may(?! not))\b",
     re.IGNORECASE,
 )
-_NEGATION = re.compile(r"\b(?:never|no|not|cannot|nobody|nothing|none|neither)\b|n't\b", re.IGNORECASE)
+_NEGATION = re.compile(
+    r"\b(?:never|no|not|cannot|nobody|nothing|none|neither)\b|n't\b", re.IGNORECASE
+)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -97,7 +100,9 @@ def without_quotations(text: str) -> str:
 def _forbidden(test: CodeTest, sentence: str) -> bool | None:
     if test.kind in ("length", "number"):
         return _beyond(test, sentence)
-    for match in re.finditer(rf"^{_SUBJECT}(?:{_NEVER} {_VERB}|no) {_FILLER}{_OTHERS}", sentence, re.IGNORECASE):
+    for match in re.finditer(
+        rf"^{_SUBJECT}(?:{_NEVER} {_VERB}|no) {_FILLER}{_OTHERS}", sentence, re.IGNORECASE
+    ):
         if _names(test, sentence[match.end() :]):
             return True
     # The optional parts may have taken the literal itself.

@@ -41,7 +41,9 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     example_ids: tuple[str, ...] = ()  # the most useful last
     facts: tuple[Finding, ...] = ()  # what tests found
     notes: tuple[str, ...] = ()  # on what was cut or left out
-    item_texts: tuple[str, ...] = ()  # the encoded texts of the item itself, which evidence may quote
+    item_texts: tuple[
+        str, ...
+    ] = ()  # the encoded texts of the item itself, which evidence may quote
 
 
 async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
@@ -82,7 +84,9 @@ async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Cal
 def check_item(judge: Judge, example: Example) -> None:
     """Raise InputError for an item that lacks a field, or holds what no prompt can."""
     try:
-        check_fields(example, named_parts(judge.instructions))  # an image, or a conversation that is none
+        check_fields(
+            example, named_parts(judge.instructions)
+        )  # an image, or a conversation that is none
     except InputError as error:
         raise InputError(f"{example.id}: {error}") from None
     if lacking := lacks(judge, example.content, "the item"):
@@ -114,12 +118,21 @@ def _stable(judge: Judge, limits: Limits, budget: Budget) -> Prompt:
         )
         ids = tuple(guideline.id for guideline in guidelines)
         schema = answer_schema(value_type, ids, writes=limits.writes)
-        optional = tuple(name for name in schema["properties"] if name != "value")  # all that is not the verdict
-        request = ChatRequest(system=system, user="", schema=schema, schema_name="judgment", optional=optional)
-        notes = tuple(f"guideline {name} was left out because the prompt would be too long" for name in omitted)
+        optional = tuple(
+            name for name in schema["properties"] if name != "value"
+        )  # all that is not the verdict
+        request = ChatRequest(
+            system=system, user="", schema=schema, schema_name="judgment", optional=optional
+        )
+        notes = tuple(
+            f"guideline {name} was left out because the prompt would be too long"
+            for name in omitted
+        )
         return Prompt(request=request, guideline_ids=ids, notes=notes)
 
-    return cached(memory, ("prompt", judge.instructions, value_type, limits.writes, budget.guidelines), make)
+    return cached(
+        memory, ("prompt", judge.instructions, value_type, limits.writes, budget.guidelines), make
+    )
 
 
 class Budget(NamedTuple):
@@ -165,7 +178,10 @@ async def retrieve(
     import numpy as np
 
     k = limits.examples if judge.retrieval_k is None else judge.retrieval_k
-    vector, notes = np.zeros(0, dtype=np.float32), tuple[str, ...]()  # nothing to compare the item with
+    vector, notes = (
+        np.zeros(0, dtype=np.float32),
+        tuple[str, ...](),
+    )  # nothing to compare the item with
     if k:
         model = resolve_embedding(judge.embedding_model)
         if memory.embedding_model in (None, model.name):
@@ -175,7 +191,9 @@ async def retrieve(
                 f"no similar cases were shown because memory has vectors of {memory.embedding_model}, not "
                 f"of {model.name}; to make new ones: memalign align NAME",
             )
-    return similar_cases(memory, example, vector, judge.value_type, k, judge=base_fingerprint_of(judge)), notes
+    return similar_cases(
+        memory, example, vector, judge.value_type, k, judge=base_fingerprint_of(judge)
+    ), notes
 
 
 def _fitted_cases(
@@ -186,10 +204,14 @@ def _fitted_cases(
     notes: list[str] = []
     used = 0
     for case in similar:
-        rendered, missing = shown_case(judge.memory, case, named_parts(judge.instructions), budget.example)
+        rendered, missing = shown_case(
+            judge.memory, case, named_parts(judge.instructions), budget.example
+        )
         cost = sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer)))
         if used + cost > budget.examples and case.example.content_hash != example.content_hash:
-            notes.append(f"case {case.id} was left out because similar cases have only {budget.examples} tokens")
+            notes.append(
+                f"case {case.id} was left out because similar cases have only {budget.examples} tokens"
+            )
             continue
         used += cost
         fitting.append((case.id, rendered))
@@ -202,5 +224,7 @@ def shown_case(
 ) -> tuple[RenderedExample, tuple[str, ...]]:
     """The `parts` of a case that a judge sees, with the words of all who gave its label; and notes on what was cut."""
     label = memory.label(case)
-    content = {name: value for name in parts if (value := part_in(case.example.content, name)) is not None}
+    content = {
+        name: value for name in parts if (value := part_in(case.example.content, name)) is not None
+    }
     return fit_example(content, expert_words(memory.annotations_on(case), label), label, tokens)

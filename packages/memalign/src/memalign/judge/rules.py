@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from memalign.cache import cached
 from memalign.content import Part
 from memalign.judge.borne_out import ALPHA, chance, column_of, labelled_cases, outcome_of
-from memalign.judge.code_tests import Reading, found_words, holds, named_in, normal, places, sentence, shape
+from memalign.judge.code_tests import (
+    Reading,
+    found_words,
+    holds,
+    named_in,
+    normal,
+    places,
+    sentence,
+    shape,
+)
 from memalign.judge.prohibitions import excepting, forbidden_answer, without_quotations
 from memalign.memory import Memory
 from memalign.types import CodeTest, Example, Finding, Guideline, Judgment
@@ -44,7 +53,9 @@ def ruled_judgment(judge: Judge, example: Example) -> Judgment | None:
     if not rules:
         return None
     reading = Reading(example.content)
-    broken = [rule for rule in rules if holds(rule.test, reading) is rule.answer and _plain(rule, reading)]
+    broken = [
+        rule for rule in rules if holds(rule.test, reading) is rule.answer and _plain(rule, reading)
+    ]
     if len({value_text(rule.value) for rule in broken}) != 1:
         return None
     findings = [
@@ -126,7 +137,9 @@ def _plain(rule: CodeRule, reading: Reading) -> bool:
     return next(places(said, form(literal)), -1) >= 0
 
 
-def _rule(memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest) -> CodeRule | str:
+def _rule(
+    memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest
+) -> CodeRule | str:
     """Return the rule that a guideline's test makes, or why it makes none."""
     if (by := _switched_off(memory, guideline, test)) is not None:
         return f"{by} switched it off"
@@ -142,12 +155,16 @@ def _rule(memory: Memory, value_type: ValueType, guideline: Guideline, test: Cod
         return "more than two labels are possible"
     if against := _counterexample(memory, test, answer, value):
         return f"{against} speaks against it"
-    cases = cached(memory, ("labelled cases", value_type), lambda: labelled_cases(memory, value_type))
+    cases = cached(
+        memory, ("labelled cases", value_type), lambda: labelled_cases(memory, value_type)
+    )
     column = column_of(cases, test)
     table = (column if answer else column.turned()).table(outcome_of(cases, value))
     if not cases or chance(table) > ALPHA:
         return "too few labels bear it out"
-    if guideline.ruled_by is None and (other := _said_otherwise(memory, value_type, test, guideline)):
+    if guideline.ruled_by is None and (
+        other := _said_otherwise(memory, value_type, test, guideline)
+    ):
         return f"{other} makes an exception, or says otherwise"
     return CodeRule(guideline, test, answer, value)
 
@@ -165,7 +182,9 @@ def _switched_off(memory: Memory, guideline: Guideline, test: CodeTest) -> str |
     return None
 
 
-def _forbidden_answer(memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest) -> bool | None:
+def _forbidden_answer(
+    memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest
+) -> bool | None:
     """Return the answer that is forbidden: of a reply, and where it means the label of those who keep no rule."""
     if Part.parse(test.field).field != "outputs":
         return None  # a customer's words break no rule for replies
@@ -173,7 +192,12 @@ def _forbidden_answer(memory: Memory, value_type: ValueType, guideline: Guidelin
     comments = [(annotation.rationale if annotation else None) or "" for annotation in annotations]
     text = _unlabelled(value_type, guideline)
     answer = forbidden_answer(test, text, comments)
-    if answer is None and guideline.origin == "distilled" and not guideline.pinned and not excepting(text):
+    if (
+        answer is None
+        and guideline.origin == "distilled"
+        and not guideline.pinned
+        and not excepting(text)
+    ):
         # A model words a rule with its occasion; what the experts said themselves counts.
         answers = {forbidden_answer(test, comment) for comment in comments}
         answer = answers.pop() if len(answers) == 1 else None
@@ -189,7 +213,9 @@ def _unlabelled(value_type: ValueType, guideline: Guideline) -> str:
     return text
 
 
-def _rejects(memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest, answer: bool) -> bool:
+def _rejects(
+    memory: Memory, value_type: ValueType, guideline: Guideline, test: CodeTest, answer: bool
+) -> bool:
     """Return whether a prohibition rejects: "No apology." of a bad reply without one describes it."""
     if value_type.kind == "bool":
         return _value_where(value_type, test, answer) is False
@@ -198,7 +224,9 @@ def _rejects(memory: Memory, value_type: ValueType, guideline: Guideline, test: 
     return not ids or any(holds(test, reading) is answer for reading in readings)
 
 
-def _said_otherwise(memory: Memory, value_type: ValueType, test: CodeTest, guideline: Guideline) -> str | None:
+def _said_otherwise(
+    memory: Memory, value_type: ValueType, test: CodeTest, guideline: Guideline
+) -> str | None:
     """Return whose words name what a test finds and make an exception, or without a label do not forbid it."""
     for other in memory.semantic:
         named = other.pinned and other.id != guideline.id and named_in(test, other.text)
@@ -208,7 +236,9 @@ def _said_otherwise(memory: Memory, value_type: ValueType, test: CodeTest, guide
         for annotation in case.annotations:
             comment = annotation.rationale
             if comment and named_in(test, comment):
-                forbids = annotation.value is not None or forbidden_answer(test, comment) is not None
+                forbids = (
+                    annotation.value is not None or forbidden_answer(test, comment) is not None
+                )
                 if excepting(comment) or not forbids:
                     return str(annotation.key)
     return None
@@ -231,7 +261,9 @@ def _value_where(value_type: ValueType, test: CodeTest, answer: bool) -> Value |
 
 def _counterexample(memory: Memory, test: CodeTest, answer: bool, value: Value) -> str | None:
     """Return the key of feedback, whoever gave it, whose label is another one although the test answers so."""
-    readings = cached(memory, "readings", lambda: [Reading(case.example.content) for case in memory.cases])
+    readings = cached(
+        memory, "readings", lambda: [Reading(case.example.content) for case in memory.cases]
+    )
     for case, reading in zip(memory.cases, readings, strict=True):
         if holds(test, reading) is answer:
             for annotation in case.annotations:

@@ -24,7 +24,15 @@ from memalign.values import ValueType
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
 
-__all__ = ["base_fingerprint_of", "checked_parameters", "fingerprint_of", "lacks", "misfit", "name_of", "named_parts"]
+__all__ = [
+    "base_fingerprint_of",
+    "checked_parameters",
+    "fingerprint_of",
+    "lacks",
+    "misfit",
+    "name_of",
+    "named_parts",
+]
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
@@ -38,13 +46,19 @@ def named_parts(instructions: str) -> tuple[str, ...]:
     part of it is listed. The text is parsed, never rendered. Raises InvalidInstructions for what is no such text.
     """
     if not isinstance(instructions, str) or _HALF_PAIR.search(instructions):
-        raise InvalidInstructions("the instructions must be a text, without half of a surrogate pair")
+        raise InvalidInstructions(
+            "the instructions must be a text, without half of a surrogate pair"
+        )
     parts = list(dict.fromkeys(map(_part, _in_braces(instructions))))
     if not parts:
-        raise InvalidInstructions(f"the instructions name no field of the example; name at least one of {_FIELDS}")
+        raise InvalidInstructions(
+            f"the instructions name no field of the example; name at least one of {_FIELDS}"
+        )
     whole = {part.field for part in parts if not part.steps}
     listed = [part for part in parts if not part.steps or part.field not in whole]
-    return tuple(str(part) for part in sorted(listed, key=lambda part: CONTENT_FIELDS.index(part.field)))
+    return tuple(
+        str(part) for part in sorted(listed, key=lambda part: CONTENT_FIELDS.index(part.field))
+    )
 
 
 def _in_braces(text: str) -> Iterator[str]:
@@ -106,14 +120,18 @@ def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> 
     try:
         msgspec.convert(parameters, _PARAMETERS)
     except msgspec.ValidationError as error:  # which repeats no value
-        raise InputError(f"parameters: {error}; they are {', '.join(_PARAMETERS.__struct_fields__)}") from None
+        raise InputError(
+            f"parameters: {error}; they are {', '.join(_PARAMETERS.__struct_fields__)}"
+        ) from None
     parameters = dict(parameters)
     if "models" in parameters:
         parameters["models"] = checked_models(parameters["models"])
     if "reflection_model" in parameters:
         parameters["reflection_model"] = canonical_name(parameters["reflection_model"])
     if parameters.get("swap") and value_type.kind != "choice":
-        raise InputError("parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap")
+        raise InputError(
+            "parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap"
+        )
     return parameters
 
 
@@ -129,8 +147,12 @@ def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
         "instructions": judge.instructions,
         "value_type": judge.value_type.spec,
         "model": _canonical(judge.model),
-        "retrieval_k": judge.retrieval_k if memory else None,  # nothing to retrieve, nothing to tell apart
-        "parameters": {key: value for key, value in judge.parameters.items() if key not in _OF_MODELS},
+        "retrieval_k": judge.retrieval_k
+        if memory
+        else None,  # nothing to retrieve, nothing to tell apart
+        "parameters": {
+            key: value for key, value in judge.parameters.items() if key not in _OF_MODELS
+        },
         "memory": memory.hash,
     }
     if memory and judge.embedding_model is not None:

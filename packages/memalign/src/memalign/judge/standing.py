@@ -34,7 +34,11 @@ def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
             groups.setdefault(seen(case.example), []).append(case)
         return groups
 
-    return tuple(cached(memory, ("same cases", parts), make).get(seen(example), ())) if memory.cases else ()
+    return (
+        tuple(cached(memory, ("same cases", parts), make).get(seen(example), ()))
+        if memory.cases
+        else ()
+    )
 
 
 def standing_judgment(judge: Judge, example: Example) -> Judgment | None:

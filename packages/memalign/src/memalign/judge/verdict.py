@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["decide"]
 
 
-async def decide(judge: Judge, example: Example, calls: Calls, *, standing: bool = True) -> Judgment[Any]:
+async def decide(
+    judge: Judge, example: Example, calls: Calls, *, standing: bool = True
+) -> Judgment[Any]:
     """Judge one item.
 
     Without `standing` the experts' label on this very item does not answer for the model. Raises InputError for an item
@@ -62,7 +64,11 @@ async def _own_judgment(judge: Judge, example: Example, calls: Calls) -> Judgmen
     answers = await asyncio.gather(*asking, return_exceptions=True)
     for failure in answers:  # one that fails fails the judgment, which then says what both cost
         if isinstance(failure, ModelError):
-            paid = [answer.usage for answer in answers if isinstance(answer, Judgment | ModelError) and answer.usage]
+            paid = [
+                answer.usage
+                for answer in answers
+                if isinstance(answer, Judgment | ModelError) and answer.usage
+            ]
             failure.usage = sum(paid, Usage())
         if isinstance(failure, BaseException):
             raise failure
@@ -76,7 +82,9 @@ async def _answered(judge: Judge, prompt: Prompt, model: ChatModel, calls: Calls
     started = time.perf_counter()
     reply = await calls.complete(model, prompt.request)
     judgment = read_answer(judge, prompt, reply, model)
-    return replace(judgment, usage=judgment.usage + Usage(seconds={"model": time.perf_counter() - started}))
+    return replace(
+        judgment, usage=judgment.usage + Usage(seconds={"model": time.perf_counter() - started})
+    )
 
 
 def _both(first: Judgment, second: Judgment) -> Judgment:
@@ -91,11 +99,19 @@ def _both(first: Judgment, second: Judgment) -> Judgment:
     )
 
 
-def _swapped_names(example: Example, fields: Sequence[str], choices: Sequence[str]) -> dict[str, str]:
+def _swapped_names(
+    example: Example, fields: Sequence[str], choices: Sequence[str]
+) -> dict[str, str]:
     """The two `choices` under which the item shows its sides in one of the `fields`, each with the other one."""
-    sides = tuple(sides_of({name: value for name, value in example.content.items() if name in fields}, choices))
+    sides = tuple(
+        sides_of(
+            {name: value for name, value in example.content.items() if name in fields}, choices
+        )
+    )
     if len(sides) != 2:
-        wanted = f'two of the choices as the keys of a field: {{"{choices[0]}": …, "{choices[1]}": …}}'
+        wanted = (
+            f'two of the choices as the keys of a field: {{"{choices[0]}": …, "{choices[1]}": …}}'
+        )
         raise InputError(f"{example.id}: swap needs {wanted}")
     return dict([sides, sides[::-1]])
 
@@ -113,7 +129,9 @@ def _swapped(example: Example, names: Mapping[str, str]) -> Example:
 def _renamed(judgment: Judgment, names: Mapping[Any, str], prompt: Prompt) -> Judgment:
     """The judgment on an item whose sides were swapped, as one on the item of `prompt`; its reason says so."""
     applying = [finding for finding in judgment.findings if finding.test is None]
-    findings = [replace(finding, value=names.get(finding.value, finding.value)) for finding in applying]
+    findings = [
+        replace(finding, value=names.get(finding.value, finding.value)) for finding in applying
+    ]
     # Its words call each side by the other's name, and are read beside a verdict that does not.
     reason = judgment.rationale and f"With {' and '.join(names)} swapped: {judgment.rationale}"
     value = names.get(judgment.value, judgment.value)

@@ -32,7 +32,9 @@ _MARKS = re.compile(
 )
 # Vicuna's template and its kin open a turn by a capital name within a line. Of names as people write them those of the
 # side that gives and takes instructions stay out; "User: never promise a date" is how experts begin a rule.
-_TURN = re.compile(r"\b(?:SYSTEM|USER|ASSISTANT|HUMAN|DEVELOPER)\s*:|(?:^|[.;!?]\s*)(?i:system|assistant)\s*:")
+_TURN = re.compile(
+    r"\b(?:SYSTEM|USER|ASSISTANT|HUMAN|DEVELOPER)\s*:|(?:^|[.;!?]\s*)(?i:system|assistant)\s*:"
+)
 # The form in which judges answer and past cases are shown: a rule that has it would be a verdict of its own.
 _VERDICT = re.compile(r"[\"']value[\"']\s*:|(?:^|[.;!?]\s*)Expert\s*:", re.IGNORECASE)
 # Shown as nothing, though their categories are those of letters and marks: fillers, selectors, joiners of graphemes.
@@ -68,11 +70,16 @@ def guideline_fault(
     """
     if not normalised(text):
         return "it is empty"
-    for count, most, what in ((len(text.split()), MAX_WORDS, "words"), (len(text), MAX_CHARACTERS, "characters")):
+    for count, most, what in (
+        (len(text.split()), MAX_WORDS, "words"),
+        (len(text), MAX_CHARACTERS, "characters"),
+    ):
         if count > most:
             return f"it has {count:,} {what}; at most {most} are allowed"
     invisible = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
-    if _HIDDEN.search(text) or any(unicodedata.category(character) in invisible for character in text):
+    if _HIDDEN.search(text) or any(
+        unicodedata.category(character) in invisible for character in text
+    ):
         return "it contains line breaks or invisible characters"
     plain = unicodedata.normalize("NFKC", text)
     if _MARKS.search(plain) or encode(plain) != json.dumps(plain, ensure_ascii=False):
@@ -83,7 +90,9 @@ def guideline_fault(
         return "it contains a verdict in the form of a model's answer"
     texts = judged if isinstance(judged, JudgedTexts) else JudgedTexts(judged)
     field = texts.copied(text, comments)
-    return f"it copies eight words of what was judged ({field})" if field else None  # they may have to be erased
+    return (
+        f"it copies eight words of what was judged ({field})" if field else None
+    )  # they may have to be erased
 
 
 class JudgedTexts:
@@ -152,7 +161,9 @@ def _spaced_runs(text: str) -> Iterator[_Run]:
 def _unspaced_runs(text: str) -> Iterator[_Run]:
     for run in UNSPACED.findall(text):
         for start, middle in _starts(len(run), 2 * COPIED_WORDS):
-            yield _Run(run[start : start + 2 * COPIED_WORDS], run[middle : middle + COPIED_WORDS], False)
+            yield _Run(
+                run[start : start + 2 * COPIED_WORDS], run[middle : middle + COPIED_WORDS], False
+            )
 
 
 def _starts(count: int, length: int) -> Iterator[tuple[int, int]]:

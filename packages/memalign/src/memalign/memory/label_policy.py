@@ -19,11 +19,15 @@ __all__ = ["checked_authority", "policy_label"]
 def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
     """The sources as memory keeps them, each once. Raises InputError for a bare name: its letters would be sources."""
     if isinstance(authority, str):
-        raise InputError(f"authority is a list of sources in order of priority, for example ({authority!r},)")
+        raise InputError(
+            f"authority is a list of sources in order of priority, for example ({authority!r},)"
+        )
     return tuple(dict.fromkeys(first_spellings(authority).values()))
 
 
-def policy_label(annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = ()) -> Value | None:
+def policy_label(
+    annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = ()
+) -> Value | None:
     """The effective label of one case, of all that people said of it, or None when nobody gave one.
 
     The label of the first of the `authority` that spoke counts; else the most frequent one; else the one given last. Of
@@ -35,7 +39,9 @@ def policy_label(annotations: Sequence[Annotation | Feedback], authority: Sequen
     sides: dict[tuple[str, str], list[Annotation | Feedback]] = {}
     for annotation in labelled:
         # A bool and an int of equal value never meet in one judge; the type keeps them apart all the same.
-        sides.setdefault((type(annotation.value).__name__, str(annotation.value)), []).append(annotation)
+        sides.setdefault((type(annotation.value).__name__, str(annotation.value)), []).append(
+            annotation
+        )
     ranks: dict[str, int] = {}
     for place, source in enumerate(authority):
         ranks.setdefault(name_key(source), -place)

@@ -89,7 +89,10 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
     def says(self, feedback: Feedback) -> bool:
         """Whether `feedback` says just the same; a new time alone is nothing new."""
-        return (self.value, self.rationale) == (feedback.value, (feedback.rationale or "").strip() or None)
+        return (self.value, self.rationale) == (
+            feedback.value,
+            (feedback.rationale or "").strip() or None,
+        )
 
 
 class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,9 +120,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def hashed(self) -> str:
         """The case as the memory's hash has it."""
-        settled = ("example", "refused")  # for these no guideline is missing, until something changes
+        settled = (
+            "example",
+            "refused",
+        )  # for these no guideline is missing, until something changes
         annotations = [
-            (a.source, a.value, a.rationale, a.created_at, a.outcome is not None and a.outcome.kind in settled)
+            (
+                a.source,
+                a.value,
+                a.rationale,
+                a.created_at,
+                a.outcome is not None and a.outcome.kind in settled,
+            )
             for a in self.annotations
         ]
         verdict = msgspec.to_builtins(self.pre_alignment)
@@ -176,7 +188,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them; printed, they are a line each."""
-        return Guidelines(guideline for guideline in self.guidelines if self.status(guideline) == "active")
+        return Guidelines(
+            guideline for guideline in self.guidelines if self.status(guideline) == "active"
+        )
 
     @property
     def episodic(self) -> tuple[Case, ...]:
@@ -211,7 +225,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def annotations_on(self, case: Case) -> tuple[Annotation, ...]:
         """All annotations on the case's content: identical content under two ids is one case."""
-        return tuple(annotation for same in self.duplicates(case.example) for annotation in same.annotations)
+        return tuple(
+            annotation for same in self.duplicates(case.example) for annotation in same.annotations
+        )
 
     def label(self, case: Case) -> Value | None:
         """The case's effective label; None when there are only comments, and for a tie."""
@@ -238,19 +254,32 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
         """All feedback whose words a prompt may hold: behind the guidelines in force, and on these cases."""
         ids = frozenset(example_ids)
-        guidelines = (key for guideline in self.semantic for key in (*guideline.exposed_to, *guideline.supported_by))
-        return frozenset((*guidelines, *(annotation.key for annotation in self.annotations() if annotation.id in ids)))
+        guidelines = (
+            key
+            for guideline in self.semantic
+            for key in (*guideline.exposed_to, *guideline.supported_by)
+        )
+        return frozenset(
+            (
+                *guidelines,
+                *(annotation.key for annotation in self.annotations() if annotation.id in ids),
+            )
+        )
 
     def record(self, key: FeedbackKey) -> tuple[Annotation, Case]:
         """The annotation of that key, with its case. Raises KeyError where there is none."""
         return self._annotations_by_key[key], self._cases_by_id[key.id]
 
-    def keys(self, *selectors: str | FeedbackKey, source: str | None = None) -> tuple[FeedbackKey, ...]:
+    def keys(
+        self, *selectors: str | FeedbackKey, source: str | None = None
+    ) -> tuple[FeedbackKey, ...]:
         """The keys that `selectors` name: `t-17` all annotations on t-17, `t-17@ana` one; all of `source` when given.
 
         With both, both must match. Raises UnknownKey for a selector that names nothing here, or several things.
         """
-        keys = [a.key for a in self.annotations() if source is None or same_person(source, a.source)]
+        keys = [
+            a.key for a in self.annotations() if source is None or same_person(source, a.source)
+        ]
         if not selectors and source is None:
             raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
         chosen = select_keys(keys, selectors) if selectors else {"": keys}
@@ -258,13 +287,17 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             if not named:
                 what = f" {str(selector)!r}" if selectors else ""
                 where = f" of source {source!r}" if source is not None else ""
-                raise UnknownKey(f"no feedback{what}{where}; `memalign show NAME --ledger` lists every key")
+                raise UnknownKey(
+                    f"no feedback{what}{where}; `memalign show NAME --ledger` lists every key"
+                )
         return tuple(dict.fromkeys(key for named in chosen.values() for key in named))
 
     def matching(self, text: str, *, source: str | None = None) -> tuple[FeedbackKey, ...]:
         """The keys of the feedback (of `source`) whose case or words hold `text`, whatever its case or accents."""
         finder = Finder(text)
-        cases = {c.id for c in self.cases if finder.within([c.example.meta, *c.example.content.values()])}
+        cases = {
+            c.id for c in self.cases if finder.within([c.example.meta, *c.example.content.values()])
+        }
         wanted = (a for a in self.annotations() if source is None or same_person(source, a.source))
         return tuple(a.key for a in wanted if a.id in cases or finder.within(a.words))
 
@@ -283,7 +316,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
         behind = [other for other in self.guidelines if self.successor(other) == guideline.id]
-        return tuple(dict.fromkeys(key for member in (guideline, *behind) for key in member.supported_by))
+        return tuple(
+            dict.fromkeys(key for member in (guideline, *behind) for key in member.supported_by)
+        )
 
     @cached_property
     def _standings(self) -> Mapping[str, Standing]:
@@ -299,7 +334,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def face(self, guideline: Guideline) -> Guideline:
         """The guideline that stands for it in the end: itself, or the last of its successors."""
-        while (successor := self.successor(guideline)) is not None:  # ends: a newer one, or one that is shown itself
+        while (
+            successor := self.successor(guideline)
+        ) is not None:  # ends: a newer one, or one that is shown itself
             guideline = self.guideline(successor)
         return guideline
 
@@ -319,7 +356,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
         """This memory with these guidelines, each in the place of the one of its id, or behind all others."""
         changed = {guideline.id: guideline for guideline in guidelines}
-        number = max((self.next_guideline - 1, *(guideline.number for guideline in changed.values()))) + 1
+        number = (
+            max((self.next_guideline - 1, *(guideline.number for guideline in changed.values())))
+            + 1
+        )
         before = [changed.pop(guideline.id, guideline) for guideline in self.guidelines]
         return replace(self, guidelines=(*before, *changed.values()), next_guideline=number)
 
@@ -343,7 +383,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def without_guidelines(self, ids: Collection[str]) -> Memory:
         """This memory without the guidelines of these ids; what they had replaced steps in."""
         rest = (guideline for guideline in self.guidelines if guideline.id not in ids)
-        guidelines = tuple(replace(g, replaced_by=None) if g.replaced_by in ids else g for g in rest)
+        guidelines = tuple(
+            replace(g, replaced_by=None) if g.replaced_by in ids else g for g in rest
+        )
         return replace(self, guidelines=guidelines)
 
     def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
@@ -353,7 +395,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         def beside(verdict: PreAlignmentVerdict | None) -> bool:
             return verdict is not None and any(key.id in gone for key in verdict.exposed_to)
 
-        cases = (replace(c, pre_alignment=None) if beside(c.pre_alignment) else c for c in self.cases)
+        cases = (
+            replace(c, pre_alignment=None) if beside(c.pre_alignment) else c for c in self.cases
+        )
         return replace(self, cases=tuple(cases)) if gone else self
 
     @cached_property

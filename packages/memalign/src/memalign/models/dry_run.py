@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from memalign.content.encoding import estimate_tokens
-from memalign.models.base import ChatModel, ChatReply, ChatRequest, DecisionModel, PricedModel, Question
+from memalign.models.base import (
+    ChatModel,
+    ChatReply,
+    ChatRequest,
+    DecisionModel,
+    PricedModel,
+    Question,
+)
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -25,7 +32,8 @@ __all__ = ["DryRun"]
 GENEROUS = 3 / 4
 """estimate_tokens counts three bytes a token, to be safe; most texts are nearer four."""
 RATIONALE = (
-    "what the reply says about it, measured by the guidelines, and what they ask for in a case such as this one, " * 2
+    "what the reply says about it, measured by the guidelines, and what they ask for in a case such as this one, "
+    * 2
 )
 RULE = "Matter {number}: next step, responsible person, exact date, plain words, apology, alternative offer, follow-up."
 
@@ -45,22 +53,33 @@ class DryRun:
         """What the models would have been asked, and cost: None where the price of one of them is not known."""
         total = Usage()
         for model, spent in self._spent.values():
-            total += replace(spent, cost=model.price_of(spent) if isinstance(model, PricedModel) else None)
+            total += replace(
+                spent, cost=model.price_of(spent) if isinstance(model, PricedModel) else None
+            )
         return total
 
     def reply(self, model: ChatModel, request: ChatRequest) -> ChatReply:
         """An answer as the request's schema wants it."""
-        data = self._changes(request) if request.schema_name == "changes" else _filled(request.schema)
+        data = (
+            self._changes(request) if request.schema_name == "changes" else _filled(request.schema)
+        )
         text = json.dumps(data, ensure_ascii=False)
         # A schema goes with the request, and is billed as input.
         self._count(model, request.system + request.user + json.dumps(request.schema), text)
         return ChatReply(data=data, text=text, usage=Usage())
 
-    def decision(self, model: DecisionModel, state: str, questions: Sequence[Question]) -> dict[str, dict[str, float]]:
+    def decision(
+        self, model: DecisionModel, state: str, questions: Sequence[Question]
+    ) -> dict[str, dict[str, float]]:
         """Every label of every question as probable as the others: it cannot be told."""
         labels = [label for question in questions for label in question.labels]
-        self._count(model, "\n".join([state, *(question.text for question in questions), *labels]), "")
-        return {question.key: dict.fromkeys(question.labels, 1 / len(question.labels)) for question in questions}
+        self._count(
+            model, "\n".join([state, *(question.text for question in questions), *labels]), ""
+        )
+        return {
+            question.key: dict.fromkeys(question.labels, 1 / len(question.labels))
+            for question in questions
+        }
 
     def vectors(self, count: int) -> NDArray[np.float32]:
         """All zeros, as of texts without a word: every text is as far from every other."""
@@ -71,13 +90,23 @@ class DryRun:
     def _count(self, model: ChatModel | DecisionModel, prompt: str, answered: str) -> None:
         _, spent = self._spent.get(model.name, (model, Usage()))
         tokens, written = (round(estimate_tokens(text) * GENEROUS) for text in (prompt, answered))
-        self._spent[model.name] = (model, spent + Usage(calls=1, input_tokens=tokens, output_tokens=written))
+        self._spent[model.name] = (
+            model,
+            spent + Usage(calls=1, input_tokens=tokens, output_tokens=written),
+        )
 
     def _changes(self, request: ChatRequest) -> dict[str, Any]:
-        labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"]["items"]["enum"]
+        labels = request.schema["properties"]["changes"]["items"]["properties"]["feedback"][
+            "items"
+        ]["enum"]
         changes = []
         for label, number in zip(labels, self._numbers, strict=False):
-            rule = {"action": "ADD", "feedback": [label], "text": RULE.format(number=number), "guideline": ""}
+            rule = {
+                "action": "ADD",
+                "feedback": [label],
+                "text": RULE.format(number=number),
+                "guideline": "",
+            }
             changes.append(rule)
         return {"changes": changes}
 

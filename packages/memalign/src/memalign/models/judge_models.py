@@ -10,7 +10,13 @@ from memalign.errors import ConfigurationError, InputError
 from memalign.models.base import ChatModel, DecisionModel, JudgeModels
 from memalign.models.list_prices import Prices
 from memalign.models.providers import parse_name
-from memalign.models.resolve import canonical_name, default_model_name, names_decision_model, resolve, resolve_decision
+from memalign.models.resolve import (
+    canonical_name,
+    default_model_name,
+    names_decision_model,
+    resolve,
+    resolve_decision,
+)
 
 __all__ = [
     "checked_models",
@@ -21,7 +27,9 @@ __all__ = [
 ]
 
 
-class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class ModelSettings(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """What a judge's parameters say of one model."""
 
     prices: Prices | None = None
@@ -46,9 +54,15 @@ def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> Chat
 
     The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does.
     """
-    name = cast("str | ChatModel | None", (judge.model or default_model_name()) if model is None else model)
+    name = cast(
+        "str | ChatModel | None", (judge.model or default_model_name()) if model is None else model
+    )
     settings = {}
-    if model is None and isinstance(name, str) and (effort := judge.parameters.get("reasoning_effort")):
+    if (
+        model is None
+        and isinstance(name, str)
+        and (effort := judge.parameters.get("reasoning_effort"))
+    ):
         if parse_name(name)[0] == "openai":
             settings["openai_reasoning_effort"] = effort
         else:
@@ -63,7 +77,9 @@ def _decision_model(judge: JudgeModels, model: object) -> DecisionModel:
 def _settings_of(judge: JudgeModels, model: object) -> dict[str, Any]:
     if not isinstance(model, str):
         return {}
-    settings = msgspec.convert(judge.parameters.get("models", {}).get(canonical_name(model), {}), ModelSettings)
+    settings = msgspec.convert(
+        judge.parameters.get("models", {}).get(canonical_name(model), {}), ModelSettings
+    )
     return {"prices": settings.prices, "context_tokens": settings.context}
 
 

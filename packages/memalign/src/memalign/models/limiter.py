@@ -34,7 +34,10 @@ class Limiter:
     """
 
     def __init__(self, count: int, *, most: int | None = None) -> None:
-        self.limit, self._most = count, max(most or count, count)  # attempts that may be in flight now
+        self.limit, self._most = (
+            count,
+            max(most or count, count),
+        )  # attempts that may be in flight now
         self._accepted = count  # as many in flight are known to be taken
         self._doubling, self._answers = True, 0  # answers since the last step
         self._begun = self._refused = 0.0  # of the recent attempts
@@ -67,7 +70,9 @@ class Limiter:
         if self._used <= 1 and self._refused > _SCATTERED * max(self._begun, _WINDOW / 4):
             self._not_before = asyncio.get_running_loop().time() + _PAUSE
             self.limit, self._doubling = 1, True
-        elif self._refused > _SCATTERED * max(self._begun, _WINDOW) or (again and self._again > _FULL):
+        elif self._refused > _SCATTERED * max(self._begun, _WINDOW) or (
+            again and self._again > _FULL
+        ):
             # Those that are still in flight are accepted, or will be refused and take one away each.
             self.limit = self._accepted = max(1, min(self.limit, self._used - 1))
             self._doubling, self._answers = False, 0

@@ -17,7 +17,9 @@ __all__ = ["Prices", "context_window", "list_price"]
 _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
-class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Prices(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
     """US dollars for a million tokens; `cached` is for input tokens out of a cache (None: as other input)."""
 
     input: _Dollars
@@ -28,7 +30,9 @@ class Prices(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """US dollars for a usage, whose input tokens include the cached ones."""
         cached = self.input if self.cached is None else self.cached
         fresh = usage.input_tokens - usage.cached_tokens
-        return (fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output) / 1e6
+        return (
+            fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
+        ) / 1e6
 
 
 def list_price(usage: Usage, target: Target, model: str | None = None) -> float | None:
@@ -53,9 +57,14 @@ def _listed(usage: Usage, target: Target, model: str) -> PriceCalculation | None
     url, provider = target.base_url, target.provider
     place: dict[str, Any] = {"provider_api_url": url} if url else {"provider_id": provider}
     tokens = Tokens(
-        input_tokens=usage.input_tokens, cache_read_tokens=usage.cached_tokens, output_tokens=usage.output_tokens
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cached_tokens,
+        output_tokens=usage.output_tokens,
     )
     try:
         return calc_price(tokens, model, **place)
-    except (LookupError, ValueError):  # of counts that do not add up the answer is there and paid for
+    except (
+        LookupError,
+        ValueError,
+    ):  # of counts that do not add up the answer is there and paid for
         return None

@@ -39,14 +39,21 @@ __all__ = ["Answer", "LocalChatModel"]
 _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
 
-_STREAMED = {"cache_prompt": True, "stream": True, "stream_options": {"include_usage": True}, "return_progress": True}
+_STREAMED = {
+    "cache_prompt": True,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "return_progress": True,
+}
 
 # What is read behind a shared prefix: a control picture, which no message begins with.
 _AFTER_PREFIX = "\u241e"
 
 # What chat templates are made of. In judged text these words must stay words: tokenizers read them as control tokens
 # wherever they stand, and a judged answer could end its own message and go on as the judge.
-_CONTROL = re.compile(r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])")
+_CONTROL = re.compile(
+    r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])"
+)
 
 Ask = Callable[[dict[str, Any]], "Answer"]  # asks llama.cpp once
 
@@ -71,10 +78,16 @@ class LocalChatModel:
         self.name, self.path = locate(name)
         self._context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
         self.limits = Limits(context_tokens=self._context, concurrency=1, examples=0, writes=False)
-        usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        usable = (
+            len(os.sched_getaffinity(0))
+            if hasattr(os, "sched_getaffinity")
+            else os.cpu_count() or 1
+        )
         self._threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(usable, 8)
         self._server: Any = None  # only touched in the worker thread
-        self._prefix_tokens: dict[int, int] = {}  # by the hash of the system message; 0: it is not kept
+        self._prefix_tokens: dict[
+            int, int
+        ] = {}  # by the hash of the system message; 0: it is not kept
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
 
     def price_of(self, usage: Usage) -> float | None:  # the protocol's
@@ -117,7 +130,9 @@ class LocalChatModel:
                 data, problem = read_answer(answer.text, request.schema, optional=request.optional)
                 if data is not None and not problem:
                     return ChatReply(data=data, text=answer.text, usage=usage)
-                raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {problem}", usage=usage)
+                raise InvalidOutput(
+                    f"{self.name} gave no answer that fits the schema: {problem}", usage=usage
+                )
             if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
                 raise ModelRejected(
                     f"{self.name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer "
@@ -136,7 +151,9 @@ class LocalChatModel:
         with suppress(PromptTooLong):  # so is the request, whose error says by how much
             if tokens is not None and (cached := ask(body).usage.cached_tokens) >= tokens:
                 return cached
-            ask({**body, "cache_prompt": False})  # all of it: the rest of a part would be cut somewhere else
+            ask(
+                {**body, "cache_prompt": False}
+            )  # all of it: the rest of a part would be cut somewhere else
         return 0
 
     def _ask(self, body: dict[str, Any], timeout: float, given_up: threading.Event) -> Answer:
@@ -150,7 +167,9 @@ class LocalChatModel:
         if answer.error:
             raise ModelRejected(f"{self.name}: {answer.error.get('message', answer.error)}")
         if answer.stopped:
-            why = "the call was cancelled" if given_up.is_set() else f"no answer after {timeout:g} s"
+            why = (
+                "the call was cancelled" if given_up.is_set() else f"no answer after {timeout:g} s"
+            )
             raise ModelUnavailable(f"{self.name}: {why}")
         return answer
 
@@ -224,7 +243,9 @@ def _messages(system: str, user: str) -> list[dict[str, str]]:
     """The two messages, in which nothing is a control token: a space stands inside what would be one."""
     texts = {"system": system, "user": user}
     plain = {role: text.encode("utf-8", "replace").decode() for role, text in texts.items()}
-    return [{"role": role, "content": _CONTROL.sub(r"\g<0> ", text)} for role, text in plain.items()]
+    return [
+        {"role": role, "content": _CONTROL.sub(r"\g<0> ", text)} for role, text in plain.items()
+    ]
 
 
 def _prefix_body(system: str) -> dict[str, Any]:

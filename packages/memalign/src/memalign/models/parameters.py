@@ -25,17 +25,24 @@ _UNKNOWN = re.compile(
     r"support|unknown|unrecogni[sz]ed|unexpected|extra|not (permitted|allowed)|invalid|deprecated|instead",
     re.IGNORECASE,
 )
-_TOKENS = re.compile(r"max_(new_|completion_|output_)?tokens|(completion|output|new) tokens", re.IGNORECASE)
+_TOKENS = re.compile(
+    r"max_(new_|completion_|output_)?tokens|(completion|output|new) tokens", re.IGNORECASE
+)
 _NUMBER = re.compile(r"(?<![\w.\-])\d{2,7}(?![\w\-]|\.\d)")
-_LIMIT = re.compile(r"most|maxim|less|exceed|large|range|between|<|≤|greater|limit|up to|\[", re.IGNORECASE)
+_LIMIT = re.compile(
+    r"most|maxim|less|exceed|large|range|between|<|≤|greater|limit|up to|\[", re.IGNORECASE
+)
 _ROOM = re.compile(r"\(\d+ > (\d+) - (\d+)\)")
 _USEFUL = 128  # tokens of an answer below which none would be whole
 _SWITCH = re.compile(
-    r"\b(\w*think\w*)\W{1,3}(?:must|has to|needs to|should) be (?:set to )?\W?(true|false)", re.IGNORECASE
+    r"\b(\w*think\w*)\W{1,3}(?:must|has to|needs to|should) be (?:set to )?\W?(true|false)",
+    re.IGNORECASE,
 )
 
 
-def change_for(message: str, parameter: object, settings: Mapping[str, Any], changes: Changes) -> Changes | None:
+def change_for(
+    message: str, parameter: object, settings: Mapping[str, Any], changes: Changes
+) -> Changes | None:
     """Return what to change after a refusal; None where it names no parameter that was sent.
 
     Args:
@@ -48,7 +55,9 @@ def change_for(message: str, parameter: object, settings: Mapping[str, Any], cha
         return {switch[1]: switch[2].lower() == "true"}
     sent = _sent(settings)
     named = [name for name in sent if name == parameter]
-    named = named or [name for name in sent if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message)]
+    named = named or [
+        name for name in sent if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message)
+    ]
     tokens = next((sent[name] for name in LONGEST_ANSWER if name in sent), None)
     if tokens is not None and (_TOKENS.search(message) or parameter in LONGEST_ANSWER):
         return _shorter_answer(message, tokens, changes)
@@ -74,7 +83,11 @@ def _shorter_answer(message: str, tokens: int, changes: Changes) -> Changes | No
 
 def _sent(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that go out with some settings, by the names that servers know."""
-    sent = {name: value for name, value in settings.items() if name not in ("extra_body", "extra_headers")}
+    sent = {
+        name: value
+        for name, value in settings.items()
+        if name not in ("extra_body", "extra_headers")
+    }
     for name, aliases in _SETTINGS.items():
         given = [sent.pop(alias) for alias in aliases if alias in sent]
         if given:
@@ -108,6 +121,8 @@ def _lower(settings: dict[str, Any], body: dict[str, Any], most: int) -> None:
 
 
 def _rename(settings: dict[str, Any], body: dict[str, Any], new: str | None) -> None:
-    found = [place.pop(name) for place in (settings, body) for name in LONGEST_ANSWER if name in place]
+    found = [
+        place.pop(name) for place in (settings, body) for name in LONGEST_ANSWER if name in place
+    ]
     if found and new is not None:
         body[new] = found[-1]

@@ -40,7 +40,9 @@ _REASONING_TOKENS = 8_192
 class ProviderChatModel(ProviderModel["Model"]):
     """A ChatModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server."""
 
-    _plain: bool | None = None  # whether all goes in one message, which every server takes; not known yet
+    _plain: bool | None = (
+        None  # whether all goes in one message, which every server takes; not known yet
+    )
     _changes: Changes = {}  # noqa: RUF012  # what its server refused by name; replaced, never changed
 
     @shared
@@ -71,9 +73,13 @@ class ProviderChatModel(ProviderModel["Model"]):
                     problem = f"it was cut after {request.max_tokens * attempt} tokens"
                 if cut or not text.strip():
                     remedy = ". Models that think first need room: memalign edit NAME --param max_tokens=N"
-                elif data is None and self._plain is None:  # it may be one that ignores a format without a word
+                elif (
+                    data is None and self._plain is None
+                ):  # it may be one that ignores a format without a word
                     asked = replace(asked, plain=True)
-            raise InvalidOutput(f"{self.name} gave no answer that fits the schema: {problem}{remedy}")
+            raise InvalidOutput(
+                f"{self.name} gave no answer that fits the schema: {problem}{remedy}"
+            )
 
     def _settle(self, asked: _Asked) -> None:
         """Keep how the first answer was asked for: judged text moves it no more."""
@@ -103,7 +109,9 @@ class ProviderChatModel(ProviderModel["Model"]):
         if error.denied or isinstance(error, PromptTooLong):
             raise error
         refusal = error.__cause__ or error
-        change = change_for(message_of(refusal), field_of(refusal, "param"), settings, asked.changes)
+        change = change_for(
+            message_of(refusal), field_of(refusal, "param"), settings, asked.changes
+        )
         if change is not None:
             logger.info("%s; asked again with other parameters: %s", error, change)
             return replace(asked, changes=asked.changes | change)
@@ -125,7 +133,9 @@ class ProviderChatModel(ProviderModel["Model"]):
             user = f"{user}\n\nYour last answer could not be used: {problem}. Answer again, briefly, to the schema."
         parameters = ModelRequestParameters(output_mode="text")
         if not asked.plain and model.profile.get("supports_json_schema_output", False):
-            shape = OutputObjectDefinition(json_schema=request.schema, name=request.schema_name, strict=True)
+            shape = OutputObjectDefinition(
+                json_schema=request.schema, name=request.schema_name, strict=True
+            )
             parameters = ModelRequestParameters(output_mode="native", output_object=shape)
         else:
             system = f"{system}\n\n{_PROMPTED}\n{json.dumps(request.schema, ensure_ascii=False)}"
@@ -133,16 +143,26 @@ class ProviderChatModel(ProviderModel["Model"]):
             message = ModelRequest(parts=[UserPromptPart(content=f"{system}\n\n{user}")])
         else:
             message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
-        settings = cast("ModelSettings", self._settings(model, request, asked, longer=bool(problem)))
+        settings = cast(
+            "ModelSettings", self._settings(model, request, asked, longer=bool(problem))
+        )
 
         def send() -> Awaitable[ModelResponse]:
-            return model_request(model, [message], model_settings=settings, model_request_parameters=parameters)
+            return model_request(
+                model, [message], model_settings=settings, model_request_parameters=parameters
+            )
 
         return await self._call(send, seconds=request.timeout or self.timeout, spent=spent)
 
-    def _settings(self, model: Model, request: ChatRequest, asked: _Asked, *, longer: bool) -> dict[str, Any]:
+    def _settings(
+        self, model: Model, request: ChatRequest, asked: _Asked, *, longer: bool
+    ) -> dict[str, Any]:
         # Whether it thinks before it answers unless told not to; it then takes no temperature.
-        thinking = ("thinking_enabled_by_default", "openai_reasoning_enabled_by_default", "thinking_always_enabled")
+        thinking = (
+            "thinking_enabled_by_default",
+            "openai_reasoning_enabled_by_default",
+            "thinking_always_enabled",
+        )
         reasons = any(model.profile.get(name) for name in thinking)
         roomy = reasons or "tokens" in asked.changes  # a name that only models that think insist on
         tokens = request.max_tokens * (2 if longer else 1) + (_REASONING_TOKENS if roomy else 0)
@@ -155,7 +175,9 @@ class ProviderChatModel(ProviderModel["Model"]):
         if not asked.plain and request.seed is not None:
             settings["seed"] = request.seed
         if self.target.provider == "anthropic":
-            settings["anthropic_cache_instructions"] = True  # the others cache long prefixes without being asked
+            settings["anthropic_cache_instructions"] = (
+                True  # the others cache long prefixes without being asked
+            )
         elif self.target.provider == "cohere":
             settings["max_retries"] = 0  # the others' clients are told once, when they are opened
         body = {**settings.get("extra_body", {}), **self.extra.get("extra_body", {})}

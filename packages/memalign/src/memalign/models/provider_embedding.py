@@ -38,7 +38,9 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     @property
     def name(self) -> str:
         """The resolved name, `openai:text-embedding-3-small`, with `@512` for vectors of that length."""
-        return self.target.name if self.dimensions is None else f"{self.target.name}@{self.dimensions}"
+        return (
+            self.target.name if self.dimensions is None else f"{self.target.name}@{self.dimensions}"
+        )
 
     @shared
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -59,7 +61,9 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
             vectors = np.full((1, 1), np.nan, dtype=np.float32)
         if not np.isfinite(vectors).all():
             # Kept in a memory, one such vector would be nearest to everything or hide all others.
-            raise InvalidOutput(f"{self.name}: the server's vectors differ in length, or hold what is no finite number")
+            raise InvalidOutput(
+                f"{self.name}: the server's vectors differ in length, or hold what is no finite number"
+            )
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
@@ -83,12 +87,16 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
         model: EmbeddingModel = await self._client()
         # Always as documents, so that the same text has one vector, as query and as record.
-        settings: EmbeddingSettings = {} if self.dimensions is None else {"dimensions": self.dimensions}
+        settings: EmbeddingSettings = (
+            {} if self.dimensions is None else {"dimensions": self.dimensions}
+        )
 
         def send() -> Awaitable[EmbeddingResult]:
             return model.embed(texts, input_type="document", settings=settings)
 
         result = await self._call(send, seconds=self.timeout)
         if len(result.embeddings) != len(texts):
-            raise InvalidOutput(f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts")
+            raise InvalidOutput(
+                f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts"
+            )
         return list(result.embeddings)

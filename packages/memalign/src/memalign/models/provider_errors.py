@@ -29,7 +29,15 @@ from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavai
 from memalign.models.providers import Target
 from memalign.models.wire import INSIDE_200, CutAnswer
 
-__all__ = ["OVERLOAD", "Failure", "PromptTooLong", "failure_of", "field_of", "message_of", "status_of"]
+__all__ = [
+    "OVERLOAD",
+    "Failure",
+    "PromptTooLong",
+    "failure_of",
+    "field_of",
+    "message_of",
+    "status_of",
+]
 
 OVERLOAD = (429, 503, 529)
 """Statuses that say that there is too much at once."""
@@ -81,10 +89,21 @@ _FEATURE = re.compile(
 """A feature that a server lacks: the same request in a plainer form may do."""
 
 # The categories of pydantic-ai's errors without an HTTP status. By name: the oldest that we allow lacks some.
-_CATEGORIES = {"ModelRateLimitError": 429, "ModelQuotaExceededError": 402, "ModelAuthenticationError": 401}
-_CATEGORIES |= {"ModelNotFoundError": 404, "ModelRequestRejectedError": 400, "ModelUnavailableError": 503}
+_CATEGORIES = {
+    "ModelRateLimitError": 429,
+    "ModelQuotaExceededError": 402,
+    "ModelAuthenticationError": 401,
+}
+_CATEGORIES |= {
+    "ModelNotFoundError": 404,
+    "ModelRequestRejectedError": 400,
+    "ModelUnavailableError": 503,
+}
 
-_LONGEST, _LONGEST_READ = 200, 4_000  # characters of a provider's sentence that an error repeats, and that are read
+_LONGEST, _LONGEST_READ = (
+    200,
+    4_000,
+)  # characters of a provider's sentence that an error repeats, and that are read
 
 # What libraries raise over an answer that they cannot read.
 _UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, StopIteration)
@@ -140,22 +159,35 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Fail
     if isinstance(error, TimeoutError):
         advice = "To wait longer: memalign edit NAME --param timeout=SECONDS."
         return Failure(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
-    answered = isinstance(error, UnexpectedModelBehavior) or isinstance(_innermost(error), CutAnswer)
+    answered = isinstance(error, UnexpectedModelBehavior) or isinstance(
+        _innermost(error), CutAnswer
+    )
     if answered or isinstance(cause := _innermost(error), _UNREADABLE):
         reason = "the server's answer is not what its API promises"  # and may not be repeated
     else:  # "Connection error." says nothing, its cause names the refused address
         words = " ".join(str(cause).split())[:120] if isinstance(cause, OSError) else ""
         reason = f"no connection ({words or type(cause).__name__})"
     place = f"that a server listens at {target.address}" if target.address else "the network"
-    return Failure(ModelUnavailable, reason, advice=f"Check {place}.", retry=True, answered=answered)
+    return Failure(
+        ModelUnavailable, reason, advice=f"Check {place}.", retry=True, answered=answered
+    )
 
 
 def status_of(error: BaseException) -> int | None:
     """The HTTP status of `error`, or the one that its category usually comes with."""
     response = getattr(_innermost(error), "response", None)  # of a redirect, which nobody follows
-    if isinstance(status := getattr(error, "status_code", getattr(response, "status_code", None)), int):
+    if isinstance(
+        status := getattr(error, "status_code", getattr(response, "status_code", None)), int
+    ):
         return status
-    return next((_CATEGORIES[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _CATEGORIES), None)
+    return next(
+        (
+            _CATEGORIES[kind.__name__]
+            for kind in type(error).__mro__
+            if kind.__name__ in _CATEGORIES
+        ),
+        None,
+    )
 
 
 def _by_status(error: Exception, status: int, target: Target) -> Failure:
@@ -164,39 +196,61 @@ def _by_status(error: Exception, status: int, target: Target) -> Failure:
     inside = field_of(error, INSIDE_200, objects=True) is not None
     said = f"HTTP 200 with the error {status}" if inside else f"HTTP {status}"
     reason = ", ".join(filter(None, [said, message[:_LONGEST]]))
-    code = " ".join(str(part) for name in ("code", "type", "status") if (part := field_of(error, name)))
+    code = " ".join(
+        str(part) for name in ("code", "type", "status") if (part := field_of(error, name))
+    )
     # Not the whole body: some servers send the request back, whose judged text may hold any word.
     words = f"{code} {message}" if message else f"{code} {getattr(error, 'body', '')}"
     if _refused(error, status, words):
         return _STOPPED
     if status == 403 and str(getattr(error, "body", "")).lstrip().startswith("<"):
         # A firewall's page: the API says of a wrong key in JSON that it is one. One item may be at fault.
-        return Failure(ModelUnavailable, f"{reason}, with a page", advice="A firewall may have stopped the request.")
+        return Failure(
+            ModelUnavailable,
+            f"{reason}, with a page",
+            advice="A firewall may have stopped the request.",
+        )
     if denied := _denied(status, code, message, target):
-        return Failure(RateLimited if status == 429 else ModelRejected, reason, advice=denied, denied=True)
+        return Failure(
+            RateLimited if status == 429 else ModelRejected, reason, advice=denied, denied=True
+        )
     # Not the prompt but the answer that is asked for may be too long: a shorter one may do.
     shorter = status in OVERLOAD or _ANSWER_TOO_LONG.search(message)
     if not shorter and _TOO_LONG.search(f"{type(error).__name__} {words}"):
         advice = "Say how many tokens it takes (memalign edit NAME --context N)."
-        return Failure(PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice)
-    return _passing(status, code, message, reason, _wait_of(error, message)) or Failure(ModelRejected, reason)
+        return Failure(
+            PromptTooLong, f"the prompt is too long for the model ({reason})", advice=advice
+        )
+    return _passing(status, code, message, reason, _wait_of(error, message)) or Failure(
+        ModelRejected, reason
+    )
 
 
-def _passing(status: int, code: str, message: str, reason: str, wait: float | None) -> Failure | None:
+def _passing(
+    status: int, code: str, message: str, reason: str, wait: float | None
+) -> Failure | None:
     """Return the failure that another attempt may not meet; None for one that lasts."""
     if status == 429 or (status < 500 and _RATE.search(f"{code} {message}")):
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
-        return Failure(RateLimited, reason, advice=advice, retry=True, retry_after=wait, overload=True)
+        return Failure(
+            RateLimited, reason, advice=advice, retry=True, retry_after=wait, overload=True
+        )
     if status in (408, 409, 425) or (status >= 500 and not _FEATURE.search(message)):
         advice = "The server failed, not your request. Try later, or ask for less at once (--concurrency)."
         overload = status in OVERLOAD
-        return Failure(ModelUnavailable, reason, advice=advice, retry=True, retry_after=wait, overload=overload)
+        return Failure(
+            ModelUnavailable, reason, advice=advice, retry=True, retry_after=wait, overload=overload
+        )
     return None
 
 
 def _without_keys(message: str, target: Target) -> str:
     """Return a message without the keys in it: some servers repeat the one that they refuse."""
-    keys = [value for name, value in os.environ.items() if name.endswith(("KEY", "TOKEN")) and len(value) > 7]
+    keys = [
+        value
+        for name, value in os.environ.items()
+        if name.endswith(("KEY", "TOKEN")) and len(value) > 7
+    ]
     for key in filter(None, (target.api_key, *keys)):
         message = message.replace(key, "…")
     return message
@@ -220,7 +274,11 @@ def _denied(status: int, code: str, message: str, target: Target) -> str:
     if _FEATURE.search(message):
         return ""
     if status == 404 or 300 <= status < 400 or _NO_MODEL.search(words):
-        place = f", and the address {target.address}, which usually ends in /v1" if target.address else ""
+        place = (
+            f", and the address {target.address}, which usually ends in /v1"
+            if target.address
+            else ""
+        )
         return f"Check the model's name{place}."
     return ""
 
@@ -231,19 +289,38 @@ def _wrong_key(status: int, words: str, message: str) -> bool:
         return True
     if _FEATURE.search(message):
         return False
-    return (status == 403 and not _RATE.search(words)) or (status == 400 and bool(_KEY.search(message)))
+    return (status == 403 and not _RATE.search(words)) or (
+        status == 400 and bool(_KEY.search(message))
+    )
 
 
 _IN_WORDS = re.compile(
-    r"(?:try again|retry|wait|available|reset\w*)\D{0,20}?((?:\d[\d.]*\s*[a-z]+[\s,]*(?:and )?)+)", re.IGNORECASE
+    r"(?:try again|retry|wait|available|reset\w*)\D{0,20}?((?:\d[\d.]*\s*[a-z]+[\s,]*(?:and )?)+)",
+    re.IGNORECASE,
 )
-_PIECE = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|milli|s\b|sec|m\b|min|h\b|hour|h(?=\d)|m(?=\d)|d\b|day)", re.IGNORECASE)
-_SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "d": 86400}
+_PIECE = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(ms|milli|s\b|sec|m\b|min|h\b|hour|h(?=\d)|m(?=\d)|d\b|day)", re.IGNORECASE
+)
+_SECONDS = {
+    "ms": 0.001,
+    "milli": 0.001,
+    "s": 1,
+    "sec": 1,
+    "m": 60,
+    "min": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+}
 
 
 def _wait_of(error: Exception, message: str) -> float | None:
     """Return the seconds that the provider asks to wait: by its headers, else by its sentence."""
-    found = getattr(error, "headers", None) or getattr(getattr(error, "response", None), "headers", None) or {}
+    found = (
+        getattr(error, "headers", None)
+        or getattr(getattr(error, "response", None), "headers", None)
+        or {}
+    )
     headers = {str(name).lower(): str(value).strip() for name, value in dict(found).items()}
     if _NUMBER.fullmatch(headers.get("retry-after-ms", "")):
         return float(headers["retry-after-ms"]) / 1000
@@ -258,7 +335,10 @@ def _wait_of(error: Exception, message: str) -> float | None:
         return float(known)
     if (said := _IN_WORDS.search(message)) is None:
         return None
-    pieces = [float(number) * _SECONDS.get(unit.lower(), 86400) for number, unit in _PIECE.findall(said[1])]
+    pieces = [
+        float(number) * _SECONDS.get(unit.lower(), 86400)
+        for number, unit in _PIECE.findall(said[1])
+    ]
     return sum(pieces) if pieces else None
 
 

@@ -44,7 +44,9 @@ RECORD_TOKENS = 2_500
 _OPENAI_SDK = "_OpenAISDKProvider"
 """pydantic-ai's base class of all providers that speak OpenAI's protocol by OpenAI's library."""
 
-_opened: list[object] = []  # were one dropped, asyncio would warn of each connection that is still open
+_opened: list[
+    object
+] = []  # were one dropped, asyncio would warn of each connection that is still open
 
 
 class ProviderModel(Generic[ClientT]):
@@ -71,7 +73,9 @@ class ProviderModel(Generic[ClientT]):
     ) -> None:
         self.target, self.retry, self.extra = target, retry or Retry(), extra or {}
         self.context_tokens, self.concurrency, self.prices = context_tokens, concurrency, prices
-        if target.provider not in PROVIDERS:  # pydantic-ai alone knows what it lacks, and no call may be paid before
+        if (
+            target.provider not in PROVIDERS
+        ):  # pydantic-ai alone knows what it lacks, and no call may be paid before
             self.open()
 
     @property
@@ -95,7 +99,11 @@ class ProviderModel(Generic[ClientT]):
 
     def price_of(self, usage: Usage, model: str | None = None) -> float | None:
         """US dollars for a usage of it, or of the `model` that answered; None where no price is known."""
-        return list_price(usage, self.target, model) if self.prices is None else self.prices.cost(usage)
+        return (
+            list_price(usage, self.target, model)
+            if self.prices is None
+            else self.prices.cost(usage)
+        )
 
     @contextmanager
     def _spending(self) -> Iterator[list[Usage]]:
@@ -114,13 +122,17 @@ class ProviderModel(Generic[ClientT]):
 
     async def _client(self) -> ClientT:
         """pydantic-ai's model. Raises ConfigurationError when it cannot be opened, and tries again next time."""
-        if self._loop is not (loop := asyncio.get_running_loop()):  # the first call of the process, which may be a fork
+        if self._loop is not (
+            loop := asyncio.get_running_loop()
+        ):  # the first call of the process, which may be a fork
             self._loop, self._lock = loop, asyncio.Lock()
             self._opened: ClientT | None = None
             most = self.concurrency or MOST_IN_FLIGHT
             self._limiter = Limiter(min(FIRST_IN_FLIGHT, most), most=most)
         async with self._lock:
-            if self._opened is None:  # in a thread, because a provider's library takes seconds to import
+            if (
+                self._opened is None
+            ):  # in a thread, because a provider's library takes seconds to import
                 self._opened = await asyncio.to_thread(self.open)
                 _opened.append(self._opened)
             return self._opened
@@ -140,7 +152,9 @@ class ProviderModel(Generic[ClientT]):
         """pydantic-ai's model. Raises ConfigurationError with what to install or set."""
         try:
             return cast("ClientT", self._open())
-        except Exception as error:  # a missing library, key or region: the first line says what to do
+        except (
+            Exception
+        ) as error:  # a missing library, key or region: the first line says what to do
             reason = str(error).strip().split("\n")[0] or type(error).__name__
             hint = ""
             if "Unknown provider" in reason:
@@ -158,7 +172,11 @@ class ProviderModel(Generic[ClientT]):
         return infer_model(f"{kind}:{self.target.model}", lambda _: provider)
 
     async def _call(
-        self, send: Callable[[], Awaitable[AnswerT]], *, seconds: float, spent: list[Usage] | None = None
+        self,
+        send: Callable[[], Awaitable[AnswerT]],
+        *,
+        seconds: float,
+        spent: list[Usage] | None = None,
     ) -> AnswerT:
         """Return what `send` gives, tried again where that may help.
 
@@ -211,12 +229,20 @@ class ProviderModel(Generic[ClientT]):
 
     def _usage(self, used: RequestUsage, model: str | None) -> Usage:
         """Return what one answered request cost: by our prices, else by genai-prices' bundled list, else None."""
-        return self._spent_on(used.input_tokens, used.output_tokens, used.cache_read_tokens, model=model)
+        return self._spent_on(
+            used.input_tokens, used.output_tokens, used.cache_read_tokens, model=model
+        )
 
-    def _spent_on(self, read: int, written: int, cached: int = 0, *, model: str | None = None) -> Usage:
-        usage = Usage(calls=1, input_tokens=read, cached_tokens=cached, output_tokens=written, cost=None)
+    def _spent_on(
+        self, read: int, written: int, cached: int = 0, *, model: str | None = None
+    ) -> Usage:
+        usage = Usage(
+            calls=1, input_tokens=read, cached_tokens=cached, output_tokens=written, cost=None
+        )
         counted = read or written  # which some endpoints do not
-        return msgspec.structs.replace(usage, cost=self.price_of(usage, model)) if counted else usage
+        return (
+            msgspec.structs.replace(usage, cost=self.price_of(usage, model)) if counted else usage
+        )
 
 
 def open_provider(target: Target) -> Provider[Any]:
@@ -227,16 +253,22 @@ def open_provider(target: Target) -> Provider[Any]:
     if traits.servers:
         kind: Any = infer_provider_class(target.provider.removesuffix("-decisions"))
         url = target.base_url or traits.home
-        url = url.removesuffix("/v1") if target.provider == "typesafe" else url  # whose client adds that
+        url = (
+            url.removesuffix("/v1") if target.provider == "typesafe" else url
+        )  # whose client adds that
         client = {"http_client": http_client()} if target.provider == "openai" else {}
         # Without a key, they look for one, and would send it anywhere.
-        provider: Provider[Any] = kind(base_url=url, api_key=target.api_key or "no-key-needed", **client)
+        provider: Provider[Any] = kind(
+            base_url=url, api_key=target.api_key or "no-key-needed", **client
+        )
     else:
         gateway = target.provider.startswith("gateway/")
         kind = None if gateway else infer_provider_class(target.provider)
         tolerant = kind is not None and any(base.__name__ == _OPENAI_SDK for base in kind.__mro__)
         provider = kind(http_client=http_client()) if tolerant else infer_provider(target.provider)
-    if not target.trusted and target.provider.startswith("openai"):  # whose client would send more than a key
+    if not target.trusted and target.provider.startswith(
+        "openai"
+    ):  # whose client would send more than a key
         provider.client.organization = provider.client.project = None
         provider.client._custom_headers = {}
     # Retries are ours alone. These clients take the number as a plain attribute; asking for none in every request
@@ -252,7 +284,12 @@ def preload() -> None:
     It takes seconds, once in a process. A library that is missing is named by the first call.
     """
     adapters = [f"pydantic_ai.{name}.openai" for name in ("models", "providers", "embeddings")]
-    clients = ["pydantic_ai.direct", "openai.resources.chat", "anyio._backends._asyncio", "genai_prices.data"]
+    clients = [
+        "pydantic_ai.direct",
+        "openai.resources.chat",
+        "anyio._backends._asyncio",
+        "genai_prices.data",
+    ]
     for library in (*adapters, *clients, "tokenizers", "safetensors.numpy"):
         with suppress(ImportError):
             import_module(library)

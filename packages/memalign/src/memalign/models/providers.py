@@ -45,7 +45,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
 # MLflow, LiteLLM and LangChain read the second variable of OpenAI's server.
 _OPENAI = Provider(
-    keys=("OPENAI_API_KEY",), servers=("OPENAI_BASE_URL", "OPENAI_API_BASE"), home="https://api.openai.com/v1"
+    keys=("OPENAI_API_KEY",),
+    servers=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    home="https://api.openai.com/v1",
 )
 
 PROVIDERS = {
@@ -53,9 +55,14 @@ PROVIDERS = {
     "anthropic": Provider(keys=("ANTHROPIC_API_KEY",), small="claude-haiku-4-5"),
     "google": Provider(keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"), small="gemini-3.1-flash-lite"),
     "openai-decisions": msgspec.structs.replace(_OPENAI, decides=True),
-    "system-one": Provider(keys=("SYSTEM_ONE_API_KEY",), servers=("SYSTEM_ONE_BASE_URL",), decides=True),
+    "system-one": Provider(
+        keys=("SYSTEM_ONE_API_KEY",), servers=("SYSTEM_ONE_BASE_URL",), decides=True
+    ),
     "typesafe": Provider(
-        keys=("TYPESAFE_API_KEY",), servers=("TYPESAFE_BASE_URL",), home="https://api.typesafe.ai", decides=True
+        keys=("TYPESAFE_API_KEY",),
+        servers=("TYPESAFE_BASE_URL",),
+        home="https://api.typesafe.ai",
+        decides=True,
     ),
 }
 """The first choice of a default comes first. Any other that pydantic-ai knows will do: it finds its key itself."""
@@ -65,7 +72,9 @@ def traits_of(provider: str) -> Provider:
     """What is known of a provider."""
     if (known := PROVIDERS.get(provider)) is not None:
         return known
-    if (base := PROVIDERS.get(provider.removesuffix("-decisions"))) is not None:  # the same account, asked otherwise
+    if (
+        base := PROVIDERS.get(provider.removesuffix("-decisions"))
+    ) is not None:  # the same account, asked otherwise
         return Provider(keys=base.keys)
     usual = f"{provider.upper()}_API_KEY"  # of pydantic-ai, for most that it knows
     return Provider(keys=(usual,) if usual in os.environ else ())
@@ -75,10 +84,14 @@ def traits_of(provider: str) -> Provider:
 _ALIASES = {"gemini": "google", "vertex_ai": "google-cloud", "fireworks_ai": "fireworks"}
 _ALIASES |= {"together_ai": "together", "togetherai": "together"}
 
-_NAME = re.compile(r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]*)(?::/*|/+)(?P<model>[^\s].*)")
+_NAME = re.compile(
+    r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]*)(?::/*|/+)(?P<model>[^\s].*)"
+)
 _ADDRESS = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)", re.IGNORECASE)
 
-SAVED_OBJECT = "If the judge was saved with a model object of that name, pass it: judge.replace(model=…)"
+SAVED_OBJECT = (
+    "If the judge was saved with a model object of that name, pass it: judge.replace(model=…)"
+)
 
 SERVER_KEYS = "MEMALIGN_SERVER_KEYS"
 """The keys of servers of one's own, each as ADDRESS=KEY, separated by blanks. A key goes to its address alone."""
@@ -166,7 +179,9 @@ def address_of(model: str) -> tuple[str, str | None]:
     except ValueError:
         host, parts = None, None
     if not match["model"] or not host or parts is None or not url.isprintable() or " " in url:
-        raise ConfigurationError("after the @ of a model stands an address such as http://localhost:8000/v1")
+        raise ConfigurationError(
+            "after the @ of a model stands an address such as http://localhost:8000/v1"
+        )
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise ConfigurationError(
             f"an address is stored with the judge and holds no user, password or query: https://{host}{parts.path}. A "
@@ -187,19 +202,27 @@ def target_of(name: str) -> Target:
     traits = traits_of(provider)
     model, address = address_of(model) if traits.servers else (model, None)
     base_url = address or _server_of(traits)
-    target = Target(provider=provider, model=model, base_url=base_url, addressed=address is not None)
+    target = Target(
+        provider=provider, model=model, base_url=base_url, addressed=address is not None
+    )
     # A key goes where it is meant to go, and nowhere else.
     if (key := _server_keys().get((base_url or "").rstrip("/"))) is None and target.trusted:
         key = _first(traits.keys)
     if key is not None and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError(f"{target.key_name} holds a line break or a character that no key has: set it anew")
+        raise ConfigurationError(
+            f"{target.key_name} holds a line break or a character that no key has: set it anew"
+        )
     if provider == "system-one" and base_url is None:
         raise ConfigurationError(
             f"{provider}:{model} needs its server's address: write {provider}:{model}@http://localhost:11434, or set "
             "SYSTEM_ONE_BASE_URL"
         )
     if traits.keys and key is None and base_url is None:
-        other = f", or name another server ({provider}:NAME@URL, {traits.servers[0]})" if traits.servers else ""
+        other = (
+            f", or name another server ({provider}:NAME@URL, {traits.servers[0]})"
+            if traits.servers
+            else ""
+        )
         raise ConfigurationError(
             f"{provider}:{model} needs a key: set {' or '.join(traits.keys)}{other}. Without a key: run "
             "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
@@ -228,7 +251,9 @@ def _first(variables: Iterable[str]) -> str | None:
 def _server_keys() -> dict[str, str]:
     entries = [entry.partition("=") for entry in os.environ.get(SERVER_KEYS, "").split()]
     if not all(key and re.match("https?://.", address) for address, _, key in entries):
-        raise ConfigurationError(f"{SERVER_KEYS} holds what is not ADDRESS=KEY, such as http://localhost:8000/v1=KEY")
+        raise ConfigurationError(
+            f"{SERVER_KEYS} holds what is not ADDRESS=KEY, such as http://localhost:8000/v1=KEY"
+        )
     return {address.rstrip("/"): key for address, _, key in entries}
 
 

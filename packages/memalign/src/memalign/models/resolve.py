@@ -18,7 +18,14 @@ from memalign.models.list_prices import Prices
 from memalign.models.local import LocalChatModel
 from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.provider_embedding import ProviderEmbedding
-from memalign.models.providers import PROVIDERS, Target, parse_name, target_of, traits_of, whole_number
+from memalign.models.providers import (
+    PROVIDERS,
+    Target,
+    parse_name,
+    target_of,
+    traits_of,
+    whole_number,
+)
 from memalign.models.wordllama import WordLlamaEmbedding
 
 __all__ = [
@@ -76,7 +83,9 @@ def resolve(
         )
     if provider == "local":
         return _local(model, settings or prices or context_tokens)
-    return _opened(ProviderChatModel, chosen, settings, prices=prices, context_tokens=context_tokens)
+    return _opened(
+        ProviderChatModel, chosen, settings, prices=prices, context_tokens=context_tokens
+    )
 
 
 def resolve_decision(
@@ -100,7 +109,9 @@ def resolve_decision(
             f"{provider}:{model} is not a decision model; these are system-one:MODEL@URL, typesafe:MODEL, "
             "openai-decisions:MODEL, google-decisions:MODEL and whatever else pydantic-ai opens as one"
         )
-    return _opened(ProviderDecisionModel, name, settings, prices=prices, context_tokens=context_tokens)
+    return _opened(
+        ProviderDecisionModel, name, settings, prices=prices, context_tokens=context_tokens
+    )
 
 
 def resolve_embedding(
@@ -149,7 +160,11 @@ def _is_async(method: Any) -> bool:
     """Return whether a call may give something to wait for: whoever wraps a method knows better than its signature."""
     plain = inspect.isroutine(method) and not hasattr(method, "__wrapped__")
     returned = str(getattr(method, "__annotations__", {}).get("return", ""))
-    return not plain or inspect.iscoroutinefunction(method) or any(word in returned for word in _AWAITED)
+    return (
+        not plain
+        or inspect.iscoroutinefunction(method)
+        or any(word in returned for word in _AWAITED)
+    )
 
 
 _AWAITED = ("Awaitable", "Coroutine", "Future", "Task")
@@ -161,12 +176,16 @@ def _parts(name: str | Target) -> tuple[str, str]:
 
 def _local(model: str, settings: object) -> LocalChatModel:
     if settings:
-        raise ConfigurationError(f"local:{model} runs in this process and takes no prices or other settings")
+        raise ConfigurationError(
+            f"local:{model} runs in this process and takes no prices or other settings"
+        )
     opened = LocalChatModel(model)  # whose file is read at the first call
     return cast("LocalChatModel", _models.setdefault(str(opened.path), opened))
 
 
-def _opened(kind: Callable[..., T], name: str | Target, extra: Mapping[str, Any] | None = None, **knobs: Any) -> T:
+def _opened(
+    kind: Callable[..., T], name: str | Target, extra: Mapping[str, Any] | None = None, **knobs: Any
+) -> T:
     target = target_of(name) if isinstance(name, str) else name
     knobs |= {"concurrency": whole_number("MEMALIGN_CONCURRENCY"), "extra": dict(extra or {})}
     # The key is part of what makes a model, so that whoever corrects a wrong one need not start a new process.

@@ -16,7 +16,9 @@ logger = logging.getLogger(__name__)
 LONG_WAIT = 10.0
 """Seconds from which on a wait is a warning, which Python shows on stderr where no log is set up. Others are "info"."""
 
-_said_until: dict[str, float] = {}  # by model and address: all calls that wait side by side say it once
+_said_until: dict[
+    str, float
+] = {}  # by model and address: all calls that wait side by side say it once
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +38,9 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
         if requested is not None:
             # Everybody who was told "in 20 seconds" would come back in the same instant without the addition.
             return min(requested + random.uniform(0, self.base_seconds), self.max_wait)
-        return min(self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0), self.max_wait)
+        return min(
+            self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0), self.max_wait
+        )
 
     async def pause(self, seconds: float, attempt: int, *, subject: str, reason: str) -> None:
         """Wait so many seconds after attempt number `attempt`, and log it.

@@ -38,7 +38,11 @@ def http_client() -> httpx2.AsyncClient:
             status, body = readable(await response.aread())
             if body is None:
                 return response
-            headers = [(name, value) for name, value in response.headers.multi_items() if name.lower() not in _OF_BYTES]
+            headers = [
+                (name, value)
+                for name, value in response.headers.multi_items()
+                if name.lower() not in _OF_BYTES
+            ]
             headers.append(("content-type", "application/json"))
             # In ASCII: a text may hold half of a surrogate pair, which UTF-8 cannot hold.
             data = json.dumps(body).encode()
@@ -73,7 +77,11 @@ def readable(content: bytes) -> tuple[int, dict[str, Any] | None]:
     if is_answer(body):
         return 200, _completion(body, text)
     vectors = body.get("data")
-    if isinstance(vectors, list) and vectors and all(isinstance(row, dict) and "embedding" in row for row in vectors):
+    if (
+        isinstance(vectors, list)
+        and vectors
+        and all(isinstance(row, dict) and "embedding" in row for row in vectors)
+    ):
         return 200, _embeddings(body, vectors)
     return 200, None
 
@@ -84,7 +92,11 @@ def _opened(content: bytes) -> object:
     streamed = start.startswith((b"data:", b"event:", b"id:", b": "))
     body = _events(content) if streamed else _json(content)
     if body is None and not start.startswith(b"null"):
-        raise CutAnswer("no JSON") if streamed or start.startswith((b"{", b"[")) else ValueError("no JSON")
+        raise (
+            CutAnswer("no JSON")
+            if streamed or start.startswith((b"{", b"["))
+            else ValueError("no JSON")
+        )
     return body
 
 
@@ -94,7 +106,9 @@ def _unwrapped(body: object) -> object:
         body = body[0]
     if not isinstance(body, dict) or "choices" in body:
         return body
-    inner = [part for name in ("data", "result", "response") if isinstance(part := body.get(name), dict)]
+    inner = [
+        part for name in ("data", "result", "response") if isinstance(part := body.get(name), dict)
+    ]
     return next((part for part in inner if "choices" in part), body)
 
 
@@ -127,7 +141,11 @@ def _events(content: bytes) -> object:
         words.append(_text(piece.get("content")) if isinstance(piece, dict) else _text_of(choice))
         reason = choice.get("finish_reason") or reason
     message = {"role": "assistant", "content": "".join(words)}
-    return whole | {"choices": [{"index": 0, "finish_reason": reason, "message": message}]} if words else None
+    return (
+        whole | {"choices": [{"index": 0, "finish_reason": reason, "message": message}]}
+        if words
+        else None
+    )
 
 
 # -- the answer --------------------------------------------------------------------------------------------------------
@@ -147,10 +165,18 @@ def _choice(body: Mapping[str, Any]) -> dict[str, Any]:
 def _text_of(choice: Mapping[str, Any]) -> str:
     """Return what a choice says, wherever it stands: in the content, as a tool call, or taken for reasoning."""
     message = _message(choice)
-    for said in (message.get("content"), message.get("parsed"), choice.get("text"), _arguments(message)):
+    for said in (
+        message.get("content"),
+        message.get("parsed"),
+        choice.get("text"),
+        _arguments(message),
+    ):
         if (text := _text(said)).strip():
             return text
-    for name in ("reasoning_content", "reasoning"):  # servers whose parser takes a whole answer for a thought
+    for name in (
+        "reasoning_content",
+        "reasoning",
+    ):  # servers whose parser takes a whole answer for a thought
         thought = _text(message.get(name)).strip()
         if thought.startswith("{") and thought.endswith("}"):
             return thought
@@ -180,12 +206,19 @@ def _text(content: object) -> str:
         return text if isinstance(text, str) and "type" in content else json.dumps(content)
     if isinstance(content, list):
         parts = [part if isinstance(part, dict) else {"text": part} for part in content]
-        texts = [part.get("text") for part in parts if part.get("type") not in ("reasoning", "thinking")]
+        texts = [
+            part.get("text") for part in parts if part.get("type") not in ("reasoning", "thinking")
+        ]
         return "".join(text for text in texts if isinstance(text, str))
     return ""
 
 
-_REASONS = {"max_tokens": "length", "max_length": "length", "model_length": "length", "max_output_tokens": "length"}
+_REASONS = {
+    "max_tokens": "length",
+    "max_length": "length",
+    "model_length": "length",
+    "max_output_tokens": "length",
+}
 _REASONS |= dict.fromkeys(
     (
         "content_filter",
@@ -206,7 +239,11 @@ def _completion(body: dict[str, Any], text: str) -> dict[str, Any]:
     choice = _choice(body)
     given = choice.get("finish_reason") or choice.get("done_reason")
     reason = given if isinstance(given, str) else "stop"
-    kept = {name: part for name, part in choice.items() if name not in ("logprobs", "error", "delta", "text")}
+    kept = {
+        name: part
+        for name, part in choice.items()
+        if name not in ("logprobs", "error", "delta", "text")
+    }
     kept |= {"index": 0, "finish_reason": _REASONS.get(reason.lower(), reason)}
     kept |= {"message": _mended(_message(choice), text)}
     identity = body.get("id")
@@ -239,9 +276,17 @@ def _name(body: Mapping[str, Any]) -> str:
 def _embeddings(body: dict[str, Any], vectors: list[dict[str, Any]]) -> dict[str, Any]:
     """Return vectors with everything around them put right."""
     rows = [{"object": "embedding", "index": n, **row} for n, row in enumerate(vectors)]
-    rows = sorted(rows, key=lambda row: row["index"]) if all(type(row["index"]) is int for row in rows) else rows
+    rows = (
+        sorted(rows, key=lambda row: row["index"])
+        if all(type(row["index"]) is int for row in rows)
+        else rows
+    )
     usage = body.get("usage")
-    read = _first_count(usage, "prompt_tokens", "total_tokens", "input_tokens") if isinstance(usage, dict) else None
+    read = (
+        _first_count(usage, "prompt_tokens", "total_tokens", "input_tokens")
+        if isinstance(usage, dict)
+        else None
+    )
     return {
         "object": "list",
         "model": _name(body),
@@ -250,8 +295,23 @@ def _embeddings(body: dict[str, Any], vectors: list[dict[str, Any]]) -> dict[str
     }
 
 
-_UNREAD_OF_A_MESSAGE = {"tool_calls", "function_call", "annotations", "audio", "parsed", "reasoning_details"}
-_UNREAD = {"error", "message", "service_tier", "system_fingerprint", "moderation", "metadata", "prompt_filter_results"}
+_UNREAD_OF_A_MESSAGE = {
+    "tool_calls",
+    "function_call",
+    "annotations",
+    "audio",
+    "parsed",
+    "reasoning_details",
+}
+_UNREAD = {
+    "error",
+    "message",
+    "service_tier",
+    "system_fingerprint",
+    "moderation",
+    "metadata",
+    "prompt_filter_results",
+}
 
 
 def _usage(body: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -329,17 +389,23 @@ def _error_in(body: Mapping[str, Any]) -> dict[str, Any] | None:
 def _is_error(body: Mapping[str, Any]) -> bool:
     """Return whether a body that is no completion is an error as a whole."""
     named = body.get("object") == "error" or body.get("success") is False or "detail" in body
-    coded = any(body.get(name) for name in ("code", "status_code", "error_code", "error_msg", "statusCode"))
+    coded = any(
+        body.get(name) for name in ("code", "status_code", "error_code", "error_msg", "statusCode")
+    )
     return (named or coded) and bool(_sentence(body))
 
 
 def _flat(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: part for name, part in body.items() if isinstance(part, str | int) and name != "error"}
+    return {
+        name: part for name, part in body.items() if isinstance(part, str | int) and name != "error"
+    }
 
 
 def _sentence(error: Mapping[str, Any]) -> str:
     names = ("message", "error_msg", "error_message", "msg", "detail", "description", "error")
-    return next((part for name in names if isinstance(part := error.get(name), str) and part.strip()), "")
+    return next(
+        (part for name in names if isinstance(part := error.get(name), str) and part.strip()), ""
+    )
 
 
 def _status_of(error: Mapping[str, Any]) -> int:
@@ -350,7 +416,10 @@ def _status_of(error: Mapping[str, Any]) -> int:
         number = _count(code)
         if number is not None and 400 <= number < 600:
             return number
-    for words in (" ".join(code for code in codes if isinstance(code, str)), str(error.get("message"))):
+    for words in (
+        " ".join(code for code in codes if isinstance(code, str)),
+        str(error.get("message")),
+    ):
         for status, pattern in _STATUSES:
             if re.search(pattern, words, re.IGNORECASE):
                 return status

@@ -54,7 +54,9 @@ def _embed(texts: tuple[str, ...]) -> NDArray[np.float32]:
 
 
 def _bounded(text: str) -> str:
-    clean = text.encode("utf-8", "replace").decode()  # a tokenizer takes no lone surrogates, which JSON can carry
+    clean = text.encode(
+        "utf-8", "replace"
+    ).decode()  # a tokenizer takes no lone surrogates, which JSON can carry
     half = _MAX_CHARACTERS // 2
     return clean if len(clean) <= _MAX_CHARACTERS else f"{clean[:half]} {clean[-half:]}"
 
@@ -74,5 +76,9 @@ def _load() -> tuple[Any, Any]:
 def _shipped(name: str) -> Path:
     """A file of wordllama's wheel, whose code is not run: it would look into ~/.cache and on the network first."""
     with suppress(PackageNotFoundError, StopIteration):
-        return next(Path(str(file.locate())) for file in files("wordllama") or () if file.name == name)
-    raise ConfigurationError(f"no {name} of the in-process embedder: pip install --force-reinstall wordllama")
+        return next(
+            Path(str(file.locate())) for file in files("wordllama") or () if file.name == name
+        )
+    raise ConfigurationError(
+        f"no {name} of the in-process embedder: pip install --force-reinstall wordllama"
+    )

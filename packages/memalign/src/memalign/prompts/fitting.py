@@ -13,7 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from memalign.content import SpanTree, Turn, span_tree, turns_of
-from memalign.content.encoding import BYTES_PER_TOKEN, encode, encode_within, estimate_tokens, shorten
+from memalign.content.encoding import (
+    BYTES_PER_TOKEN,
+    encode,
+    encode_within,
+    estimate_tokens,
+    shorten,
+)
 from memalign.prompts.rendering import DistilRecord, RenderedExample, render_answer
 from memalign.prompts.trace_text import counted, outline, tree_lines
 from memalign.types import Guideline
@@ -59,7 +65,9 @@ class FeedbackRecord(msgspec.Struct, frozen=True, kw_only=True):
 def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
     """Encode every field; when together they exceed `tokens`, cut the longest down to an equal share."""
     texts = {name: whole(name, value, tokens) for name, value in content.items()}
-    sizes = {name: tokens + 1 if text is None else estimate_tokens(text) for name, text in texts.items()}
+    sizes = {
+        name: tokens + 1 if text is None else estimate_tokens(text) for name, text in texts.items()
+    }
     fields = {name: text for name, text in texts.items() if text is not None}
     if sum(sizes.values()) <= tokens:
         return FittedFields(fields)
@@ -86,11 +94,18 @@ def fit_example(
         label: The label that counts.
         tokens: What the fields may take, and as much again the words.
     """
-    comment = words[: _largest(lambda length: estimate_tokens(encode(words[:length])) <= tokens, len(words))]
+    comment = words[
+        : _largest(lambda length: estimate_tokens(encode(words[:length])) <= tokens, len(words))
+    ]
     fields, notes = fit_fields(content, tokens)
     if len(comment) < len(words):
-        notes = (*notes, f"the comment truncated from {len(words):,} to {len(comment):,} characters")
-    return RenderedExample(fields=tuple(fields.items()), answer=render_answer(comment or None, label)), notes
+        notes = (
+            *notes,
+            f"the comment truncated from {len(words):,} to {len(comment):,} characters",
+        )
+    return RenderedExample(
+        fields=tuple(fields.items()), answer=render_answer(comment or None, label)
+    ), notes
 
 
 def fit_records(
@@ -110,7 +125,12 @@ def fit_records(
         return full
     if fits(encoded(0, None)):
         return encoded(_largest(lambda tokens: fits(encoded(tokens, None)), most), None)
-    words = [text for record in records for text in (record.rationale, record.value) if isinstance(text, str)]
+    words = [
+        text
+        for record in records
+        for text in (record.rationale, record.value)
+        if isinstance(text, str)
+    ]
     longest = max((len(text.encode("utf-8", "surrogatepass")) for text in words), default=0)
     return encoded(0, _largest(lambda tokens: fits(encoded(0, tokens)), longest))
 
@@ -130,7 +150,13 @@ def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilReco
     """The record with its case in `case` tokens a text and the expert's words in `words` (None: whole)."""
 
     def text_of(value: Value | None, tokens: int | None) -> str | None:
-        return None if value is None else encode(value) if tokens is None else _within("", value, tokens)
+        return (
+            None
+            if value is None
+            else encode(value)
+            if tokens is None
+            else _within("", value, tokens)
+        )
 
     return DistilRecord(
         label=record.label,
@@ -151,7 +177,9 @@ def _within(name: str, value: object, tokens: int) -> str:
     return cut(name, value, tokens).text if name else shorten(value, tokens)
 
 
-def fit_guidelines(guidelines: Sequence[Guideline], tokens: int) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
+def fit_guidelines(
+    guidelines: Sequence[Guideline], tokens: int
+) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
 
     Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among
@@ -270,8 +298,14 @@ def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
     if gap := count - first - last:
         numbers = f"turn {first + 1}" if gap == 1 else f"turns {first + 1} to {count - last}"
         notes.append(f"{numbers} of {count} left out")
-    text = [counted(count, "turn"), *(lines[place] for place in range(first)), *(f"… {note}" for note in notes)]
+    text = [
+        counted(count, "turn"),
+        *(lines[place] for place in range(first)),
+        *(f"… {note}" for note in notes),
+    ]
     text += [lines[place] for place in range(count - last, count)]
     if long := sum(estimate_tokens(encode(turns[place].content)) > most for place in lines):
         notes.append(f"{counted(long, 'long turn')} cut")
-    return Cut("\n".join(text), f"conversation: {', '.join(notes)}: over the budget of {tokens:,} tokens")
+    return Cut(
+        "\n".join(text), f"conversation: {', '.join(notes)}: over the budget of {tokens:,} tokens"
+    )

@@ -58,11 +58,17 @@ class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # 0.2 s, only when a prompt is made
+    from jinja2 import (
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+    )  # 0.2 s, only when a prompt is made
 
     # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`. And no look at the disk
     # for every prompt: our own files do not change.
-    return Environment(loader=PackageLoader("memalign", "prompts"), undefined=StrictUndefined, auto_reload=False)
+    return Environment(
+        loader=PackageLoader("memalign", "prompts"), undefined=StrictUndefined, auto_reload=False
+    )
 
 
 def render(name: str, **values: Any) -> str:
@@ -75,7 +81,9 @@ def prompts_hash() -> str:
     """SHA-256 (hex) over all prompt files: which wording a judge was measured or exported with."""
     digest = hashlib.sha256()
     folder = resources.files("memalign.prompts")
-    for file in sorted((f for f in folder.iterdir() if f.name.endswith(".jinja")), key=lambda f: f.name):
+    for file in sorted(
+        (f for f in folder.iterdir() if f.name.endswith(".jinja")), key=lambda f: f.name
+    ):
         digest.update(f"{file.name}\0{file.read_text('utf-8')}\0".encode())
     return digest.hexdigest()
 
@@ -83,12 +91,19 @@ def prompts_hash() -> str:
 def values_in_words(value_type: ValueType) -> str:
     """What a judge may answer, in words for a prompt."""
     if value_type.kind == "choice":
-        return "one of " + ", ".join(json.dumps(choice, ensure_ascii=False) for choice in value_type.choices)
+        return "one of " + ", ".join(
+            json.dumps(choice, ensure_ascii=False) for choice in value_type.choices
+        )
     return "a short text" if value_type.kind == "str" else value_type.allowed
 
 
 def render_judge_system(
-    *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline], writes: bool
+    *,
+    instructions: str,
+    fields: Sequence[str],
+    value_type: ValueType,
+    guidelines: Iterable[Guideline],
+    writes: bool,
 ) -> str:
     """The system message of a judge: task, form of the answer, guidelines.
 
@@ -99,7 +114,11 @@ def render_judge_system(
 
 
 def render_verdict_question(
-    *, instructions: str, fields: Sequence[str], value_type: ValueType, guidelines: Iterable[Guideline]
+    *,
+    instructions: str,
+    fields: Sequence[str],
+    value_type: ValueType,
+    guidelines: Iterable[Guideline],
 ) -> str:
     """What a decision model is asked for the verdict on an item, which stands apart."""
     task = _task(instructions, value_type, fields=tuple(fields))
@@ -111,12 +130,16 @@ def render_guideline_question(guideline: Guideline) -> str:
     return render("decide_guideline", text=guideline.text.rstrip(" ."))
 
 
-def render_item(fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()) -> str:
+def render_item(
+    fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()
+) -> str:
     """The user message of a judge: past cases, what tests found in the item, then the item.
 
     `fields` are encoded already; `facts` are sentences of tests, which were checked as guidelines are.
     """
-    return render("judge_user", fields=tuple(fields.items()), examples=tuple(examples), facts=tuple(facts))
+    return render(
+        "judge_user", fields=tuple(fields.items()), examples=tuple(examples), facts=tuple(facts)
+    )
 
 
 def render_answer(rationale: str | None, value: Value | None) -> str:
@@ -151,7 +174,9 @@ def render_distil(
     return system, render("distil_user", guidelines=guidelines, records=records)
 
 
-def render_merge(*, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]) -> tuple[str, str]:
+def render_merge(
+    *, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]
+) -> tuple[str, str]:
     """System and user message that merge guidelines which were written side by side."""
     system = render("distil_merge_system", **_task(instructions, value_type))
     return system, render("distil_merge_user", guidelines=guidelines)

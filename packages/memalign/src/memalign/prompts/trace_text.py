@@ -40,8 +40,14 @@ def _span_line(span: Span) -> str:
 
 def _span_parts(span: Span) -> list[tuple[str, object]]:
     """What a span holds, each part with its name."""
-    fields = [("inputs", span.inputs), ("outputs", span.outputs), ("attributes", span.attributes or None)]
-    return [(name, value) for name, value in fields if value is not None] + [("event", event) for event in span.events]
+    fields = [
+        ("inputs", span.inputs),
+        ("outputs", span.outputs),
+        ("attributes", span.attributes or None),
+    ]
+    return [(name, value) for name, value in fields if value is not None] + [
+        ("event", event) for event in span.events
+    ]
 
 
 def outline(tree: SpanTree, tokens: int) -> str:
@@ -58,7 +64,8 @@ def outline(tree: SpanTree, tokens: int) -> str:
     place = {span.id: number for number, span in enumerate(tree.spans)}
     named: dict[int, str] = {}
     for span in sorted(
-        tree.spans, key=lambda span: (span.status != "error" and span.depth > 0, span.depth, place[span.id])
+        tree.spans,
+        key=lambda span: (span.status != "error" and span.depth > 0, span.depth, place[span.id]),
     ):
         size = sum(len(encode(value)) for _, value in _span_parts(span))
         line = _span_line(span) + (f", holds {size:,} characters" if size else ", empty")

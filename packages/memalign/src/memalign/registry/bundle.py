@@ -40,7 +40,9 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
         # Vectors are float32, little-endian, in base64.
         "memory": {"hash": memory.hash} | msgspec.to_builtins(memory),
     }
-    document = json.loads(json.dumps(document, allow_nan=False))  # as a reader of the file will see it
+    document = json.loads(
+        json.dumps(document, allow_nan=False)
+    )  # as a reader of the file will see it
     return document | {"checksum": _checksum(document)}
 
 
@@ -84,23 +86,42 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
     Raises:
         InputError: It is no bundle, is damaged, is of a newer format, or has what may not enter a prompt.
     """
-    where, document = ("the bundle", source) if isinstance(source, Mapping) else (str(source), _document(source))
+    where, document = (
+        ("the bundle", source) if isinstance(source, Mapping) else (str(source), _document(source))
+    )
     if document.get("format") != FORMAT:
-        raise InputError(f"{where} is not a judge's bundle; `memalign export NAME -o FILE` writes one")
+        raise InputError(
+            f"{where} is not a judge's bundle; `memalign export NAME -o FILE` writes one"
+        )
     version = document.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise InputError(f"{where} has format version {version}, this memalign reads up to {FORMAT_VERSION}; upgrade")
+        raise InputError(
+            f"{where} has format version {version}, this memalign reads up to {FORMAT_VERSION}; upgrade"
+        )
     unsigned = {name: value for name, value in document.items() if name != "checksum"}
     if document.get("checksum") != _checksum(unsigned):
-        raise InputError(f"{where} is damaged or was edited: its checksum does not match; export the judge again")
+        raise InputError(
+            f"{where} is damaged or was edited: its checksum does not match; export the judge again"
+        )
     try:
         memory = msgspec.convert(document["memory"], Memory)
         judge = judge_from(document["name"], document["judge"], memory, models={})
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise InputError(f"{where} is damaged: {type(error).__name__}, {error}; export the judge again") from None
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
+        raise InputError(
+            f"{where} is damaged: {type(error).__name__}, {error}; export the judge again"
+        ) from None
     for guideline in memory.guidelines:
         # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
-        if faults := [*filter(None, (guideline_fault(guideline.text), *map(checked, guideline.tests)))]:
+        if faults := [
+            *filter(None, (guideline_fault(guideline.text), *map(checked, guideline.tests)))
+        ]:
             raise InputError(
                 f"{where}: guideline {guideline.id} may not enter a prompt: {faults[0]}; change it where the judge was "
                 "exported, and export it again"
@@ -112,7 +133,9 @@ def _document(path: str | Path) -> Mapping[str, Any]:
     try:
         document = json.loads(Path(path).read_bytes())
     except OSError as error:
-        raise InputError(f"cannot read the bundle {path}: {os.strerror(error.errno or 0)}") from None
+        raise InputError(
+            f"cannot read the bundle {path}: {os.strerror(error.errno or 0)}"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not a judge's bundle: it is no JSON ({error})") from None
     if not isinstance(document, dict):

@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from sqlalchemy import Connection, Engine, MetaData, create_engine, event, insert, inspect, select, text, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    MetaData,
+    create_engine,
+    event,
+    insert,
+    inspect,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
@@ -74,14 +85,20 @@ class Database:
         else:
             self.engine = _postgresql(parsed, busy_timeout)
             weakref.finalize(self, self.engine.dispose)
-        self.files = [Path(f"{self._file}{suffix}") for suffix in ("", "-journal", "-wal")] if self._file else []
+        self.files = (
+            [Path(f"{self._file}{suffix}") for suffix in ("", "-journal", "-wal")]
+            if self._file
+            else []
+        )
         self.unreachable: tuple[str, ...] = UNREACHABLE if self._file else UNREACHABLE_ON_POSTGRESQL
         if create or self._file is None or self._file.exists():
             with self.read() as connection:
                 if self._is_ours(connection):
                     return
         if not create:
-            raise JudgeNotFound(f"no registry is at {self._at}; `memalign create` makes one, --registry names another")
+            raise JudgeNotFound(
+                f"no registry is at {self._at}; `memalign create` makes one, --registry names another"
+            )
         with self.write() as connection:
             if not self._is_ours(connection):  # nobody else was quicker
                 self._create(connection, metadata)
@@ -114,7 +131,9 @@ class Database:
                 connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
                 source: Any = connection.connection.driver_connection
                 source.backup(copy)
-            engine = create_engine("sqlite://", creator=lambda: copy, poolclass=StaticPool, hide_parameters=True)
+            engine = create_engine(
+                "sqlite://", creator=lambda: copy, poolclass=StaticPool, hide_parameters=True
+            )
             event.listen(engine, "connect", _configure)
             event.listen(engine, "begin", _begin)
             with engine.connect() as connection, connection.begin():
@@ -134,7 +153,9 @@ class Database:
                 # By name: a judge that is created has no row yet. In one order, or two might wait for each other.
                 for lock in sorted(locks or ("",)):
                     number = "hashtextextended('memalign ' || CAST(:lock AS text), 0)"
-                    connection.execute(text(f"SELECT pg_advisory_xact_lock({number})"), {"lock": lock})
+                    connection.execute(
+                        text(f"SELECT pg_advisory_xact_lock({number})"), {"lock": lock}
+                    )
             yield connection
 
     def check_writable(self) -> None:
@@ -154,13 +175,17 @@ class Database:
                 time.sleep(_BETWEEN)
             else:
                 break
-        with self.write() as connection:  # in a file the first changed page opens the journal beside it
+        with (
+            self.write() as connection
+        ):  # in a file the first changed page opens the journal beside it
             connection.execute(update(meta).values(value=meta.c.value))
             connection.rollback()
 
     def _try_lock(self, kind: str, seconds: float) -> None:
         """Take a lock on the file for a moment: whoever waits for it longer keeps readers out meanwhile."""
-        connection = sqlite3.connect(str(self._file), timeout=min(self._timeout, seconds), isolation_level=None)
+        connection = sqlite3.connect(
+            str(self._file), timeout=min(self._timeout, seconds), isolation_level=None
+        )
         try:
             connection.execute(f"BEGIN {kind}")
             connection.execute("ROLLBACK")
@@ -180,30 +205,48 @@ class Database:
         with self._connected(isolation_level="AUTOCOMMIT") as connection:
             if self._file is not None:
                 # The log is emptied too, where somebody switched one on.
-                for statement in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+                for statement in (
+                    "PRAGMA wal_checkpoint(TRUNCATE)",
+                    "VACUUM",
+                    "PRAGMA wal_checkpoint(TRUNCATE)",
+                ):
                     connection.exec_driver_sql(statement)
                 return
             self._wait_for_readers(connection)  # until they have ended it would be kept for them
             quote = connection.dialect.identifier_preparer.quote
-            names = [quote(name) for name in inspect(connection).get_table_names() if name.startswith("memalign_")]
+            names = [
+                quote(name)
+                for name in inspect(connection).get_table_names()
+                if name.startswith("memalign_")
+            ]
             connection.exec_driver_sql(f"SET lock_timeout = {self._milliseconds}")
-            warnings: list[str] = []  # the server skips a table that is another user's, and only warns
+            warnings: list[
+                str
+            ] = []  # the server skips a table that is another user's, and only warns
             driver: Any = connection.connection.driver_connection
-            driver.add_notice_handler(listen := lambda notice: warnings.append(str(notice.message_primary)))
+            driver.add_notice_handler(
+                listen := lambda notice: warnings.append(str(notice.message_primary))
+            )
             connection.exec_driver_sql(f"VACUUM (FULL) {', '.join(names)}")
             driver.remove_notice_handler(listen)
             connection.exec_driver_sql("RESET lock_timeout")
             if warnings:
-                raise RegistryError(f"the server says: {warnings[0]}; let the owner of the tables do it")
+                raise RegistryError(
+                    f"the server says: {warnings[0]}; let the owner of the tables do it"
+                )
 
     def _is_ours(self, connection: Connection) -> bool:
         """Whether a registry of this format, the first, is there. Raises RegistryTooNew for another one."""
         if not inspect(connection).has_table(meta.name):
             return False
-        written = connection.execute(select(meta.c.value).where(meta.c.name == "schema_version")).scalar()
+        written = connection.execute(
+            select(meta.c.value).where(meta.c.name == "schema_version")
+        ).scalar()
         if written != str(SCHEMA_VERSION):
             both = f"its schema is version {written}, this one reads up to version {SCHEMA_VERSION}"
-            raise RegistryTooNew(f"{self.url} was written by a newer memalign: {both}; upgrade memalign to open it")
+            raise RegistryTooNew(
+                f"{self.url} was written by a newer memalign: {both}; upgrade memalign to open it"
+            )
         return True
 
     def _wait_for_readers(self, connection: Connection) -> None:
@@ -211,7 +254,9 @@ class Database:
         now = connection.exec_driver_sql("SELECT pg_current_xact_id()::text").scalar_one()
         while reader := connection.execute(text(_READERS), {"now": now}).scalar():
             if time.monotonic() > until:
-                raise RegistryError(f"the server keeps deleted rows for an earlier transaction: {reader}; end it")
+                raise RegistryError(
+                    f"the server keeps deleted rows for an earlier transaction: {reader}; end it"
+                )
             time.sleep(0.1)
 
     @contextmanager
@@ -233,7 +278,9 @@ class Database:
         if "is locked" in problem:
             return self._explain_lock("writing")
         if "not a database" in problem:
-            return f"{self._at} is not a registry: the file is no SQLite database; name another file"
+            return (
+                f"{self._at} is not a registry: the file is no SQLite database; name another file"
+            )
         if "unable to open" in problem:
             return f"cannot open the registry {self._at}: its folder must exist, and you need the right to write there"
         line = " ".join(problem.split("\n", 1)[0].split())
@@ -242,24 +289,38 @@ class Database:
 
 def _parsed(url: str) -> URL:
     try:
-        parsed = make_url(f"sqlite:///{url}" if url and not _SCHEME.match(url) else url)  # most write a bare path
+        parsed = make_url(
+            f"sqlite:///{url}" if url and not _SCHEME.match(url) else url
+        )  # most write a bare path
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
-        bare = re.sub(r"(?s)(:/*).*@", r"\1", url).partition("?")[0]  # without user, password and options
-        raise ConfigurationError(f"{bare!r} is not a registry's URL; one looks like {_EXAMPLES}") from None
+        bare = re.sub(r"(?s)(:/*).*@", r"\1", url).partition("?")[
+            0
+        ]  # without user, password and options
+        raise ConfigurationError(
+            f"{bare!r} is not a registry's URL; one looks like {_EXAMPLES}"
+        ) from None
     if parsed.get_backend_name() == "sqlite":
         if parsed.query:
-            raise ConfigurationError("the address of a SQLite file takes no options after a question mark")
+            raise ConfigurationError(
+                "the address of a SQLite file takes no options after a question mark"
+            )
         if parsed.database in (None, "", ":memory:"):
-            raise ConfigurationError(f"{url!r} names no file; a registry in memory keeps nothing. Use {_EXAMPLES}")
+            raise ConfigurationError(
+                f"{url!r} names no file; a registry in memory keeps nothing. Use {_EXAMPLES}"
+            )
         return parsed
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
-        raise ConfigurationError(f"registries on {parsed.drivername} are not supported; use {_EXAMPLES}")
+        raise ConfigurationError(
+            f"registries on {parsed.drivername} are not supported; use {_EXAMPLES}"
+        )
     return parsed.set(drivername="postgresql+psycopg")
 
 
 def _sqlite(url: URL, file: Path, busy_timeout: float) -> Engine:
     of: dict[str, Any] = {"poolclass": NullPool, "connect_args": {"timeout": busy_timeout}}
-    engine = create_engine(url.set(database=str(file)), hide_parameters=True, **of)  # an error prints no feedback
+    engine = create_engine(
+        url.set(database=str(file)), hide_parameters=True, **of
+    )  # an error prints no feedback
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
@@ -280,18 +341,26 @@ def _begin(connection: Connection) -> None:
 
 
 def _postgresql(url: URL, busy_timeout: float) -> Engine:
-    defaults = {"client_encoding": "utf8", "application_name": "memalign", "connect_timeout": "10"}  # seconds
+    defaults = {
+        "client_encoding": "utf8",
+        "application_name": "memalign",
+        "connect_timeout": "10",
+    }  # seconds
     try:
         import psycopg  # noqa: F401  # SQLAlchemy's driver
     except ImportError as error:
         remedy = "pip install 'psycopg[binary]', which memalign[postgresql] brings"
-        raise ConfigurationError(f"a registry on PostgreSQL needs psycopg ({error}): {remedy}") from None
+        raise ConfigurationError(
+            f"a registry on PostgreSQL needs psycopg ({error}): {remedy}"
+        ) from None
     engine = create_engine(
         url.set(query={**defaults, **url.query}),
         hide_parameters=True,
         pool_timeout=busy_timeout,
         pool_pre_ping=True,
-        connect_args={"prepare_threshold": None},  # a pooler between us and the server may know none of them
+        connect_args={
+            "prepare_threshold": None
+        },  # a pooler between us and the server may know none of them
     )
     if hasattr(os, "register_at_fork"):
         # A child opens connections of its own: two processes on one would mix their answers.

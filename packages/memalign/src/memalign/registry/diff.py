@@ -52,20 +52,25 @@ class MemoryDiff:
 def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
     """What changed from one judge to another, which may be `versions` of it."""
     old, new = (
-        settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in BY_HAND} for judge in (before, after)
+        settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in BY_HAND}
+        for judge in (before, after)
     )
     return MemoryDiff(
         judge=after.name,
         before=versions[0],
         after=versions[1],
-        settings=tuple(Change(name=n, before=old[n], after=new[n]) for n in old if old[n] != new[n]),
+        settings=tuple(
+            Change(name=n, before=old[n], after=new[n]) for n in old if old[n] != new[n]
+        ),
         guidelines=tuple(_guideline_changes(before.memory, after.memory)),
         feedback=tuple(_feedback_changes(before.memory, after.memory)),
     )
 
 
 def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:
-    old, new = ({guideline.id: guideline for guideline in memory.guidelines} for memory in (before, after))
+    old, new = (
+        {guideline.id: guideline for guideline in memory.guidelines} for memory in (before, after)
+    )
     for name in sorted(old.keys() | new.keys(), key=guideline_number):
         was, now = old.get(name), new.get(name)
         state, other = was and before.status(was), now and after.status(now)
@@ -75,8 +80,22 @@ def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:
 
 def _feedback_changes(before: Memory, after: Memory) -> Iterator[Change]:
     old, new = ({entry.key: entry for entry in memory.ledger()} for memory in (before, after))
-    for key in sorted({annotation.key for memory in (before, after) for annotation in memory.annotations()}):
-        was, now, entry, other = before.annotation(key), after.annotation(key), old.get(key), new.get(key)
+    for key in sorted(
+        {annotation.key for memory in (before, after) for annotation in memory.annotations()}
+    ):
+        was, now, entry, other = (
+            before.annotation(key),
+            after.annotation(key),
+            old.get(key),
+            new.get(key),
+        )
         same_words = was and now and msgspec.structs.replace(was, outcome=now.outcome) == now
-        if not (same_words and entry and other and (entry.state, entry.reason) == (other.state, other.reason)):
-            yield Change(name=str(key), before=was, after=now, state_before=entry, state_after=other)
+        if not (
+            same_words
+            and entry
+            and other
+            and (entry.state, entry.reason) == (other.state, other.reason)
+        ):
+            yield Change(
+                name=str(key), before=was, after=now, state_before=entry, state_after=other
+            )

@@ -134,7 +134,9 @@ class Plan:
     receipt: Receipt
 
 
-def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_run: bool) -> tuple[Receipt, Residue]:
+def erase_feedback(
+    database: Database, name: str, selectors: Selectors, *, dry_run: bool
+) -> tuple[Receipt, Residue]:
     """Erase in one transaction, or only say what would go.
 
     The plan is made before the lock is taken, so that others read and write meanwhile. If the judge or what is said of
@@ -155,7 +157,9 @@ def erase_feedback(database: Database, name: str, selectors: Selectors, *, dry_r
     with database.snapshot() as connection:
         plan = plan_erasure(connection, name, selectors)
     if dry_run:
-        return replace(plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable), plan.residue
+        return replace(
+            plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable
+        ), plan.residue
     with database.write(name) as connection:
         if not _stands(connection, plan, selectors):
             plan = plan_erasure(connection, name, selectors)
@@ -180,24 +184,35 @@ def _plan(connection: Connection, name: str, selectors: Selectors) -> Plan:
         searched=selectors.text if everything else None,
         person=selectors.source if alone else None,
     )
-    touched = state.versions_with(lambda kind, key, body: row_names(state.codec, named, kind, key, body))
+    touched = state.versions_with(
+        lambda kind, key, body: row_names(state.codec, named, kind, key, body)
+    )
     forgotten = _forget(state, touched, named)
     residue = _residue(state, forgotten, named, cases, keep=selectors.keep)
     # Only now it is known which words go. A guideline that was not learned from them may repeat them, and so may what
     # memalign or a model says of other feedback.
     copied = _copies(state, residue, named)
-    if not (keys or residue.cases or touched or copied or _is_mentioned(connection, state, residue)):
+    if not (
+        keys or residue.cases or touched or copied or _is_mentioned(connection, state, residue)
+    ):
         raise UnknownKey(
             f"no version and no table of {name!r} holds feedback{selectors}{_when(connection, state, selectors)}"
         )
     repeating = state.versions_with(
-        lambda kind, key, body: (kind == "guideline" and key in copied) or _repeats(state.codec, residue, kind, body)
+        lambda kind, key, body: (
+            (kind == "guideline" and key in copied) or _repeats(state.codec, residue, kind, body)
+        )
     )
     if repeating:
         forgotten = _forget(state, touched | repeating, residue, copied)
     texts = (text for _, text in _gone_words(state, forgotten, "guideline"))
     residue.add(texts, _staying_words(state, forgotten, (*_WORDED, "guideline")))
-    return Plan(state=state, forgotten=forgotten, residue=residue, receipt=_receipt(state, forgotten, residue, copied))
+    return Plan(
+        state=state,
+        forgotten=forgotten,
+        residue=residue,
+        receipt=_receipt(state, forgotten, residue, copied),
+    )
 
 
 def carry_out(connection: Connection, plan: Plan) -> None:
@@ -207,7 +222,12 @@ def carry_out(connection: Connection, plan: Plan) -> None:
     forget_answers(connection, judge)  # they may quote what goes
     _write_rows(connection, state, forgotten)
     _write_versions(connection, state, forgotten, residue)
-    bodies = (body for (kind, _), spans in forgotten.rest.items() if kind == "case" for _, _, body in spans)
+    bodies = (
+        body
+        for (kind, _), spans in forgotten.rest.items()
+        if kind == "case"
+        for _, _, body in spans
+    )
     staying = (state.codec.decode("case", body).content_hash for body in bodies)
     remember(
         connection,
@@ -241,12 +261,18 @@ def _read_state(connection: Connection, name: str) -> State:
 
 def _mark(connection: Connection, name: str) -> Mark:
     judge, latest = versions.find(connection, name)
-    forgettings = connection.execute(select(judges.c.forgettings).where(judges.c.id == judge)).scalar_one()
+    forgettings = connection.execute(
+        select(judges.c.forgettings).where(judges.c.id == judge)
+    ).scalar_one()
     return Mark(judge, latest, forgettings)
 
 
 def _passages(connection: Connection, name: str) -> tuple[Passage, ...]:
-    return tuple(passage for tables in other_tables(connection) for passage in tables.passages(connection, name))
+    return tuple(
+        passage
+        for tables in other_tables(connection)
+        for passage in tables.passages(connection, name)
+    )
 
 
 def _stands(connection: Connection, plan: Plan, selectors: Selectors) -> bool:
@@ -271,15 +297,25 @@ def _not_among(passages: Iterable[Passage], others: Iterable[Passage]) -> list[P
     known: dict[tuple[str, str | None], list[Passage]] = {}
     for passage in others:
         known.setdefault((passage.id, passage.source), []).append(passage)
-    return [passage for passage in passages if passage not in known.get((passage.id, passage.source), ())]
+    return [
+        passage
+        for passage in passages
+        if passage not in known.get((passage.id, passage.source), ())
+    ]
 
 
 # -- select ------------------------------------------------------------------------------------------------------------
 
 
-def _select(connection: Connection, state: State, selectors: Selectors) -> tuple[set[FeedbackKey], set[str]]:
+def _select(
+    connection: Connection, state: State, selectors: Selectors
+) -> tuple[set[FeedbackKey], set[str]]:
     """Return the keys and cases that are named, with everything that anybody said of a case that goes."""
-    every = {FeedbackKey.parse(key) for kind, key in state.timeline if kind in ("annotation", "tombstone")}
+    every = {
+        FeedbackKey.parse(key)
+        for kind, key in state.timeline
+        if kind in ("annotation", "tombstone")
+    }
     every |= {passage.key for passage in state.passages if passage.source is not None}
     cases = {key for kind, key in state.timeline if kind == "case"}
     cases |= {passage.id for passage in state.passages if passage.source is None}
@@ -299,7 +335,11 @@ def _select(connection: Connection, state: State, selectors: Selectors) -> tuple
 
 
 def _named(
-    connection: Connection, state: State, selectors: Selectors, keys: set[FeedbackKey], cases: set[str]
+    connection: Connection,
+    state: State,
+    selectors: Selectors,
+    keys: set[FeedbackKey],
+    cases: set[str],
 ) -> tuple[set[FeedbackKey], set[str]]:
     """Return those of the keys and cases that the selectors name. Raises UnknownKey for one that names nothing."""
     named_keys, named_cases = set[FeedbackKey](), set[str]()
@@ -309,8 +349,14 @@ def _named(
             ids = {case for case, source in readings(selector) if source is None} & cases
         if not found and not ids:
             day = ErasedHashes(connection, state.mark.judge).erased_on(selector)
-            hint = f"it was erased on {day}" if day else "`memalign show NAME --ledger` lists every key"
-            raise UnknownKey(f"nothing of {state.name!r} holds {str(selector)!r}{selectors}; {hint}")
+            hint = (
+                f"it was erased on {day}"
+                if day
+                else "`memalign show NAME --ledger` lists every key"
+            )
+            raise UnknownKey(
+                f"nothing of {state.name!r} holds {str(selector)!r}{selectors}; {hint}"
+            )
         named_keys.update(found)
         named_cases.update(ids)
     return named_keys, named_cases
@@ -350,7 +396,9 @@ def _holding(state: State, finder: Finder) -> tuple[set[FeedbackKey], set[str]]:
 # -- forget ------------------------------------------------------------------------------------------------------------
 
 
-def _forget(state: State, numbers: Collection[int], residue: Residue, copied: Collection[str] = ()) -> Forgotten:
+def _forget(
+    state: State, numbers: Collection[int], residue: Residue, copied: Collection[str] = ()
+) -> Forgotten:
     """Return what these versions lose.
 
     Only what the erasure may touch is read and written again, version by version: the rest is the same in all of them.
@@ -373,11 +421,14 @@ def _forget(state: State, numbers: Collection[int], residue: Residue, copied: Co
             gone |= {(*row, contents[row]) for row in removed}
             lost[number] = last.lost(number)
             counts[number] = {
-                name: count + last.after[name] - last.before[name] for name, count in state.counts[number].items()
+                name: count + last.after[name] - last.before[name]
+                for name, count in state.counts[number].items()
             }
             contents = last.survivors if whole else last.survivors | last.vectors_of_others
         _extend(rest, number, contents)
-    whole_timeline = {row: spans for row, spans in state.timeline.items() if row not in reached} | rest
+    whole_timeline = {
+        row: spans for row, spans in state.timeline.items() if row not in reached
+    } | rest
     newest = state.latest in numbers and last is not None
     return Forgotten(
         versions=lost,
@@ -403,16 +454,24 @@ class _Part(NamedTuple):
         """Return what a version of this number lost."""
         kinds = Counter(kind for kind, _ in self.contents.keys() - self.survivors.keys())
         return RedactedVersion(
-            number=number, comments=kinds["annotation"], cases=kinds["case"], guidelines=kinds["guideline"]
+            number=number,
+            comments=kinds["annotation"],
+            cases=kinds["case"],
+            guidelines=kinds["guideline"],
         )
 
 
-def _part_without(codec: Codec, contents: Contents, residue: Residue, copied: Collection[str]) -> _Part:
+def _part_without(
+    codec: Codec, contents: Contents, residue: Residue, copied: Collection[str]
+) -> _Part:
     before = memory_of(contents, codec.decode)
     after = _without(before, residue, copied)
     survivors = memory_contents(after, codec.encode)
     del survivors["memory", "next_guideline"]
-    model = ("memory", "embedding_model")  # a memory without a case has none, and other cases have their vectors still
+    model = (
+        "memory",
+        "embedding_model",
+    )  # a memory without a case has none, and other cases have their vectors still
     return _Part(
         contents=contents,
         survivors=survivors,
@@ -447,12 +506,16 @@ def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memor
     Unlike an unalign, it takes wordings of people with it that were written with the erased feedback in view.
     """
     memory = forget(memory, residue.keys, state="erased", people_agree=True)
-    theirs = (g.id for g in memory.guidelines if g.origin != DISTILLED and residue.is_name(g.origin))
+    theirs = (
+        g.id for g in memory.guidelines if g.origin != DISTILLED and residue.is_name(g.origin)
+    )
     memory = memory.without_guidelines({*theirs, *copied})
     memory = _change(
         memory,
         guidelines=tuple(_unnamed(guideline, residue) for guideline in memory.guidelines),
-        conflicts=tuple(_unnamed(_silenced(conflict, residue), residue) for conflict in memory.conflicts),
+        conflicts=tuple(
+            _unnamed(_silenced(conflict, residue), residue) for conflict in memory.conflicts
+        ),
         authority=tuple(name for name in memory.authority if not residue.is_name(name)),
     )
     memory = without_disputed(memory)
@@ -511,23 +574,45 @@ def _staying_words(state: State, forgotten: Forgotten, kinds: Collection[str]) -
 
 
 def _residue(
-    state: State, forgotten: Forgotten, named: Residue, cases: Collection[str], *, keep: Collection[str]
+    state: State,
+    forgotten: Forgotten,
+    named: Residue,
+    cases: Collection[str],
+    *,
+    keep: Collection[str],
 ) -> Residue:
     """Return what to search for once this is forgotten. Cases go with the last word on them, in all tables."""
     spoken = {p.key for p in state.passages if p.source is not None and p.content is not None}
-    alone = {key for kind, key, _ in forgotten.gone if kind == "case"} - {key.id for key in spoken - named.keys}
-    going = {*cases, *(case for case in alone.difference(keep) if ("case", case) not in forgotten.rest)}
-    texts = [text for _, text in _gone_words(state, forgotten, "annotation", "case", "pre_alignment")]
+    alone = {key for kind, key, _ in forgotten.gone if kind == "case"} - {
+        key.id for key in spoken - named.keys
+    }
+    going = {
+        *cases,
+        *(case for case in alone.difference(keep) if ("case", case) not in forgotten.rest),
+    }
+    texts = [
+        text for _, text in _gone_words(state, forgotten, "annotation", "case", "pre_alignment")
+    ]
     survivors = list[str]()
     for passage in state.passages:
         if passage.id in going if passage.source is None else passage.key in named.keys:
             # A copy also has what its format brings along, such as the name of a model: only long texts tell.
-            texts += (text for text in strings(passage.content) if not passage.copy or len(text.split()) >= RUN)
+            texts += (
+                text
+                for text in strings(passage.content)
+                if not passage.copy or len(text.split()) >= RUN
+            )
         elif not passage.copy:
             survivors += strings(passage.content)
     bodies = (body for kind, key, body in forgotten.gone if kind == "case" and key in going)
     contents = (state.codec.decode("case", body).content_hash for body in bodies)
-    residue = Residue(keys=named.keys, cases=going, contents=contents, searched=named.searched, person=named.person)
+    residue = Residue(
+        keys=named.keys,
+        cases=going,
+        contents=contents,
+        searched=named.searched,
+        person=named.person,
+    )
     residue.add(texts, chain(_staying_words(state, forgotten, _WORDED), survivors))
     return residue
 
@@ -547,10 +632,15 @@ def _is_mentioned(connection: Connection, state: State, residue: Residue) -> boo
     """Return whether a note of a version, or a text of another table, repeats what is to go."""
     if any(map(residue.in_sentence, state.notes.values())):
         return True
-    return any(trace.judge in (None, state.name) for trace in in_other_tables(connection, residue, state.name))
+    return any(
+        trace.judge in (None, state.name)
+        for trace in in_other_tables(connection, residue, state.name)
+    )
 
 
-def _receipt(state: State, forgotten: Forgotten, residue: Residue, copied: Collection[str]) -> Receipt:
+def _receipt(
+    state: State, forgotten: Forgotten, residue: Residue, copied: Collection[str]
+) -> Receipt:
     spoken = {p.key for p in state.passages if p.source is not None and p.content is not None}
     written = {FeedbackKey.parse(key) for kind, key, _ in forgotten.gone if kind == "annotation"}
     written |= {FeedbackKey.parse(key) for kind, key in state.timeline if kind == "tombstone"}
@@ -591,14 +681,27 @@ def _write_rows(connection: Connection, state: State, forgotten: Forgotten) -> N
         connection.execute(delete(rows).where(*same))
         for since, until, body in spans:
             last = None if until == state.latest + 1 else until
-            new.append({"judge": judge, "kind": kind, "key": key, "since": since, "until": last, "body": body})
+            new.append(
+                {
+                    "judge": judge,
+                    "kind": kind,
+                    "key": key,
+                    "since": since,
+                    "until": last,
+                    "body": body,
+                }
+            )
     if new:
         connection.execute(insert(rows), new)
 
 
-def _write_versions(connection: Connection, state: State, forgotten: Forgotten, residue: Residue) -> None:
+def _write_versions(
+    connection: Connection, state: State, forgotten: Forgotten, residue: Residue
+) -> None:
     judge = state.mark.judge
-    changed: dict[int, dict[str, Any]] = {n: {"memory_hash": "", **counts} for n, counts in forgotten.counts.items()}
+    changed: dict[int, dict[str, Any]] = {
+        n: {"memory_hash": "", **counts} for n, counts in forgotten.counts.items()
+    }
     for number, note in state.notes.items():
         if residue.in_sentence(note):
             changed.setdefault(number, {})["note"] = _ERASED
@@ -608,5 +711,10 @@ def _write_versions(connection: Connection, state: State, forgotten: Forgotten, 
     if forgotten.memory is not None:
         # Its rows are those of the version before, which has just lost the same; only the number is new.
         line = f"{in_words(0, len(residue.keys), 0)} erased from all versions"
-        new: dict[str, Any] = {"parent": state.latest, "before": {}, "after": {}, "memory": forgotten.memory}
+        new: dict[str, Any] = {
+            "parent": state.latest,
+            "before": {},
+            "after": {},
+            "memory": forgotten.memory,
+        }
         versions.add_version(connection, judge, **new, action="erase", line=line)

@@ -65,9 +65,14 @@ def search_again(database: Database, receipt: Receipt, residue: Residue) -> Rece
         receipt,
         searched=f"all rows of every table{f', and {size:,} bytes of the file' if database.files else ''}",
         looked_for=residue.looked_for,
-        left=(*(f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())), *in_files),
+        left=(
+            *(f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())),
+            *in_files,
+        ),
         stays=tuple(dict.fromkeys(trace.row for trace in own if trace.row)),
-        elsewhere=tuple(sorted({trace.judge for trace in traces if trace.judge not in (None, name)})),
+        elsewhere=tuple(
+            sorted({trace.judge for trace in traces if trace.judge not in (None, name)})
+        ),
         unreachable=(*database.unreachable, *unread),
     )
 
@@ -76,11 +81,23 @@ def _in_registry(connection: Connection, residue: Residue, own: str) -> Iterator
     codec = Codec()
     query = select(judges.c.name, rows.c.kind, rows.c.key, rows.c.body).join(rows)
     for judge, kind, key, body in connection.execute(query):
-        held = _held_in_own(codec, residue, kind, key, body) if judge == own else _held(codec, residue, kind, key, body)
+        held = (
+            _held_in_own(codec, residue, kind, key, body)
+            if judge == own
+            else _held(codec, residue, kind, key, body)
+        )
         if held:
             place = f"{rows.name}.body, {f'the {key}' if kind == 'judge' else kind}"
-            yield Trace(place, judge, f"{_NOUNS.get(kind, kind)} {key}" if kind not in ("judge", "memory") else "")
-    noted = select(judges.c.name, versions.c.number, versions.c.note).join(judges).where(versions.c.note.is_not(None))
+            yield Trace(
+                place,
+                judge,
+                f"{_NOUNS.get(kind, kind)} {key}" if kind not in ("judge", "memory") else "",
+            )
+    noted = (
+        select(judges.c.name, versions.c.number, versions.c.note)
+        .join(judges)
+        .where(versions.c.note.is_not(None))
+    )
     for version in connection.execute(noted):
         own_note = version.name == own and residue.in_sentence(version.note)
         if own_note or residue.certain(version.note) or residue.names_person(version.note):
@@ -89,13 +106,18 @@ def _in_registry(connection: Connection, residue: Residue, own: str) -> Iterator
         if residue.certain(name) or residue.names_person(name):
             yield Trace(f"{judges.name}.name", None)
     for judge, answer in connection.execute(select(judges.c.name, answers.c.answer).join(answers)):
-        if any(residue.certain(text) or residue.names_person(text) for text in strings(json.loads(answer))):
+        if any(
+            residue.certain(text) or residue.names_person(text)
+            for text in strings(json.loads(answer))
+        ):
             yield Trace(f"{answers.name}.answer", judge)
 
 
 def _held_in_own(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) -> bool:
     """Return whether a row of the judge itself holds anything of what was erased."""
-    if any(map(residue.copied, words_of(codec, kind, body))) or row_names(codec, residue, kind, key, body):
+    if any(map(residue.copied, words_of(codec, kind, body))) or row_names(
+        codec, residue, kind, key, body
+    ):
         return True
     return _held_by_chance(codec, residue, kind, key, body)
 
@@ -117,7 +139,9 @@ def _held_by_chance(codec: Codec, residue: Residue, kind: str, key: str, body: b
 
 def in_other_tables(connection: Connection, residue: Residue, own: str) -> Iterator[Trace]:
     """Yield what other packages' tables hold of what a judge is to lose."""
-    for words in (words for tables in other_tables(connection) for words in tables.words(connection)):
+    for words in (
+        words for tables in other_tables(connection) for words in tables.words(connection)
+    ):
         if _is_held(words, residue, own):
             yield Trace(words.place, words.judge)
 
@@ -135,7 +159,9 @@ def _is_held(words: Words, residue: Residue, own: str) -> bool:
     return residue.in_sentence(text) if words.kind == "sentence" else residue.copied(text)
 
 
-def _in_foreign_tables(connection: Connection, residue: Residue, unread: list[str]) -> Iterator[Trace]:
+def _in_foreign_tables(
+    connection: Connection, residue: Residue, unread: list[str]
+) -> Iterator[Trace]:
     """Look into the tables that are no package's of ours; `unread` gets those that may not be read."""
     inspector, quote = inspect(connection), connection.dialect.identifier_preparer.quote
     ours = (*metadata.tables, *(tables.prefix for tables in other_tables(connection)))
@@ -145,15 +171,26 @@ def _in_foreign_tables(connection: Connection, residue: Residue, unread: list[st
         try:
             with connection.begin_nested():  # an error ends this part of the transaction only
                 query = f"SELECT * FROM {quote(name)}"  # a name that the database gave
-                for row in connection.exec_driver_sql(query, execution_options={"yield_per": _MANY}).mappings():
+                for row in connection.exec_driver_sql(
+                    query, execution_options={"yield_per": _MANY}
+                ).mappings():
                     for column, value in row.items():
-                        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                        text = (
+                            value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+                        )
                         if any(map(residue.in_passing, strings(text))):
                             yield Trace(f"{name}.{column}", None)
         except DBAPIError:
             unread.append(f"the table {name} in the same database, which may not be read")
-    other = sorted({*inspector.get_schema_names()} - {inspector.default_schema_name, "information_schema", "main"})
-    unread += [f"the schema {name} of the same database" for name in other if inspector.get_table_names(name)]
+    other = sorted(
+        {*inspector.get_schema_names()}
+        - {inspector.default_schema_name, "information_schema", "main"}
+    )
+    unread += [
+        f"the schema {name} of the same database"
+        for name in other
+        if inspector.get_table_names(name)
+    ]
 
 
 def _live(connection: Connection) -> Iterator[bytes]:

@@ -43,7 +43,9 @@ class Reach(NamedTuple):
         return kind == "conflict"
 
 
-def reach_of(timeline: Timeline, codec: Codec, residue: Residue, copied: Collection[str] = ()) -> Reach:
+def reach_of(
+    timeline: Timeline, codec: Codec, residue: Residue, copied: Collection[str] = ()
+) -> Reach:
     """Return what forgetting may change or has to know.
 
     These are the cases that go or lose a word, and those of the same content; the cases behind guidelines that go with
@@ -85,7 +87,9 @@ def reach_of(timeline: Timeline, codec: Codec, residue: Residue, copied: Collect
     )
     return Reach(
         cases=frozenset(cases),
-        guidelines=frozenset(_stand_ins(rules).of(going | carrying | _naming(timeline, codec, residue))),
+        guidelines=frozenset(
+            _stand_ins(rules).of(going | carrying | _naming(timeline, codec, residue))
+        ),
         tombstones=frozenset(stones),
     )
 
@@ -98,12 +102,17 @@ def _goes(rule: Guideline, roots: set[FeedbackKey], residue: Residue) -> bool:
 
 
 def _given_in_view(
-    values: dict[str, list[tuple[str, Any]]], roots: set[FeedbackKey], named: set[str], residue: Residue
+    values: dict[str, list[tuple[str, Any]]],
+    roots: set[FeedbackKey],
+    named: set[str],
+    residue: Residue,
 ) -> Iterable[str]:
     """Yield the cases of which something was said with feedback in view that goes, or that repeats it."""
     for key, annotation in values.get("annotation", ()):
         outcome = annotation.outcome
-        if outcome is not None and (not roots.isdisjoint(outcome.exposed_to) or residue.in_sentence(outcome.reason)):
+        if outcome is not None and (
+            not roots.isdisjoint(outcome.exposed_to) or residue.in_sentence(outcome.reason)
+        ):
             yield FeedbackKey.parse(key).id
     for key, verdict in values.get("pre_alignment", ()):
         in_view = any(seen.id in named for seen in verdict.exposed_to)

@@ -23,10 +23,16 @@ class ErasedHashes:
     """The erased feedback of one judge, or of all judges of a registry (`judge=None`), as keyed hashes."""
 
     def __init__(self, connection: Connection, judge: int | None) -> None:
-        query = select(judges.c.secret, erasures.c.kind, erasures.c.digest, erasures.c.erased_at).join(erasures)
-        erased = connection.execute(query if judge is None else query.where(judges.c.id == judge)).all()
+        query = select(
+            judges.c.secret, erasures.c.kind, erasures.c.digest, erasures.c.erased_at
+        ).join(erasures)
+        erased = connection.execute(
+            query if judge is None else query.where(judges.c.id == judge)
+        ).all()
         self._secrets = {row.secret for row in erased}
-        self._days = {(row.kind, row.digest): datetime.fromisoformat(row.erased_at).date() for row in erased}
+        self._days = {
+            (row.kind, row.digest): datetime.fromisoformat(row.erased_at).date() for row in erased
+        }
 
     def __bool__(self) -> bool:
         return bool(self._days)
@@ -43,7 +49,11 @@ class ErasedHashes:
         """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
         if not self._days:
             return {}
-        contents = {one.key: [case.example.content_hash] for case in memory.cases for one in case.annotations}
+        contents = {
+            one.key: [case.example.content_hash]
+            for case in memory.cases
+            for one in case.annotations
+        }
         new = sorted(set(_keys(memory)) - set(_keys(before)))
         return {key: reason for key in new if (reason := self.refusal(key, contents.get(key, ())))}
 
@@ -54,7 +64,9 @@ class ErasedHashes:
         for case in memory.cases:
             texts += [("case", case.example.content_hash), ("id", case.id)]
         digests = {_digest(secret, *text) for secret in self._secrets for text in texts}
-        readmitted = erasures.c.digest.in_([digest for _, digest in self._days if digest in digests])
+        readmitted = erasures.c.digest.in_(
+            [digest for _, digest in self._days if digest in digests]
+        )
         connection.execute(delete(erasures).where(erasures.c.judge == judge, readmitted))
 
     def erased_on(self, selector: str | FeedbackKey) -> date | None:
@@ -73,7 +85,11 @@ class ErasedHashes:
     def entries(self) -> tuple[LedgerEntry, ...]:
         """A ledger entry for every erased key; its key has the beginning of the hash for an id, and no source."""
         return tuple(
-            LedgerEntry(key=FeedbackKey(f"erased:{digest[:16]}", ""), state="erased", reason=f"erased on {day}")
+            LedgerEntry(
+                key=FeedbackKey(f"erased:{digest[:16]}", ""),
+                state="erased",
+                reason=f"erased on {day}",
+            )
             for (kind, digest), day in sorted(self._days.items())
             if kind == "key"
         )
@@ -104,10 +120,19 @@ def remember(
     query = select(erasures.c.digest).where(erasures.c.judge == judge)
     digests, at = set(connection.execute(query).scalars()), datetime.now(UTC).isoformat()
     texts = {("key", _spelled(key)) for key in keys} | {("case", content) for content in contents}
-    texts |= {("id", case) for case in cases} | ({("person", name_key(person))} if person is not None else set())
-    new = sorted((kind, digest) for kind, text in texts if (digest := _digest(secret, kind, text)) not in digests)
+    texts |= {("id", case) for case in cases} | (
+        {("person", name_key(person))} if person is not None else set()
+    )
+    new = sorted(
+        (kind, digest)
+        for kind, text in texts
+        if (digest := _digest(secret, kind, text)) not in digests
+    )
     if new:
-        values = [{"judge": judge, "kind": kind, "digest": digest, "erased_at": at} for kind, digest in new]
+        values = [
+            {"judge": judge, "kind": kind, "digest": digest, "erased_at": at}
+            for kind, digest in new
+        ]
         connection.execute(insert(erasures), values)
 
 

@@ -15,7 +15,14 @@ import msgspec
 from memalign.errors import InputError, MemalignError, RegistryError
 from memalign.judge import Judge
 from memalign.judge.spec import name_of
-from memalign.memory import Annotation, Case, FeedbackConflict, Memory, PreAlignmentVerdict, Tombstone
+from memalign.memory import (
+    Annotation,
+    Case,
+    FeedbackConflict,
+    Memory,
+    PreAlignmentVerdict,
+    Tombstone,
+)
 from memalign.types import Example, Guideline, canonical_json
 from memalign.values import ValueType
 
@@ -43,16 +50,27 @@ def named_damage(what: str) -> Iterator[None]:
         yield
     except MemalignError:
         raise
-    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         why = f"{type(error).__name__}: {error}"
-        raise RegistryError(f"{what} is damaged ({why}); restore the registry from a copy") from None
+        raise RegistryError(
+            f"{what} is damaged ({why}); restore the registry from a copy"
+        ) from None
 
 
 def encoded(value: Any) -> bytes:
     """The body of a value, without a struct's fields that are None. Raises InputError for what JSON cannot hold."""
     try:
         if isinstance(value, msgspec.Struct):
-            value = {name: part for name, part in msgspec.to_builtins(value).items() if part is not None}
+            value = {
+                name: part for name, part in msgspec.to_builtins(value).items() if part is not None
+            }
         # Half of a surrogate pair, as broken sources have it, is kept as it is.
         return _JSON.encode(value).encode("utf-8", "surrogatepass")
     except (TypeError, ValueError, RecursionError) as error:
@@ -65,7 +83,9 @@ def decoded(kind: str, body: bytes) -> Any:
         value = json.loads(body)
         return msgspec.convert(value, _TYPES[kind]) if kind in _TYPES else value
     except (ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise RegistryError(f"a row of kind {kind} is damaged: {error}; restore the registry from a copy") from None
+        raise RegistryError(
+            f"a row of kind {kind} is damaged: {error}; restore the registry from a copy"
+        ) from None
 
 
 class Codec:
@@ -73,7 +93,9 @@ class Codec:
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, bytes], Any] = {}
-        self._bodies: dict[int, bytes] = {}  # by the value's id: values are kept, so that no id is used again
+        self._bodies: dict[
+            int, bytes
+        ] = {}  # by the value's id: values are kept, so that no id is used again
 
     def decode(self, kind: str, body: bytes) -> Any:
         """The value of a body. Raises RegistryError when it is damaged."""
@@ -115,12 +137,16 @@ def memory_contents(memory: Memory, encode: Callable[[Any], bytes] = encoded) ->
 
 def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any]) -> Judge:
     """The judge that `contents` hold; `models` gives objects for the names of models that only the caller has."""
-    settings = {field: decoded(kind, body) for (kind, field), body in contents.items() if kind == "judge"}
+    settings = {
+        field: decoded(kind, body) for (kind, field), body in contents.items() if kind == "judge"
+    }
     with named_damage(f"the judge {name!r}"):
         return judge_from(name, settings, memory_of(contents), models=models)
 
 
-def judge_from(name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]) -> Judge:
+def judge_from(
+    name: str, settings: Mapping[str, Any], memory: Memory, *, models: Mapping[str, Any]
+) -> Judge:
     """The judge of these settings (see `settings_of`); raises KeyError where one is missing."""
     values = dict(settings)
     for field in ("name", *_MODELS):
@@ -149,17 +175,25 @@ def _memory_of(contents: Contents, decode: Callable[[str, bytes], Any]) -> Memor
     cases = (
         Case(
             example=example,
-            annotations=tuple(sorted(annotations.get(name, ()), key=lambda annotation: annotation.source)),
+            annotations=tuple(
+                sorted(annotations.get(name, ()), key=lambda annotation: annotation.source)
+            ),
             pre_alignment=values["pre_alignment"].get(name),
             vector=values["vector"].get(name),
         )
         for name, example in sorted(values["case"].items())
     )
-    state: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values["memory"].items()}
+    state: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in values["memory"].items()
+    }
     return Memory(
         cases=tuple(cases),
-        guidelines=tuple(sorted(values["guideline"].values(), key=lambda guideline: guideline.number)),
-        conflicts=tuple(sorted(values["conflict"].values(), key=lambda conflict: conflict.feedback)),
+        guidelines=tuple(
+            sorted(values["guideline"].values(), key=lambda guideline: guideline.number)
+        ),
+        conflicts=tuple(
+            sorted(values["conflict"].values(), key=lambda conflict: conflict.feedback)
+        ),
         tombstones=tuple(sorted(values["tombstone"].values(), key=lambda stone: stone.key)),
         **state,
     )
@@ -169,7 +203,9 @@ def settings_of(judge: Judge) -> dict[str, Any]:
     """All of a judge but its name and memory, as JSON values; models by name."""
     return {
         "instructions": judge.instructions,
-        "value_type": {k: v for k, v in msgspec.to_builtins(judge.value_type).items() if v is not None},
+        "value_type": {
+            k: v for k, v in msgspec.to_builtins(judge.value_type).items() if v is not None
+        },
         "model": judge.model_name,
         "embedding_model": name_of(judge.embedding_model),
         "retrieval_k": judge.retrieval_k,

@@ -57,11 +57,19 @@ def _who_did(entry: Any) -> list[str | None]:
 _KINDS = {
     "case": _Kind(lambda case: [case.id, *case.content.values(), case.meta]),
     "annotation": _Kind(
-        lambda annotation: [annotation.id, annotation.rationale, _label(annotation.value), annotation.meta],
+        lambda annotation: [
+            annotation.id,
+            annotation.rationale,
+            _label(annotation.value),
+            annotation.meta,
+        ],
         names=lambda annotation: [annotation.source],
     ),
     "guideline": _Kind(
-        lambda guideline: [guideline.text, *chain.from_iterable(map(_words_of_test, guideline.tests))],
+        lambda guideline: [
+            guideline.text,
+            *chain.from_iterable(map(_words_of_test, guideline.tests)),
+        ],
         names=lambda guideline: [*(guideline.people - {DISTILLED}), *_who_did(guideline)],
         keys=lambda guideline: (*guideline.exposed_to, *guideline.supported_by),
     ),

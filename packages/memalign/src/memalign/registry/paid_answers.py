@@ -52,7 +52,10 @@ class PaidAnswers:
                 if _forgettings(connection, self._judge) == self._forgettings:
                     # A row that is there already could not be read, or came from an align beside this one.
                     self._remove(connection, new)
-                    rows = [{"judge": self._judge, "key": key, "answer": answer} for key, answer in new.items()]
+                    rows = [
+                        {"judge": self._judge, "key": key, "answer": answer}
+                        for key, answer in new.items()
+                    ]
                     connection.execute(insert(answers), rows)
         except RegistryError as error:
             raise RegistryError(

@@ -110,10 +110,17 @@ class Receipt:
         """The same as JSON values, with how many cases and comments went instead of their names: what may be kept."""
         naming = ("keys", "pending", "locked", "stays")
         values = {name: value for name, value in self.to_dict().items() if name not in naming}
-        return {**values, "cases": len(self.cases), "comments": len(self.keys), "waiting": len(self.pending)}
+        return {
+            **values,
+            "cases": len(self.cases),
+            "comments": len(self.keys),
+            "waiting": len(self.pending),
+        }
 
     def __str__(self) -> str:
-        lines = [f"{self.judge}: {self.counts} {'would be erased' if self.dry_run else f'erased for good, {self.at}'}"]
+        lines = [
+            f"{self.judge}: {self.counts} {'would be erased' if self.dry_run else f'erased for good, {self.at}'}"
+        ]
         parts: dict[str, Sequence[object]] = {
             "comments": self.keys,
             "cases": self.cases,
@@ -125,7 +132,11 @@ class Receipt:
             f"pending until the next align, to be learned again{self.problem and f' ({self.problem})'}": self.pending,
         }
         lines += [f"  {what}: {_some(names)}" for what, names in parts.items() if names]
-        lines += [f"  from version {v.number}: {v}" for v in self.versions if v.cases or v.comments or v.guidelines]
+        lines += [
+            f"  from version {v.number}: {v}"
+            for v in self.versions
+            if v.cases or v.comments or v.guidelines
+        ]
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
         if self.searched:
@@ -140,7 +151,10 @@ class Receipt:
         """Whether everything is gone, in one sentence."""
         if self.complete:
             return "yes, no word is left"
-        where = [*self.left, *(f"the judge {name}, where it is to be erased too" for name in self.elsewhere)]
+        where = [
+            *self.left,
+            *(f"the judge {name}, where it is to be erased too" for name in self.elsewhere),
+        ]
         which = f" ({_some(self.stays)})" if self.stays else ""
         return f"NO, words are left in {'; '.join(where)}{which}"
 
@@ -148,7 +162,9 @@ class Receipt:
 def in_words(cases: int, comments: int, guidelines: int) -> str:
     """`6 cases, 2 comments and 1 guideline`; what there is none of is not named, unless there is nothing."""
     counted = [(cases, "case"), (comments, "comment"), (guidelines, "guideline")]
-    *parts, last = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counted if n] or ["nothing"]
+    *parts, last = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counted if n] or [
+        "nothing"
+    ]
     return " and ".join((", ".join(parts), last)) if parts else last
 
 

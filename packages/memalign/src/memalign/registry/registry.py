@@ -48,7 +48,9 @@ __all__ = ["Registry", "Saved"]
 _ATTEMPTS = 20  # how often somebody else may be quicker before a change is given up
 _LONGEST_PAUSE = 0.5  # seconds, before another attempt
 
-Step = Callable[[Judge, Calls], Coroutine[Any, Any, AlignResult]]  # what is learned or forgotten, with which calls
+Step = Callable[
+    [Judge, Calls], Coroutine[Any, Any, AlignResult]
+]  # what is learned or forgotten, with which calls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +107,14 @@ class Registry:
         Replaces whatever is newest; with `parent`, raises VersionConflict unless that still is. Raises
         InvalidRows when the judge holds feedback that was erased here, unless `allow_erased`.
         """
-        return commit(self._database, judge, action=action, note=note, parent=parent, allow_erased=allow_erased)
+        return commit(
+            self._database,
+            judge,
+            action=action,
+            note=note,
+            parent=parent,
+            allow_erased=allow_erased,
+        )
 
     def load(self, name: str, version: int | None = None) -> Judge:
         """The newest version of a judge, or another one. Raises JudgeNotFound, which names those that there are."""
@@ -136,7 +145,9 @@ class Registry:
             if info.memory_hash not in ("", memory_hash):  # an erasure has changed those without
                 continue
             judge = self.load(name, info.number)
-            with suppress(ConfigurationError):  # a version whose model cannot be opened here did not judge
+            with suppress(
+                ConfigurationError
+            ):  # a version whose model cannot be opened here did not judge
                 if signature_of(judge) == signature:
                     return info.number, judge
         raise InputError(
@@ -152,14 +163,28 @@ class Registry:
         # Read and written in one transaction: an erase in between would otherwise be undone.
         with self._database.write(name) as connection:
             judge, latest = versions.find(connection, name)
-            before, after = (versions.read(connection, judge, number, name=name) for number in (latest, to))
-            key = ("memory", "next_guideline")  # a guideline's id is never given twice, whatever comes back
+            before, after = (
+                versions.read(connection, judge, number, name=name) for number in (latest, to)
+            )
+            key = (
+                "memory",
+                "next_guideline",
+            )  # a guideline's id is never given twice, whatever comes back
             after[key] = max(before[key], after[key], key=int)
             number, memory, line = latest, memory_of(after), f"back to version {to}"
             if before != after:
-                new: dict[str, Any] = {"parent": latest, "before": before, "after": after, "memory": memory}
-                number = versions.add_version(connection, judge, **new, action="rollback", line=line)
-        restored, replaced = (judge_of(name, contents, models=self._models) for contents in (after, before))
+                new: dict[str, Any] = {
+                    "parent": latest,
+                    "before": before,
+                    "after": after,
+                    "memory": memory,
+                }
+                number = versions.add_version(
+                    connection, judge, **new, action="rollback", line=line
+                )
+        restored, replaced = (
+            judge_of(name, contents, models=self._models) for contents in (after, before)
+        )
         return Saved(judge=restored, version=number, parent=latest, before=replaced)
 
     def ledger(self, name: str, version: int | None = None) -> tuple[LedgerEntry, ...]:
@@ -198,9 +223,15 @@ class Registry:
         learner = optimizer or MemAlign()
         if columns is not None:
             learner = replace(learner, columns=columns)
-        options: dict[str, Any] = {"skip_invalid": skip_invalid, "own_verdicts": own_verdicts, "progress": progress}
+        options: dict[str, Any] = {
+            "skip_invalid": skip_invalid,
+            "own_verdicts": own_verdicts,
+            "progress": progress,
+        }
         learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
-        return await self._learn(name, learn, learner, action="align", allow_erased=allow_erased, force=force)
+        return await self._learn(
+            name, learn, learner, action="align", allow_erased=allow_erased, force=force
+        )
 
     def estimate(
         self,
@@ -249,7 +280,13 @@ class Registry:
         return await self._learn(name, forget, learner, action="unalign")
 
     def _align_step(
-        self, name: str, learner: MemAlign, feedback: FeedbackSource, *, allow_erased: bool = False, **options: Any
+        self,
+        name: str,
+        learner: MemAlign,
+        feedback: FeedbackSource,
+        *,
+        allow_erased: bool = False,
+        **options: Any,
     ) -> Step:
         source = RowSource.of(feedback)  # every attempt reads it
 
@@ -285,10 +322,16 @@ class Registry:
             parent, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge, calls)
             spent += result.usage
-            if result.broken and not force:  # its answers stay kept: told to, the next align pays for none again
-                result = replace(held_back(result), usage=spent, seconds=time.perf_counter() - started)
+            if (
+                result.broken and not force
+            ):  # its answers stay kept: told to, the next align pays for none again
+                result = replace(
+                    held_back(result), usage=spent, seconds=time.perf_counter() - started
+                )
                 return replace(result, version=parent, parent=parent, taken_up=answers.taken_up)
-            write = partial(commit, self._database, action=action, parent=parent, allow_erased=allow_erased)
+            write = partial(
+                commit, self._database, action=action, parent=parent, allow_erased=allow_erased
+            )
             with suppress(VersionConflict):
                 number = await asyncio.to_thread(write, result.judge)
                 await asyncio.to_thread(answers.committed)
@@ -329,7 +372,9 @@ class Registry:
         broken = [lock for lock in found if lock.id in locked]
         if broken:
             named = "; ".join(map(str, broken))
-            raise LockBroken(f"{named}; nothing was changed; to change it all the same: --force (force=True)")
+            raise LockBroken(
+                f"{named}; nothing was changed; to change it all the same: --force (force=True)"
+            )
 
     def lock(self, name: str, *ids: str, unlock: bool = False) -> Saved:
         """Make cases ones that no later version may break (or may again), as the next version; see `align.lock`."""
@@ -375,13 +420,19 @@ class Registry:
         if dry_run:
             return receipt
         receipt = search_again(self._database, receipt, residue)
-        return self._rederived(name, receipt, optimizer, progress) if rederive and receipt.pending else receipt
+        return (
+            self._rederived(name, receipt, optimizer, progress)
+            if rederive and receipt.pending
+            else receipt
+        )
 
     def compact(self) -> None:
         """Rewrite the database without what was deleted; `erase` does it by itself."""
         self._database.compact()
 
-    def _rederived(self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None) -> Receipt:
+    def _rederived(
+        self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None
+    ) -> Receipt:
         try:
             result = self.align(name, (), optimizer=optimizer, progress=progress)
         # The erase stands whatever happens here, Ctrl-C too: the receipt is proof of it, and must not be lost.
@@ -390,15 +441,23 @@ class Registry:
         waiting, rederived = dict(result.pending), tuple(rule.id for rule in result.guidelines)
         problem = "; ".join(dict.fromkeys(waiting.values()))
         latest = result.version or receipt.latest
-        return replace(receipt, latest=latest, pending=tuple(waiting), rederived=rederived, problem=problem)
+        return replace(
+            receipt, latest=latest, pending=tuple(waiting), rederived=rederived, problem=problem
+        )
 
-    def export(self, name: str, path: str | Path | None = None, version: int | None = None) -> dict[str, Any]:
+    def export(
+        self, name: str, path: str | Path | None = None, version: int | None = None
+    ) -> dict[str, Any]:
         """A version as one frozen JSON document, also written to `path` when given; the same judge, the same bytes."""
         judge = self.load(name, version)
         return bundle.bundle_of(judge) if path is None else bundle.write_bundle(judge, path)
 
     def import_bundle(
-        self, source: str | Path | Mapping[str, Any], name: str | None = None, *, allow_erased: bool = False
+        self,
+        source: str | Path | Mapping[str, Any],
+        name: str | None = None,
+        *,
+        allow_erased: bool = False,
     ) -> int:
         """Keep an exported judge as version 1, or as the next version of the judge of that name; returns the number.
 
@@ -407,9 +466,13 @@ class Registry:
         """
         judge = bundle.load_bundle(source)
         judge = judge.replace(name=name) if name else judge
-        return commit(self._database, judge, action="import", allow_erased=allow_erased, erased_anywhere=True)
+        return commit(
+            self._database, judge, action="import", allow_erased=allow_erased, erased_anywhere=True
+        )
 
-    def import_registry(self, source: Registry, *, allow_erased: bool = False) -> tuple[JudgeSummary, ...]:
+    def import_registry(
+        self, source: Registry, *, allow_erased: bool = False
+    ) -> tuple[JudgeSummary, ...]:
         """Take over all judges of another registry, with all their versions, or none.
 
         Versions keep their numbers, and what was erased stays erased; answers kept for a stopped align stay behind.
@@ -453,4 +516,6 @@ def _pause(attempt: int) -> float:
 
 def _conflict(name: str) -> VersionConflict:
     often = f"{_ATTEMPTS} times in a row"
-    return VersionConflict(f"somebody else changed {name!r} first, {often}; nothing was changed, try again")
+    return VersionConflict(
+        f"somebody else changed {name!r} first, {often}; nothing was changed, try again"
+    )

@@ -55,7 +55,11 @@ class Residue:
         searched: Finder | None = None,
         person: str | None = None,
     ) -> None:
-        self.keys, self.cases, self.contents = frozenset(keys), frozenset(cases), frozenset(contents)
+        self.keys, self.cases, self.contents = (
+            frozenset(keys),
+            frozenset(cases),
+            frozenset(contents),
+        )
         self.searched, self.person = searched, person
         nobody = person is None or folded(person).partition(":")[0] == UNKNOWN_SOURCE
         self._name = None if nobody else NameFinder(str(person))
@@ -74,7 +78,9 @@ class Residue:
         name = "the person's name in every spelling" if self._name is not None else ""
         text = "the text in every spelling" if self.searched is not None else ""
         erased = "what was erased, by runs of eight words and shorter texts whole, also inside JSON"
-        return tuple(filter(None, (erased, "the keys of what was erased" if self.keys else "", name, text)))
+        return tuple(
+            filter(None, (erased, "the keys of what was erased" if self.keys else "", name, text))
+        )
 
     def add(self, texts: Iterable[str], survivors: Iterable[str] = ()) -> None:
         """Look for these texts too, but not for what `survivors`, texts that stay, hold as well."""
@@ -132,7 +138,9 @@ class Residue:
         """Return whether a text is no chance: it holds what was searched for, or eight words of an erased text."""
         if self.searched is not None and self.searched.holds(text):
             return True
-        return bool(self._runs) and not self._runs.isdisjoint(_runs_of(_words(text), self._vocabulary))
+        return bool(self._runs) and not self._runs.isdisjoint(
+            _runs_of(_words(text), self._vocabulary)
+        )
 
     def in_sentence(self, text: str) -> bool:
         """Return whether a reason or note, by memalign or a person, repeats an erased text or names an erased key."""
@@ -143,7 +151,9 @@ class Residue:
     def in_passing(self, text: str) -> bool:
         """Return the same where a single short word proves nothing, such as in a table of somebody else's."""
         words = _words(text) if self._short else []
-        phrases = (" ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1))
+        phrases = (
+            " ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1)
+        )
         if self.certain(text) or not set(self._short.values()).isdisjoint(phrases):
             return True
         return self.names_person(text) or self._names_key(text)
@@ -174,17 +184,25 @@ class Residue:
         for data in live if any(traces.values()) else ():
             elsewhere = set(self._traces(data.decode("utf-8", "replace"), fields))
             traces = {name: remains - elsewhere for name, remains in traces.items()}
-        return size, sorted({f"{name} ({what})" for name, remains in traces.items() for what, _ in remains})
+        return size, sorted(
+            {f"{name} ({what})" for name, remains in traces.items() for what, _ in remains}
+        )
 
     def _traces(self, text: str, fields: set[str]) -> Iterator[tuple[str, Any]]:
         """Yield the traces of erased text in bytes that hold JSON: runs of words, and `fields` as JSON spells them."""
-        for run in self._runs.intersection(_runs_of(_words(text) if self._runs else [], self._vocabulary)):
+        for run in self._runs.intersection(
+            _runs_of(_words(text) if self._runs else [], self._vocabulary)
+        ):
             yield "a run of eight erased words", run
         for field in fields.intersection(_QUOTE.split(text) if fields else ()):
             yield "an erased field", field
         if self.searched is not None and self.searched.holds(text):
             yield "the text that was to go", None
-        if self.person is not None and len(self.person.encode()) >= _LONG_NAME and self.names_person(text):
+        if (
+            self.person is not None
+            and len(self.person.encode()) >= _LONG_NAME
+            and self.names_person(text)
+        ):
             yield "the name of the person", None
 
 
@@ -201,7 +219,9 @@ def _words(text: str) -> list[str]:
     text = unescaped(text)
     if text.isascii():
         return text.lower().translate(_GAPS).split()
-    pairs = UNSPACED.sub(lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", normalised(text))
+    pairs = UNSPACED.sub(
+        lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", normalised(text)
+    )
     return pairs.split()
 
 

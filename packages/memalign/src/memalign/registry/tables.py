@@ -22,7 +22,10 @@ _Text = Text().with_variant(Text(collation="C"), "postgresql")
 _Kind = String(16).with_variant(String(16, collation="C"), "postgresql")
 
 meta = Table(
-    "memalign_meta", metadata, Column("name", String(64), primary_key=True), Column("value", Text, nullable=False)
+    "memalign_meta",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("value", Text, nullable=False),
 )
 """`schema_version`, the number of this format."""
 
@@ -32,7 +35,9 @@ judges = Table(
     Column("id", Integer, primary_key=True),
     Column("name", _Text, nullable=False),
     Column("latest", Integer, nullable=False),
-    Column("secret", String(64), nullable=False),  # the random key under which what is erased is hashed
+    Column(
+        "secret", String(64), nullable=False
+    ),  # the random key under which what is erased is hashed
     # An align that began before one keeps no answer after it.
     Column("forgettings", Integer, nullable=False, default=0),
     sa.UniqueConstraint("name", name="memalign_judges_name"),
@@ -46,7 +51,9 @@ versions = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("action", String(32), nullable=False),
     Column("created_at", String(40), nullable=False),
-    Column("summary", Text, nullable=False),  # counts and guideline ids only: never a word of feedback, never a key
+    Column(
+        "summary", Text, nullable=False
+    ),  # counts and guideline ids only: never a word of feedback, never a key
     Column("note", Text),
     Column("redacted", sa.Boolean, nullable=False, default=False),
     Column("memory_hash", String(64), nullable=False),
@@ -64,7 +71,9 @@ rows = Table(
     Column("key", _Text, primary_key=True),
     Column("since", Integer, primary_key=True, autoincrement=False),
     Column("until", Integer),
-    Column("body", LargeBinary, nullable=False),  # JSON in UTF-8; a vector is raw float32, little-endian
+    Column(
+        "body", LargeBinary, nullable=False
+    ),  # JSON in UTF-8; a vector is raw float32, little-endian
     sa.Index("memalign_rows_until", "judge", "until"),
 )
 

@@ -13,18 +13,35 @@ from typing import Any, Literal, get_args
 import msgspec
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from memalign.errors import InputError, InvalidRows, JudgeExists, JudgeNotFound, RowError, VersionConflict
+from memalign.errors import (
+    InputError,
+    InvalidRows,
+    JudgeExists,
+    JudgeNotFound,
+    RowError,
+    VersionConflict,
+)
 from memalign.judge import Judge
 from memalign.memory import Memory
 from memalign.registry.database import Database
 from memalign.registry.diff import BY_HAND
 from memalign.registry.erased_hashes import ErasedHashes
-from memalign.registry.judge_rows import Contents, RowKey, contents_of, decoded, is_unicode, memory_of, named_damage
+from memalign.registry.judge_rows import (
+    Contents,
+    RowKey,
+    contents_of,
+    decoded,
+    is_unicode,
+    memory_of,
+    named_damage,
+)
 from memalign.registry.tables import answers, erasures, judges, rows, versions
 from memalign.types import FeedbackKey, guideline_number
 from memalign.values import ValueType
 
-Action = Literal["create", "save", "edit", "align", "unalign", "erase", "rollback", "import", "lock"]
+Action = Literal[
+    "create", "save", "edit", "align", "unalign", "erase", "rollback", "import", "lock"
+]
 """What made a version. Never free text: an erasure could not reach what somebody wrote there."""
 ACTIONS: tuple[str, ...] = get_args(Action)
 
@@ -89,13 +106,17 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
     if number == highest:  # which an index finds
         query = query.where(rows.c.until.is_(None))
     else:
-        query = query.where(rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number))
+        query = query.where(
+            rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number)
+        )
     return {(kind, key): body for kind, key, body in connection.execute(query).all()}
 
 
 def memory_hash(connection: Connection, judge: int, number: int) -> str:
     """Return the hash of a version's memory as it was written; empty where an erasure has changed it since."""
-    query = select(versions.c.memory_hash).where(versions.c.judge == judge, versions.c.number == number)
+    query = select(versions.c.memory_hash).where(
+        versions.c.judge == judge, versions.c.number == number
+    )
     return str(connection.execute(query).scalar() or "")
 
 
@@ -129,9 +150,13 @@ def commit(
                 raise
             number, latest = add_judge(connection, judge.name), 0
         if new and latest:
-            raise JudgeExists(f"a judge {judge.name!r} is there already; save or edit it, or take another name")
+            raise JudgeExists(
+                f"a judge {judge.name!r} is there already; save or edit it, or take another name"
+            )
         if parent is not None and parent != latest:
-            raise VersionConflict(f"judge {judge.name!r} is at version {latest}, no longer at {parent}; load it again")
+            raise VersionConflict(
+                f"judge {judge.name!r} is at version {latest}, no longer at {parent}; load it again"
+            )
         before: Contents = read(connection, number, latest, name=judge.name) if latest else {}
         if before and action in ("save", "import"):  # which need not come from the latest version
             judge = _numbered(judge, before)
@@ -142,12 +167,22 @@ def commit(
         if allow_erased:
             hashes.readmit(connection, number, judge.memory)
         elif refused := hashes.refusals(judge.memory, memory_of(before) if before else Memory()):
-            faults = [RowError(line=n, id=str(key), reason=why) for n, (key, why) in enumerate(refused.items(), 1)]
+            faults = [
+                RowError(line=n, id=str(key), reason=why)
+                for n, (key, why) in enumerate(refused.items(), 1)
+            ]
             raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults)
         if action == "unalign":
             forget_answers(connection, number)  # which may quote what was withdrawn
         return add_version(
-            connection, number, parent=latest, before=before, after=after, memory=judge.memory, action=action, note=note
+            connection,
+            number,
+            parent=latest,
+            before=before,
+            after=after,
+            memory=judge.memory,
+            action=action,
+            note=note,
         )
 
 
@@ -158,7 +193,9 @@ def _numbered(judge: Judge, before: Contents) -> Judge:
         other = guideline if written is None else decoded("guideline", written)
         if guideline.text != other.text and guideline.exposed_to != other.exposed_to:
             both = f"{guideline.id} of this judge is another guideline than {guideline.id} of {judge.name!r}"
-            raise VersionConflict(f"{both}; load that judge and change it, or store this one under another name")
+            raise VersionConflict(
+                f"{both}; load that judge and change it, or store this one under another name"
+            )
     free = max(decoded("memory", before["memory", "next_guideline"]), judge.memory.next_guideline)
     return judge.replace(memory=msgspec.structs.replace(judge.memory, next_guideline=free))
 
@@ -183,13 +220,20 @@ def add_version(
 ) -> int:
     """Write what differs of `after` as the version that follows `parent` (0: none), which holds `before`."""
     if action not in ACTIONS or not is_unicode(note or ""):
-        raise InputError(f"what made a version is one of {', '.join(ACTIONS)}; a note, of valid Unicode, says more")
+        raise InputError(
+            f"what made a version is one of {', '.join(ACTIONS)}; a note, of valid Unicode, says more"
+        )
     number = parent + 1
     same = (judges.c.id == judge, judges.c.latest == parent)
     if connection.execute(update(judges).where(*same).values(latest=number)).rowcount != 1:
         raise VersionConflict("somebody else committed a version in the meantime")
     now = datetime.now(UTC).isoformat()
-    version: dict[str, Any] = {"judge": judge, "number": number, "action": action, "created_at": now}
+    version: dict[str, Any] = {
+        "judge": judge,
+        "number": number,
+        "action": action,
+        "created_at": now,
+    }
     version |= {"summary": line or summary(before, after), "note": note, "memory_hash": memory.hash}
     connection.execute(insert(versions).values(version | counts(memory)))
     ended = [key for key, body in before.items() if after.get(key) != body]
@@ -217,11 +261,22 @@ def summary(before: Contents, after: Contents) -> str:
         if (kind == "judge" or name in BY_HAND) and before.get((kind, name)) != after[kind, name]
     ]
     for kind, noun in (("annotation", "feedback"), ("guideline", "guideline")):
-        old, new = ({key: body for (of, key), body in rows.items() if of == kind} for rows in (before, after))
+        old, new = (
+            {key: body for (of, key), body in rows.items() if of == kind}
+            for rows in (before, after)
+        )
         changed = {key for key in old.keys() & new.keys() if old[key] != new[key]}
-        for verb, keys in (("added", new.keys() - old), ("changed", changed), ("removed", old.keys() - new)):
+        for verb, keys in (
+            ("added", new.keys() - old),
+            ("changed", changed),
+            ("removed", old.keys() - new),
+        ):
             plural = "s" if kind == "guideline" and len(keys) > 1 else ""
-            names = f" ({', '.join(sorted(keys, key=guideline_number)[:8])})" if kind == "guideline" else ""
+            names = (
+                f" ({', '.join(sorted(keys, key=guideline_number)[:8])})"
+                if kind == "guideline"
+                else ""
+            )
             parts += [f"{len(keys)} {noun}{plural} {verb}{names}"] if keys else []
     return ", ".join(parts) or ("created" if not before else "bookkeeping only")
 
@@ -239,15 +294,24 @@ def counts_of(info: VersionInfo) -> dict[str, int]:
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Every version, the oldest first."""
-    records = connection.execute(select(versions).where(versions.c.judge == judge).order_by(versions.c.number))
-    return tuple(VersionInfo(**{name: row[name] for name in row if name != "judge"}) for row in records.mappings())
+    records = connection.execute(
+        select(versions).where(versions.c.judge == judge).order_by(versions.c.number)
+    )
+    return tuple(
+        VersionInfo(**{name: row[name] for name in row if name != "judge"})
+        for row in records.mappings()
+    )
 
 
 def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
     """Every judge, by name."""
     newest = (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest)
     query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
-    named = (rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")), rows.c.until.is_(None))
+    named = (
+        rows.c.kind == "judge",
+        rows.c.key.in_(("value_type", "model")),
+        rows.c.until.is_(None),
+    )
     settings = select(rows.c.judge, rows.c.key, rows.c.body).where(*named)
     values = {(of, key): decoded("judge", body) for of, key, body in connection.execute(settings)}
     columns = ("name", "latest", "cases", "feedback", "guidelines", "pending")
@@ -257,26 +321,42 @@ def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
             value_type = msgspec.convert(values[row.id, "value_type"], ValueType).spec
             model = values[row.id, "model"]
         counted = {column: getattr(row, column) for column in columns}
-        found.append(JudgeSummary(value_type=value_type, model=model, updated_at=row.created_at, **counted))
+        found.append(
+            JudgeSummary(value_type=value_type, model=model, updated_at=row.created_at, **counted)
+        )
     return tuple(found)
 
 
-def import_judges(source: Database, target: Database, *, allow_erased: bool = False) -> tuple[JudgeSummary, ...]:
+def import_judges(
+    source: Database, target: Database, *, allow_erased: bool = False
+) -> tuple[JudgeSummary, ...]:
     """Copy all judges of `source` into `target`, in one transaction or not at all; see `Registry.import_registry`."""
     with source.read() as reading:
         listed = summaries(reading)
         with target.write(*(judge.name for judge in listed)) as writing:
-            if taken := {judge.name for judge in listed} & set(writing.execute(select(judges.c.name)).scalars()):
+            if taken := {judge.name for judge in listed} & set(
+                writing.execute(select(judges.c.name)).scalars()
+            ):
                 names = f"{target.url} has judges of these names: {', '.join(sorted(taken))}"
-                raise JudgeExists(f"{names}. Nothing was imported; import one bundle at a time with --name")
+                raise JudgeExists(
+                    f"{names}. Nothing was imported; import one bundle at a time with --name"
+                )
             erased = ErasedHashes(writing, None)
             for judge in reading.execute(select(judges)).mappings().all():
                 if not allow_erased:
-                    _refuse_erased(erased, judge["name"], timeline(reading, judge["id"], judge["latest"]))
+                    _refuse_erased(
+                        erased, judge["name"], timeline(reading, judge["id"], judge["latest"])
+                    )
                 values = {name: value for name, value in judge.items() if name != "id"}
-                new = writing.execute(insert(judges).values(values).returning(judges.c.id)).scalar_one()
+                new = writing.execute(
+                    insert(judges).values(values).returning(judges.c.id)
+                ).scalar_one()
                 for table in (versions, rows, erasures):
-                    query = select(table).where(table.c.judge == judge["id"]).execution_options(yield_per=_MANY)
+                    query = (
+                        select(table)
+                        .where(table.c.judge == judge["id"])
+                        .execution_options(yield_per=_MANY)
+                    )
                     for batch in reading.execute(query).mappings().partitions():
                         writing.execute(insert(table), [{**row, "judge": new} for row in batch])
     return listed
@@ -297,12 +377,16 @@ def _refuse_erased(erased: ErasedHashes, name: str, spans: Timeline) -> None:
             if why := erased.refusal(feedback, contents.get(feedback.id, ())):
                 faults.append(RowError(line=len(faults) + 1, id=key, reason=why))
     if faults:
-        raise InvalidRows(f"judge {name!r} of the other registry holds feedback that was erased", faults)
+        raise InvalidRows(
+            f"judge {name!r} of the other registry holds feedback that was erased", faults
+        )
 
 
 def forget_answers(connection: Connection, judge: int) -> None:
     """Remove all answers kept for aligns of a judge. Running aligns go on, and keep nothing more."""
-    connection.execute(update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1))
+    connection.execute(
+        update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1)
+    )
     connection.execute(delete(answers).where(answers.c.judge == judge))
 
 

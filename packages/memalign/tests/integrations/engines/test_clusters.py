@@ -13,7 +13,10 @@ from memalign.errors import ConfigurationError, InputError
 from tests.support.engines import JUDGE, Server, ray_of_two_workers, spark_of_two_workers
 
 pa = pytest.importorskip("pyarrow")
-pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # the engines' own, which are many
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore"),
+]  # the engines' own, which are many
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +66,9 @@ def test_a_second_run_judges_what_is_missing(spark: Any, server: Server, tmp_pat
     assert on_spark.judge(frame(spark, rows[:3]), other, tasks=1, done=done).count() == 3
 
 
-def test_verdicts_that_stay_on_the_engine_are_left_out(spark: Any, server: Server, tmp_path: Path) -> None:
+def test_verdicts_that_stay_on_the_engine_are_left_out(
+    spark: Any, server: Server, tmp_path: Path
+) -> None:
     from memalign.integrations import spark as on_spark
 
     out = str(tmp_path / "out")
@@ -71,26 +76,37 @@ def test_verdicts_that_stay_on_the_engine_are_left_out(spark: Any, server: Serve
     server.broken = "reply 3"
     on_spark.judge(frame(spark, rows[:8], "bigint"), JUDGE, tasks=2).write.parquet(out)
     server.broken = ""
-    again = on_spark.judge(frame(spark, rows, "bigint"), JUDGE, tasks=2, done=spark.read.parquet(out))
+    again = on_spark.judge(
+        frame(spark, rows, "bigint"), JUDGE, tasks=2, done=spark.read.parquet(out)
+    )
     again.write.mode("append").parquet(out)
     table = spark.read.parquet(out).where("error IS NULL")
     assert dict(table.dtypes)["id"] == "bigint"
     assert sorted(row.id for row in table.collect()) == [*range(12)]
     assert max(times for reply, times in server.asked.items() if reply != "reply 3") == 1
     key = table.where("id = 5").first()
-    assert on_spark.judge(frame(spark, rows[5:6], "bigint"), JUDGE, done=[("5", key.content_hash)]).count() == 0
+    assert (
+        on_spark.judge(
+            frame(spark, rows[5:6], "bigint"), JUDGE, done=[("5", key.content_hash)]
+        ).count()
+        == 0
+    )
 
 
 def test_any_name_of_a_column_is_read_and_kept(spark: Any) -> None:
     from memalign.integrations import spark as on_spark
 
     columns = ["ID", "the `reply`", "a.country", "when"]
-    rows = spark.createDataFrame([(" 6 ", "reply one", "pt", 7), (" 6 ", "reply no", "es", 8)], columns)
+    rows = spark.createDataFrame(
+        [(" 6 ", "reply one", "pt", 7), (" 6 ", "reply no", "es", 8)], columns
+    )
     judge = JUDGE.replace(columns={"outputs": "The `reply`"})
     found = on_spark.judge(rows, judge, tasks=1, keep=["a.country", "WHEN"])
     assert found.columns[0] == "id"
     assert found.columns[-2:] == ["a.country", "when"]
-    assert sorted((row[0], row["value"], row["a.country"], row["when"]) for row in found.collect()) == [
+    assert sorted(
+        (row[0], row["value"], row["a.country"], row["when"]) for row in found.collect()
+    ) == [
         (" 6 ", False, "es", 8),
         (" 6 ", True, "pt", 7),
     ]
@@ -98,7 +114,9 @@ def test_any_name_of_a_column_is_read_and_kept(spark: Any) -> None:
         on_spark.judge(rows, judge, keep=["gone"])
 
 
-def test_a_batch_of_a_stream_that_is_replayed_is_written_once(spark: Any, server: Server, tmp_path: Path) -> None:
+def test_a_batch_of_a_stream_that_is_replayed_is_written_once(
+    spark: Any, server: Server, tmp_path: Path
+) -> None:
     from memalign.integrations import spark as on_spark
 
     arriving = str(tmp_path / "arriving")
@@ -107,14 +125,18 @@ def test_a_batch_of_a_stream_that_is_replayed_is_written_once(spark: Any, server
     frame(spark, [(f"i-{n}", f"reply {n}") for n in range(10)]).write.json(arriving)
 
     def judge_batch(batch: Any, number: int) -> None:
-        on_spark.judge(batch, JUDGE, tasks=1).write.mode("overwrite").parquet(f"{out}/batch={number}")
+        on_spark.judge(batch, JUDGE, tasks=1).write.mode("overwrite").parquet(
+            f"{out}/batch={number}"
+        )
         if not failed:
             failed.append(number)
             raise RuntimeError("the driver is lost after the write")
 
     def run() -> None:
         stream = spark.readStream.schema("id string, outputs string").json(arriving).writeStream
-        stream = stream.foreachBatch(judge_batch).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        stream = stream.foreachBatch(judge_batch).option(
+            "checkpointLocation", str(tmp_path / "checkpoint")
+        )
         stream.trigger(availableNow=True).start().awaitTermination()
 
     with pytest.raises(Exception, match="lost after the write"):
@@ -135,9 +157,9 @@ def test_a_job_keeps_its_rate(spark: Any, server: Server) -> None:
     rows: list[tuple[Any, Any]] = [(f"i-{n}", f"reply {n}") for n in range(200)]
     server.answer, begun = slow, list[float]()
     try:
-        on_spark.judge(frame(spark, rows), JUDGE, tasks=2, rows_per_second=20, concurrency=64).write.format(
-            "noop"
-        ).mode("overwrite").save()
+        on_spark.judge(
+            frame(spark, rows), JUDGE, tasks=2, rows_per_second=20, concurrency=64
+        ).write.format("noop").mode("overwrite").save()
     finally:
         server.answer = server.answered
     begun.sort()
@@ -179,14 +201,22 @@ def test_every_row_has_a_verdict_within_the_limit_of_all(server: Server) -> None
         more = on_ray.judge(ray.data.from_items(rows(25)), JUDGE, tasks=1, done=earlier).take_all()
         kept = [row | {"a.country": "pt"} for row in rows(25)]
         again = on_ray.judge(
-            ray.data.from_items(kept), JUDGE, tasks=1, done=ray.data.from_arrow(earlier), keep=["a.country"]
+            ray.data.from_items(kept),
+            JUDGE,
+            tasks=1,
+            done=ray.data.from_arrow(earlier),
+            keep=["a.country"],
         ).take_all()
-        assert {(row["id"], row["a.country"]) for row in again} == {(f"i-{n:02}", "pt") for n in range(20, 25)}
+        assert {(row["id"], row["a.country"]) for row in again} == {
+            (f"i-{n:02}", "pt") for n in range(20, 25)
+        }
         assert sorted(row["id"] for row in more) == [f"i-{n:02}" for n in range(20, 25)]
         server.asked.clear()
         limit = 8.5 * more[0]["cost"]
         ds = ray.data.from_items(rows(20)).repartition(4)
-        verdicts = on_ray.judge(ds, JUDGE, tasks=2, batch_size=5, max_cost=limit, rows_per_second=200).take_all()
+        verdicts = on_ray.judge(
+            ds, JUDGE, tasks=2, batch_size=5, max_cost=limit, rows_per_second=200
+        ).take_all()
         count = sum(row["error"] is None for row in verdicts)
         assert len(verdicts) == 20
         assert 4 <= count == sum(server.asked.values()) <= 8

@@ -24,7 +24,9 @@ def judge_of(model: Any) -> ma.Judge:
 
 
 def paid(cost: float | None) -> ScriptedChatModel:
-    reply = ChatReply(data={"rationale": "", "value": True}, text="", usage=Usage(calls=1, cost=cost))
+    reply = ChatReply(
+        data={"rationale": "", "value": True}, text="", usage=Usage(calls=1, cost=cost)
+    )
     return ScriptedChatModel(lambda _: reply)
 
 
@@ -40,7 +42,8 @@ def test_limits_are_divided_and_said(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [{"rows_per_second": 0}, {"rows_per_second": "5"}, {"max_cost": -1.0}, {"concurrency": 0}]
+    "limits",
+    [{"rows_per_second": 0}, {"rows_per_second": "5"}, {"max_cost": -1.0}, {"concurrency": 0}],
 )
 def test_what_is_no_limit_is_refused(limits: Any) -> None:
     with pytest.raises(InputError):
@@ -58,15 +61,21 @@ def test_a_task_spends_its_part_over_all_tables() -> None:
     assert all("NotJudged" in error and "$1.6" in error for error in errors if error)
 
 
-@pytest.mark.parametrize(("rate", "latency", "count"), [(10, 1.0, 40), (50, 0.5, 100), (2, 1.5, 6), (200, 0.0, 200)])
-def test_a_task_keeps_its_rate_however_long_calls_take(rate: int, latency: float, count: int) -> None:
+@pytest.mark.parametrize(
+    ("rate", "latency", "count"), [(10, 1.0, 40), (50, 0.5, 100), (2, 1.5, 6), (200, 0.0, 200)]
+)
+def test_a_task_keeps_its_rate_however_long_calls_take(
+    rate: int, latency: float, count: int
+) -> None:
     async def answer(_: Any) -> Any:
         await asyncio.sleep(latency)
         starts.append(time.monotonic())
         return {"rationale": "", "value": True}
 
     starts: list[float] = []
-    task = EngineTask(judge_of(ScriptedChatModel(answer)), 4, rows_per_second=4 * rate, concurrency=64)
+    task = EngineTask(
+        judge_of(ScriptedChatModel(answer)), 4, rows_per_second=4 * rate, concurrency=64
+    )
     for start in range(0, count, count // 2):  # two tables: the pace goes on
         verdicts = task(rows(count).slice(start, count // 2))
         assert verdicts["error"].null_count == count // 2
@@ -77,7 +86,13 @@ def test_a_task_keeps_its_rate_however_long_calls_take(rate: int, latency: float
 
 def test_ids_keep_their_type_and_blanks_and_may_be_equal() -> None:
     model = ScriptedChatModel(lambda _: {"rationale": "", "value": True})
-    table = pa.table({"id": pa.array([7, 7, None, 9]), "outputs": ["a", "b", "c", None], "note": ["x", "y", "z", "w"]})
+    table = pa.table(
+        {
+            "id": pa.array([7, 7, None, 9]),
+            "outputs": ["a", "b", "c", None],
+            "note": ["x", "y", "z", "w"],
+        }
+    )
     task = EngineTask(judge_of(model), 1, columns=table.column_names, keep=["note"])
     verdicts = task(table)
     assert verdicts["id"].type == pa.int64()
@@ -92,7 +107,10 @@ def test_ids_keep_their_type_and_blanks_and_may_be_equal() -> None:
 
 
 def test_a_column_that_cannot_be_kept_is_named() -> None:
-    for name, why in (("gone", "no column of the rows"), ("cost", "a column of the verdicts; rename it")):
+    for name, why in (
+        ("gone", "no column of the rows"),
+        ("cost", "a column of the verdicts; rename it"),
+    ):
         with pytest.raises(InputError, match=f"'{name}' cannot be kept: it is {why}"):
             EngineTask(judge_of(paid(0.5)), 1, columns=["id", "outputs", "cost"], keep=[name])
 
@@ -107,7 +125,10 @@ def test_a_failed_row_has_an_error() -> None:
 def test_a_limit_without_a_price_is_refused_before_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     judge = judge_of("openai:nobody-knows-it")
-    with pytest.raises(ConfigurationError, match="max_cost cannot hold, because the price of openai:nobody-knows-it"):
+    with pytest.raises(
+        ConfigurationError,
+        match="max_cost cannot hold, because the price of openai:nobody-knows-it",
+    ):
         EngineTask(judge, 1, max_cost=1.0)
     assert EngineTask(judge, 1, concurrency=1).judge is judge
 

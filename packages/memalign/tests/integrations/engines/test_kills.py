@@ -17,7 +17,10 @@ import pytest
 from tests.support.engines import JUDGE, Server, ray_of_two_workers, spark_of_two_workers
 
 pa = pytest.importorskip("pyarrow")
-pytestmark = [pytest.mark.endurance, pytest.mark.filterwarnings("ignore")]  # the engines' own, which are many
+pytestmark = [
+    pytest.mark.endurance,
+    pytest.mark.filterwarnings("ignore"),
+]  # the engines' own, which are many
 
 ROWS = 100_000
 PARTS = 40  # of which a worker that is killed loses the one in work
@@ -73,7 +76,9 @@ def test_spark_loses_an_executor(server: Server, tmp_path: Path) -> None:
     with spark_of_two_workers(server.base_url) as spark:
         from memalign.integrations import spark as on_spark
 
-        rows = spark.range(ROWS).selectExpr("concat('i-', id) AS id", "concat('reply ', id) AS outputs")
+        rows = spark.range(ROWS).selectExpr(
+            "concat('i-', id) AS id", "concat('reply ', id) AS outputs"
+        )
         out = str(tmp_path / "verdicts")
         done = judged(
             server,
@@ -81,7 +86,9 @@ def test_spark_loses_an_executor(server: Server, tmp_path: Path) -> None:
             lambda: spark.read.parquet(out).toArrow(),
             "CoarseGrainedExecutorBackend",
         )
-        assert on_spark.judge(rows, JUDGE, tasks=PARTS, done=done).count() == 0 == server.asked.total()
+        assert (
+            on_spark.judge(rows, JUDGE, tasks=PARTS, done=done).count() == 0 == server.asked.total()
+        )
 
 
 def test_ray_loses_a_worker(server: Server, tmp_path: Path) -> None:
@@ -91,7 +98,9 @@ def test_ray_loses_a_worker(server: Server, tmp_path: Path) -> None:
         from memalign.integrations import ray as on_ray
 
         names = range(ROWS)
-        table = pa.table({"id": [f"i-{n}" for n in names], "outputs": [f"reply {n}" for n in names]})
+        table = pa.table(
+            {"id": [f"i-{n}" for n in names], "outputs": [f"reply {n}" for n in names]}
+        )
         rows = ray.data.from_arrow(table).repartition(PARTS)
         out = str(tmp_path / "verdicts")
         done = judged(

@@ -60,7 +60,11 @@ def test_every_kind_of_frame_reads_the_same(kind: Any) -> None:
     given = kind(ROWS)
     assert read_feedback(given).rows == read_feedback(ROWS).rows
     aligned = judge().align(given).judge
-    assert [str(entry.key) for entry in aligned.memory.ledger()] == ["t-1@ana", "t-2@ana", "t-3@ben"]
+    assert [str(entry.key) for entry in aligned.memory.ledger()] == [
+        "t-1@ana",
+        "t-2@ana",
+        "t-3@ben",
+    ]
     assert aligned.memory.hash == judge().align(ROWS).judge.memory.hash
     assert [each.id for each in aligned.judge_many(given)] == ["t-1", "t-2", "t-3"]
     assert ma.evaluate(judge(), given).n == 2
@@ -79,7 +83,9 @@ def test_rows_without_ids_take_their_contents_id() -> None:
     assert any("the rows have no id" in note for note in judge().align(frame).notes)
     assert [judgment.id for judgment in judge().judge_many(frame)] == ids
     one = {"outputs": "Hi.", "inputs": "?"}  # two people on it are two annotations of one case
-    rows = read_feedback([one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]).rows
+    rows = read_feedback(
+        [one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]
+    ).rows
     assert rows[0].id == rows[1].id
     first, second = read_examples([one, one])
     assert second.id == f"{first.id}-2"
@@ -111,7 +117,9 @@ def test_the_values_of_frames_become_those_of_json() -> None:
 
 
 def test_columns_of_other_names_are_told_once() -> None:
-    frame = pd.DataFrame({"question": ["Late?"], "answer": ["No."], "label": ["no"], "inputs": ["not this"]})
+    frame = pd.DataFrame(
+        {"question": ["Late?"], "answer": ["No."], "label": ["no"], "inputs": ["not this"]}
+    )
     columns = {"inputs": "question", "outputs": "answer", "value": "label"}
     result = judge().align(frame, optimizer=ma.MemAlign(columns=columns))
     assert dict(result.judge.columns) == columns
@@ -145,19 +153,39 @@ def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Pat
     rows = kind(ROWS)
     library = type(rows).__module__.partition(".")[0]
     aligned = judge().align(ROWS).judge
-    for judgments in (aligned.judge_many(rows), aligned.judge_many(rows, out=tmp_path / "judged.jsonl")):
+    for judgments in (
+        aligned.judge_many(rows),
+        aligned.judge_many(rows, out=tmp_path / "judged.jsonl"),
+    ):
         frame = judgments.to_frame()
-        assert type(frame).__module__.startswith(library if library in ("polars", "pyarrow") else "pandas")
+        assert type(frame).__module__.startswith(
+            library if library in ("polars", "pyarrow") else "pandas"
+        )
         table = nw.from_native(frame, eager_only=True)
         assert table.columns == ["id", "value", "confidence", "rationale", "error"]
         assert table["id"].to_list() == ["t-1", "t-2", "t-3"]
         assert table["value"].to_list() == [False, True, True]
-        columns = nw.from_native(judgments.to_frame("all"), eager_only=True).to_dict(as_series=False)
+        columns = nw.from_native(judgments.to_frame("all"), eager_only=True).to_dict(
+            as_series=False
+        )
         assert list(columns)[:3] == ["id", "value", "rationale"]
-        assert {"calls", "input_tokens", "cost", "seconds", "findings", "guideline_ids", "model"} <= columns.keys()
+        assert {
+            "calls",
+            "input_tokens",
+            "cost",
+            "seconds",
+            "findings",
+            "guideline_ids",
+            "model",
+        } <= columns.keys()
         assert list(columns["example_ids"][0]) == list(judgments[0].example_ids)
-        assert nw.from_native(judgments.to_frame(["id", "cost"]), eager_only=True).columns == ["id", "cost"]
-        with pytest.raises(InputError, match=r"a judgment has no field 'price'; it has id, value, rationale"):
+        assert nw.from_native(judgments.to_frame(["id", "cost"]), eager_only=True).columns == [
+            "id",
+            "cost",
+        ]
+        with pytest.raises(
+            InputError, match=r"a judgment has no field 'price'; it has id, value, rationale"
+        ):
             judgments.to_frame(["price"])
     assert judge().judge_many([]).to_frame().shape == (0, 5)
 
@@ -171,7 +199,9 @@ def test_judgments_keep_the_index_that_their_rows_had() -> None:
 
 def test_costs_are_one_column_whatever_number_a_model_gives(kind: Any) -> None:
     answer = ChatReply(data={"value": True}, text="", usage=ma.Usage(calls=1, cost=0.5))
-    one = judge().replace(model=ScriptedChatModel([ModelRefused("no", usage=ma.Usage(cost=1)), answer, answer]))
+    one = judge().replace(
+        model=ScriptedChatModel([ModelRefused("no", usage=ma.Usage(cost=1)), answer, answer])
+    )
     frame = one.judge_many(kind(ROWS), concurrency=1).to_frame(["cost"])
     assert nw.from_native(frame, eager_only=True)["cost"].to_list() == [1, 0.5, 0.5]
 
@@ -183,6 +213,8 @@ def test_what_two_people_say_of_one_case_is_one_judgment(kind: Any) -> None:
 
 
 def test_half_a_surrogate_pair_in_a_reason_becomes_a_frames_text(kind: Any) -> None:
-    one = judge().replace(model=ScriptedChatModel(lambda _: {"rationale": "odd \ud83d", "value": True}))
+    one = judge().replace(
+        model=ScriptedChatModel(lambda _: {"rationale": "odd \ud83d", "value": True})
+    )
     frame = nw.from_native(one.judge_many(kind(ROWS)).to_frame(), eager_only=True)
     assert set(frame["rationale"].to_list()) == {"odd \ufffd"}

@@ -14,7 +14,9 @@ os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # MLflow's own, such as of a plugin that an environment names and no longer has
+    warnings.simplefilter(
+        "ignore"
+    )  # MLflow's own, such as of a plugin that an environment names and no longer has
     import mlflow
 import pytest
 
@@ -23,7 +25,13 @@ from tests.support.endpoint import Endpoint
 from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge, tracking_server
 
 # MLflow's own, with the newest versions of what it uses; ours stay errors of other kinds.
-THEIRS = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "UserWarning", "ResourceWarning")
+THEIRS = (
+    "DeprecationWarning",
+    "PendingDeprecationWarning",
+    "FutureWarning",
+    "UserWarning",
+    "ResourceWarning",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -55,7 +63,9 @@ def server(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 def experiment(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     mlflow.set_tracking_uri(store)
     name = f"{request.node.nodeid}"
-    experiment_id = mlflow.create_experiment(name, artifact_location=(tmp_path / "artifacts").as_uri())
+    experiment_id = mlflow.create_experiment(
+        name, artifact_location=(tmp_path / "artifacts").as_uri()
+    )
     mlflow.set_experiment(name)
     yield experiment_id
     mlflow.set_tracking_uri(store)
@@ -85,5 +95,7 @@ def endpoint(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 @pytest.fixture
 def aligned(endpoint: Endpoint) -> MemAlignJudge:
     """A judge that learned from two traces, 1 and 2."""
-    judge: MemAlignJudge = tone_judge().align(fetched(lesson(1), lesson(2)), MemAlignOptimizer(retrieval_k=3))
+    judge: MemAlignJudge = tone_judge().align(
+        fetched(lesson(1), lesson(2)), MemAlignOptimizer(retrieval_k=3)
+    )
     return judge

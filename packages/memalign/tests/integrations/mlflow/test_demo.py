@@ -26,7 +26,9 @@ DEMO = EXAMPLES / "mlflow_demo.py"
 def steps(printed: str) -> None:
     """What any model must have led to; the verdicts themselves are the model's."""
     assert printed.count("after: ") == 2
-    assert printed.count("before: ") == (0 if "model: local:" in printed else 2)  # MLflow asks none in this process
+    assert printed.count("before: ") == (
+        0 if "model: local:" in printed else 2
+    )  # MLflow asks none in this process
     distilled = re.search(r"aligned: \d learned(?:.|\n)*Distilled Guidelines \((\d)\):", printed)
     assert distilled
     assert f"semantic memory {distilled[1]}, episodic memory 4" in printed
@@ -50,7 +52,11 @@ def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
     if "OPENAI_BASE_URL" not in Path(model_utils.__file__).read_text("utf-8"):
         pytest.skip("this MLflow's own judges know no OPENAI_BASE_URL, and would ask OpenAI")
     with Endpoint(teachable) as endpoint:
-        variables = {"OPENAI_API_KEY": "none", "MEMALIGN_MODEL": "openai:/small", "MLFLOW_TRACKING_URI": store}
+        variables = {
+            "OPENAI_API_KEY": "none",
+            "MEMALIGN_MODEL": "openai:/small",
+            "MLFLOW_TRACKING_URI": store,
+        }
         variables |= {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_BASE": endpoint.base_url}
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
@@ -71,7 +77,11 @@ def test_the_import_alone_changes_nothing_that_mlflows_demo_prints(capsys):
     for module in ("mlflow.genai.judges.optimizers", "memalign.integrations.mlflow"):
         exec(compile(mlflows_own(module), DEMO.name, "exec"), {"__name__": "__main__"})
         lines = capsys.readouterr().out.splitlines()
-        results = [line for line in lines if re.match("before|after|semantic|registered|loaded|evaluated", line)]
+        results = [
+            line
+            for line in lines
+            if re.match("before|after|semantic|registered|loaded|evaluated", line)
+        ]
         runs.append((results, sorted(line for line in lines if line.startswith("  - "))))
     assert runs[0] == runs[1]
     assert [len(part) for part in runs[0]] == [10, 4]
@@ -79,19 +89,30 @@ def test_the_import_alone_changes_nothing_that_mlflows_demo_prints(capsys):
 
 def mlflows_own(module: str) -> str:
     """The demo without what only memalign has, and with the optimizer of this module."""
-    program = DEMO.read_text("utf-8").replace('load("send")  # (memalign)', 'get_scorer(name="send")')
+    program = DEMO.read_text("utf-8").replace(
+        'load("send")  # (memalign)', 'get_scorer(name="send")'
+    )
     dropped = ("(memalign)", "MemAlignOptimizer, load")
     lines = [line for line in program.splitlines() if not any(words in line for words in dropped)]
-    imports = [f"from {module} import MemAlignOptimizer", "from mlflow.genai.scorers import get_scorer"]
+    imports = [
+        f"from {module} import MemAlignOptimizer",
+        "from mlflow.genai.scorers import get_scorer",
+    ]
     return "\n".join([*imports, *lines])
 
 
 def test_the_notebook_is_executed_and_shows_nobodys_folders():
-    cells: list[dict[str, Any]] = json.loads((EXAMPLES / "mlflow_demo.ipynb").read_text("utf-8"))["cells"]
+    cells: list[dict[str, Any]] = json.loads((EXAMPLES / "mlflow_demo.ipynb").read_text("utf-8"))[
+        "cells"
+    ]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell["outputs"]]
-    assert {output["output_type"] for output in outputs} <= {"stream", "display_data", "execute_result"}
+    assert {output["output_type"] for output in outputs} <= {
+        "stream",
+        "display_data",
+        "execute_result",
+    }
     steps("".join("".join(output["text"]) for output in outputs if output.get("name") == "stdout"))
     assert not re.search(r"/(home|root|Users|tmp|usr|work|private|var)/", json.dumps(outputs))
 
@@ -99,7 +120,9 @@ def test_the_notebook_is_executed_and_shows_nobodys_folders():
 def run(store: str, folder: Path, **environment: str) -> str:
     variables = dict(os.environ) | {"MLFLOW_TRACKING_URI": store} | environment
     command = [sys.executable, str(DEMO)]
-    done = subprocess.run(command, env=variables, cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env=variables, cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 

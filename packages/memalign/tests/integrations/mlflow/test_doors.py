@@ -24,7 +24,11 @@ HEADING = "Distilled Guidelines ("
 
 def learned(judge: Any) -> tuple[int, int, int]:
     """How many guidelines, cases, and blocks of guidelines a judge has."""
-    return len(judge._semantic_memory), len(judge._episodic_trace_ids), judge.instructions.count(HEADING)
+    return (
+        len(judge._semantic_memory),
+        len(judge._episodic_trace_ids),
+        judge.instructions.count(HEADING),
+    )
 
 
 def registered(aligned: MemAlignJudge) -> Any:
@@ -36,7 +40,9 @@ def bundled(aligned: MemAlignJudge, tmp_path: Path) -> MemAlignJudge:
     write_bundle(aligned.memalign_judge, tmp_path / "judge.json")
     core = load_bundle(json.loads((tmp_path / "judge.json").read_text()))
     return MemAlignJudge(
-        base=aligned.base_judge, core=core.replace(model="openai:small"), optimizer=MemAlignOptimizer()
+        base=aligned.base_judge,
+        core=core.replace(model="openai:small"),
+        optimizer=MemAlignOptimizer(),
     )
 
 
@@ -69,7 +75,10 @@ def test_more_is_learned_beside_the_memory_and_all_of_it_is_forgotten(
     assert learned(left) == (0, 0, 0)
     assert left.instructions == INSTRUCTIONS
     left.register()
-    assert "is unkind" not in json.dumps(load("tone").model_dump()) + get_scorer(name="tone").instructions
+    assert (
+        "is unkind"
+        not in json.dumps(load("tone").model_dump()) + get_scorer(name="tone").instructions
+    )
 
 
 @pytest.mark.usefixtures("aligned")
@@ -82,14 +91,18 @@ def test_more_is_learned_beside_the_memory_and_all_of_it_is_forgotten(
         f"{INSTRUCTIONS} Distilled Guidelines (12): - case 1 is unkind",
     ],
 )
-def test_pasted_guidelines_without_a_memory_are_refused_before_any_call(endpoint: Endpoint, text: str) -> None:
+def test_pasted_guidelines_without_a_memory_are_refused_before_any_call(
+    endpoint: Endpoint, text: str
+) -> None:
     before = len(endpoint.requests)
     judge = tone_judge(name="other", instructions=text)
     traces = fetched(lesson(3, name="other"))
     for act in (
         lambda: judge.align(traces, MemAlignOptimizer()),
         lambda: MemAlignOptimizer().unalign(judge, traces),
-        lambda: MemAlignJudge(base=judge, core=ma.Judge.__new__(ma.Judge), optimizer=MemAlignOptimizer()),
+        lambda: MemAlignJudge(
+            base=judge, core=ma.Judge.__new__(ma.Judge), optimizer=MemAlignOptimizer()
+        ),
     ):
         with refused(r"Distilled Guidelines.*load\('other'\)"):
             act()
@@ -109,14 +122,29 @@ def test_a_changed_model_is_no_registered_judge(aligned: MemAlignJudge) -> None:
         judge.align(fetched(lesson(3)), MemAlignOptimizer())
 
 
-def test_in_another_experiment_the_memory_is_found_where_the_judge_came_from(aligned: MemAlignJudge) -> None:
+def test_in_another_experiment_the_memory_is_found_where_the_judge_came_from(
+    aligned: MemAlignJudge,
+) -> None:
     judge = registered(aligned)
     mlflow.set_experiment("elsewhere")
     more = judge.align(fetched(lesson(3)), MemAlignOptimizer())
     assert learned(more) == (3, 3, 1)
 
 
-def test_nothing_is_learned_beside_pasted_guidelines_outside_of_mlflow_either(aligned: MemAlignJudge) -> None:
-    judge = ma.Judge(name="tone", instructions=aligned.instructions, feedback_value_type=bool, model="openai:small")
+def test_nothing_is_learned_beside_pasted_guidelines_outside_of_mlflow_either(
+    aligned: MemAlignJudge,
+) -> None:
+    judge = ma.Judge(
+        name="tone",
+        instructions=aligned.instructions,
+        feedback_value_type=bool,
+        model="openai:small",
+    )
     with pytest.raises(InputError, match="Distilled Guidelines"):
-        judge.align([ma.Feedback(id="1", inputs="q", outputs="a", value=False, rationale="cold", source="ana")])
+        judge.align(
+            [
+                ma.Feedback(
+                    id="1", inputs="q", outputs="a", value=False, rationale="cold", source="ana"
+                )
+            ]
+        )

@@ -30,7 +30,9 @@ from tests.support.mlflow_world import fetched, labelled, lesson, refused, says,
 def verdict_of(value: Any) -> Any:
     """A model that learns nothing, and judges everything so."""
     return lambda body: (
-        {"rationale": "so", "value": value} if "judgment" in str(body["response_format"]) else {"changes": []}
+        {"rationale": "so", "value": value}
+        if "judgment" in str(body["response_format"])
+        else {"changes": []}
     )
 
 
@@ -64,7 +66,9 @@ def test_a_value_type_of_mlflow_becomes_ours_or_is_refused(theirs, ours):
 
 
 @pytest.mark.parametrize(("spec", "shown"), [("int:1..5", "from 1 to 5"), (None, "a whole number")])
-def test_a_prompt_names_only_bounds_that_somebody_gave(endpoint: Endpoint, spec: str | None, shown: str):
+def test_a_prompt_names_only_bounds_that_somebody_gave(
+    endpoint: Endpoint, spec: str | None, shown: str
+):
     endpoint.answer = verdict_of(4)
     says(trace_id := traced(1), 2, "two points")
     judge = tone_judge(feedback_value_type=int)
@@ -82,7 +86,9 @@ def test_a_prompt_names_only_bounds_that_somebody_gave(endpoint: Endpoint, spec:
 def test_a_judge_of_traces_keeps_to_what_experts_said_of_a_trace(endpoint: Endpoint):
     trace_id = traced(1)
     says(trace_id, False, "say: Look at the tools.")
-    aligned = tone_judge(instructions="Was a tool used? {{ trace }}").align(fetched(trace_id), MemAlignOptimizer())
+    aligned = tone_judge(instructions="Was a tool used? {{ trace }}").align(
+        fetched(trace_id), MemAlignOptimizer()
+    )
     before = len(endpoint.requests)
     verdict = aligned(trace=fetched(trace_id)[0])
     assert (verdict.value, verdict.metadata["memalign.decided_by"]) == (False, "expert")
@@ -94,10 +100,14 @@ def test_a_judge_of_traces_keeps_to_what_experts_said_of_a_trace(endpoint: Endpo
 def test_numbered_choices_are_asked_and_answered_as_choices(endpoint: Endpoint):
     endpoint.answer = verdict_of("3")
     says(trace_id := traced(1), 9, "nine of nine")
-    aligned = tone_judge(feedback_value_type=Literal[1, 3, 9]).align(fetched(trace_id), MemAlignOptimizer())
+    aligned = tone_judge(feedback_value_type=Literal[1, 3, 9]).align(
+        fetched(trace_id), MemAlignOptimizer()
+    )
     assert aligned(trace=fetched(trace_id)[0]).value == 9
     assert aligned(inputs="q", outputs="a").value == 3
-    assert core_label(aligned.memalign_judge.value_type, 3.0) == "3", "as a tracking server sends it"
+    assert core_label(aligned.memalign_judge.value_type, 3.0) == "3", (
+        "as a tracking server sends it"
+    )
 
 
 # -- models --------------------------------------------------------------------------------------------------------------
@@ -116,7 +126,12 @@ def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
         aligned.unalign(aligned._episodic_trace_ids)(inputs="q", outputs="a")
         assert len(server.requests) == 3
         for body in server.requests[1:]:
-            assert (body["temperature"], body["top_p"], body["max_tokens"], body["house_rule"]) == (0.3, 0.5, 77, 1)
+            assert (body["temperature"], body["top_p"], body["max_tokens"], body["house_rule"]) == (
+                0.3,
+                0.5,
+                77,
+                1,
+            )
         assert all(headers["x-team"] == "support" for headers in server.headers)
 
 
@@ -143,21 +158,33 @@ def takes_model_api() -> bool:
     return True
 
 
-deciding = pytest.mark.skipif(not takes_model_api(), reason="this MLflow's judges have no model_api")
+deciding = pytest.mark.skipif(
+    not takes_model_api(), reason="this MLflow's judges have no model_api"
+)
 
 
 def unkind(_state: str, question: str) -> float | dict[str, float]:
-    return 0.1 if "against this guideline" in question else {"false": 0.9, "true": 0.1, "yes": 0.9, "no": 0.1}
+    return (
+        0.1
+        if "against this guideline" in question
+        else {"false": 0.9, "true": 0.1, "yes": 0.9, "no": 0.1}
+    )
 
 
 def learned_by(judge: Any, **settings: Any) -> MemAlignJudge:
-    learned: MemAlignJudge = judge.align(fetched(lesson(1), labelled(2)), MemAlignOptimizer(**settings))
-    assert [guideline.guideline_text for guideline in learned._semantic_memory] == ["case 1 is unkind"]
+    learned: MemAlignJudge = judge.align(
+        fetched(lesson(1), labelled(2)), MemAlignOptimizer(**settings)
+    )
+    assert [guideline.guideline_text for guideline in learned._semantic_memory] == [
+        "case 1 is unkind"
+    ]
     return learned
 
 
 @deciding
-def test_openais_decisions_are_a_base_and_guidelines_are_written_by_mlflows_default(endpoint: Endpoint):
+def test_openais_decisions_are_a_base_and_guidelines_are_written_by_mlflows_default(
+    endpoint: Endpoint,
+):
     with openai_decisions(unkind) as decider:
         judge = tone_judge(model="openai:/luna", model_api="decisions", base_url=decider.base_url)
         learned = learned_by(judge)
@@ -175,11 +202,15 @@ def test_openais_decisions_are_a_base_and_guidelines_are_written_by_mlflows_defa
 
 @deciding
 @pytest.mark.parametrize("way", ["typesafe", "gateway"])
-def test_system_one_models_keep_address_and_headers(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, way: str):
+def test_system_one_models_keep_address_and_headers(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch, way: str
+):
     with system_one(unkind) as decider:
         if way == "typesafe":
             headers = {"Authorization": "Bearer theirs"}
-            judge = tone_judge(model="typesafe:/jev", base_url=decider.base_url, extra_headers=headers)
+            judge = tone_judge(
+                model="typesafe:/jev", base_url=decider.base_url, extra_headers=headers
+            )
         else:
             monkeypatch.setenv("MLFLOW_GATEWAY_URI", decider.base_url.removesuffix("/v1"))
             judge = tone_judge(model="gateway:/jev", model_api="decisions")
@@ -218,14 +249,19 @@ def test_a_built_in_judge_is_aligned_by_its_instructions(endpoint: Endpoint, bui
     assert {field.name for field in base.get_input_fields()} >= fields - {"conversation"}
     assert (base.name, base.model) == (built_in(model="openai:/small").name, "openai:/small")
     assert set(core_of(base, value_type_of(base.feedback_value_type)).fields) == fields
-    base = base_of(Guidelines(name="kind", guidelines=["Be kind.", "Say {{ please }}"], model="openai:/small"))
+    base = base_of(
+        Guidelines(name="kind", guidelines=["Be kind.", "Say {{ please }}"], model="openai:/small")
+    )
     assert "- Be kind.\n- Say { { please } }" in base.instructions
 
 
 @pytest.mark.parametrize(
     ("judge", "message"),
     [
-        (lambda: RetrievalGroundedness(model="openai:/small"), "RetrievalGroundedness cannot be aligned"),
+        (
+            lambda: RetrievalGroundedness(model="openai:/small"),
+            "RetrievalGroundedness cannot be aligned",
+        ),
         (_custom, "cannot be aligned: it does not judge by instructions alone"),
         (lambda: "tone", "str cannot be aligned"),
     ],
@@ -241,7 +277,9 @@ def test_an_unalignable_judge_is_refused_with_reason(endpoint: Endpoint, judge, 
 
 def test_a_copy_judges_learns_and_forgets_too(endpoint):
     # A model with connections of its own cannot be copied.
-    judge = tone_judge(base_url=endpoint.base_url, inference_params={"temperature": 0.2, "timeout": 20})
+    judge = tone_judge(
+        base_url=endpoint.base_url, inference_params={"temperature": 0.2, "timeout": 20}
+    )
     aligned = judge.align(fetched(lesson(1), lesson(2)), MemAlignOptimizer())
     for other in (
         copy.copy(aligned),
@@ -253,7 +291,9 @@ def test_a_copy_judges_learns_and_forgets_too(endpoint):
         assert other is not aligned
         assert (other.name, other.instructions) == (aligned.name, aligned.instructions)
         assert other.memalign_judge.memory == aligned.memalign_judge.memory
-        assert other(inputs={"question": "question 1, as of today"}, outputs="answer 1").value is False
+        assert (
+            other(inputs={"question": "question 1, as of today"}, outputs="answer 1").value is False
+        )
         assert other.align(fetched(*aligned._episodic_trace_ids)) is other
         assert len(other.unalign(aligned._episodic_trace_ids[:1])._semantic_memory) == 1
         assert len(aligned._semantic_memory) == 2

@@ -38,7 +38,9 @@ ODD: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("instructions", [TRACE_JUDGE, FIELDS, "{{ outputs }}", "{{ inputs }} {{ trace }}"])
+@pytest.mark.parametrize(
+    "instructions", [TRACE_JUDGE, FIELDS, "{{ outputs }}", "{{ inputs }} {{ trace }}"]
+)
 @pytest.mark.parametrize("odd", ODD)
 def test_a_trace_with_an_odd_value_teaches_and_is_judged_beside_others(
     endpoint: Endpoint, odd: str, instructions: str
@@ -70,7 +72,9 @@ def test_a_frame_of_traces_with_nan_is_judged(endpoint: Endpoint) -> None:
     frame = mlflow.search_traces()
     core = tone_judge().align(fetched(lesson(2)), MemAlignOptimizer()).memalign_judge
     for instructions in (TRACE_JUDGE, "{{ outputs }}"):
-        judge = core.replace(instructions=instructions, columns={"id": "trace_id", "outputs": "response"})
+        judge = core.replace(
+            instructions=instructions, columns={"id": "trace_id", "outputs": "response"}
+        )
         (judgment,) = judge.judge_many(frame)
         assert judgment.error is None
         assert judgment.id == span.trace_id

@@ -9,7 +9,15 @@ from mlflow.exceptions import MlflowException
 
 from memalign.integrations.mlflow import MemAlignOptimizer
 from tests.support.endpoint import bad_request
-from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, refused, says, tone_judge, traced
+from tests.support.mlflow_world import (
+    INSTRUCTIONS,
+    fetched,
+    lesson,
+    refused,
+    says,
+    tone_judge,
+    traced,
+)
 
 
 def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
@@ -18,7 +26,9 @@ def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     assert isinstance(feedback, Feedback)
     assert (feedback.name, feedback.value) == ("tone", False)
     assert feedback.rationale.startswith("so it is\n\nGuidelines:\n- G1 case ")
-    assert all(each in feedback.rationale for each in aligned._episodic_trace_ids), "where the guidelines come from"
+    assert all(each in feedback.rationale for each in aligned._episodic_trace_ids), (
+        "where the guidelines come from"
+    )
     assert (feedback.source.source_type, feedback.trace_id) == ("LLM_JUDGE", trace.info.trace_id)
     assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(aligned._episodic_trace_ids)
     assert feedback.metadata["memalign.guideline_ids"] == ["G1", "G2"]
@@ -38,7 +48,14 @@ def test_a_wrong_label_elsewhere_forgets_nothing_and_can_be_left_out(endpoint):
     with pytest.raises(MlflowException, match="use true or false"):
         aligned.align(fetched(one, wrong))
     assert len(endpoint.requests) == before
-    assert len(MemAlignOptimizer(skip_invalid=True).align(aligned, fetched(one, wrong))._episodic_memory) == 1
+    assert (
+        len(
+            MemAlignOptimizer(skip_invalid=True)
+            .align(aligned, fetched(one, wrong))
+            ._episodic_memory
+        )
+        == 1
+    )
 
 
 def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
@@ -53,9 +70,15 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
     assert aligned.alignment.conflicts
-    memory = tone_judge().align(fetched(trace_id), MemAlignOptimizer(authority=["eva"])).memalign_judge.memory
+    memory = (
+        tone_judge()
+        .align(fetched(trace_id), MemAlignOptimizer(authority=["eva"]))
+        .memalign_judge.memory
+    )
     assert memory.label(memory.cases[0]) is True, "whoever has the authority outweighs a majority"
-    assert any(before in note for note in aligned.alignment.notes), "the latest of a person counts, and that is noted"
+    assert any(before in note for note in aligned.alignment.notes), (
+        "the latest of a person counts, and that is noted"
+    )
     assert f"people differ on {trace_id}: " in caplog.text
 
 
@@ -67,11 +90,20 @@ def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
 
 
 def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
-    answer, endpoint.answer = endpoint.answer, lambda body: "no" if "changes" in str(body) else mind.answer(body)
+    answer, endpoint.answer = (
+        endpoint.answer,
+        lambda body: "no" if "changes" in str(body) else mind.answer(body),
+    )
     traces = fetched(lesson(1), lesson(2), lesson(3))
     aligned = tone_judge().align(traces, MemAlignOptimizer())
-    (warning,) = (record.getMessage() for record in caplog.records if "3 pieces of feedback" in record.getMessage())
-    assert warning.count("ModelUnavailable") + warning.count("InvalidOutput") == 1, "one reason is given once"
+    (warning,) = (
+        record.getMessage()
+        for record in caplog.records
+        if "3 pieces of feedback" in record.getMessage()
+    )
+    assert warning.count("ModelUnavailable") + warning.count("InvalidOutput") == 1, (
+        "one reason is given once"
+    )
     assert (aligned._semantic_memory, len(aligned._episodic_memory)) == ([], 3)
     endpoint.answer = answer
     assert len(aligned.align(traces)._semantic_memory) == 3

@@ -47,7 +47,10 @@ Optimizer = Callable[..., "AlignmentOptimizer"]
 @pytest.fixture(
     params=[
         "memalign",
-        pytest.param("MLflow", marks=pytest.mark.skipif(ABSENT, reason="there is no DSPy, or no MLflow 3.17 or newer")),
+        pytest.param(
+            "MLflow",
+            marks=pytest.mark.skipif(ABSENT, reason="there is no DSPy, or no MLflow 3.17 or newer"),
+        ),
     ]
 )
 def optimizer(
@@ -74,7 +77,10 @@ def texts(judge: Any) -> set[str]:
 
 def episodes(judge: Any) -> list[tuple[str, str, str]]:
     """The trace, label and comment of everything that people said."""
-    return sorted((case._trace_id, str(case.result).lower(), case.rationale or "") for case in judge._episodic_memory)
+    return sorted(
+        (case._trace_id, str(case.result).lower(), case.rationale or "")
+        for case in judge._episodic_memory
+    )
 
 
 def traces_of(judge: Any) -> Counter[str]:
@@ -93,7 +99,11 @@ def loaded(optimizer: Optimizer) -> Any:
 
 def prompts(endpoint: Endpoint, words: str) -> list[str]:
     """The system texts of the judgments whose item has these words."""
-    judged = [body for body in endpoint.requests if words in user_of(body).rpartition("Now judge this item:")[2]]
+    judged = [
+        body
+        for body in endpoint.requests
+        if words in user_of(body).rpartition("Now judge this item:")[2]
+    ]
     return [system_of(body) for body in judged if "source_trace_ids" not in user_of(body)]
 
 
@@ -102,7 +112,11 @@ def prompts(endpoint: Endpoint, words: str) -> list[str]:
 
 def test_an_aligned_judge_is_the_judge_with_guidelines(aligned, endpoint):
     base = tone_judge()
-    assert (aligned.name, aligned.model, aligned.feedback_value_type) == (base.name, base.model, bool)
+    assert (aligned.name, aligned.model, aligned.feedback_value_type) == (
+        base.name,
+        base.model,
+        bool,
+    )
     assert aligned.get_input_fields() == base.get_input_fields()
     assert texts(aligned) == unkind(1, 2, 3)
     assert len(traces_of(aligned)) == 3
@@ -110,8 +124,13 @@ def test_an_aligned_judge_is_the_judge_with_guidelines(aligned, endpoint):
     assert text == base.instructions
     assert {line.removeprefix("  - ") for line in listed.splitlines()} == unkind(1, 2, 3)
     assert len(endpoint.requests) == 1
-    behind = {guideline.guideline_text: list(guideline.source_trace_ids) for guideline in aligned._semantic_memory}
-    said = {rationale.removeprefix("say: "): [trace_id] for trace_id, _, rationale in episodes(aligned)}
+    behind = {
+        guideline.guideline_text: list(guideline.source_trace_ids)
+        for guideline in aligned._semantic_memory
+    }
+    said = {
+        rationale.removeprefix("say: "): [trace_id] for trace_id, _, rationale in episodes(aligned)
+    }
     assert behind == said
 
 
@@ -126,7 +145,9 @@ def test_learning_more_keeps_what_was_learned(optimizer, endpoint):
     assert texts(first) == unkind(*before)
     second(**NEW)
     (prompt,) = prompts(endpoint, "question 1 again")
-    assert [prompt.count(f"- {rule}\n") + prompt.count(f": {rule}\n") for rule in unkind(*before)] == [1] * len(before)
+    assert [
+        prompt.count(f"- {rule}\n") + prompt.count(f": {rule}\n") for rule in unkind(*before)
+    ] == [1] * len(before)
 
 
 def test_the_same_feedback_twice_or_again_costs_nothing(optimizer, endpoint):
@@ -143,10 +164,14 @@ def test_changed_feedback_replaces_beside_old_and_new(aligned, optimizer, endpoi
     (assessment,) = fetched(changed)[0].info.assessments
     source = AssessmentSource(source_type="HUMAN", source_id="ana")
     edit = Feedback(name="tone", value=True, rationale="say: case 8 is unkind", source=source)
-    mlflow.update_assessment(trace_id=changed, assessment_id=assessment.assessment_id, assessment=edit)
+    mlflow.update_assessment(
+        trace_id=changed, assessment_id=assessment.assessment_id, assessment=edit
+    )
     more = optimizer().align(aligned, fetched(old, changed, new := lesson(4)))
     assert traces_of(more) == Counter((old, changed, absent, new))
-    assert [case[1:] for case in episodes(more) if case[0] == changed] == [("true", "say: case 8 is unkind")]
+    assert [case[1:] for case in episodes(more) if case[0] == changed] == [
+        ("true", "say: case 8 is unkind")
+    ]
     assert texts(more) >= unkind(4, 8)
     assert len(texts(more)) == 4
     assert len(endpoint.requests) > asked
@@ -195,7 +220,9 @@ def test_of_several_people_the_majority_counts_and_in_a_tie_the_latest(optimizer
         says(trace_id, label, f"reason {number}", by=f"person {number}")
     judge = tone_judge(feedback_value_type=Literal["pass", "fail", "maybe"])
     aligned = judge.align(fetched(trace_id), optimizer())
-    if isinstance(aligned, MemAlignJudge):  # the others' words are kept beside the label that counts
+    if isinstance(
+        aligned, MemAlignJudge
+    ):  # the others' words are kept beside the label that counts
         memory = aligned.memalign_judge.memory
         assert memory.label(memory.cases[0]) == counts
         assert len(aligned._episodic_memory) == len(labels.split())
@@ -215,11 +242,17 @@ def test_all_who_agree_are_kept_and_models_are_not(optimizer):
 
 def test_what_one_of_several_takes_back_is_forgotten(optimizer):
     trace_id = traced(1)
-    words = {person: says(trace_id, False, f"say: {person} is right", by=person) for person in ("ana", "ben", "eva")}
+    words = {
+        person: says(trace_id, False, f"say: {person} is right", by=person)
+        for person in ("ana", "ben", "eva")
+    }
     aligned = tone_judge().align(fetched(trace_id), optimizer())
     mlflow.delete_assessment(trace_id=trace_id, assessment_id=words["eva"])
     again = optimizer().align(aligned, fetched(trace_id))
-    assert [rationale for _, _, rationale in episodes(again)] == ["say: ana is right", "say: ben is right"]
+    assert [rationale for _, _, rationale in episodes(again)] == [
+        "say: ana is right",
+        "say: ben is right",
+    ]
     assert texts(again) == {"ana is right", "ben is right"}
 
 
@@ -236,7 +269,9 @@ def test_a_trace_whose_feedback_is_all_gone_stops_the_align(aligned, optimizer, 
 def test_a_judges_name_is_matched_whatever_its_case_and_spaces(optimizer):
     (trace,) = fetched(traced(1))
     trace.info.assessments = [
-        Feedback(name=name, value=False, source=AssessmentSource(source_type="HUMAN", source_id=who))
+        Feedback(
+            name=name, value=False, source=AssessmentSource(source_type="HUMAN", source_id=who)
+        )
         for name, who in (("TONE", "ana"), ("  Tone ", "ben"))
     ]
     assert len(tone_judge().align([trace], optimizer())._episodic_memory) == 2
@@ -252,12 +287,18 @@ def test_memory_reaches_the_prompt_and_not_the_base_judge(optimizer, endpoint):
     verdict = aligned(**NEW)
     assert (verdict.value, verdict.metadata["guideline"]) == (False, INSTRUCTIONS)
     properties = endpoint.requests[-1]["response_format"]["json_schema"]["schema"]["properties"]
-    assert [part["type"] for name, part in properties.items() if name in ("value", "result")] == ["boolean"]
+    assert [part["type"] for name, part in properties.items() if name in ("value", "result")] == [
+        "boolean"
+    ]
     (prompt,) = prompts(endpoint, "question 1 again")
     assert "case 1 is unkind" in prompt.replace("say: case 1 is unkind", "")
-    assert "say: case 1 is unkind" in prompt or "say: case 1 is unkind" in user_of(endpoint.requests[-1])
+    assert "say: case 1 is unkind" in prompt or "say: case 1 is unkind" in user_of(
+        endpoint.requests[-1]
+    )
     aligned(trace=fetched(traced(7))[0])
-    assert {"question 7", "answer 7"} <= set(re.findall(r"(?:question|answer) 7", user_of(endpoint.requests[-1])))
+    assert {"question 7", "answer 7"} <= set(
+        re.findall(r"(?:question|answer) 7", user_of(endpoint.requests[-1]))
+    )
     assert judge.model_dump() == before
     assert judge.instructions == INSTRUCTIONS
 
@@ -273,22 +314,33 @@ def test_rows_judged_at_once_are_shown_and_told_their_own_cases(optimizer, endpo
     with ThreadPoolExecutor(4) as pool:
         told = dict(zip(range(1, 5), pool.map(judged, range(1, 5)), strict=True))
     for number, named in told.items():
-        (request,) = (body for body in endpoint.requests if f"question {number} again" in user_of(body))
+        (request,) = (
+            body for body in endpoint.requests if f"question {number} again" in user_of(body)
+        )
         shown = {trace_id for words, trace_id in ids.items() if words in str(request["messages"])}
         assert len(named) == 2
         assert set(named) == shown
-        if optimizer is MemAlignOptimizer:  # the loopback's vectors, which MLflow searches by, are near nothing
+        if (
+            optimizer is MemAlignOptimizer
+        ):  # the loopback's vectors, which MLflow searches by, are near nothing
             assert named[0] == ids[f"say: case {number} is unkind"]
 
 
 def test_a_judge_of_traces_keeps_its_tools(optimizer, endpoint, mind):
-    mind.other = lambda body: {"result": False, "rationale": "a tool"} if body.get("tools") else as_mlflow_asks(body)
-    judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=f"{endpoint.base_url}/chat/completions")
+    mind.other = lambda body: (
+        {"result": False, "rationale": "a tool"} if body.get("tools") else as_mlflow_asks(body)
+    )
+    judge = tone_judge(
+        instructions="Was a tool used? {{ trace }}",
+        base_url=f"{endpoint.base_url}/chat/completions",
+    )
     aligned = judge.align(fetched(trace_id := lesson(1)), optimizer(reflection_lm="openai:/large"))
     verdict = aligned(trace=fetched(traced(2))[0])
     assert (verdict.value, verdict.metadata["retrieved_example_trace_ids"]) == (False, [trace_id])
     assert any("span" in tool["function"]["name"] for tool in endpoint.requests[-1]["tools"])
-    assert system_of(endpoint.requests[-1]).count("case 1 is unkind") == 2  # the guideline, and the case's comment
+    assert (
+        system_of(endpoint.requests[-1]).count("case 1 is unkind") == 2
+    )  # the guideline, and the case's comment
 
 
 # -- forgetting --------------------------------------------------------------------------------------------------------
@@ -319,7 +371,11 @@ def test_everything_unaligned_can_be_learned_again(endpoint):
     traces = fetched(lesson(1), lesson(2))
     aligned = tone_judge().align(traces, MemAlignOptimizer())
     bare = aligned.unalign(traces=traces)
-    assert (bare._episodic_memory, bare._episodic_trace_ids, bare.instructions) == ([], [], INSTRUCTIONS)
+    assert (bare._episodic_memory, bare._episodic_trace_ids, bare.instructions) == (
+        [],
+        [],
+        INSTRUCTIONS,
+    )
     assert bare(**NEW).value is True
     again = MemAlignOptimizer().align(bare, traces)
     assert (episodes(again), texts(again)) == (episodes(aligned), texts(aligned))
@@ -331,14 +387,27 @@ def test_everything_unaligned_can_be_learned_again(endpoint):
 
 
 def test_the_record_has_settings_guidelines_and_traces(optimizer):
-    settings = {"reflection_lm": "openai:/large", "retrieval_k": 3, "embedding_model": "openai:/embed"}
-    aligned = tone_judge().align(fetched(lesson(1), lesson(2)), optimizer(**settings, embedding_dim=32))
+    settings = {
+        "reflection_lm": "openai:/large",
+        "retrieval_k": 3,
+        "embedding_model": "openai:/embed",
+    }
+    aligned = tone_judge().align(
+        fetched(lesson(1), lesson(2)), optimizer(**settings, embedding_dim=32)
+    )
     record = aligned.model_dump()
-    memory = record["memory_augmented_judge_data"] or record["instructions_judge_pydantic_data"]["memalign"]
+    memory = (
+        record["memory_augmented_judge_data"]
+        or record["instructions_judge_pydantic_data"]["memalign"]
+    )
     stored = memory.get("settings", memory)
-    assert {name: stored[name] for name in (*settings, "embedding_dim")} == settings | {"embedding_dim": 32}
+    assert {name: stored[name] for name in (*settings, "embedding_dim")} == settings | {
+        "embedding_dim": 32
+    }
     assert set(memory["episodic_trace_ids"]) == set(traces_of(aligned))
-    assert {guideline["guideline_text"] for guideline in memory["semantic_memory"]} == texts(aligned)
+    assert {guideline["guideline_text"] for guideline in memory["semantic_memory"]} == texts(
+        aligned
+    )
     for read in (Scorer.model_validate(record), Scorer.model_validate_json(json.dumps(record))):
         assert (read.name, read.instructions) == ("tone", aligned.instructions)
 
@@ -347,7 +416,10 @@ def test_a_loaded_judge_judges_learns_on_and_forgets(aligned, optimizer, endpoin
     aligned.register()
     asked = len(endpoint.bodies)
     judge = loaded(optimizer)
-    assert (texts(judge), set(judge._episodic_trace_ids)) == (texts(aligned), set(traces_of(aligned)))
+    assert (texts(judge), set(judge._episodic_trace_ids)) == (
+        texts(aligned),
+        set(traces_of(aligned)),
+    )
     assert len(endpoint.bodies) == asked, "it asks nothing before it judges"
     verdict = judge(**NEW)
     assert verdict.value is False
@@ -370,13 +442,22 @@ def test_every_line_of_the_list_names_tests_that_exist():
     states = Counter(state for _, state, _ in rows)
     assert f"{len(rows)} tests: {states['held']} hold here, {states['differs']} differ" in page
     assert len({name for name, _, _ in rows}) == len(rows)
-    assert [name for name, state, reason in rows if state == "held" and "`test_" not in reason] == []
-    tests = "\n".join(path.read_text("utf-8") for path in Path(__file__).parents[2].rglob("test_*.py"))
+    assert [
+        name for name, state, reason in rows if state == "held" and "`test_" not in reason
+    ] == []
+    tests = "\n".join(
+        path.read_text("utf-8") for path in Path(__file__).parents[2].rglob("test_*.py")
+    )
     named = {name for _, _, reason in rows for name in re.findall(r"`(test_\w+)`", reason)}
     assert {name for name in named if f"def {name}(" not in tests} == set()
 
 
 def _nodes(schema: Any) -> list[dict[str, Any]]:
     """Every object of a JSON Schema."""
-    inner = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
-    return [*([schema] if isinstance(schema, dict) else []), *(node for part in inner for node in _nodes(part))]
+    inner = (
+        schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    )
+    return [
+        *([schema] if isinstance(schema, dict) else []),
+        *(node for part in inner for node in _nodes(part)),
+    ]

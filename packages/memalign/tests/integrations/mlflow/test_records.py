@@ -69,11 +69,17 @@ def test_a_memory_that_was_changed_or_is_gone_is_refused(aligned, tmp_path):
         load("tone")
 
 
-def test_a_judge_that_cannot_be_registered_leaves_no_run(aligned, experiment, tmp_path, monkeypatch):
+def test_a_judge_that_cannot_be_registered_leaves_no_run(
+    aligned, experiment, tmp_path, monkeypatch
+):
     wall = tmp_path / "a file"
     wall.write_text("no folder")
-    closed = mlflow.create_experiment(f"closed {tmp_path}", artifact_location=(wall / "artifacts").as_uri())
-    with pytest.raises(MlflowException, match=r"its memory cannot be written to the artifacts .*Registry\(\)\.save"):
+    closed = mlflow.create_experiment(
+        f"closed {tmp_path}", artifact_location=(wall / "artifacts").as_uri()
+    )
+    with pytest.raises(
+        MlflowException, match=r"its memory cannot be written to the artifacts .*Registry\(\)\.save"
+    ):
         aligned.register(experiment_id=closed)
     assert scorers.list_scorers(experiment_id=closed) == []
 
@@ -121,7 +127,9 @@ def test_one_of_our_records_does_not_break_listings(aligned):
     for changes, why in (({"omitted": 5}, "damaged"), (other, "edited after it was aligned")):
         record = record_of("tone")
         record["instructions_judge_pydantic_data"]["memalign"] |= changes
-        _get_store().register_scorer(mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record))
+        _get_store().register_scorer(
+            mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record)
+        )
         (listed,) = scorers.list_scorers()
         assert (type(listed), listed.instructions) == (InstructionsJudge, aligned.instructions)
         with pytest.raises(MlflowException, match=why):
@@ -130,7 +138,9 @@ def test_one_of_our_records_does_not_break_listings(aligned):
     assert load("tone", version=1).memalign_judge == aligned.memalign_judge
 
 
-def test_all_settings_survive_align_and_registration_but_headers(endpoint, store, tmp_path, monkeypatch):
+def test_all_settings_survive_align_and_registration_but_headers(
+    endpoint, store, tmp_path, monkeypatch
+):
     judge = tone_judge(
         description="Whether we are kind",
         base_url=endpoint.base_url,
@@ -143,12 +153,18 @@ def test_all_settings_survive_align_and_registration_but_headers(endpoint, store
     optimizer = MemAlignOptimizer(authority=["ana"], value_type="bool")
     aligned = judge.align(fetched(lesson(1)), optimizer)
     aligned.register()
-    files = [*Path(store.removeprefix("sqlite:///")).parent.glob("mlflow.db*"), *tmp_path.rglob("*.*")]
+    files = [
+        *Path(store.removeprefix("sqlite:///")).parent.glob("mlflow.db*"),
+        *tmp_path.rglob("*.*"),
+    ]
     assert not any(b"theirs alone" in file.read_bytes() for file in files)
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     loaded = load("tone", extra_headers={"Authorization": "given again"})
     for learned in (aligned, loaded):
-        assert (learned.description, learned.aggregations) == ("Whether we are kind", ["mean", "max"])
+        assert (learned.description, learned.aggregations) == (
+            "Whether we are kind",
+            ["mean", "max"],
+        )
         assert getattr(learned, "timeout", 7) == 7
         assert learned._optimizer == optimizer
         assert learned.memalign_judge.parameters == {"temperature": 0.2, "timeout": 20}
@@ -186,7 +202,9 @@ print("TOLD" + json.dumps([type(judge).__name__, [each.name for each in list_sco
 
 
 @pytest.mark.slow
-def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint, store: str, experiment: str):
+def test_plain_mlflow_loads_and_runs_what_memalign_registered(
+    endpoint: Endpoint, store: str, experiment: str
+):
     aligned = tone_judge().align(fetched(lesson(1)), MemAlignOptimizer())
     aligned.register()
     endpoint.answer = lambda body: json.dumps(as_mlflow_asks(body))
@@ -206,7 +224,9 @@ def test_plain_mlflow_loads_and_runs_what_memalign_registered(endpoint: Endpoint
 @pytest.mark.usefixtures("endpoint")
 def test_a_guidelines_braces_name_no_field():
     aligned = tone_judge().align(fetched(lesson("{{ mood }}")), MemAlignOptimizer())
-    assert [each.guideline_text for each in aligned._semantic_memory] == ["case {{ mood }} is unkind"]
+    assert [each.guideline_text for each in aligned._semantic_memory] == [
+        "case {{ mood }} is unkind"
+    ]
     aligned.register()
     assert "case { { mood } } is unkind" in scorers.get_scorer(name="tone").instructions
     assert load("tone").instructions == aligned.instructions

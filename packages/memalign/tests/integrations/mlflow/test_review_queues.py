@@ -16,12 +16,17 @@ from tests.support.mlflow_world import fetched, refused, says, tone_judge, trace
 
 def assessments(trace_id: str) -> list[tuple[str, Any, str | None, bool]]:
     every = mlflow.get_trace(trace_id).info.assessments
-    return sorted((each.source.source_id, each.value, each.rationale, each.valid is not False) for each in every)
+    return sorted(
+        (each.source.source_id, each.value, each.rationale, each.valid is not False)
+        for each in every
+    )
 
 
 def test_experts_feedback_is_logged_once_and_changes_override():
     one, two = traced(1), traced(2)
-    says(one, True, "fine", by="ana", name="safety")  # words about something else, and a program's, stay as they are
+    says(
+        one, True, "fine", by="ana", name="safety"
+    )  # words about something else, and a program's, stay as they are
     says(one, True, "fine", by="ana", kind="LLM_JUDGE")
     fine = [("ana", True, "fine", True)] * 2
     rows = [
@@ -32,7 +37,9 @@ def test_experts_feedback_is_logged_once_and_changes_override():
     ]
     missing = {"tr-gone@ana": "missing"}
     for outcome in ("logged", "unchanged"):
-        assert log_feedback(rows, name="tone") == missing | {str(row.key): outcome for row in rows[:3]}
+        assert log_feedback(rows, name="tone") == missing | {
+            str(row.key): outcome for row in rows[:3]
+        }
     assert assessments(one) == [("ana", False, "Too cold.", True), *fine, ("ben", True, None, True)]
     assert assessments(two) == [("ana", None, "Names no day.", True)]
     changed = ma.Feedback(id=one, value=False, rationale="Too cold, and late.", source="ana")
@@ -48,8 +55,12 @@ def test_experts_feedback_is_logged_once_and_changes_override():
 
 def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
     trace_id, early, late = traced(1), "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z"
-    first = ma.Feedback(id=trace_id, value=False, rationale="Too cold.", source="ana", created_at=early)
-    edited = ma.Feedback(id=trace_id, value=False, rationale="Cold, and late.", source="ana", created_at=late)
+    first = ma.Feedback(
+        id=trace_id, value=False, rationale="Too cold.", source="ana", created_at=early
+    )
+    edited = ma.Feedback(
+        id=trace_id, value=False, rationale="Cold, and late.", source="ana", created_at=late
+    )
     assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "logged"}
     # Though the first was logged long after it was said.
     assert log_feedback([edited], name="tone") == {f"{trace_id}@ana": "overridden"}
@@ -63,13 +74,18 @@ def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
 def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoint):
     trace_id = traced(1)
     judge = ma.Judge(
-        name="tone", instructions="Kind? {{ inputs }} {{ outputs }}", feedback_value_type=bool, model="openai:small"
+        name="tone",
+        instructions="Kind? {{ inputs }} {{ outputs }}",
+        feedback_value_type=bool,
+        model="openai:small",
     )
     row = {"id": trace_id, "inputs": "question 1", "outputs": "answer 1", "source": "ana"}
     taught = judge.align([{**row, "value": False, "rationale": "say: case 1 is unkind"}]).judge
     assert log_feedback(taught) == {f"{trace_id}@ana": "logged"}
     aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == ["case 1 is unkind"]
+    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == [
+        "case 1 is unkind"
+    ]
     before = len(endpoint.requests)
     assert log_feedback(aligned.memalign_judge) == {f"{trace_id}@ana": "unchanged"}
     assert log_feedback(aligned) == {f"{trace_id}@ana": "unchanged"}
@@ -79,12 +95,19 @@ def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoin
 
 def test_what_is_no_feedback_or_has_no_name_is_refused():
     row: Any = ma.Feedback(id="tr-1", value=True)
-    for rows, name in (([row], ""), ([{"id": "tr-1", "value": True}], "tone"), (row, "tone"), (None, "tone")):
+    for rows, name in (
+        ([row], ""),
+        ([{"id": "tr-1", "value": True}], "tone"),
+        (row, "tone"),
+        (None, "tone"),
+    ):
         with refused("log_feedback (needs the assessments' name|takes a judge)"):
             log_feedback(rows, name=name)
 
 
-@pytest.mark.skipif(find_spec("mlflow.genai.review_queues") is None, reason="this MLflow has no review queues")
+@pytest.mark.skipif(
+    find_spec("mlflow.genai.review_queues") is None, reason="this MLflow has no review queues"
+)
 def test_a_review_queues_answers_teach(endpoint: Endpoint):
     from mlflow.genai.label_schemas import InputPassFail, create_label_schema
     from mlflow.genai.review_queues import (
@@ -97,11 +120,21 @@ def test_a_review_queues_answers_teach(endpoint: Endpoint):
     ids = [traced(1), traced(2)]
     choice = InputPassFail(positive_label="Kind", negative_label="Unkind")
     schema = create_label_schema(name="tone", type="feedback", input=choice, enable_comment=True)
-    queue = create_review_queue("experts", queue_type="custom", users=["ana"], schema_ids=[schema.schema_id])
+    queue = create_review_queue(
+        "experts", queue_type="custom", users=["ana"], schema_ids=[schema.schema_id]
+    )
     add_items_to_review_queue(queue.queue_id, item_ids=ids)
-    says(ids[0], False, "say: case 1 is unkind", by="ana")  # what the queue's page does with an answer
-    set_review_queue_item_status(queue.queue_id, item_id=ids[0], status="complete", completed_by="ana")
+    says(
+        ids[0], False, "say: case 1 is unkind", by="ana"
+    )  # what the queue's page does with an answer
+    set_review_queue_item_status(
+        queue.queue_id, item_id=ids[0], status="complete", completed_by="ana"
+    )
     reviewed = [item.item_id for item in list_review_queue_items(queue.queue_id, status="complete")]
     aligned = tone_judge().align(fetched(*reviewed), MemAlignOptimizer())
-    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == ["case 1 is unkind"]
-    assert [(episode._trace_id, episode.source) for episode in aligned._episodic_memory] == [(ids[0], "ana")]
+    assert [guideline.guideline_text for guideline in aligned._semantic_memory] == [
+        "case 1 is unkind"
+    ]
+    assert [(episode._trace_id, episode.source) for episode in aligned._episodic_memory] == [
+        (ids[0], "ana")
+    ]

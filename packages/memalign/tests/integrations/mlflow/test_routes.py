@@ -12,7 +12,15 @@ from mlflow.genai.scorers import ScorerSamplingConfig
 import memalign
 from memalign.integrations.mlflow import MemAlignOptimizer, load
 from tests.support.endpoint import Endpoint, bad_request
-from tests.support.mlflow_world import Mind, fetched, following, gateway_model, lesson, refused, tone_judge
+from tests.support.mlflow_world import (
+    Mind,
+    fetched,
+    following,
+    gateway_model,
+    lesson,
+    refused,
+    tone_judge,
+)
 
 NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed"}
 CASE: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
@@ -68,7 +76,9 @@ def test_words_go_where_mlflow_sends_them_and_nowhere_else(
     before = len(here.requests)
     assert registry.load("tone")(**CASE).value is False
     assert len(here.requests) > before
-    assert {body["model"] for body in here.requests} == ({"small"} if changes else {"small", "large"})
+    assert {body["model"] for body in here.requests} == (
+        {"small"} if changes else {"small", "large"}
+    )
     assert bool(here.embedding_requests) is not bool(changes)
 
 
@@ -95,10 +105,15 @@ def test_a_password_in_an_address_is_hidden(here: Endpoint, tmp_path, caplog, mo
         ("nobody:/m", "nobody:m cannot be used: Unknown provider: nobody"),
         ("anthropic:/m", "needs a key"),
         ("openai:/m", "OPENAI_API_KEY"),
-        ("mistral:/m", "MISTRAL_API_BASE names a server"),  # not sent to the provider's own address instead
+        (
+            "mistral:/m",
+            "MISTRAL_API_BASE names a server",
+        ),  # not sent to the provider's own address instead
     ],
 )
-def test_a_model_that_cannot_be_asked_is_named_before_any_call(here: Endpoint, monkeypatch, model, message):
+def test_a_model_that_cannot_be_asked_is_named_before_any_call(
+    here: Endpoint, monkeypatch, model, message
+):
     monkeypatch.setenv("MISTRAL_API_BASE", here.base_url)
     served = tone_judge(base_url=here.base_url)
     for judge, settings in ((tone_judge(model=model), {}), (served, {"reflection_lm": model})):
@@ -110,7 +125,9 @@ def test_a_model_that_cannot_be_asked_is_named_before_any_call(here: Endpoint, m
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_server")
 def test_a_gateway_judge_is_scheduled_and_stopped(here: Endpoint):
-    aligned = tone_judge(model=gateway_model(here, "house")).align(fetched(lesson(1)), MemAlignOptimizer())
+    aligned = tone_judge(model=gateway_model(here, "house")).align(
+        fetched(lesson(1)), MemAlignOptimizer()
+    )
     registered = aligned.register()
     started = registered.start(sampling_config=ScorerSamplingConfig(sample_rate=0.5))
     assert (started.sample_rate, started.status.value) == (0.5, "STARTED")

@@ -80,7 +80,9 @@ def test_a_grown_session_is_one_case_as_it_is_now(endpoint, ids):
 def test_a_session_scorer_comes_back_from_the_registry(aligned, ids):
     aligned.register()
     loaded = load("tone")
-    assert loaded.unalign(fetched(ids[3]))._episodic_trace_ids == [ids[0]], "any turn stands for its session"
+    assert loaded.unalign(fetched(ids[3]))._episodic_trace_ids == [ids[0]], (
+        "any turn stands for its session"
+    )
     assert loaded.is_session_level_scorer
     assert loaded.memalign_judge == aligned.memalign_judge
     result = mlflow.genai.evaluate(data=fetched(*ids[:2]), scorers=[loaded])

@@ -19,16 +19,28 @@ from memalign.integrations.mlflow.experiments import cases_of_experiment
 from memalign.integrations.mlflow.traces import content_of, without_verdicts
 from tests.support.mlflow_world import fetched, labelled, lesson, refused, says, tone_judge, traced
 
-JUDGE = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
+JUDGE = ma.Judge(
+    name="tone",
+    instructions="{{ inputs }} {{ outputs }}",
+    feedback_value_type=str,
+    model="openai:m",
+)
 
 
 def said(*ids: str) -> list[tuple[str, object, str | None]]:
-    return [(row.source, row.value, row.rationale) for row in read_feedback(fetched(*ids), "tone", JUDGE).rows]
+    return [
+        (row.source, row.value, row.rationale)
+        for row in read_feedback(fetched(*ids), "tone", JUDGE).rows
+    ]
 
 
-def override(trace_id: str, given: str, value: object, *, by: str = "ana", kind: str = "HUMAN") -> str:
+def override(
+    trace_id: str, given: str, value: object, *, by: str = "ana", kind: str = "HUMAN"
+) -> str:
     source = AssessmentSource(source_type=kind, source_id=by)
-    return mlflow.override_feedback(trace_id=trace_id, assessment_id=given, value=value, source=source).assessment_id  # type: ignore[no-any-return]
+    return mlflow.override_feedback(
+        trace_id=trace_id, assessment_id=given, value=value, source=source
+    ).assessment_id  # type: ignore[no-any-return]
 
 
 def test_the_last_override_in_a_chain_counts():
@@ -44,10 +56,13 @@ def test_the_last_override_in_a_chain_counts():
 def test_people_behind_one_placeholder_are_told_apart():
     trace_id = traced(1)
     words: dict[str, str | None] = {
-        says(trace_id, False, word, by=who): word for who, word in (("User", "cold"), ("default", "warm"))
+        says(trace_id, False, word, by=who): word
+        for who, word in (("User", "cold"), ("default", "warm"))
     }
     first = says(trace_id, False, "short", by="User")
-    words[override(trace_id, override(trace_id, first, True, by="User"), False, by="User")] = None  # an edited edit
+    words[override(trace_id, override(trace_id, first, True, by="User"), False, by="User")] = (
+        None  # an edited edit
+    )
     assert {(source, word) for source, _, word in said(trace_id)} == {
         (f"unknown:{n}", word) for n, word in words.items()
     }
@@ -66,7 +81,10 @@ def test_what_people_say_of_a_crashed_application_is_feedback():
         raise RuntimeError("no stock")
     says(span.trace_id, False, "It crashed.")
     (row,) = read_feedback(fetched(span.trace_id), "tone", JUDGE).rows
-    assert row.content == {"inputs": {"question": "question 1"}, "outputs": "(the application gave no outputs)"}
+    assert row.content == {
+        "inputs": {"question": "question 1"},
+        "outputs": "(the application gave no outputs)",
+    }
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -75,12 +93,20 @@ def test_a_trace_lacking_a_field_or_spans_is_skipped():
         pass
     says(span.trace_id, True)
     found = read_feedback(fetched(span.trace_id), "tone", JUDGE)
-    assert found.skipped == {span.trace_id: "the judge's instructions name {{ inputs }}, and the trace has none"}
+    assert found.skipped == {
+        span.trace_id: "the judge's instructions name {{ inputs }}, and the trace has none"
+    }
     says(whole := traced(1), False, "cold")
-    found = read_feedback(mlflow.search_traces(return_type="list", include_spans=False), "tone", JUDGE)
-    assert (set(found.skipped), found.content) == ({span.trace_id, whole}, {}), "and takes nothing back"
+    found = read_feedback(
+        mlflow.search_traces(return_type="list", include_spans=False), "tone", JUDGE
+    )
+    assert (set(found.skipped), found.content) == ({span.trace_id, whole}, {}), (
+        "and takes nothing back"
+    )
     with refused(r"2 of 2: .* came without its spans; search_traces\(include_spans=True\)"):
-        tone_judge().align(mlflow.search_traces(return_type="list", include_spans=False), MemAlignOptimizer())
+        tone_judge().align(
+            mlflow.search_traces(return_type="list", include_spans=False), MemAlignOptimizer()
+        )
 
 
 @pytest.mark.usefixtures("endpoint")
@@ -99,7 +125,8 @@ ATTACHED = "mlflow-attachment://9b1c?content_type=image%2Fpng&trace_id=tr-1&size
 
 
 @pytest.mark.parametrize(
-    "held", [ATTACHED, PIXELS, "mlflow-attachment://9b1c?trace_id=tr-1&content_type=application%2Fpdf"]
+    "held",
+    [ATTACHED, PIXELS, "mlflow-attachment://9b1c?trace_id=tr-1&content_type=application%2Fpdf"],
 )
 def test_a_picture_or_a_file_costs_its_own_trace(endpoint, caplog, held: str):
     with mlflow.start_span("reply") as span:
@@ -126,7 +153,9 @@ def test_traces_are_rows_of_an_evaluation():
         assert {row.id for row in rows} == {*held_out, wrong}
         found = ma.evaluate(aligned.memalign_judge, rows)
         assert (found.n, found.metrics["accuracy"].value) == (4, 0.75)
-    with pytest.raises(InputError, match=r"not Trace; memalign.integrations.mlflow.feedback_of\(traces, judge\)"):
+    with pytest.raises(
+        InputError, match=r"not Trace; memalign.integrations.mlflow.feedback_of\(traces, judge\)"
+    ):
         ma.evaluate(aligned.memalign_judge, fetched(*held_out))
     for traces in ([], fetched(traced(10))):
         with refused("No valid feedback records found"):
@@ -144,7 +173,12 @@ def test_a_judge_of_a_level_of_sessions_is_refused():
     class Leveled(type(tone_judge())):  # type: ignore[misc]  # as MLflow 3.18 has it
         session_level: str | None = "trip"
 
-    judge = Leveled(name="tone", instructions="{{ conversation }}", model="openai:/small", feedback_value_type=bool)
+    judge = Leveled(
+        name="tone",
+        instructions="{{ conversation }}",
+        model="openai:/small",
+        feedback_value_type=bool,
+    )
     with refused("'trip'.*make it without session_level"):
         MemAlignOptimizer().align(judge, fetched(traced(1, session="s")))
 
@@ -154,7 +188,9 @@ def test_only_people_say_what_was_expected():
     for kind, by, value in (("CODE", "script", "guess"), ("HUMAN", "ana", "Paris")):
         source = AssessmentSource(source_type=kind, source_id=by)
         mlflow.log_expectation(trace_id=trace_id, name="capital", value=value, source=source)
-    assert content_of(fetched(trace_id), ("expectations",)) == {"expectations": {"capital": "Paris"}}
+    assert content_of(fetched(trace_id), ("expectations",)) == {
+        "expectations": {"capital": "Paris"}
+    }
 
 
 def test_feedback_on_a_trace_is_not_judged():
@@ -180,7 +216,11 @@ def test_what_evaluators_and_people_said_is_not_shown_to_a_judge_of_traces(endpo
     assert "LEAK" not in str(content_of([trace], ("trace",)))
     shown = without_verdicts(trace)
     assert [each.name for each in shown.data.spans] == ["reply"]
-    assert (shown.info.assessments, len(trace.info.assessments), len(trace.data.spans)) == ([], 2, 3)
+    assert (shown.info.assessments, len(trace.info.assessments), len(trace.data.spans)) == (
+        [],
+        2,
+        3,
+    )
     judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
     judge.align(fetched(lesson(1)), MemAlignOptimizer())(trace=trace)
     assert "LEAK" not in str(endpoint.requests)
@@ -192,11 +232,23 @@ def test_feedback_is_the_same_over_http_as_from_the_store(store: str):
     one, two = traced(1), traced(2)
     says(one, False, "cold", by="User")
     says(one, True, "warm", by="User")
-    first, source = says(two, False, "late", by="ana"), AssessmentSource(source_type="HUMAN", source_id="ana")
+    first, source = (
+        says(two, False, "late", by="ana"),
+        AssessmentSource(source_type="HUMAN", source_id="ana"),
+    )
     mlflow.override_feedback(trace_id=two, assessment_id=first, value=True, source=source)
-    judge = ma.Judge(name="tone", instructions="{{ inputs }} {{ outputs }}", feedback_value_type=str, model="openai:m")
+    judge = ma.Judge(
+        name="tone",
+        instructions="{{ inputs }} {{ outputs }}",
+        feedback_value_type=str,
+        model="openai:m",
+    )
     served = read_feedback(fetched(one, two), "tone", judge)
-    assert sorted(row.source.partition(":")[0] for row in served.rows) == ["ana", "unknown", "unknown"]
+    assert sorted(row.source.partition(":")[0] for row in served.rows) == [
+        "ana",
+        "unknown",
+        "unknown",
+    ]
     mlflow.set_tracking_uri(store)
     assert read_feedback(fetched(one, two), "tone", judge) == served
 
@@ -211,7 +263,10 @@ def logged() -> Iterator[None]:
 @pytest.mark.usefixtures("logged")
 def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
     """Whatever is logged by itself; the user's own traces stay."""
-    case: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
+    case: dict[str, Any] = {
+        "inputs": {"question": "question 1, as of today"},
+        "outputs": "answer 1",
+    }
     *traces, new = fetched(lesson(1), lesson(2), labelled(3), traced(4))
 
     def count() -> int:
@@ -244,7 +299,10 @@ def test_traces_of_an_experiment_are_cases(experiment: str, store: str):
     told: list[int] = []
     mlflow.set_tracking_uri("sqlite:///elsewhere.db")  # what the process has set does not count
     found = cases_of_experiment(
-        experiment, FIELDS, tracking_uri=store, progress=lambda _phase, done, _total: told.append(done)
+        experiment,
+        FIELDS,
+        tracking_uri=store,
+        progress=lambda _phase, done, _total: told.append(done),
     )
     assert [each.id for each in found.examples] == ids[::-1]
     assert found.examples[2].inputs == {"question": "question 0"}
@@ -252,7 +310,9 @@ def test_traces_of_an_experiment_are_cases(experiment: str, store: str):
     assert (found.skipped, found.more, told) == (1, False, [4])
     found = cases_of_experiment(experiment, FIELDS, tracking_uri=store, most=2)
     assert (len(found.examples), found.more) == (1, True)
-    found = cases_of_experiment(experiment, FIELDS, tracking_uri=store, filter_string="tag.kept = 'yes'")
+    found = cases_of_experiment(
+        experiment, FIELDS, tracking_uri=store, filter_string="tag.kept = 'yes'"
+    )
     assert [example.id for example in found.examples] == ids[:1]
 
 

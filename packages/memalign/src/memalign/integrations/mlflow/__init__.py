@@ -21,7 +21,9 @@ from importlib.util import find_spec
 from memalign.errors import ConfigurationError
 
 if find_spec("mlflow") is None:
-    raise ConfigurationError('memalign.integrations.mlflow needs MLflow. Run: pip install "mlflow>=3.11.1"')
+    raise ConfigurationError(
+        'memalign.integrations.mlflow needs MLflow. Run: pip install "mlflow>=3.11.1"'
+    )
 
 from memalign.integrations.mlflow.assessments import feedback_of, log_feedback
 from memalign.integrations.mlflow.judge import MemAlignJudge

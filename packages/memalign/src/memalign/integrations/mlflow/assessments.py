@@ -46,7 +46,9 @@ class TraceFeedback:
     notes: list[str] = field(default_factory=list)
 
 
-def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: Any = None) -> TraceFeedback:
+def read_feedback(
+    traces: Iterable[Any], name: str, core: memalign.Judge, base: Any = None
+) -> TraceFeedback:
     """People's valid assessments with the MLflow judge's name, as feedback for our judge `core`.
 
     Of what a person said several times the latest counts; what was overridden does not. People whom MLflow does not
@@ -55,7 +57,9 @@ def read_feedback(traces: Iterable[Any], name: str, core: memalign.Judge, base: 
     feedback = TraceFeedback()
     for item in items_of(traces, core.fields, core.memory):
         case_id = item.case_id
-        assessments = [assessment for trace in item.traces for assessment in trace.info.assessments or ()]
+        assessments = [
+            assessment for trace in item.traces for assessment in trace.info.assessments or ()
+        ]
         every = [assessment for assessment in assessments if assessment.feedback is not None]
         usable, why = _usable(every, name)
         content = content_of(item.traces, core.fields, base)
@@ -109,19 +113,25 @@ def feedback_of(traces: Iterable[Any], judge: Any) -> list[Feedback]:
     """
     core = getattr(judge, "memalign_judge", judge)
     if not isinstance(core, memalign.Judge):
-        raise invalid(f"feedback_of takes an aligned judge, or one of memalign; got {type(judge).__name__}")
+        raise invalid(
+            f"feedback_of takes an aligned judge, or one of memalign; got {type(judge).__name__}"
+        )
     found = read_feedback(listed(traces), judge.name, core, getattr(judge, "base_judge", None))
     if not found.rows:
         raise invalid(nothing_learned(found, judge.name))
     if found.skipped:
-        _logger.warning("judge %s: %d traces have no feedback that counts", judge.name, len(found.skipped))
+        _logger.warning(
+            "judge %s: %d traces have no feedback that counts", judge.name, len(found.skipped)
+        )
     return found.rows
 
 
 def nothing_learned(feedback: TraceFeedback, name: str) -> str:
     """Say why no trace has feedback for a judge, in the words of MLflow's own optimizer first."""
     counted = Counter(feedback.skipped.values())
-    why = "; ".join(f"{count} of {len(feedback.skipped)}: {reason}" for reason, count in counted.most_common(3))
+    why = "; ".join(
+        f"{count} of {len(feedback.skipped)}: {reason}" for reason, count in counted.most_common(3)
+    )
     return (
         f"No valid feedback records found in the traces for judge {name!r} ({why or 'no traces'}). What counts is the "
         "feedback of people (source_type HUMAN) under the judge's name, which mlflow.log_feedback logs"
@@ -132,8 +142,14 @@ def listed(traces: Any, *, or_ids: bool = False) -> list[Any]:
     """Return the traces, which may be a frame of `mlflow.search_traces()`. Raises MlflowException for anything else."""
     kinds, ids = ((Trace, str), ", or of the ids of traces") if or_ids else ((Trace,), "")
     if hasattr(traces, "columns") and "trace" in traces.columns:
-        traces = [Trace.from_json(trace) if isinstance(trace, str) else trace for trace in traces["trace"]]
-    several = isinstance(traces, Iterable) and not isinstance(traces, str | Trace) and not hasattr(traces, "columns")
+        traces = [
+            Trace.from_json(trace) if isinstance(trace, str) else trace for trace in traces["trace"]
+        ]
+    several = (
+        isinstance(traces, Iterable)
+        and not isinstance(traces, str | Trace)
+        and not hasattr(traces, "columns")
+    )
     every = list(traces) if several else [traces]
     if not several or any(not isinstance(trace, kinds) for trace in every):
         raise invalid(
@@ -151,7 +167,11 @@ def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:
         return [], f"no feedback named {name!r}; feedback there: {names}"
     people = holding(named)
     answered = [person for person in people if person.feedback.error is None]
-    usable = [person for person in answered if person.feedback.value is not None or (person.rationale or "").strip()]
+    usable = [
+        person
+        for person in answered
+        if person.feedback.value is not None or (person.rationale or "").strip()
+    ]
     why = "has no value and no rationale" if people else "is not by a person, or not valid"
     return usable, f"the feedback named {name!r} {why}"
 
@@ -166,9 +186,15 @@ def _by_source(usable: Sequence[Any], where: str, notes: list[str]) -> dict[str,
     Whoever stands behind a placeholder cannot be told from others: each such assessment is somebody's, `unknown:ID`.
     """
     latest: dict[str, Any] = {}
-    spelt: dict[str, str] = {}  # a person is one person however their name is spelled; the first spelling is kept
+    spelt: dict[
+        str, str
+    ] = {}  # a person is one person however their name is spelled; the first spelling is kept
     for assessment in usable:
-        nameless = f"{UNKNOWN_SOURCE}:{assessment.assessment_id}" if assessment.assessment_id else UNKNOWN_SOURCE
+        nameless = (
+            f"{UNKNOWN_SOURCE}:{assessment.assessment_id}"
+            if assessment.assessment_id
+            else UNKNOWN_SOURCE
+        )
         source = _person(assessment) or nameless
         source = spelt.setdefault(name_key(source), source)
         if source in latest:
@@ -212,7 +238,9 @@ def log_feedback(feedback: Any, *, name: str = "") -> dict[str, str]:
     entries = core.memory.annotations() if isinstance(core, memalign.Judge) else core
     rows: list[Any] = list(entries) if isinstance(entries, Iterable) else [None]
     if not all(isinstance(row, Feedback | Annotation) for row in rows):
-        raise invalid(f"log_feedback takes a judge, or a list of Feedback; got {type(feedback).__name__}")
+        raise invalid(
+            f"log_feedback takes a judge, or a list of Feedback; got {type(feedback).__name__}"
+        )
     name = name or getattr(feedback, "name", "")
     if not name:
         raise invalid("log_feedback needs the assessments' name: log_feedback(rows, name='send')")
@@ -224,12 +252,21 @@ def _log(row: Feedback | Annotation, name: str) -> str:
     trace = mlflow.get_trace(row.id, silent=True)
     if trace is None:
         return "missing"
-    every = holding(assessment for assessment in trace.info.assessments or () if assessment.feedback is not None)
+    every = holding(
+        assessment for assessment in trace.info.assessments or () if assessment.feedback is not None
+    )
     person = "" if row.source.partition(":")[0] == UNKNOWN_SOURCE else row.source
-    own = [entry for entry in every if _is_named(entry, name) and name_key(_person(entry)) == name_key(person)]
+    own = [
+        entry
+        for entry in every
+        if _is_named(entry, name) and name_key(_person(entry)) == name_key(person)
+    ]
     content = (row.value, row.rationale or None)
     # Of somebody without a name, any assessment without one may be theirs, and none of them is overridden.
-    if any((entry.feedback.value, entry.rationale or None) == content for entry in (own[-1:] if person else own)):
+    if any(
+        (entry.feedback.value, entry.rationale or None) == content
+        for entry in (own[-1:] if person else own)
+    ):
         return "unchanged"
     if person and own and _is_before(row.created_at, own[-1]):
         return "newer"

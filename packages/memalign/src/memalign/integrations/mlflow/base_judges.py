@@ -40,8 +40,12 @@ def base_of(judge: Any) -> Any:
         return base_of(judge._base_judge)
     base = None
     if isinstance(judge, BuiltInScorer):
-        with suppress(AttributeError, NotImplementedError):  # code judges, and several judges together
-            base = judge._create_judge() if hasattr(judge, "_create_judge") else _of_criterion(judge)
+        with suppress(
+            AttributeError, NotImplementedError
+        ):  # code judges, and several judges together
+            base = (
+                judge._create_judge() if hasattr(judge, "_create_judge") else _of_criterion(judge)
+            )
     if base is None:
         raise invalid(
             f"{kind} cannot be aligned: it does not judge by instructions alone; make a judge with "
@@ -71,8 +75,12 @@ def _criterion(judge: Any) -> str | None:
     """The instructions of a built-in judge with our names of fields; None where it judges more than these."""
     text = str(judge.instructions)
     if guidelines := getattr(judge, "guidelines", None):
-        listed = "\n".join(f"- {line}" for line in ([guidelines] if isinstance(guidelines, str) else guidelines))
-        listed = listed.replace("{{", "{ {").replace("}}", "} }")  # a guideline's own braces are no field of the item
+        listed = "\n".join(
+            f"- {line}" for line in ([guidelines] if isinstance(guidelines, str) else guidelines)
+        )
+        listed = listed.replace("{{", "{ {").replace(
+            "}}", "} }"
+        )  # a guideline's own braces are no field of the item
         text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: listed, text)
         text = re.sub(r"\{\{\s*guidelines_context\s*\}\}", "", text)
     named = set(_BRACES.findall(text))
@@ -139,7 +147,9 @@ def value_type_of(annotation: Any, spec: object = None) -> ValueType:
 def _choices(choices: tuple[Any, ...]) -> ValueType:
     if set(choices) == {True, False} and all(isinstance(choice, bool) for choice in choices):
         return ValueType.of(bool)
-    whole = sorted(choice for choice in choices if isinstance(choice, int) and not isinstance(choice, bool))
+    whole = sorted(
+        choice for choice in choices if isinstance(choice, int) and not isinstance(choice, bool)
+    )
     if len(whole) == len(choices) > 1 and whole == list(range(whole[0], whole[0] + len(whole))):
         return ValueType(kind="int", low=float(whole[0]), high=float(whole[-1]))
     return ValueType.of(Literal[tuple(str(choice) for choice in choices)])

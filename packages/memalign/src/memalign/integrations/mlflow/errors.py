@@ -8,7 +8,13 @@ from contextlib import contextmanager
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
 
-from memalign.errors import ConfigurationError, InputError, MemalignError, ModelUnavailable, RateLimited
+from memalign.errors import (
+    ConfigurationError,
+    InputError,
+    MemalignError,
+    ModelUnavailable,
+    RateLimited,
+)
 
 
 def invalid(message: str) -> MlflowException:

@@ -12,8 +12,12 @@ from memalign.integrations.mlflow.traces import examples_of
 from memalign.judge import Progress
 from memalign.types import Example
 
-_PAGE = 100  # traces of one request, so that progress is shown; MLflow's servers take no more than 500
-_PATIENCE = 10  # seconds until a tracking server must answer at all; MLflow itself tries for minutes
+_PAGE = (
+    100  # traces of one request, so that progress is shown; MLflow's servers take no more than 500
+)
+_PATIENCE = (
+    10  # seconds until a tracking server must answer at all; MLflow itself tries for minutes
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +53,23 @@ def cases_of_experiment(
     problem = f"no MLflow answers at {urlsplit(uri).hostname}"
     try:
         if urlsplit(uri).scheme in ("http", "https"):
-            http_request(get_default_host_creds(uri), "/health", "GET", max_retries=0, timeout=_PATIENCE)
+            http_request(
+                get_default_host_creds(uri), "/health", "GET", max_retries=0, timeout=_PATIENCE
+            )
         problem = f"MLflow cannot give the traces of {experiment!r}"
         client = mlflow.MlflowClient(tracking_uri=uri)
         record = client.get_experiment_by_name(experiment)
         if record is None and experiment.isdigit():
             record = client.get_experiment(experiment)
         if record is None:
-            raise InputError(f"MLflow has no experiment {experiment!r} there; give its name or its id")
+            raise InputError(
+                f"MLflow has no experiment {experiment!r} there; give its name or its id"
+            )
         search = {"locations": [record.experiment_id], "filter_string": filter_string}
         while len(traces) < most and (token or not traces):
-            page = client.search_traces(**search, max_results=min(_PAGE, most - len(traces)), page_token=token)
+            page = client.search_traces(
+                **search, max_results=min(_PAGE, most - len(traces)), page_token=token
+            )
             traces += page
             token = page.token
             if progress is not None:
@@ -70,4 +80,6 @@ def cases_of_experiment(
         raise InputError(f"{problem}: {error.message[:300]}") from error
     examples = tuple(examples_of(traces, fields))
     skipped = 0 if "conversation" in fields else len(traces) - len(examples)
-    return ExperimentCases(examples=examples, skipped=skipped, more=bool(token) and len(traces) >= most)
+    return ExperimentCases(
+        examples=examples, skipped=skipped, more=bool(token) and len(traces) >= most
+    )

@@ -56,13 +56,23 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     _reference: Any = None  # where the registered memory is kept
 
     def __init__(
-        self, *, base: Any, core: memalign.Judge, optimizer: MemAlignOptimizer, alignment: AlignResult | None = None
+        self,
+        *,
+        base: Any,
+        core: memalign.Judge,
+        optimizer: MemAlignOptimizer,
+        alignment: AlignResult | None = None,
     ) -> None:
         with translated():
             check_instructions(base.name, base.instructions)
         # Name, description, aggregations; in newer versions of MLflow also a time limit and the level of sessions.
         super().__init__(**{field: getattr(base, field) for field in type(base).model_fields})
-        self._base_judge, self._core, self._optimizer, self._alignment = base, core, optimizer, alignment
+        self._base_judge, self._core, self._optimizer, self._alignment = (
+            base,
+            core,
+            optimizer,
+            alignment,
+        )
 
     # -- judging -------------------------------------------------------------------------------------------------------
 
@@ -91,25 +101,44 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             MlflowException: A field is missing (INVALID_PARAMETER_VALUE), or the model failed.
         """
         core, fields = self._core, self._core.fields
-        arguments: dict[str, Any] = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
-        content = {name: plain(value) for name, value in arguments.items() if value is not None and name in fields}
+        arguments: dict[str, Any] = {
+            "inputs": inputs,
+            "outputs": outputs,
+            "expectations": expectations,
+        }
+        content = {
+            name: plain(value)
+            for name, value in arguments.items()
+            if value is not None and name in fields
+        }
         if trace is not None:
             content = content_of([trace], set(fields) - {"conversation"}) | content
         if session and "conversation" in fields:
             content = content_of(session, fields, self._base_judge) | content
         missing = [name for name in fields if name not in content]
         standing = None if missing else standing_judgment(core, Example(id="item", **content))
-        embedded = str(self._base_judge.model).startswith("local:")  # which MLflow cannot ask, and calls no tools
+        embedded = str(self._base_judge.model).startswith(
+            "local:"
+        )  # which MLflow cannot ask, and calls no tools
         if trace is not None and "trace" in fields and standing is None and not embedded:
-            with mlflow.tracing.context(enabled=False):  # the tools that look into the trace are MLflow's
+            with mlflow.tracing.context(
+                enabled=False
+            ):  # the tools that look into the trace are MLflow's
                 arguments["trace"] = without_verdicts(trace)
                 return ask_mlflow(core, self._base_judge, content, arguments)
         if missing:
             names = ", ".join("session" if name == "conversation" else name for name in missing)
-            raise invalid(f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}")
-        with translated(), mlflow.tracing.context(enabled=False):  # autologging would make a trace of each model call
+            raise invalid(
+                f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}"
+            )
+        with (
+            translated(),
+            mlflow.tracing.context(enabled=False),
+        ):  # autologging would make a trace of each model call
             judgment = (
-                core(Example(id="item", **{name: content[name] for name in fields})) if standing is None else standing
+                core(Example(id="item", **{name: content[name] for name in fields}))
+                if standing is None
+                else standing
             )
         return self._feedback(judgment, None if trace is None else trace.info.trace_id)
 
@@ -241,7 +270,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
 
     # -- MLflow's registry, copies and pickle --------------------------------------------------------------------------
 
-    def register(self, *, name: str | None = None, experiment_id: str | None = None) -> MemAlignJudge:
+    def register(
+        self, *, name: str | None = None, experiment_id: str | None = None
+    ) -> MemAlignJudge:
         """Register the judge as plain MLflow can load and run it, with its whole memory as a run's artifact.
 
         Args:
@@ -257,12 +288,16 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         renamed = self._named(name or self.name)
         with registration(renamed.name, renamed._core, experiment_id) as reference:
             renamed._reference = reference
-            registered: MemAlignJudge = super(MemAlignJudge, renamed).register(experiment_id=experiment_id)
+            registered: MemAlignJudge = super(MemAlignJudge, renamed).register(
+                experiment_id=experiment_id
+            )
         return registered
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
         """The record that MLflow stores: its own form for judges of instructions."""
-        return record_of(self._base_judge, self._core, self._optimizer.record(), self._reference or {})
+        return record_of(
+            self._base_judge, self._core, self._optimizer.record(), self._reference or {}
+        )
 
     def _create_copy(self) -> MemAlignJudge:
         return self._named(self.name)
@@ -271,12 +306,16 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         base, core = self._base_judge, self._core
         if name != base.name:
             base, core = base.model_copy(update={"name": name}), core.replace(name=core_name(name))
-        copied = MemAlignJudge(base=base, core=core, optimizer=self._optimizer, alignment=self._alignment)
+        copied = MemAlignJudge(
+            base=base, core=core, optimizer=self._optimizer, alignment=self._alignment
+        )
         copied._reference = self._reference
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> MemAlignJudge:
-        copied: MemAlignJudge = self.__copy__()  # nothing in it changes, and a model's connections cannot be copied
+        copied: MemAlignJudge = (
+            self.__copy__()
+        )  # nothing in it changes, and a model's connections cannot be copied
         return copied
 
     def __repr__(self) -> str:

@@ -42,5 +42,7 @@ def load(
     core = found.core(optimizer.routed_embedding())
     judge = MemAlignJudge(base=found.base, core=core, optimizer=optimizer)
     if judge.instructions != found.shown:
-        raise invalid(f"scorer {name!r}: its instructions were edited after it was aligned; {AGAIN}")
+        raise invalid(
+            f"scorer {name!r}: its instructions were edited after it was aligned; {AGAIN}"
+        )
     return judge

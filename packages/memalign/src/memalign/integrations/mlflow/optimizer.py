@@ -19,7 +19,12 @@ from memalign import aio
 from memalign.align import AlignResult, MemAlign
 from memalign.align.forget import forget
 from memalign.errors import InputError, InvalidRows
-from memalign.integrations.mlflow.assessments import TraceFeedback, listed, nothing_learned, read_feedback
+from memalign.integrations.mlflow.assessments import (
+    TraceFeedback,
+    listed,
+    nothing_learned,
+    read_feedback,
+)
 from memalign.integrations.mlflow.base_judges import base_of, core_of, value_type_of
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.judge import MemAlignJudge
@@ -75,7 +80,9 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def __post_init__(self) -> None:
         for name in ("retrieval_k", "embedding_dim"):
             number = getattr(self, name)
-            if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number <= 0):
+            if number is not None and (
+                isinstance(number, bool) or not isinstance(number, int) or number <= 0
+            ):
                 raise invalid(f"{name} must be a positive integer, got {number!r}")
         if self.value_type is not None:
             value_type_of(None, self.value_type)
@@ -109,12 +116,18 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         optimizer = self._optimizer_for(core)
         with translated(), _rows_by_trace(), mlflow.tracing.context(enabled=False):
             result = aio.run(
-                optimizer.align(before, feedback.rows, skip_invalid=self.skip_invalid, progress=self.progress)
+                optimizer.align(
+                    before, feedback.rows, skip_invalid=self.skip_invalid, progress=self.progress
+                )
             )
         if stale:
             active = {guideline.id for guideline in result.judge.memory.semantic}
-            forgotten = tuple(guideline for guideline in core.memory.semantic if guideline.id not in active)
-            result = dataclasses.replace(result, changed=True, removed=tuple(stale), forgotten=forgotten)
+            forgotten = tuple(
+                guideline for guideline in core.memory.semantic if guideline.id not in active
+            )
+            result = dataclasses.replace(
+                result, changed=True, removed=tuple(stale), forgotten=forgotten
+            )
         result = dataclasses.replace(result, notes=(*feedback.notes, *result.notes))
         return start if start is judge and not result.changed else self._reported(start, result)
 
@@ -138,16 +151,22 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         if result.changed:
             _logger.info("judge %s: %s", name, result)
         for conflict in result.conflicts:
-            given = ", ".join(f"{key.source}: {value}" for key, value in conflict.annotations.items())
+            given = ", ".join(
+                f"{key.source}: {value}" for key, value in conflict.annotations.items()
+            )
             text = "judge %s: people differ on %s: %s; %s counts (%s)"
             _logger.warning(text, name, _few(conflict.ids), given, conflict.label, conflict.reason)
-        reasons: dict[str, list[str]] = {}  # one call that failed leaves much feedback pending, for one reason
+        reasons: dict[
+            str, list[str]
+        ] = {}  # one call that failed leaves much feedback pending, for one reason
         for key, why in result.pending:
             reasons.setdefault(why, []).append(str(key))
         for why, keys in reasons.items():
             text = "judge %s: %d pieces of feedback are pending, and the next align tries again: %s: %s"
             _logger.warning(text, name, len(keys), _few(keys), why)
-        return MemAlignJudge(base=before.base_judge, core=result.judge, optimizer=self, alignment=result)
+        return MemAlignJudge(
+            base=before.base_judge, core=result.judge, optimizer=self, alignment=result
+        )
 
     def _start(self, judge: Any) -> MemAlignJudge:
         """Return `judge` as one of ours: itself, with the memory that it was registered with, or with an empty one.
@@ -161,7 +180,9 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         if known is not None:
             core = known.core(self.routed_embedding())
             _logger.info(
-                "judge %s: %d cases of the registered version are its memory", base.name, len(core.memory.cases)
+                "judge %s: %d cases of the registered version are its memory",
+                base.name,
+                len(core.memory.cases),
             )
             return MemAlignJudge(base=known.base, core=core, optimizer=self)
         core = core_of(base, value_type_of(base.feedback_value_type, self.value_type))
@@ -169,7 +190,11 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
 
     def record(self) -> dict[str, Any]:
         """The settings as JSON values; models that are objects of the caller's own are left out."""
-        knobs = {knob.name: getattr(self, knob.name) for knob in dataclasses.fields(self) if knob.name != "progress"}
+        knobs = {
+            knob.name: getattr(self, knob.name)
+            for knob in dataclasses.fields(self)
+            if knob.name != "progress"
+        }
         models = ("reflection_lm", "embedding_model")
         return {
             name: list(value) if isinstance(value, tuple) else value
@@ -195,7 +220,9 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             resolve_embedding(embedding)
         return self._memalign(reflection, embedding)
 
-    def _memalign(self, reflection: str | ChatModel | None, embedding: str | EmbeddingModel | None) -> MemAlign:
+    def _memalign(
+        self, reflection: str | ChatModel | None, embedding: str | EmbeddingModel | None
+    ) -> MemAlign:
         settings: dict[str, Any] = {"retrieval_k": self.retrieval_k, "authority": self.authority}
         with translated():
             return MemAlign(reflection_model=reflection, embedding_model=embedding, **settings)
@@ -209,7 +236,9 @@ def _rows_by_trace() -> Iterator[None]:
     except InvalidRows as error:
         reasons = "\n".join(f"  {row.id}: {row.reason}" for row in error.rows[: InvalidRows.SHOWN])
         more = "MemAlignOptimizer(skip_invalid=True) learns the others"
-        raise InputError(f"{len(error.rows)} labels cannot be used, nothing was done; {more}\n{reasons}") from error
+        raise InputError(
+            f"{len(error.rows)} labels cannot be used, nothing was done; {more}\n{reasons}"
+        ) from error
 
 
 def _check(core: memalign.Judge, feedback: TraceFeedback) -> None:
@@ -217,7 +246,11 @@ def _check(core: memalign.Judge, feedback: TraceFeedback) -> None:
     if not (feedback.content or feedback.skipped):
         raise invalid("No traces provided for alignment")
     name, skipped = core.name, feedback.skipped
-    emptied = [case_id for case_id in skipped if case_id in feedback.content and core.memory.case(case_id) is not None]
+    emptied = [
+        case_id
+        for case_id in skipped
+        if case_id in feedback.content and core.memory.case(case_id) is not None
+    ]
     if emptied:
         raise invalid(
             f"all feedback for judge {name!r} on {_few(emptied)} was deleted since it was learned "
@@ -248,7 +281,10 @@ def _stale(core: memalign.Judge, feedback: TraceFeedback) -> list[FeedbackKey]:
         annotation.key
         for annotation in core.memory.annotations()
         if (content := feedback.content.get(annotation.id)) is not None
-        and (annotation.key not in keys or content != core.memory.record(annotation.key)[1].example.content)
+        and (
+            annotation.key not in keys
+            or content != core.memory.record(annotation.key)[1].example.content
+        )
     ]
 
 

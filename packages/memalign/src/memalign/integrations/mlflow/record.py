@@ -26,7 +26,12 @@ from memalign.registry.bundle import bundle_of, load_bundle
 DATA, OURS = "instructions_judge_pydantic_data", "memalign"
 """MLflow's part of a record that holds a judge of instructions, and ours inside it."""
 
-_OMITTED = ("timeout", "_base_url", "_include_tool_calls_in_conversation", "_include_timing_in_conversation")
+_OMITTED = (
+    "timeout",
+    "_base_url",
+    "_include_tool_calls_in_conversation",
+    "_include_timing_in_conversation",
+)
 """What MLflow's own record of a judge leaves out. Headers are never written down."""
 
 _ARTIFACT = "memalign/judge.json"
@@ -53,7 +58,11 @@ def record_of(
         "episodic_trace_ids": [case.id for case in core.memory.cases],
         "semantic_memory": [guideline.record for guideline in learned_guidelines(core.memory)],
     }
-    data = {**dumped[DATA], "instructions": instructions_with(base.instructions, core.memory), OURS: own}
+    data = {
+        **dumped[DATA],
+        "instructions": instructions_with(base.instructions, core.memory),
+        OURS: own,
+    }
     where = f"Learned by memalign: memalign.integrations.mlflow.load({base.name!r}) gives it with its memory."
     described = "\n\n".join(filter(None, (base.description, where)))
     timeout = {"timeout": base.timeout} if "timeout" in dumped else {}
@@ -61,7 +70,9 @@ def record_of(
 
 
 @contextmanager
-def registration(name: str, core: memalign.Judge, experiment_id: str | None) -> Iterator[dict[str, Any]]:
+def registration(
+    name: str, core: memalign.Judge, experiment_id: str | None
+) -> Iterator[dict[str, Any]]:
     """Keep a memory as an artifact of a run in the experiment, and say where; without the run where the block fails.
 
     Raises MlflowException where no run or no artifact can be made.
@@ -98,7 +109,9 @@ def core_in_artifact(own: Mapping[str, Any], base: Any, embedding: Any) -> memal
     import mlflow
 
     where = f"runs:/{own['run_id']}/{own['artifact']}"
-    reason = f"judge {base.name!r}: its memory ({where}) cannot be read; align it again on its traces"
+    reason = (
+        f"judge {base.name!r}: its memory ({where}) cannot be read; align it again on its traces"
+    )
     try:
         document = mlflow.artifacts.load_dict(where)
         if document.get("checksum") != own["checksum"]:

@@ -59,7 +59,10 @@ def registered(
             f"If its instructions were edited in MLflow since, {AGAIN}"
         )
     with damaged(name):
-        author = {"description": own["description"], DATA: {**data, "instructions": own["instructions"]}}
+        author = {
+            "description": own["description"],
+            DATA: {**data, "instructions": own["instructions"]},
+        }
         dumped = {**record, **author}
         base = base_of(Scorer.model_validate(dumped))
         base.aggregations = record.get("aggregations")  # MLflow's reader took them only later
@@ -115,7 +118,11 @@ def _versions(experiment: str, name: str) -> list[Any]:
     """The registered versions of that name, latest first, then the latest one of every name."""
     try:
         every = list(_store().list_scorers(experiment))
-        own = _store().list_scorer_versions(experiment, name) if any(e.scorer_name == name for e in every) else []
+        own = (
+            _store().list_scorer_versions(experiment, name)
+            if any(e.scorer_name == name for e in every)
+            else []
+        )
     except (MlflowException, NotImplementedError, AttributeError):  # a store without a registry
         return []
     return [*sorted(own, key=lambda stored: -int(stored.scorer_version)), *every]

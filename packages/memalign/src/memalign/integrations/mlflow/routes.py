@@ -10,14 +10,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from memalign.integrations.mlflow.errors import invalid, translated
-from memalign.models import ChatModel, DecisionModel, EmbeddingModel, resolve, resolve_decision, resolve_embedding
+from memalign.models import (
+    ChatModel,
+    DecisionModel,
+    EmbeddingModel,
+    resolve,
+    resolve_decision,
+    resolve_embedding,
+)
 from memalign.models.providers import Target, address_of, parse_name
 
 JUDGE_PARAMETERS = ("temperature", "max_tokens", "seed", "timeout")
 """Inference parameters that a judge of ours has under the same name."""
 
 _THEIR_NAMES = {"stop": "stop_sequences", "reasoning_effort": "openai_reasoning_effort"}
-_SETTINGS = frozenset(("top_p", "top_k", "presence_penalty", "frequency_penalty", "logit_bias", *_THEIR_NAMES.values()))
+_SETTINGS = frozenset(
+    (
+        "top_p",
+        "top_k",
+        "presence_penalty",
+        "frequency_penalty",
+        "logit_bias",
+        *_THEIR_NAMES.values(),
+    )
+)
 
 
 def judge_model(base: Any) -> str | ChatModel | DecisionModel:
@@ -28,13 +44,17 @@ def judge_model(base: Any) -> str | ChatModel | DecisionModel:
     if provider == "gateway":
         from mlflow.genai.utils.gateway_utils import get_gateway_config
 
-        gateway = get_gateway_config(model)  # raises MlflowException where the tracking server is no server
+        gateway = get_gateway_config(
+            model
+        )  # raises MlflowException where the tracking server is no server
         headers = {**(gateway.extra_headers or {}), **headers}
         name, base_url = f"openai:{model}", base_url or gateway.api_base
     settings: dict[str, Any] = {"extra_headers": headers} if headers else {}
     if provider == "typesafe" or str(getattr(base, "_model_api_mode", "")) == "decisions":
         with translated():
-            return resolve_decision(_decision_target(provider, model, base_url, headers), settings=settings)
+            return resolve_decision(
+                _decision_target(provider, model, base_url, headers), settings=settings
+            )
     for key, value in inference_of(base).items():
         setting = _THEIR_NAMES.get(key, key)
         if setting in _SETTINGS:
@@ -67,7 +87,9 @@ def chat_model(
     with translated():
         target = _target(name, address)
         if target is None and address:
-            raise invalid(f"{name!r} takes no base_url; write openai:/NAME for any compatible server")
+            raise invalid(
+                f"{name!r} takes no base_url; write openai:/NAME for any compatible server"
+            )
         model = resolve(target or name, settings=settings)  # a missing key is known before any call
         return name if target is None and not settings else model
 
@@ -98,17 +120,23 @@ def _target(name: str, address: str | None) -> Target | None:
     if provider != "openai" or address_of(model)[1] is not None:
         return None
     theirs, ours = os.environ.get("OPENAI_API_BASE"), os.environ.get("OPENAI_BASE_URL")
-    url = address or (theirs if ours and theirs != ours else None)  # MLflow reads both in the other order
+    url = address or (
+        theirs if ours and theirs != ours else None
+    )  # MLflow reads both in the other order
     return _addressed("openai", model, url, "OPENAI_API_KEY") if url else None
 
 
-def _decision_target(provider: str, model: str, base_url: str | None, headers: Mapping[str, str]) -> Target:
+def _decision_target(
+    provider: str, model: str, base_url: str | None, headers: Mapping[str, str]
+) -> Target:
     """Where a decision model answers that MLflow asks by the same name."""
     if provider == "openai":
         url = base_url or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL")
         return _addressed("openai-decisions", model, url, "OPENAI_API_KEY")
     if provider == "gateway":
-        return _addressed("system-one", model, f"{str(base_url).partition('/gateway/')[0]}/gateway/typesafe", "")
+        return _addressed(
+            "system-one", model, f"{str(base_url).partition('/gateway/')[0]}/gateway/typesafe", ""
+        )
     if not (base_url or headers):
         return _addressed("typesafe", model, None, "TYPESAFE_API_KEY")
     # Its own client would send the key in place of an Authorization header.
@@ -120,4 +148,6 @@ def _decision_target(provider: str, model: str, base_url: str | None, headers: M
 def _addressed(provider: str, model: str, url: str | None, variable: str) -> Target:
     """The model at an address that is part of its name: elsewhere than in MLflow nobody would know the route."""
     key = os.environ.get(variable)
-    return Target(provider=provider, model=model, base_url=url, api_key=key, addressed=url is not None)
+    return Target(
+        provider=provider, model=model, base_url=url, api_key=key, addressed=url is not None
+    )

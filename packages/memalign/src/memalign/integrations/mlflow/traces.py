@@ -33,17 +33,23 @@ class Item:
     meta: dict[str, str]
 
 
-def items_of(traces: Iterable[Any], fields: Collection[str], memory: Memory | None = None) -> list[Item]:
+def items_of(
+    traces: Iterable[Any], fields: Collection[str], memory: Memory | None = None
+) -> list[Item]:
     """What a judge of these fields judges of these traces. A trace given twice counts once."""
     unique = {trace.info.trace_id: trace for trace in traces}
     if "conversation" not in fields:
-        return [Item(case_id=trace_id, traces=[trace], meta={}) for trace_id, trace in unique.items()]
+        return [
+            Item(case_id=trace_id, traces=[trace], meta={}) for trace_id, trace in unique.items()
+        ]
     memorized = {} if memory is None else _sessions_in(memory)
     sessions: dict[str, list[Any]] = {}
     for trace in sorted(unique.values(), key=lambda trace: trace.info.timestamp_ms):
         sessions.setdefault(_session_of(trace) or trace.info.trace_id, []).append(trace)
     return [
-        Item(case_id=memorized.get(name, turns[0].info.trace_id), traces=turns, meta={_SESSION: name})
+        Item(
+            case_id=memorized.get(name, turns[0].info.trace_id), traces=turns, meta={_SESSION: name}
+        )
         for name, turns in sessions.items()
     ]
 
@@ -62,7 +68,9 @@ def cases_of(traces: Iterable[Any], memory: Memory) -> tuple[list[str], list[str
 
 def _sessions_in(memory: Memory) -> dict[str, str]:
     """The ids of cases by their sessions."""
-    return {entry.meta[_SESSION]: entry.id for entry in memory.annotations() if _SESSION in entry.meta}
+    return {
+        entry.meta[_SESSION]: entry.id for entry in memory.annotations() if _SESSION in entry.meta
+    }
 
 
 def _session_of(trace: Any) -> str | None:
@@ -92,14 +100,23 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
         flags = ("include_tool_calls", "include_timing")
         options = {name: True for name in flags if getattr(base, f"_{name}_in_conversation", False)}
         content["conversation"] = resolve_conversation_from_session(list(traces), **options) or None
-    elif (root := next((span for span in traces[0].data.spans if span.parent_id is None), None)) is not None:
-        content = {name: plain(getattr(root, name)) for name in ("inputs", "outputs") if name in wanted}
+    elif (
+        root := next((span for span in traces[0].data.spans if span.parent_id is None), None)
+    ) is not None:
+        content = {
+            name: plain(getattr(root, name)) for name in ("inputs", "outputs") if name in wanted
+        }
         given = root.inputs is not None or root.outputs is not None
-        content = {name: _NOTHING[name] if value is None and given else value for name, value in content.items()}
+        content = {
+            name: _NOTHING[name] if value is None and given else value
+            for name, value in content.items()
+        }
     # A program's expectation is its guess, not a reference.
     every = (assessment for trace in traces for assessment in trace.info.assessments or ())
     expected = holding(assessment for assessment in every if assessment.expectation is not None)
-    content["expectations"] = {assessment.name: assessment.expectation.value for assessment in expected} or None
+    content["expectations"] = {
+        assessment.name: assessment.expectation.value for assessment in expected
+    } or None
     if "trace" in wanted and traces[0].data.spans:
         # Without its assessments: they would give the verdict away, and change what is the same case.
         content["trace"] = {"data": {"spans": shown_spans(traces[0].to_dict()["data"]["spans"])}}
@@ -110,7 +127,9 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
 def without_verdicts(trace: Any) -> Any:
     """Return a copy of a trace without feedback and the spans of evaluators, which MLflow's tools would show."""
     info = copy.copy(trace.info)
-    info.assessments = [assessment for assessment in info.assessments or () if assessment.expectation is not None]
+    info.assessments = [
+        assessment for assessment in info.assessments or () if assessment.expectation is not None
+    ]
     shown = {span["span_id"] for span in shown_spans([span.to_dict() for span in trace.data.spans])}
     spans = [span for span in trace.data.spans if span.to_dict()["span_id"] in shown]
     return type(trace)(info=info, data=type(trace.data)(spans=spans))
@@ -147,4 +166,10 @@ def holding(assessments: Iterable[Any]) -> list[Any]:
         and assessment.assessment_id not in overridden
         and getattr(assessment.source, "source_type", None) == "HUMAN"
     ]
-    return sorted(people, key=lambda assessment: (assessment.last_update_time_ms or 0, assessment.create_time_ms or 0))
+    return sorted(
+        people,
+        key=lambda assessment: (
+            assessment.last_update_time_ms or 0,
+            assessment.create_time_ms or 0,
+        ),
+    )

@@ -35,7 +35,10 @@ class LearnedGuideline:
     @property
     def record(self) -> dict[str, Any]:
         """As MLflow stores it."""
-        return {"guideline_text": self.guideline_text, "source_trace_ids": list(self.source_trace_ids)}
+        return {
+            "guideline_text": self.guideline_text,
+            "source_trace_ids": list(self.source_trace_ids),
+        }
 
     @property
     def line(self) -> str:
@@ -59,33 +62,49 @@ def instructions_with(text: str, memory: Memory) -> str:
     """Instructions as MLflow shows those of an aligned judge; a guideline's own braces are no field of the item."""
     if not memory.semantic:
         return text
-    listed = "".join(f"  - {rule.text}\n" for rule in memory.semantic).replace("{{", "{ {").replace("}}", "} }")
+    listed = (
+        "".join(f"  - {rule.text}\n" for rule in memory.semantic)
+        .replace("{{", "{ {")
+        .replace("}}", "} }")
+    )
     return f"{text}\n\nDistilled Guidelines ({len(memory.semantic)}):\n{listed}"
 
 
-def metadata_of(memory: Memory, guideline_ids: Sequence[str], case_ids: Sequence[str]) -> dict[str, Any]:
+def metadata_of(
+    memory: Memory, guideline_ids: Sequence[str], case_ids: Sequence[str]
+) -> dict[str, Any]:
     """What MLflow keeps of a prompt: the traces in it, most similar first, and the guidelines with their traces.
 
     `case_ids` are in the order of the prompt, which shows the most similar case last.
     """
-    lines = [guideline.line for guideline in learned_guidelines(memory) if guideline.id in guideline_ids]
+    lines = [
+        guideline.line for guideline in learned_guidelines(memory) if guideline.id in guideline_ids
+    ]
     used = {
         "retrieved_example_trace_ids": list(case_ids)[::-1],
         "memalign.guideline_ids": list(guideline_ids),
         "memalign.guidelines": lines,
     }
-    return {"memalign.memory_hash": memory.hash} | {name: value for name, value in used.items() if value}
+    return {"memalign.memory_hash": memory.hash} | {
+        name: value for name, value in used.items() if value
+    }
 
 
 def rationale_of(judgment: Judgment, memory: Memory) -> str | None:
     """The model's reason, and below it the guidelines that apply; of an item that experts judged, their words alone."""
-    lines = [f"- {rule.line}" for rule in learned_guidelines(memory) if rule.id in judgment.guideline_ids]
+    lines = [
+        f"- {rule.line}" for rule in learned_guidelines(memory) if rule.id in judgment.guideline_ids
+    ]
     if judgment.decided_by != "model" or not lines:
         return judgment.rationale
-    return "\n".join([*([judgment.rationale, ""] if judgment.rationale else []), "Guidelines:", *lines])
+    return "\n".join(
+        [*([judgment.rationale, ""] if judgment.rationale else []), "Guidelines:", *lines]
+    )
 
 
-def ask_mlflow(core: memalign.Judge, base: Any, content: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+def ask_mlflow(
+    core: memalign.Judge, base: Any, content: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> Any:
     """MLflow's own judge on an item, with our memory in its instructions: only it has tools that look into a trace.
 
     Guidelines come first, the same for every trace, and similar cases last. `content` is the item as our memory
@@ -96,8 +115,12 @@ def ask_mlflow(core: memalign.Judge, base: Any, content: Mapping[str, Any], argu
     cases: list[str] = []
     if memory.cases and content:
         with translated():
-            similar_cases, _ = aio.run(retrieve(core, Example(id="item", **content), open_model(core).limits, Calls()))
-        cases = [case.id for case in reversed(similar_cases)]  # next to the item, the most useful one
+            similar_cases, _ = aio.run(
+                retrieve(core, Example(id="item", **content), open_model(core).limits, Calls())
+            )
+        cases = [
+            case.id for case in reversed(similar_cases)
+        ]  # next to the item, the most useful one
     text, parts = instructions_with(base.instructions, memory), named_parts(core.instructions)
     similar = (case for name in cases if (case := memory.case(name)) is not None)
     if examples := [shown_case(memory, case, parts, EXAMPLE_TOKENS)[0] for case in similar]:
