@@ -457,7 +457,7 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
     from memalign.models.base import Limits
     from memalign.models.provider_model import MOST_IN_FLIGHT, USUAL_IN_FLIGHT
     from memalign.models.retry import Retry
-    from memalign_server.people import people
+    from memalign_server.people import service as people
 
     usual = Limits()
     words = {5: "five", 10: "ten", 30: "thirty", 50: "fifty", 90: "ninety", 7: "seven", 2: "2"}

@@ -19,7 +19,7 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from memalign.models.base import ChatRequest
-from memalign_server.people.people import Role
+from memalign_server.people.service import Role
 from server_support import reviewing, world
 from server_support.browser import answered, enter, launched, words_saved
 from tests.support.learning import changes_of

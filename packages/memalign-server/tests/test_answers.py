@@ -12,9 +12,10 @@ from sqlalchemy import Connection, event, select, update
 from memalign import Example, ValueType
 from memalign.errors import InputError
 from memalign_server.pages.verdicts import question_of, scale_ends
-from memalign_server.people.people import Role, add_person
+from memalign_server.people.service import Role, add_person
 from memalign_server.review import disputes
-from memalign_server.review.answers import (
+from memalign_server.review.cases import add_cases, next_cases, progress_of
+from memalign_server.review.service import (
     TEACHES,
     Answer,
     position,
@@ -23,7 +24,6 @@ from memalign_server.review.answers import (
     save,
     say_drafts,
 )
-from memalign_server.review.cases import add_cases, next_cases, progress_of
 from memalign_server.store import Store
 from memalign_server.store.tables import new_id, queue, reviews
 from server_support import world

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from memalign_server.people.people import Role
+from memalign_server.people.service import Role
 from server_support import world
 from server_support.browser import REVIEW, answered, enter, opened, until, wait_for
 

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from memalign.align import write_guideline
-from memalign_server.people.people import Role
+from memalign_server.people.service import Role
 from memalign_server.store import Store
 from memalign_server.store.tables import jobs, reviews
 from server_support import world

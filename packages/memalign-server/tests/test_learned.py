@@ -12,9 +12,9 @@ from sqlalchemy import select
 
 from memalign import Example, Judge
 from memalign.errors import ModelUnavailable
-from memalign_server.review.answers import Answer, is_untaught, review_of, save
+from memalign_server.learned.service import turned_unanswered
 from memalign_server.review.cases import add_cases, next_cases
-from memalign_server.review.learned import turned_unanswered
+from memalign_server.review.service import Answer, is_untaught, review_of, save
 from memalign_server.store.tables import jobs, new_id, queue, reviews
 from server_support import world
 from server_support.reviewing import expect, hold_out, post, put_in, shows, wait, words_of

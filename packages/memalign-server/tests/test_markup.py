@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from memalign_server.pages.rendering import language
 from memalign_server.pages.texts import prose, visible
 from memalign_server.people.access import Json, inert
-from memalign_server.people.people import Role
+from memalign_server.people.service import Role
 from server_support import world
 from server_support.browser import enter, opened, until
 from server_support.reviewing import post, put_in, wait

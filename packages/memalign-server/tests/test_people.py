@@ -13,9 +13,9 @@ import pytest
 from sqlalchemy import select, update
 
 from memalign.errors import RegistryError
-from memalign_server.pages.people import inside
 from memalign_server.people.access import COOKIE
-from memalign_server.people.people import owner_link
+from memalign_server.people.routes import inside
+from memalign_server.people.service import owner_link
 from memalign_server.store import Store
 from memalign_server.store.tables import people, reviews, sessions
 from server_support import world

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memalign_server.command import _listening
-from memalign_server.people.people import list_people
+from memalign_server.people.service import list_people
 from memalign_server.settings import OpenIdProvider
 from memalign_server.store import Store
 from tests.cli.conftest import invoke

@@ -148,7 +148,7 @@ def test_a_trial_says_what_is_wrong_and_where_to_put_it_right(
     place: str, monkeypatch: pytest.MonkeyPatch, model: str, words: str
 ) -> None:
     if ":9/" in model:  # it would be asked again for longer
-        monkeypatch.setattr("memalign_server.pages.question._PATIENCE", 0.5)
+        monkeypatch.setattr("memalign_server.setup.question._PATIENCE", 0.5)
     with world.site(
         place, script=lambda _request: ModelUnavailable("connection refused")
     ) as client:

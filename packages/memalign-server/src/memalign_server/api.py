@@ -21,17 +21,8 @@ from memalign.judge import named_parts
 from memalign.keys import FeedbackKey, same_person
 from memalign.registry import JudgeSummary
 from memalign_server.people.access import OWNER, Asking
-from memalign_server.people.people import PROGRAM, Person, spelled
+from memalign_server.people.service import PROGRAM, Person, spelled
 from memalign_server.problems import Problem
-from memalign_server.review.answers import (
-    LONGEST,
-    Answer,
-    is_untaught,
-    mark_seen,
-    review_of,
-    same_value,
-    save,
-)
 from memalign_server.review.cases import (
     add_cases,
     case_of,
@@ -40,6 +31,15 @@ from memalign_server.review.cases import (
     own_review,
     store_judgments,
     useful_ranks,
+)
+from memalign_server.review.service import (
+    LONGEST,
+    Answer,
+    is_untaught,
+    mark_seen,
+    review_of,
+    same_value,
+    save,
 )
 from memalign_server.review.sharing import THUMB
 from memalign_server.server import JUDGE, Here, Loaded, Server

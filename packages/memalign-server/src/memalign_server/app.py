@@ -17,14 +17,20 @@ from memalign.errors import RegistryError
 from memalign.models.base import ChatModel, EmbeddingModel
 from memalign.registry import Registry
 from memalign_server import api
-from memalign_server.pages import erasing, learned, people, question, review, setup, trust
+from memalign_server.erase import routes as erase
+from memalign_server.learned import routes as learned
 from memalign_server.pages.rendering import answer_error
-from memalign_server.pages.uploads import clear_uploads
+from memalign_server.people import routes as people
 from memalign_server.people.access import ANYBODY, TEAM, Identity, Json, SafeHeaders
 from memalign_server.problems import PROBLEMS, RAISED, unreachable
+from memalign_server.review import routes as review
 from memalign_server.server import Judges, Server
 from memalign_server.settings import Settings
+from memalign_server.setup import question
+from memalign_server.setup import routes as setup
+from memalign_server.setup.uploads import clear_uploads
 from memalign_server.store import Store
+from memalign_server.trust import routes as trust
 from memalign_server.work.jobs import Jobs
 
 _log = logging.getLogger("memalign_server")
@@ -83,7 +89,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     app.state.server = server
     app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])
     app.include_router(api.router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
-    pages = (page.router for page in (people, review, learned, trust, question, setup, erasing))
+    pages = (page.router for page in (people, review, learned, trust, question, setup, erase))
     for router in (*pages, people.experts):
         app.include_router(router, include_in_schema=False, dependencies=[TEAM])
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")

@@ -61,8 +61,8 @@ def serve(
 
 
 def _add_owner(settings: Settings, port: int, name: str) -> int:
-    from memalign_server.pages.people import link_address
-    from memalign_server.people.people import owner_link
+    from memalign_server.people.routes import link_address
+    from memalign_server.people.service import owner_link
     from memalign_server.store import Store
 
     with Store(settings.registry).write() as connection:
@@ -85,7 +85,7 @@ def _run(settings: Settings, port: int) -> int:
 
     from memalign.models import default_model_name
     from memalign_server.app import create_app
-    from memalign_server.people.people import has_people
+    from memalign_server.people.service import has_people
 
     application = create_app(settings)
     store = application.state.server.store

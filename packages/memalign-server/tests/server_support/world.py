@@ -20,7 +20,7 @@ from memalign.models.base import ChatRequest
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign_server import Settings, create_app
 from memalign_server.people.access import BY_HAND, COOKIE, hand_of
-from memalign_server.people.people import Role, add_person, list_people, make_link
+from memalign_server.people.service import Role, add_person, list_people, make_link
 from memalign_server.server import Server
 from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews

@@ -21,7 +21,7 @@ from memalign.errors import MemalignError
 from memalign.values import Value, value_text
 from memalign_server.pages.texts import visible
 from memalign_server.people.access import Json, hand, is_part
-from memalign_server.people.people import Person
+from memalign_server.people.service import Person
 from memalign_server.problems import Problem, Refused, problem_of
 from memalign_server.store.tables import whole
 

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memalign.errors import RegistryError
-from memalign_server.people.people import (
+from memalign_server.people.service import (
     LOCAL,
     PROGRAM,
     Person,

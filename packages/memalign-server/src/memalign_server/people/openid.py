@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select, update
 from starlette.requests import Request
 from starlette.responses import Response
 
-from memalign_server.people.people import Role, add_person, name_taken
+from memalign_server.people.service import Role, add_person, name_taken
 from memalign_server.problems import Problem
 from memalign_server.settings import OpenIdProvider
 from memalign_server.store.tables import people

@@ -13,9 +13,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, func, or_, select, update
 
 from memalign.values import ValueType
-from memalign_server.people.people import LOCAL
+from memalign_server.people.service import LOCAL
 from memalign_server.problems import Refused
-from memalign_server.review.answers import (
+from memalign_server.review.cases import case_of, own_review
+from memalign_server.review.service import (
     TAKEN_OVER,
     VERDICT,
     Answer,
@@ -28,7 +29,6 @@ from memalign_server.review.answers import (
     save,
     verdicts_on,
 )
-from memalign_server.review.cases import case_of, own_review
 from memalign_server.store.tables import new_id, people, queue, reviews
 
 

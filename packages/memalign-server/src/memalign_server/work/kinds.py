@@ -13,14 +13,14 @@ from memalign.align import AlignResult
 from memalign.errors import MemalignError
 from memalign.keys import same_person
 from memalign.types import Example
-from memalign_server.review.answers import overrule, withdraw
+from memalign_server.erase.service import erase
+from memalign_server.learned.service import cases_for_trial, rephrased
+from memalign_server.learned.teaching import lessons_of, mark_taught, overruled
 from memalign_server.review.cases import add_cases, cases_ahead, is_behind
 from memalign_server.review.disputes import refresh_disputes
-from memalign_server.review.learned import cases_for_trial, rephrased
-from memalign_server.review.teaching import lessons_of, mark_taught, overruled
+from memalign_server.review.service import overrule, withdraw
 from memalign_server.store.erasing import forget_judgments
 from memalign_server.store.tables import queue as queued
-from memalign_server.work.erasing import erase
 from memalign_server.work.judging import AHEAD, Work, judge_hidden
 
 __all__ = ["KINDS", "Kind"]

@@ -27,17 +27,17 @@ from memalign.memory.text_search import Finder
 from memalign.registry import Receipt
 from memalign.registry.residue import strings
 from memalign.types import FeedbackKey, canonical_json
+from memalign_server.erase.service import planned
 from memalign_server.pages.rendering import error_text, link, render
-from memalign_server.pages.setup import Screen, Setup
 from memalign_server.pages.texts import is_word_in
 from memalign_server.people.access import HAND, OWNER, inert, is_part
-from memalign_server.people.people import list_people
+from memalign_server.people.service import list_people
 from memalign_server.problems import Refused
 from memalign_server.review.cases import cases_of
 from memalign_server.server import JUDGE, Here, Server
+from memalign_server.setup.routes import Screen, Setup
 from memalign_server.store.erasing import check_team_keeps_owner
 from memalign_server.store.tables import jobs, reviews
-from memalign_server.work.erasing import planned
 from memalign_server.work.jobs import Job
 
 __all__ = ["Mention", "router"]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, and_, or_, select, update
 from memalign.keys import same_person
 from memalign.memory import Annotation, Memory
 from memalign.types import Feedback, FeedbackKey, Judgment
-from memalign_server.review.answers import TEACHES, own_row
+from memalign_server.review.service import TEACHES, own_row
 from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
 

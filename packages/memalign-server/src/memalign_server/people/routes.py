@@ -9,11 +9,10 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import AfterValidator
 
 from memalign_server.pages.rendering import LANGUAGE_COOKIE, LANGUAGES, link, render
-from memalign_server.pages.setup import Screen, Setup
 from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import COOKIE, HAND, OWNER, Asking
 from memalign_server.people.openid import person_of, send_away, take_back
-from memalign_server.people.people import (
+from memalign_server.people.service import (
     OPENID_SECONDS,
     SESSION_SECONDS,
     Role,
@@ -29,6 +28,7 @@ from memalign_server.problems import Problem, Refused
 from memalign_server.review.cases import progress_of
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.settings import OpenIdProvider, Settings
+from memalign_server.setup.routes import Screen, Setup
 
 __all__ = ["doors", "experts", "inside", "link_address", "router"]
 

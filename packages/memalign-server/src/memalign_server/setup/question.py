@@ -27,14 +27,14 @@ from memalign.models.judge_models import open_judging_model
 from memalign.types import Example
 from memalign.values import ValueType
 from memalign_server.pages.rendering import error_text, link, render
-from memalign_server.pages.setup import Screen, Setup
 from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import OWNER, Asking
-from memalign_server.people.people import Person
+from memalign_server.people.service import Person
 from memalign_server.problems import Refused, about
-from memalign_server.review.answers import mark_seen
 from memalign_server.review.cases import first_case
+from memalign_server.review.service import mark_seen
 from memalign_server.server import JUDGE, Here
+from memalign_server.setup.routes import Screen, Setup
 from memalign_server.store.tables import queue, reviews
 
 __all__ = ["router"]

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, func, insert, or_, 
 from memalign.keys import FeedbackKey, name_key
 from memalign.memory import Annotation
 from memalign.values import Value, ValueType
-from memalign_server.people.people import spelled
+from memalign_server.people.service import spelled
 from memalign_server.problems import Refused
 from memalign_server.review.cases import Progress, case_of, own_review, parts_of
 from memalign_server.store.tables import new_id, now, queue, reviews

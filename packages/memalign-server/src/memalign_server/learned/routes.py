@@ -16,15 +16,7 @@ from memalign.judge.rules import rule_sentence
 from memalign.keys import name_key, same_person
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey, Guideline
-from memalign_server.pages.content import case_text
-from memalign_server.pages.rendering import error_text, link, render
-from memalign_server.pages.verdicts import question_of
-from memalign_server.people.access import Asking, is_part
-from memalign_server.people.people import Person
-from memalign_server.problems import Problem, Refused
-from memalign_server.review.answers import previous_case, say_drafts
-from memalign_server.review.cases import cases_of, find_cases, progress_of
-from memalign_server.review.learned import (
+from memalign_server.learned.service import (
     Turn,
     confirmed,
     rephrased,
@@ -33,7 +25,15 @@ from memalign_server.review.learned import (
     turns_of,
     withdrawal_of,
 )
-from memalign_server.review.teaching import choice_of, untaught_words
+from memalign_server.learned.teaching import choice_of, untaught_words
+from memalign_server.pages.content import case_text
+from memalign_server.pages.rendering import error_text, link, render
+from memalign_server.pages.verdicts import question_of
+from memalign_server.people.access import Asking, is_part
+from memalign_server.people.service import Person
+from memalign_server.problems import Problem, Refused
+from memalign_server.review.cases import cases_of, find_cases, progress_of
+from memalign_server.review.service import previous_case, say_drafts
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.work.jobs import Job
 

@@ -17,8 +17,8 @@ from memalign.errors import InvalidValue
 from memalign.metrics import wilson_interval
 from memalign.types import Example
 from memalign.values import Value, ValueType
-from memalign_server.review.answers import VERDICT
 from memalign_server.review.cases import cases_of, own_review
+from memalign_server.review.service import VERDICT
 from memalign_server.store.tables import queue, reviews
 
 ENOUGH = 10

@@ -20,14 +20,14 @@ from memalign.errors import InputError
 from memalign_server.pages.content import label_of
 from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.texts import marked
-from memalign_server.pages.uploads import SUFFIXES, read_upload
 from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import LARGEST_BODY, OWNER, Asking
-from memalign_server.people.people import list_people
+from memalign_server.people.service import list_people
 from memalign_server.problems import Refused
 from memalign_server.review.cases import add_cases, new_cases
 from memalign_server.review.sharing import answers_wanted, set_answers_wanted
 from memalign_server.server import JUDGE, Here
+from memalign_server.setup.uploads import SUFFIXES, read_upload
 from memalign_server.store.tables import queue, reviews
 from memalign_server.work.jobs import Job
 

@@ -14,18 +14,18 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import Connection, Row
 
 from memalign.errors import InputError, InvalidValue
+from memalign_server.learned.routes import ask_to_teach
+from memalign_server.learned.teaching import untaught_words
 from memalign_server.pages.content import blocks_of
-from memalign_server.pages.learned import ask_to_teach
 from memalign_server.pages.rendering import MEASURING, error_text, link, render, speaking
 from memalign_server.pages.verdicts import choices_of, question_of, scale_ends, verdict_text
 from memalign_server.people.access import OWNER, Asking, Json, is_part
 from memalign_server.problems import Problem, Refused
-from memalign_server.review import answers, disputes
-from memalign_server.review.answers import Answer, mark_seen, review_of, same_value, save_draft
+from memalign_server.review import disputes, service
 from memalign_server.review.cases import case_of, is_behind, next_cases, progress_of
-from memalign_server.review.evidence import is_measured
-from memalign_server.review.teaching import untaught_words
+from memalign_server.review.service import Answer, mark_seen, review_of, same_value, save_draft
 from memalign_server.server import JUDGE, Here, Loaded
+from memalign_server.trust.service import is_measured
 from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
@@ -80,7 +80,7 @@ class Reviewing:
             "card": card,
             "form": secrets.token_hex(8),
             "verdict": lambda value: verdict_text(kind, value, language),
-            "previous": answers.previous_case(
+            "previous": service.previous_case(
                 connection, self.judge, self.person.name, card.case_id if card else None
             ),
             "turned": False,
@@ -124,7 +124,7 @@ class Reviewing:
             "field": not card.held_out
             and (word or bool(words) or (judgment is not None and not agree)),
             "words": words,
-            "stale": answers.is_stale(own),
+            "stale": service.is_stale(own),
             "answer": own.revision,
             "revision": own.draft_revision,
             "asked": judgment is None and bool(self.working),
@@ -197,7 +197,7 @@ def review_page(
         else:
             parts = screen.foot(connection, card, front=front, word=word)
         parts["progress"] = progress = progress_of(connection, judge, name)
-        parts["number"] = answers.position(
+        parts["number"] = service.position(
             connection, judge, name, progress, card.case_id if card else None
         )
     if (
@@ -260,7 +260,7 @@ def save_answer(
             revision=revision,
         )
         try:
-            conflict = answers.save(connection, judge, name, case, answer, kind=kind)
+            conflict = service.save(connection, judge, name, case, answer, kind=kind)
         except (InputError, InvalidValue) as error:
             problem = error_text(screen.request, error)
     status = 409 if conflict else 422 if problem else 200
@@ -298,7 +298,7 @@ def save_words(
                 connection, judge, name, case, words, revision=revision, answer=answer
             )
         if go and is_theirs:
-            answers.say_drafts(connection, judge, name, case, kind=kind)
+            service.say_drafts(connection, judge, name, case, kind=kind)
         own = review_of(connection, judge, name, case)
     if own is None:
         raise Refused("answer this case first")
