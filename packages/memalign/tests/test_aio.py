@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -35,6 +36,24 @@ def test_all_calls_from_all_threads_share_one_loop() -> None:
     with ThreadPoolExecutor(8) as pool:
         loops = set(pool.map(lambda _: aio.run(loop_of()), range(32)))
     assert loops == {aio.run(loop_of())}
+
+
+def test_an_error_of_a_synchronous_call_shows_the_call_and_not_the_way_through_the_loop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def afails() -> None:
+        try:
+            raise OSError("refused")
+        except OSError as error:
+            raise ModelUnavailable("down") from error
+
+    caplog.set_level("DEBUG", "memalign")
+    with pytest.raises(ModelUnavailable, match="down") as caught:
+        aio.blocking(afails)()
+    assert len(traceback.format_exception(caught.value)) < 8
+    assert "refused" in caplog.text, "the log has the whole way"
+    with pytest.raises(TypeError, match=r"<locals>\.fails\(\) got an unexpected keyword"):
+        aio.blocking(afails)(speed=1)  # type: ignore[call-arg]
 
 
 async def test_a_call_inside_our_own_loop_raises() -> None:

@@ -139,7 +139,7 @@ def test_what_a_run_gave_is_readable_in_a_terminal_and_in_a_notebook() -> None:
     ]
     for value, words in shown:
         assert words in repr(value)
-        assert repr(value) == str(value) or value is result
+        assert repr(value) == str(value)
         page = value._repr_html_()
         assert words.split(":")[0] in page
         assert "<script>" not in page

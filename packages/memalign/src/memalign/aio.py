@@ -8,11 +8,16 @@ one daemon thread, started on first use (the habit is any-llm's, `any_llm/utils/
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
+
+from memalign.errors import MemalignError
+
+logger = logging.getLogger(__name__)
 
 __all__ = ["at_most", "blocking", "run", "shared", "together"]
 
@@ -87,7 +92,17 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
     @wraps(function)
     def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
-        return run(function(*args, **kwargs))
+        try:
+            coroutine = function(*args, **kwargs)
+        except TypeError as error:  # an argument that it does not have
+            name = f"{function.__name__}()"
+            raise TypeError(str(error).replace(name, name.removeprefix("a"))) from None
+        try:
+            return run(coroutine)
+        except MemalignError as error:
+            # Its message says what to do; in a notebook the way through our loop would bury it.
+            logger.debug("%s raised", waiting.__qualname__, exc_info=error)
+            raise error.with_traceback(None) from None
 
     waiting.__name__ = function.__name__.removeprefix("a")
     waiting.__qualname__ = function.__qualname__.removesuffix(function.__name__) + waiting.__name__

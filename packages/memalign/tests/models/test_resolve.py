@@ -132,22 +132,23 @@ def test_what_a_provider_lacks_is_named_before_any_call(by_name, name, remedy):
         by_name(name)
 
 
-async def test_a_missing_library_is_named_with_its_install_command(monkeypatch):
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "test")
-    monkeypatch.setitem(
-        sys.modules, "anthropic", None
-    )  # what `import` sees when the package is not there
-    for module in [
-        module for module in sys.modules if module.startswith("pydantic_ai.providers.anthropic")
-    ]:
-        monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(
-        ConfigurationError,
-        match=r'anthropic:m cannot .*pip install "pydantic-ai-slim\[anthropic\]"',
-    ):
-        await resolve("anthropic:m").complete(
-            ChatRequest(system="You judge.", user="Reply: hello", schema={})
-        )
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [
+        ("anthropic:unasked", "anthropic", "anthropic"),
+        ("google:unasked", "google.genai", "google"),
+        ("groq:unasked", "groq", "groq"),
+    ],
+)
+def test_a_missing_library_is_named_before_any_call(monkeypatch, name, library, extra):
+    monkeypatch.setenv(f"{extra.upper()}_API_KEY", "test")
+    monkeypatch.setitem(sys.modules, library, None)  # what `import` sees without the package
+    for module in list(sys.modules):
+        if module.startswith("pydantic_ai.providers.") or module.endswith(f"models.{extra}"):
+            monkeypatch.delitem(sys.modules, module)
+    remedy = rf'{name} needs a library .*Run: pip install "pydantic-ai-slim\[{extra}\]"'
+    with pytest.raises(ConfigurationError, match=remedy):
+        resolve(name)
 
 
 def test_names_are_resolved_without_a_providers_library():

@@ -44,7 +44,7 @@ async def align(work: Work) -> dict[str, Any]:
 async def _learned(work: Work, result: AlignResult) -> dict[str, Any]:
     """Have what a judge has become judge again; `failed` cases could not be judged."""
     failed = await work.judge_again(result.judge, result.version or 0)
-    return {**result.to_dict(), "summary": str(result), "failed": failed}
+    return {**result.to_dict(), "summary": result.summary, "failed": failed}
 
 
 async def unalign(work: Work) -> dict[str, Any]:
@@ -75,7 +75,7 @@ async def unalign(work: Work) -> dict[str, Any]:
         versions = set(connection.execute(taught).scalars())
         forget_judgments(connection, work.judge, guidelines=rules, cases=cases, versions=versions)
     failed = await work.judge_again(result.judge, result.version or 0, blank=work.unjudged())
-    return {**result.to_dict(), "summary": str(result), "failed": failed, "overruled": len(said)}
+    return {**result.to_dict(), "summary": result.summary, "failed": failed, "overruled": len(said)}
 
 
 async def teach(work: Work) -> dict[str, Any]:

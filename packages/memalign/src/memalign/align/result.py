@@ -179,7 +179,8 @@ class AlignResult(Generic[ValueT_co]):
         """Key and reason of every piece of feedback whose lesson still waits."""
         return tuple((e.key, e.reason) for e in self.judge.memory.ledger() if e.state == "pending")
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
         """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 31 s, $0.004`."""
         named = Counter(
             row.status if row.status in ("unchanged", "invalid") else str(row.state)
@@ -199,8 +200,8 @@ class AlignResult(Generic[ValueT_co]):
         parts.append("cost unknown" if self.usage.cost is None else dollars(self.usage.cost))
         return ", ".join(parts)
 
-    def __repr__(self) -> str:
-        """The summary, and below it the new guidelines and the conflicts, as many as a screen holds."""
+    def __str__(self) -> str:
+        """Return the summary, then the new guidelines and the conflicts, as many as a screen holds."""
         news = [str(guideline) for guideline in self.guidelines]
         news += [
             f"conflict: {', '.join(conflict.ids)}: {conflict.reason}" for conflict in self.conflicts
@@ -209,7 +210,9 @@ class AlignResult(Generic[ValueT_co]):
         more = len(news) - _SHOWN
         if more > 0:
             lines.append(f"… and {more:,} more")
-        return "\n".join([f"<AlignResult of {self.judge.name}: {self}>", *lines])
+        return "\n".join([f"{self.judge.name}: {self.summary}", *lines])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         rows = [
@@ -218,7 +221,7 @@ class AlignResult(Generic[ValueT_co]):
         conflicts = [
             f"conflict: {', '.join(conflict.ids)}: {conflict.reason}" for conflict in self.conflicts
         ]
-        title = f"{self.judge.name}: {self}"
+        title = f"{self.judge.name}: {self.summary}"
         return html_view([title, *conflicts], ("guideline", "text", "taught by"), rows)
 
     def to_dict(self) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def report_parts(result: AlignResult) -> list[Any]:
             f"stopped: {result.stopped}; to try the pending feedback again: memalign align {name}"
         )
     version = [] if result.version is None else [version_line(name, result)]
-    return [*parts, usage_text(result.usage, result.seconds), *version, str(result)]
+    return [*parts, usage_text(result.usage, result.seconds), *version, result.summary]
 
 
 def _conflict(conflict: Conflict) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -44,6 +45,9 @@ RECORD_TOKENS = 2_500
 _OPENAI_SDK = "_OpenAISDKProvider"
 """pydantic-ai's base class of all providers that speak OpenAI's protocol by OpenAI's library."""
 
+_INSTALL = re.compile(r'pip install "[^"]+"')
+"""The command in pydantic-ai's sentence about a library that is missing."""
+
 _opened: list[
     object
 ] = []  # were one dropped, asyncio would warn of each connection that is still open
@@ -73,10 +77,9 @@ class ProviderModel(Generic[ClientT]):
     ) -> None:
         self.target, self.retry, self.extra = target, retry or Retry(), extra or {}
         self.context_tokens, self.concurrency, self.prices = context_tokens, concurrency, prices
-        if (
-            target.provider not in PROVIDERS
-        ):  # pydantic-ai alone knows what it lacks, and no call may be paid before
-            self.open()
+        known = PROVIDERS.get(target.provider)
+        if known is None or not known.installed:
+            self.open()  # pydantic-ai alone knows what it lacks, and no call may be paid before
 
     @property
     def name(self) -> str:
@@ -157,6 +160,10 @@ class ProviderModel(Generic[ClientT]):
         ) as error:  # a missing library, key or region: the first line says what to do
             reason = str(error).strip().split("\n")[0] or type(error).__name__
             hint = ""
+            if command := _INSTALL.search(str(error)):
+                raise ConfigurationError(
+                    f"{self.name} needs a library that is not installed. Run: {command[0]}"
+                ) from error
             if "Unknown provider" in reason:
                 hint = f". Any other OpenAI-compatible server is openai:MODEL@URL. {SAVED_OBJECT}"
             raise ConfigurationError(f"{self.name} cannot be used: {reason}{hint}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from importlib.util import find_spec
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -34,6 +35,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         home: Its own address, to which its key may go.
         small: The model that its key stands for when no model is named.
         decides: Whether its models answer typed questions and write nothing.
+        library: The module that must be installed beside memalign; empty where nothing else is needed.
     """
 
     keys: tuple[str, ...] = ()
@@ -41,6 +43,15 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     home: str = ""
     small: str = ""
     decides: bool = False
+    library: str = ""
+
+    @property
+    def installed(self) -> bool:
+        """Whether its library is there; nothing is imported."""
+        try:
+            return not self.library or find_spec(self.library) is not None
+        except ModuleNotFoundError:  # not even the package that would hold it
+            return False
 
 
 # MLflow, LiteLLM and LangChain read the second variable of OpenAI's server.
@@ -52,8 +63,14 @@ _OPENAI = Provider(
 
 PROVIDERS = {
     "openai": msgspec.structs.replace(_OPENAI, small="gpt-4.1-mini"),
-    "anthropic": Provider(keys=("ANTHROPIC_API_KEY",), small="claude-haiku-4-5"),
-    "google": Provider(keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"), small="gemini-3.1-flash-lite"),
+    "anthropic": Provider(
+        keys=("ANTHROPIC_API_KEY",), small="claude-haiku-4-5", library="anthropic"
+    ),
+    "google": Provider(
+        keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        small="gemini-3.1-flash-lite",
+        library="google.genai",
+    ),
     "openai-decisions": msgspec.structs.replace(_OPENAI, decides=True),
     "system-one": Provider(
         keys=("SYSTEM_ONE_API_KEY",), servers=("SYSTEM_ONE_BASE_URL",), decides=True
@@ -63,6 +80,7 @@ PROVIDERS = {
         servers=("TYPESAFE_BASE_URL",),
         home="https://api.typesafe.ai",
         decides=True,
+        library="typesafe_sdk",
     ),
 }
 """The first choice of a default comes first. Any other that pydantic-ai knows will do: it finds its key itself."""
