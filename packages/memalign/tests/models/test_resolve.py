@@ -11,7 +11,7 @@ import pytest
 
 from memalign import Judge
 from memalign.errors import ConfigurationError
-from memalign.models import ChatRequest, default_model_name, resolve, resolve_embedding
+from memalign.models import default_model_name, resolve, resolve_embedding
 from memalign.models.judge_models import open_model
 
 
