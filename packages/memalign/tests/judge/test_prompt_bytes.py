@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from memalign import Example, Guideline
+from memalign import Example, Guideline, Judge, aio
+from memalign.errors import InputError
+from memalign.judge.explain import explain
 from memalign.memory import Memory
 from memalign.models.base import Limits
-from memalign.testing import HashEmbedding
+from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionModel
 from tests.support.keys import keys
 from tests.support.scripted import case, scripted
 
@@ -108,3 +110,33 @@ async def test_a_judge_sends_the_bytes_on_record(kind: str, way: str) -> None:
     whole = [request.system, request.user, request.schema, request.max_tokens, request.temperature]
     digest = hashlib.sha256(json.dumps(whole, ensure_ascii=False).encode()).hexdigest()[:16]
     assert digest == GOLDEN[kind][[*WAYS].index(way)]
+
+
+def test_the_prompt_shown_is_the_one_that_is_sent() -> None:
+    """Of a chat model its messages, of a decision model the item and its questions; nothing is asked for it."""
+    item = Example(id="a", outputs="Hello there.")
+    rule = Guideline(id="G1", text="Say sorry.", supported_by=keys("t-1@ana"))
+    memory = Memory(guidelines=(rule,))
+    chat = ScriptedChatModel(lambda _: {"findings": [], "rationale": "Kind.", "value": True})
+    talking = Judge(
+        name="j", instructions="Good? {{ outputs }}", feedback_value_type=bool, model=chat
+    ).replace(memory=memory)
+    shown = talking.prompt(item)
+    assert chat.requests == []
+    talking(item)
+    (sent,) = chat.requests
+    assert shown == {"system": sent.system, "user": sent.user, "schema": sent.schema}
+
+    deciding = ScriptedDecisionModel(lambda *_: 0.5)
+    decided = talking.replace(model=deciding)
+    shown = decided.prompt(item)
+    assert deciding.asked == []
+    judgment = decided(item)
+    assert [question["text"] for question in shown["questions"]] == [
+        question.text for _, question in deciding.asked
+    ]
+    assert {shown["item"]} == {state for state, _ in deciding.asked}
+    told = aio.run(explain(decided, item, judgment))
+    assert told["prompt"] == shown
+    with pytest.raises(InputError, match="outputs"):
+        talking.prompt(Example(id="b", inputs="Hello?"))

@@ -96,5 +96,13 @@ def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
             if data["same_prompt"]
             else "The prompt as it would be now, with other cases"
         )
-        parts.append(f"{title}\n\n--- system\n{prompt['system']}\n--- user\n{prompt['user']}\n")
+        parts.append(f"{title}\n\n{_as_text(prompt)}")
     return parts
+
+
+def _as_text(prompt: dict[str, Any]) -> str:
+    """Return a prompt's messages, or a decision model's item and questions, one below the other."""
+    if "system" in prompt:
+        return f"--- system\n{prompt['system']}\n--- user\n{prompt['user']}\n"
+    asked = [f"--- {question['key']}\n{question['text']}\n" for question in prompt["questions"]]
+    return "".join([f"--- item\n{prompt['item']}\n", *asked])

@@ -48,17 +48,8 @@ async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
         raise ConfigurationError(f"{model.name} is a decision model and answers {kinds}")
     await calls.ready(model)
     started = time.perf_counter()
-    guidelines, omitted = fit_guidelines(
-        judge.memory.semantic, budget_of(judge, model.limits).guidelines
-    )
-    questions = [_verdict_question(judge, guidelines)]
-    if (
-        len(sides_of(example.content, judge.value_type.choices)) < 2
-    ):  # of a pair the question has no answer
-        questions += [
-            Question(key=rule.id, text=render_guideline_question(rule)) for rule in guidelines
-        ]
-    item = whole_item(judge, example, model.limits)
+    guidelines, omitted = _guidelines(judge, model)
+    item, questions = decision_request(judge, example, model)
     decision = await calls.decide(model, item, questions, timeout=judge.parameters.get("timeout"))
     chances = decision.probabilities.get("value")
     if not chances:
@@ -84,6 +75,27 @@ async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
         usage=decision.usage + Usage(seconds={"model": time.perf_counter() - started}),
         notes=tuple(notes),
     )
+
+
+def decision_request(
+    judge: Judge, example: Example, model: DecisionModel
+) -> tuple[str, list[Question]]:
+    """Return the item as the model reads it, and what it is asked about it."""
+    guidelines, _ = _guidelines(judge, model)
+    questions = [_verdict_question(judge, guidelines)]
+    sides = sides_of(example.content, judge.value_type.choices)
+    if len(sides) < 2:  # of a pair the question about a guideline has no answer
+        questions += [
+            Question(key=rule.id, text=render_guideline_question(rule)) for rule in guidelines
+        ]
+    return whole_item(judge, example, model.limits), questions
+
+
+def _guidelines(
+    judge: Judge, model: DecisionModel
+) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
+    """Return the guidelines that fit the model, and the ids of those that do not."""
+    return fit_guidelines(judge.memory.semantic, budget_of(judge, model.limits).guidelines)
 
 
 def _verdict_question(judge: Judge, guidelines: tuple[Guideline, ...]) -> Question:

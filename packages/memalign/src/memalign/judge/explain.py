@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
 
 from memalign.errors import InputError
-from memalign.judge.prompt import prompt_of
+from memalign.judge.decision import decision_request
+from memalign.judge.prompt import check_item, prompt_of
 from memalign.models.calls import Calls
-from memalign.models.judge_models import open_model
+from memalign.models.judge_models import decides_alone, open_judging_model, open_model
 
 if TYPE_CHECKING:
     from memalign.judge.judge import Judge
+    from memalign.models.base import DecisionModel
     from memalign.types import Example, Judgment
 
-__all__ = ["explain"]
+__all__ = ["explain", "prompt_for"]
 
 
 async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[str, Any]:
@@ -41,13 +45,24 @@ async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[st
     }
     if judgment.decided_by != "model":
         return data
+    prompt, shown = await _asked(judge, example)
+    return data | {"prompt": prompt, "same_prompt": set(shown) == set(judgment.example_ids)}
+
+
+async def prompt_for(judge: Judge, example: Example) -> dict[str, Any]:
+    """See `Judge.aprompt`."""
+    check_item(judge, example)
+    prompt, _ = await _asked(judge, example)
+    return prompt
+
+
+async def _asked(judge: Judge, example: Example) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what the judge's model is asked about an item, and the ids of the cases in it."""
+    if decides_alone(judge):
+        model = cast("DecisionModel", open_judging_model(judge))
+        item, questions = decision_request(judge, example, model)
+        return {"item": item, "questions": msgspec.to_builtins(questions)}, ()
     prompt = await prompt_of(judge, example, open_model(judge), Calls())
-    messages = {
-        "system": prompt.request.system,
-        "user": prompt.request.user,
-        "schema": prompt.request.schema,
-    }
-    return data | {
-        "same_prompt": set(prompt.example_ids) == set(judgment.example_ids),
-        "prompt": messages,
-    }
+    request = prompt.request
+    asked = {"system": request.system, "user": request.user, "schema": request.schema}
+    return asked, prompt.example_ids

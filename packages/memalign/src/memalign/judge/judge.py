@@ -27,6 +27,7 @@ from memalign.io import (
     RowSource,
     checked_columns,
 )
+from memalign.judge.explain import prompt_for
 from memalign.judge.frames import FrameT, JudgmentList, predict_batch
 from memalign.judge.many import OnJudgment, Progress, Run
 from memalign.judge.spec import checked_parameters, fingerprint_of, name_of, named_parts
@@ -229,6 +230,25 @@ class Judge(Generic[ValueT_co]):
         return await decide(self, example, Calls())
 
     __call__ = aio.blocking(ajudge)
+
+    async def aprompt(self, example: Example) -> dict[str, Any]:
+        """Return what the model would read about an item, without asking it.
+
+        An embedding model of a provider is asked for the similar cases.
+
+        Args:
+            example: The item.
+
+        Returns:
+            `system`, `user` and the answer's `schema`; of a decision model `item` and `questions`.
+
+        Raises:
+            InputError: A field that the instructions name is missing.
+            ConfigurationError: There is no model.
+        """
+        return await prompt_for(self, example)
+
+    prompt = aio.blocking(aprompt)
 
     async def ajudge_many(
         self,
