@@ -13,19 +13,19 @@ import pytest
 from memalign import Example, Feedback
 from memalign.content import as_read, check_field, judged_texts, span_tree, turns_of, words_of
 from memalign.content.encoding import encode, shorten
+from memalign.content.json_values import decode_json, opened, plain
+from memalign.content.normal import literal_form, printable, word_form
 from memalign.errors import MemalignError
 from memalign.evaluation.feedback_review import review_feedback
 from memalign.io import read_feedback
 from memalign.io.review import write_review
-from memalign.json_values import decode_json, opened, plain
 from memalign.judge.answer import quotation
-from memalign.judge.code_tests import Reading, holds, normal, shape
+from memalign.judge.code_tests import Reading, holds, shape
 from memalign.judge.spec import named_parts
 from memalign.keys import FeedbackKey, select_keys
-from memalign.memory.guard import JudgedTexts, guideline_fault, normalised, tidy
+from memalign.memory.guard import JudgedTexts, guideline_fault, tidy
 from memalign.memory.text_search import Finder
 from memalign.prompts.fitting import fit_fields
-from memalign.terminal import plain as shown
 from memalign.types import CodeTest
 from memalign.values import ValueType
 
@@ -51,7 +51,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a row": lambda text: read_feedback([{"id": "a", "outputs": text, "value": True, "rationale": text, text: 1}]),
     "values": lambda text: [refused(value_type.parse, text) for value_type in TYPES],
     "a time": lambda text: refused(lambda: Feedback(id="a", value=True, created_at=text)),
-    "a name": lambda text: (refused(lambda: Feedback(id=text, value=True, source=text)), shown(text)),
+    "a name": lambda text: (refused(lambda: Feedback(id=text, value=True, source=text)), printable(text)),
     "a key": lambda text: (refused(FeedbackKey.parse, text), refused(lambda: select_keys([FeedbackKey("a", "b")], [text]))),
     "JSON": lambda text: (opened(text), refused(decode_json, text)),
     "media": lambda text: (refused(check_field, "outputs", text), refused(check_field, "outputs", {text: text})),
@@ -61,11 +61,11 @@ READERS: dict[str, Callable[[str], object]] = {
     "a trace": lambda text: span_tree([{"span_id": text, "name": text, "attributes": {text: text}, "kind": text}]),
     "instructions": lambda text: refused(named_parts, text),
     "a part": lambda text: refused(named_parts, f"{{{{ inputs.{text} }}}}"),
-    "a guideline": lambda text: (guideline_fault(text), tidy(text), normalised(text)),
+    "a guideline": lambda text: (guideline_fault(text), tidy(text), word_form(text)),
     "a copied guideline": lambda text: guideline_fault(RULE, JudgedTexts([("outputs", text)])),
     "evidence": lambda text: quotation("Never so.", [text]),
     "tests": lambda text: [holds(a_test(kind), Reading({"outputs": text})) for kind in ("word", "shape", "length", "number")],
-    "normal forms": lambda text: (normal(text), shape(text)),
+    "normal forms": lambda text: (literal_form(text), shape(text)),
     "a search": lambda text: Finder("needle").within(text),
 }  # fmt: skip
 

@@ -3,63 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 
+from memalign.content.normal import name_key
 from memalign.errors import InputError, UnknownKey
 
 __all__ = [
     "FeedbackKey",
     "first_spellings",
-    "folded",
     "name_key",
     "readings",
     "same_person",
     "select_keys",
 ]
-
-# Nobody sees these: controls, formats, joiners, fillers and selectors of variants.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
-    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0000-\U000e0fff]"
-)
-_BLANK = "\u2800"  # a pattern of Braille without a dot, which looks like a space
-
-
-def folded(text: str) -> str:
-    """Return a text without what makes no difference to a reader: the folded form of names, for texts of any length.
-
-    Case, composed and decomposed letters, wide and narrow forms, kinds and runs of white space, and invisible
-    characters make no difference. Accents do.
-    """
-    if text.isascii():
-        return " ".join(_HIDDEN.sub("", text).lower().split())
-    for _ in range(
-        2
-    ):  # a letter that one step brings forth may have another case or be composed again
-        text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text)).casefold()
-    text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
-    return " ".join(text.replace(_BLANK, " ").split())
-
-
-@lru_cache(maxsize=10_000)
-def name_key(name: str) -> str:
-    """Return the folded form of a person's name: two spellings of one name have the same.
-
-    Compare people by this form alone, and show them as they were written. See `folded` for what makes no difference.
-
-    Args:
-        name: The name as somebody wrote it.
-
-    Returns:
-        The form to compare; the name itself if nothing in it is visible.
-    """
-    return folded(name) or name
 
 
 def same_person(one: str | None, other: str | None) -> bool:

@@ -17,8 +17,10 @@ from typing import Any, Generic, Literal, NoReturn, Self
 
 import msgspec
 
+from memalign.content.json_values import Fault, opened, plain
+from memalign.content.normal import whole_text
+from memalign.content.walk import rebuilt
 from memalign.errors import InputError
-from memalign.json_values import Fault, opened, plain, plain_text
 from memalign.keys import FeedbackKey
 from memalign.values import Value, ValueT_co
 
@@ -69,10 +71,7 @@ def json_line(value: object) -> bytes:
         return msgspec.json.encode(value) + b"\n"
     except UnicodeEncodeError:
         text = json.dumps(msgspec.to_builtins(value), ensure_ascii=False)
-        return (
-            text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace").encode()
-            + b"\n"
-        )
+        return whole_text(text).encode() + b"\n"
 
 
 def as_json(value: object) -> Any:
@@ -97,7 +96,7 @@ class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values; a feedback key is a list of id and source, as in files."""
-        return dict(_lists(msgspec.to_builtins(self)))
+        return dict(rebuilt(msgspec.to_builtins(self), str))
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -118,13 +117,6 @@ class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
         """An object, in a page of OpenAPI; its fields are listed in docs/reference/formats.md."""
         return {"type": "object", "title": cls.__name__}
-
-
-def _lists(value: Any) -> Any:
-    """With lists for tuples, as JSON has them."""
-    if isinstance(value, dict):
-        return {name: _lists(part) for name, part in value.items()}
-    return [_lists(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
@@ -151,7 +143,7 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
                 msgspec.structs.force_setattr(self, name, plain(value, name, faults))
         if not isinstance(self.meta, Mapping):
             raise InputError("meta must be a JSON object")
-        meta = {plain_text(str(name)): value for name, value in self.meta.items()}
+        meta = {whole_text(str(name)): value for name, value in self.meta.items()}
         read = {name: plain(value, name, faults) for name, value in meta.items()}
         kept = {
             name: value for name, value in read.items() if value is not None or meta[name] is None
@@ -171,7 +163,7 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
 
     def _check_id(self) -> None:
         if isinstance(self.id, str):
-            msgspec.structs.force_setattr(self, "id", plain_text(self.id))
+            msgspec.structs.force_setattr(self, "id", whole_text(self.id))
         if (
             not isinstance(self.id, str)
             or not self.id.strip()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
+from memalign.content.json_values import whole
+from memalign.content.normal import label_form
 from memalign.errors import InvalidValue, InvalidValueType
-from memalign.json_values import whole
 
 __all__ = ["UNBOUNDED", "Value", "ValueT_co", "ValueType", "dollars", "value_text"]
 
@@ -293,7 +294,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return raw
         if isinstance(raw, float):
             return bool(raw) if raw in (0, 1) else None
-        word = str(raw).strip().casefold() if isinstance(raw, str | int) else ""
+        word = label_form(str(raw)) if isinstance(raw, str | int) else ""
         return _TRUTHS.get(word)
 
     def _parse_choice(self, raw: object) -> str | None:
@@ -306,7 +307,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return word
         if word.endswith(".0") and word.removesuffix(".0") in self.choices:
             return word.removesuffix(".0")  # the same 1 in a file of text
-        folded = [choice for choice in self.choices if choice.casefold() == word.casefold()]
+        folded = [choice for choice in self.choices if label_form(choice) == label_form(word)]
         return folded[0] if len(folded) == 1 else None
 
     def _parse_number(self, raw: object) -> int | float | None:

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.models.answers import read_answer, without_halves
+from memalign.content.normal import whole_text
+from memalign.content.walk import rebuilt
+from memalign.models.answers import read_answer
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -141,6 +143,6 @@ def test_no_error_repeats_what_the_model_wrote(text):
 
 def test_half_of_a_character_is_cleaned_wherever_it_stands():
     dirty = {"a\ud83d": ["Fine \ud83d", {"b": "\ude00 \ud83d\ude00"}], "n": 1}
-    clean = without_halves(dirty)
+    clean = rebuilt(dirty, whole_text)
     assert clean == {"a\ufffd": ["Fine \ufffd", {"b": "\ufffd \U0001f600"}], "n": 1}
     json.dumps(clean, ensure_ascii=False).encode()

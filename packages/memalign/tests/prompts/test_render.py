@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign.content.encoding import encode
-from memalign.memory.guard import guideline_fault, normalised, tidy
+from memalign.content.normal import word_form
+from memalign.memory.guard import guideline_fault, tidy
 from memalign.prompts import rendering
 from memalign.prompts.rendering import (
     DistilRecord,
@@ -189,4 +190,4 @@ class TestGuard:
             "• Be kind.",
         ):
             assert tidy(raw) == "Be kind."
-        assert normalised("Be KIND, always!") == "be kind always"
+        assert word_form("Be KIND, always!") == "be kind always"

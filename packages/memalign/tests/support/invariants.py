@@ -9,8 +9,9 @@ import msgspec
 
 from memalign import Judge
 from memalign.align.forget import forget
+from memalign.content.normal import word_form
 from memalign.memory import Memory
-from memalign.memory.guard import guideline_fault, normalised
+from memalign.memory.guard import guideline_fault
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.registry.judge_rows import memory_contents, memory_of
 from memalign.types import Guideline
@@ -121,7 +122,7 @@ def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
 
 def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
     by_id = {guideline.id: guideline for guideline in memory.guidelines}
-    text = {guideline.id: normalised(guideline.text) for guideline in memory.guidelines}
+    text = {guideline.id: word_form(guideline.text) for guideline in memory.guidelines}
     for guideline in memory.guidelines:
         successor = memory.successor(guideline)
         assert (memory.status(guideline) == "superseded") == (successor is not None)

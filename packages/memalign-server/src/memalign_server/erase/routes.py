@@ -21,11 +21,11 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import StringConstraints
 from sqlalchemy import select, update
 
+from memalign.content.walk import texts_in
 from memalign.errors import UnknownKey
 from memalign.keys import name_key, same_person
 from memalign.memory.text_search import Finder
 from memalign.registry import Receipt
-from memalign.registry.residue import strings
 from memalign.types import FeedbackKey, canonical_json
 from memalign_server.erase.service import planned
 from memalign_server.pages.rendering import error_text, link, render
@@ -251,7 +251,7 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
     for case_id in cases:
         learned = memory.case(case_id)
         example = examples.get(case_id) or (learned and learned.example)
-        texts = [*strings(example.outputs), *strings(example.content), case_id] if example else []
+        texts = [*texts_in(example.outputs), *texts_in(example.content), case_id] if example else []
         inside = _is_inside(texts, text) and case_id in holding
         about: dict[str, Any] = {
             "taught": bool(learned),

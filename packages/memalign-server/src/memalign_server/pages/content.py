@@ -12,9 +12,9 @@ import msgspec
 from markupsafe import Markup, escape
 
 from memalign.content import Span, Turn, sides_of, span_tree, turns_of
+from memalign.content.walk import texts_in
 from memalign.errors import InputError
 from memalign.judge import Judge
-from memalign.registry.residue import strings
 from memalign.types import Example
 from memalign_server.pages.texts import prose, visible
 
@@ -102,7 +102,7 @@ def case_text(example: Example) -> str:
     whole = [
         text for text in (example.outputs, example.inputs) if isinstance(text, str) and text.strip()
     ]
-    return next(iter(whole or strings(list(example.content.values()))), "")
+    return next(iter(whole or texts_in(list(example.content.values()))), "")
 
 
 def label_of(field: str, judge: Judge) -> str:

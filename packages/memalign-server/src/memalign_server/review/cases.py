@@ -31,9 +31,9 @@ from sqlalchemy import (
     update,
 )
 
+from memalign.content.walk import texts_in
 from memalign.evaluation import Usefulness, knows
 from memalign.judge import Judge
-from memalign.registry.residue import strings
 from memalign.types import Example, Judgment
 from memalign.values import value_text
 from memalign_server.problems import Refused
@@ -411,7 +411,7 @@ def find_cases(connection: Connection, judge: Judge, text: str) -> list[Example]
     holding = (
         case
         for case in cases.values()
-        if wanted in _plain(" ".join(strings(list(case.content.values()))))
+        if wanted in _plain(" ".join(texts_in(list(case.content.values()))))
     )
     return list(islice(holding, _MOST_FOUND))
 

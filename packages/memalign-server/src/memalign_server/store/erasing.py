@@ -23,9 +23,10 @@ from sqlalchemy import (
     update,
 )
 
+from memalign.content.walk import texts_in
 from memalign.registry import Receipt
 from memalign.registry.other_tables import Passage, TextKind, Words
-from memalign.registry.residue import Residue, strings
+from memalign.registry.residue import Residue
 from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.problems import Refused
 from memalign_server.store.tables import Json, from_json, jobs, people, queue, reviews
@@ -243,7 +244,7 @@ def _reader(residue: Residue) -> Callable[[Column[Any], str | None], bool]:
         if not written:
             return False
         value = from_json(written) if isinstance(column.type, Json) else written
-        return any(map(holds, strings(value)))
+        return any(map(holds, texts_in(value)))
 
     return repeats
 
@@ -268,7 +269,7 @@ def _written(row: Row[Any]) -> dict[str, Any]:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    return strings(value.to_dict() if isinstance(value, Example | Judgment) else value)
+    return texts_in(value.to_dict() if isinstance(value, Example | Judgment) else value)
 
 
 def _is_name(residue: Residue, name: str | None) -> bool:

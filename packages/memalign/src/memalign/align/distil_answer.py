@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from memalign.align.deltas import CallAnswer, Delta
 from memalign.align.learned_tests import proposed_tests
 from memalign.content import judged_texts
-from memalign.json_values import opened
+from memalign.content.json_values import opened
 from memalign.judge import Judge
 from memalign.judge.borne_out import LabelledCase, labelled_cases
 from memalign.memory import FeedbackConflict

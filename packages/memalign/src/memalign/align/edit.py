@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from memalign.align.annotations import without_disputed
+from memalign.content.normal import word_form
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.judge.code_tests import named_in
 from memalign.keys import same_person
 from memalign.memory import FeedbackConflict
-from memalign.memory.guard import guideline_fault, normalised, tidy
+from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.label_policy import checked_authority
 from memalign.types import FeedbackKey, Guideline
 
@@ -80,9 +81,9 @@ def edit_guideline(
         ]
     if retired is False:
         # Another one of the same words that is retired would retire it again.
-        words = normalised(changed.text)
+        words = word_form(changed.text)
         others = (
-            g for g in judge.memory.guidelines if g.id != old.id and normalised(g.text) == words
+            g for g in judge.memory.guidelines if g.id != old.id and word_form(g.text) == words
         )
         edited += [replace(g, retired_by=None) for g in others]
     return judge.replace(memory=judge.memory.with_guidelines(edited))

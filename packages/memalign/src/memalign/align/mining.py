@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from memalign.content.normal import literal_form
 from memalign.judge.borne_out import (
     ALPHA,
     Column,
@@ -24,7 +25,7 @@ from memalign.judge.borne_out import (
     labelled_cases,
     outcome_of,
 )
-from memalign.judge.code_tests import checked, named_in, normal, shape
+from memalign.judge.code_tests import checked, named_in, shape
 from memalign.memory import Memory
 from memalign.types import CodeTest, TestKind
 from memalign.values import ValueType
@@ -119,7 +120,7 @@ def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> list[Co
     words, forms = set[str](), set[str]()
     for case in cases:
         for annotation in case.feedback:
-            comment = normal(annotation.rationale or "")
+            comment = literal_form(annotation.rationale or "")
             words.update(_grams(comment.casefold()))
             forms.update(_forms(comment))
     tests = set[CodeTest]()

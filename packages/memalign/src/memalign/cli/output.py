@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memalign.terminal import plain
+from memalign.content.normal import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -32,7 +32,7 @@ def show(*parts: RenderableType, stderr: bool = False) -> None:
             console.print()
         if isinstance(part, Table) and part.show_header and _needed_width(part) > console.width:
             part = _stacked(part)  # noqa: PLW2901
-        console.print(Text(plain(part)) if isinstance(part, str) else part, soft_wrap=not drawn)
+        console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=not drawn)
 
 
 def _needed_width(table: Table) -> int:
@@ -106,7 +106,7 @@ def table(
     for column in columns:
         drawn.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
     for row in rows[:limit]:
-        drawn.add_row(*(Text(plain("" if cell is None else cell)) for cell in row))
+        drawn.add_row(*(Text(printable("" if cell is None else cell)) for cell in row))
     return drawn
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from memalign.content.json_values import opened
 from memalign.errors import InputError
-from memalign.json_values import opened
 
 __all__ = ["Turn", "turns_of"]
 

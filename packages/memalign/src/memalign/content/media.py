@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from memalign.content.conversation import turns_of
+from memalign.content.json_values import MEDIA, Fault
 from memalign.content.paths import Part, part_in
 from memalign.errors import InputError
-from memalign.json_values import MEDIA, Fault
-from memalign.types import Example, Feedback
 
 __all__ = ["check_field", "check_fields"]
 
@@ -121,11 +121,19 @@ def check_field(name: str, value: object) -> None:
         turns_of(value)
 
 
-def check_fields(case: Example | Feedback, parts: Iterable[str]) -> None:
+class _Case(Protocol):
+    @property
+    def content(self) -> Mapping[str, Any]: ...
+
+    @property
+    def faults(self) -> Iterable[Fault]: ...
+
+
+def check_fields(case: _Case, parts: Iterable[str]) -> None:
     """Check what a judge reads of a case, and nothing else.
 
     Args:
-        case: The case.
+        case: An Example or Feedback.
         parts: The written names of fields, or of parts of them, as instructions name them.
 
     Raises:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from memalign.content.conversation import Turn, turns_of
 from memalign.content.traces import span_tree
+from memalign.content.walk import texts_in
 from memalign.errors import InputError
 
 __all__ = ["as_read", "judged_texts", "words_of"]
@@ -26,13 +27,15 @@ def words_of(name: str, value: object) -> Iterator[str]:
     if name == "trace" and (tree := span_tree(value)) is not None:
         for span in tree.spans:
             if span.parent is None:
-                yield from _leaves([span.inputs, span.outputs])
+                yield from texts_in([span.inputs, span.outputs], keys=False, numbers=True)
         yield from dict.fromkeys(span.name for span in tree.spans)
         yield from dict.fromkeys(span.message for span in tree.spans if span.message)
     elif turns := _turns(name, value):
-        yield from _leaves([[turn.content, *turn.calls] for turn in turns])
+        yield from texts_in(
+            [[turn.content, *turn.calls] for turn in turns], keys=False, numbers=True
+        )
     else:
-        yield from _leaves(value)
+        yield from texts_in(value, keys=False, numbers=True)
 
 
 def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
@@ -44,7 +47,7 @@ def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         elif turns := _turns(name, value):
             own = (turn for turn in turns if (turn.role or "").lower() not in _OTHER_SIDE)
             value = [[turn.content, *turn.calls] for turn in own]
-        if text := "\n".join(_leaves(value)):
+        if text := "\n".join(texts_in(value, keys=False, numbers=True)):
             yield name, text
 
 
@@ -85,14 +88,6 @@ def _turns(name: str, value: object) -> tuple[Turn, ...]:
         return turns_of(value) or () if name == "conversation" else ()
     except InputError:  # of a memory that somebody put together by hand: whatever it is has words
         return ()
-
-
-def _leaves(value: object) -> Iterator[str]:
-    if isinstance(value, dict | list | tuple):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(part)
-    elif value is not None and not isinstance(value, bool):
-        yield str(value)
 
 
 def _lines(value: object, indent: str = "") -> Iterator[str]:

@@ -19,7 +19,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from memalign.json_values import opened
+from memalign.content.json_values import opened
+from memalign.content.normal import snake_case
 
 __all__ = ["Span", "SpanTree", "exported_spans", "shown_spans", "span_tree", "trace_of"]
 
@@ -226,9 +227,7 @@ def _taken(
 def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
     """Return the first kind that a span has, and before it one by which the span is an evaluator's."""
     named = [
-        value
-        for name, value in _dotted(span, attributes)
-        if KIND_NAMES.fullmatch(_plain_name(name))
+        value for name, value in _dotted(span, attributes) if KIND_NAMES.fullmatch(snake_case(name))
     ]
     own = [attributes.pop(name, None) for name in KIND_ATTRIBUTES]
     words = [word for word in map(_kind_word, (*own, *map(span.get, KINDS))) if word]
@@ -288,7 +287,7 @@ def _events(value: object) -> tuple[dict[str, Any], ...]:
 def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
     """The fields of a span or an event that are shown although no convention names them."""
     names = (str(name) for name in value if name not in read)
-    return _tidy({name: value[name] for name in names if not RECORDED.fullmatch(_plain_name(name))})
+    return _tidy({name: value[name] for name in names if not RECORDED.fullmatch(snake_case(name))})
 
 
 def _tidy(attributes: Mapping[str, Any], depth: int = 1) -> dict[str, Any]:
@@ -307,12 +306,7 @@ def _tidy(attributes: Mapping[str, Any], depth: int = 1) -> dict[str, Any]:
 
 def _is_said(name: str) -> bool:
     """Return whether a field, an attribute or an event holds what somebody said of the run, by its name."""
-    return SAID.fullmatch(_plain_name(name)) is not None
-
-
-def _plain_name(name: str) -> str:
-    """`userFeedback` as `user_feedback`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return SAID.fullmatch(snake_case(name)) is not None
 
 
 def _opened(value: object) -> Any:

@@ -11,6 +11,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
+from memalign.content.normal import column_form
 from memalign.errors import InputError
 from memalign.types import CONTENT_FIELDS
 
@@ -124,7 +125,7 @@ def nearest(columns: Iterable[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=1000)
 def _field_near(column: str) -> str | None:
-    plain = "_".join(re.findall(r"[^\W_]+", column.casefold()))
+    plain = column_form(column)
     if plain in _NAMES:
         return _NAMES[plain]
     close = get_close_matches(plain, _NAMES, n=1, cutoff=_CLOSE)

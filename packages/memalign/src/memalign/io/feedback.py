@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from memalign.content.json_values import is_absent
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io.columns import LABEL_FIELDS, unused
 from memalign.io.rows import Row
@@ -20,7 +21,6 @@ from memalign.io.source import (
     case_of,
     labels_of,
 )
-from memalign.json_values import is_absent
 from memalign.types import CONTENT_FIELDS, NOTHING_SAID, Feedback, FeedbackKey
 from memalign.values import Value, ValueType, value_text
 

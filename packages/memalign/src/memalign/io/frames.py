@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from memalign.content.json_values import whole
+from memalign.content.normal import whole_text
 from memalign.errors import ConfigurationError, InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import distinct_names
 from memalign.io.rows import Row, reading
-from memalign.json_values import plain_text, whole
 
 __all__ = [
     "Frame",
@@ -154,7 +155,7 @@ def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]])
     # -1 says that there is no class.
     codes = {name: {-1: None, **dict(enumerate(classes))} for name, classes in names.items()}
     for position, fields in enumerate(rows, 1):
-        read = {plain_text(str(name)): value for name, value in fields.items()}
+        read = {whole_text(str(name)): value for name, value in fields.items()}
         for name in codes.keys() & read.keys():
             read[name] = codes[name].get(whole(read[name]), read[name])
         yield Row(line=position, fields=read)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memalign.content import as_read
+from memalign.content.normal import printable
 from memalign.errors import InputError
 from memalign.io.examples import Examples
 from memalign.io.files import atomic_write
 from memalign.io.judgments import read_judgments
 from memalign.io.sheets import HIDDEN, REASON, REVIEW, VERDICT
 from memalign.io.source import ExampleSource
-from memalign.terminal import plain
 from memalign.types import CONTENT_FIELDS, Example, Judgment
 from memalign.values import ValueType
 
@@ -180,7 +180,7 @@ def _put(cell: Cell, value: Any) -> None:
     if value is None or isinstance(value, bool | int | float):
         cell.value = value
         return
-    text = plain(value)
+    text = printable(value)
     if len(text) > _LONGEST_CELL:
         text = f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
     cell.value = text

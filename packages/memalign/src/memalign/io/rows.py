@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from memalign.content.json_values import Fault, decode_json
 from memalign.errors import InputError, MemalignError, RowError
-from memalign.json_values import Fault, decode_json
 
 __all__ = [
     "Line",

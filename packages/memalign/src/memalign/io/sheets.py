@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from memalign.content.json_values import is_absent, plain, whole
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import table_rows
 from memalign.io.rows import Row, reading
-from memalign.json_values import is_absent, plain, whole
 from memalign.types import CONTENT_FIELDS
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from memalign.content import Part, check_fields
+from memalign.content.json_values import fields_of, is_absent, opened, plain, whole
+from memalign.content.normal import whole_text
 from memalign.errors import InputError, InvalidValue, RowError
 from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
 from memalign.io.delimited import delimited_rows
@@ -20,7 +22,6 @@ from memalign.io.files import path_of
 from memalign.io.frames import Frame, column_names, frame_rows, is_frame, parquet_rows, shown_id
 from memalign.io.rows import Row, array_rows, file_lines, folder_rows, json_rows, never_empty
 from memalign.io.sheets import HIDDEN, restored, sheet_rows
-from memalign.json_values import fields_of, is_absent, opened, plain, plain_text, whole
 from memalign.types import CONTENT_FIELDS, Example, Feedback
 from memalign.values import Value, ValueType
 
@@ -284,7 +285,7 @@ def _object_row(position: int, item: object) -> Row | RowError:
         item = fields_of(item) or item
     if isinstance(item, Mapping):
         return Row(
-            line=position, fields={plain_text(str(name)): value for name, value in item.items()}
+            line=position, fields={whole_text(str(name)): value for name, value in item.items()}
         )
     hint = (
         "; memalign.integrations.mlflow.feedback_of(traces, judge) makes rows of MLflow's"

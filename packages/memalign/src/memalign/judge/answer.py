@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memalign.content.normal import quote_form
 from memalign.errors import InvalidOutput, InvalidValue
-from memalign.judge.code_tests import normal, places
+from memalign.judge.code_tests import places
 from memalign.models.base import ChatModel, ChatReply
 from memalign.types import Finding, Judgment
 from memalign.values import ValueType
@@ -127,8 +127,6 @@ def _findings(
     return tuple(findings.values()), tuple(dict.fromkeys(notes))
 
 
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 _OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # the marks are what is searched for
 
 
@@ -141,22 +139,11 @@ def quotation(evidence: object, texts: Iterable[str]) -> str | None:
     """
     if not isinstance(evidence, str):
         return None
-    words, plain = " ".join(evidence.split()), [_plain(text) for text in texts]
+    words, plain = " ".join(evidence.split()), [quote_form(text) for text in texts]
     for quoted in (words, words.strip(_OUTER)):
-        wanted = _plain(quoted)
+        wanted = quote_form(quoted)
         if any(map(str.isalnum, wanted)) and any(
             next(places(text, wanted), -1) >= 0 for text in plain
         ):
             return quoted
     return None
-
-
-def _plain(text: str) -> str:
-    for _ in range(3):  # JSON in JSON: a text that was cut is encoded twice
-        text = _ESCAPE.sub(_unescaped, text)
-    return normal(text).replace('"', "'").replace("`", "'")
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    code, character = match.groups()
-    return chr(int(code, 16)) if code else _ESCAPED.get(character, character)

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from memalign.content import Part, part_in, words_of
+from memalign.content.normal import UNSPACED, literal_form
 from memalign.errors import InputError
 from memalign.memory import Memory
-from memalign.memory.guard import UNSPACED, JudgedTexts, guideline_fault
+from memalign.memory.guard import JudgedTexts, guideline_fault
 from memalign.types import CONTENT_FIELDS, CodeTest, Finding
 
 __all__ = [
@@ -25,7 +25,6 @@ __all__ = [
     "found_words",
     "holds",
     "named_in",
-    "normal",
     "places",
     "sentence",
     "shape",
@@ -50,7 +49,6 @@ _SENTENCES = {
     "number": '{it} {has} a number{of}{bounds} with "{text}"',
 }
 _VERBS = {"has": "have", "begins": "begin", "ends": "end"}
-_QUOTES = str.maketrans(dict.fromkeys("´‘’‚‛ʼ′‹›", "'") | dict.fromkeys("“”„‟″«»", '"'))  # noqa: RUF001
 _NUMBER = re.compile(r"(?<![\w.,])[-+]?[0-9]+(?:[.,][0-9]+)*")
 
 
@@ -68,7 +66,9 @@ class Reading:
     def text(self, field: str, form: Callable[[str], str] = str.casefold) -> str:
         """Its words in normal form, without capitals, or in another form."""
         if (field, form) not in self._texts:
-            self._texts[field, form] = form(normal("\n".join(words_of(field, self.value(field)))))
+            self._texts[field, form] = form(
+                literal_form("\n".join(words_of(field, self.value(field))))
+            )
         return self._texts[field, form]
 
 
@@ -78,7 +78,7 @@ def holds(test: CodeTest, reading: Reading) -> bool | None:
         return None
     form = shape if test.kind == "shape" else str.casefold
     text = reading.text(test.field, form)
-    literal = form(normal(test.text))
+    literal = form(literal_form(test.text))
     at = places(text, literal)
     match test.kind:
         case "contains":
@@ -95,11 +95,6 @@ def holds(test: CodeTest, reading: Reading) -> bool | None:
             )
         case "number":
             return any(_within(test, number) for number in _numbers(text, literal))
-
-
-def normal(text: str) -> str:
-    """The text as tests compare it, with its capitals."""
-    return " ".join(unicodedata.normalize("NFKC", text.translate(_QUOTES)).split())
 
 
 def places(text: str, literal: str) -> Iterator[int]:
@@ -161,10 +156,10 @@ def sentence(test: CodeTest, *, positive: bool = True) -> str:
         )
     text = _SENTENCES[test.kind].format(
         it=f"the {named}" if named else test.field,
-        text=normal(test.text),
+        text=literal_form(test.text),
         bounds=bounds,
         of=" of" * bool(bounds),
-        s="s" * (" " in normal(test.text)),
+        s="s" * (" " in literal_form(test.text)),
         **{verb: verb if positive else f"does not {plain}" for verb, plain in _VERBS.items()},
     )
     text = text.removesuffix(' with ""')
@@ -182,7 +177,7 @@ def checked(
             return f"an example has no field {test.field!r}"
     except InputError as error:
         return str(error)
-    if test.kind not in ("length", "number") and not normal(test.text):
+    if test.kind not in ("length", "number") and not literal_form(test.text):
         return "it has no literal"
     if len(test.text) > (most := LONGEST_SHAPE if test.kind == "shape" else LONGEST):
         return f"its literal has more than {most} characters"
@@ -202,22 +197,24 @@ def found_words(test: CodeTest, reading: Reading) -> str | None:
         return None
     words = reading.text(test.field, str)
     form = shape if test.kind == "shape" else str.casefold
-    literal = form(normal(test.text))
+    literal = form(literal_form(test.text))
     said = form(words)
     at = said.find(literal) if test.kind == "contains" else next(places(said, literal), -1)
     if test.kind == "ends":
         at = len(said) - len(literal)
     return (
-        words[at : at + len(literal)] if at >= 0 and len(said) == len(words) else normal(test.text)
+        words[at : at + len(literal)]
+        if at >= 0 and len(said) == len(words)
+        else literal_form(test.text)
     )
 
 
 def named_in(test: CodeTest, text: str) -> bool:
     """Return whether a text has the literal of a test, and where that has bounds, their numbers."""
     form = shape if test.kind == "shape" else str.casefold
-    said = form(normal(text))
-    literal = form(normal(test.text))
-    numbers = {_number(number) for number in _NUMBER.findall(normal(text))}
+    said = form(literal_form(text))
+    literal = form(literal_form(test.text))
+    numbers = {_number(number) for number in _NUMBER.findall(literal_form(text))}
     bounds = {bound for bound in (test.low, test.high) if bound is not None}
     return (not literal or next(places(said, literal), -1) >= 0) and bounds <= numbers
 

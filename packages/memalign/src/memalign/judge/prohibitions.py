@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from memalign.judge.code_tests import normal, shape
+from memalign.content.normal import literal_form
+from memalign.judge.code_tests import shape
 from memalign.types import CodeTest
 
 __all__ = ["excepting", "forbidden_answer", "without_quotations"]
@@ -74,7 +75,7 @@ def forbidden_answer(test: CodeTest, text: str, comments: Iterable[str] = ()) ->
     """
     if any(map(_conditional, [text, *comments])):
         return None
-    for sentence in _SENTENCE.split(normal(text)):
+    for sentence in _SENTENCE.split(literal_form(text)):
         if len(_NEGATION.findall(without_quotations(sentence))) <= 1:
             answer = _forbidden(test, sentence)
             if answer is not None:
@@ -84,12 +85,12 @@ def forbidden_answer(test: CodeTest, text: str, comments: Iterable[str] = ()) ->
 
 def _conditional(text: str) -> bool:
     """Return whether anything in a text sounds like a condition or an exception."""
-    return _CONDITION.search(without_quotations(normal(text))) is not None
+    return _CONDITION.search(without_quotations(literal_form(text))) is not None
 
 
 def excepting(text: str) -> bool:
     """Return whether a text makes an exception, and does not merely say when it applies."""
-    return _EXCEPTION.search(without_quotations(normal(text))) is not None
+    return _EXCEPTION.search(without_quotations(literal_form(text))) is not None
 
 
 def without_quotations(text: str) -> str:
@@ -115,7 +116,7 @@ def _forbidden(test: CodeTest, sentence: str) -> bool | None:
 def _names(test: CodeTest, rest: str) -> bool:
     """Return whether what follows the verb is the test's literal, and nothing that narrows it down."""
     form = shape if test.kind == "shape" else str.casefold
-    literal = form(normal(test.text))
+    literal = form(literal_form(test.text))
     said = form(rest)
     for quote in ('"', "'", ""):
         named = f"{quote}{literal}{quote}"
@@ -126,7 +127,7 @@ def _names(test: CodeTest, rest: str) -> bool:
 
 def _beyond(test: CodeTest, sentence: str) -> bool | None:
     """Return the answer of a test of numbers that means more than a sentence allows."""
-    unit = "words?" if test.kind == "length" else re.escape(normal(test.text))
+    unit = "words?" if test.kind == "length" else re.escape(literal_form(test.text))
     match = re.match(rf"^{_SUBJECT}{_MOST} (\d+) ?{unit}{_END}", sentence, re.IGNORECASE)
     if match is None:
         return None

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memalign.cache import cached
 from memalign.content import Part
+from memalign.content.normal import literal_form
 from memalign.judge.borne_out import ALPHA, chance, column_of, labelled_cases, outcome_of
 from memalign.judge.code_tests import (
     Reading,
     found_words,
     holds,
     named_in,
-    normal,
     places,
     sentence,
     shape,
@@ -126,10 +126,10 @@ def _plain(rule: CodeRule, reading: Reading) -> bool:
     test = rule.test
     if not rule.answer or test.kind not in ("word", "contains", "shape"):
         return True
-    literal = normal(test.text)
+    literal = literal_form(test.text)
     capitals = literal.upper()
     form: Callable[[str], str] = shape if test.kind == "shape" else str.casefold
-    before, spelled, _ = normal(rule.guideline.text).partition(capitals)
+    before, spelled, _ = literal_form(rule.guideline.text).partition(capitals)
     if test.kind != "shape" and spelled and not before.isupper():
         form = str  # "US" is not "us"
         literal = capitals
@@ -173,11 +173,11 @@ def _switched_off(memory: Memory, guideline: Guideline, test: CodeTest) -> str |
     """Return who said that code may not decide by a test, of this guideline or of another one that has it."""
     if guideline.ruled_by is not None or guideline.unruled_by is not None:
         return guideline.unruled_by
-    literal = normal(test.text).casefold()
+    literal = literal_form(test.text).casefold()
     for other in memory.guidelines:
         if other.unruled_by is not None:
             for same in other.tests:
-                if (same.field, normal(same.text).casefold()) == (test.field, literal):
+                if (same.field, literal_form(same.text).casefold()) == (test.field, literal):
                     return other.unruled_by
     return None
 

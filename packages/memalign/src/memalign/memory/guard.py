@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from memalign.content.encoding import encode
+from memalign.content.normal import UNSPACED, word_form
 
-__all__ = ["MAX_WORDS", "JudgedTexts", "guideline_fault", "normalised", "tidy"]
+__all__ = ["MAX_WORDS", "JudgedTexts", "guideline_fault", "tidy"]
 
 MAX_WORDS, MAX_CHARACTERS = 60, 800
 """Characters are the bound where a language writes no spaces; for sixty words of the longest kind they are enough."""
@@ -42,20 +43,11 @@ _VERDICT = re.compile(r"[\"']value[\"']\s*:|(?:^|[.;!?]\s*)Expert\s*:", re.IGNOR
 _HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0000-\U000e0fff]"
 )
-UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
-)
-_WORD = re.compile(r"\w+", re.UNICODE)
 
 
 def tidy(text: str) -> str:
     """`text` in one line: runs of white space become one space, and a list mark goes."""
     return re.sub(r"^(?:[-*•]\s+|\d+[.)]\s+)", "", " ".join(text.split())).strip()
-
-
-def normalised(text: str) -> str:
-    """What two guidelines share when they say the same in the same words: letters and digits, case-folded."""
-    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 def guideline_fault(
@@ -68,7 +60,7 @@ def guideline_fault(
         judged: Texts of the judged system, each with its field; a run of eight words from one is a copy, not a rule.
         comments: The experts' own words that the text stems from: what they quote is theirs.
     """
-    if not normalised(text):
+    if not word_form(text):
         return "it is empty"
     for count, most, what in (
         (len(text.split()), MAX_WORDS, "words"),
@@ -141,7 +133,7 @@ class _Source:
 
     @cached_property
     def _words(self) -> str:
-        return f" {normalised(self._text)} "
+        return f" {word_form(self._text)} "
 
     def holds(self, run: _Run) -> bool:
         text = self._words if run.words else self._text
@@ -151,7 +143,7 @@ class _Source:
 
 
 def _spaced_runs(text: str) -> Iterator[_Run]:
-    words = normalised(text).split()
+    words = word_form(text).split()
     for start, middle in _starts(len(words), COPIED_WORDS):
         run = " ".join(words[start : start + COPIED_WORDS])
         part = " ".join(words[middle : middle + COPIED_WORDS // 2])

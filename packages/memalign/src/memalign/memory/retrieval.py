@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from memalign.cache import cached
 from memalign.content import words_of
-from memalign.memory.guard import normalised
+from memalign.content.normal import word_form
 from memalign.memory.model import Case, Memory
 from memalign.types import Example
 from memalign.values import ValueType
@@ -121,7 +121,7 @@ def _alike(memory: Memory, case: Case, other: Case) -> bool:
 
 def _words(case: Case) -> str:
     return (
-        cached(case.example, "words", lambda: normalised(embedding_text(case.example)))
+        cached(case.example, "words", lambda: word_form(embedding_text(case.example)))
         or case.example.content_hash
     )
 

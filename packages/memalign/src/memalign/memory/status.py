@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from memalign.cache import cached
-from memalign.memory.guard import normalised
+from memalign.content.normal import word_form
 from memalign.types import FeedbackKey, Guideline, LedgerState
 from memalign.values import value_text
 
@@ -65,7 +65,7 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
 
 
 def _words(guideline: Guideline) -> str:
-    return cached(guideline, "words", lambda: normalised(guideline.text))
+    return cached(guideline, "words", lambda: word_form(guideline.text))
 
 
 _STATES: Mapping[str, LedgerState] = {

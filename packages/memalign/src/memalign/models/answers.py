@@ -15,10 +15,11 @@ import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from memalign.content.normal import label_form
 from memalign.errors import InvalidValue
 from memalign.values import UNBOUNDED, ValueType
 
-__all__ = ["read_answer", "without_halves"]
+__all__ = ["read_answer"]
 
 
 def read_answer(
@@ -276,7 +277,7 @@ def _key(data: dict[str, Any], name: str) -> str | None:
     """Return the key under which an object has a property, in whatever case, if there is no doubt."""
     if name in data:
         return name
-    alike = [key for key in data if key.strip().casefold() == name.casefold()]
+    alike = [key for key in data if label_form(key) == label_form(name)]
     return alike[0] if len(alike) == 1 else None
 
 
@@ -322,19 +323,3 @@ def _value_type(schema: dict[str, Any]) -> ValueType:
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
-
-
-def without_halves(value: Any) -> Any:
-    """Return a JSON value in which half of a surrogate pair is U+FFFD: UTF-8 cannot hold it.
-
-    Two halves that belong together become the character that they stand for.
-    """
-    if isinstance(value, str):
-        if value.isascii():
-            return value
-        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    if isinstance(value, list):
-        return [without_halves(part) for part in value]
-    if isinstance(value, dict):
-        return {without_halves(key): without_halves(part) for key, part in value.items()}
-    return value

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from memalign.content.encoding import estimate_tokens
+from memalign.content.normal import whole_text
+from memalign.content.walk import rebuilt
 from memalign.errors import (
     ConfigurationError,
     InputError,
@@ -24,7 +26,6 @@ from memalign.errors import (
     ModelError,
     SpendLimitReached,
 )
-from memalign.models.answers import without_halves
 from memalign.models.base import (
     ChatModel,
     ChatReply,
@@ -142,7 +143,7 @@ class Calls:
             model, request.schema_name, texts, lambda: self._paced(lambda: _reply(model, request))
         )
         # Here, where every answer enters: what a model wrote may hold half of a character, which UTF-8 cannot.
-        clean = without_halves([reply.data, reply.text, reply.answered_by])
+        clean = rebuilt([reply.data, reply.text, reply.answered_by], whole_text)
         reply = msgspec.structs.replace(reply, data=clean[0], text=clean[1], answered_by=clean[2])
         await self._keep({key: reply})
         return reply

@@ -18,6 +18,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from memalign.align.annotations import without_disputed
 from memalign.align.forget import forget
+from memalign.content.walk import texts_in
 from memalign.errors import UnknownKey
 from memalign.keys import readings, same_person, select_keys
 from memalign.memory import FeedbackConflict, Memory
@@ -31,7 +32,7 @@ from memalign.registry.judge_rows import Codec, Contents, memory_contents, memor
 from memalign.registry.kinds import DISTILLED, NAMES, reason_of, words_of
 from memalign.registry.other_tables import Passage, other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
-from memalign.registry.residue import RUN, Residue, row_names, strings
+from memalign.registry.residue import RUN, Residue, row_names
 from memalign.registry.tables import judges, rows
 from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Timeline, forget_answers
@@ -288,7 +289,7 @@ def _stands(connection: Connection, plan: Plan, selectors: Selectors) -> bool:
         held = selectors.text is not None and passage.held_by(selectors.text)
         if passage.id in touched or named or held:
             return False
-    residue.spare(text for passage in new for text in strings(passage.content))
+    residue.spare(text for passage in new for text in texts_in(passage.content))
     return True
 
 
@@ -599,11 +600,11 @@ def _residue(
             # A copy also has what its format brings along, such as the name of a model: only long texts tell.
             texts += (
                 text
-                for text in strings(passage.content)
+                for text in texts_in(passage.content)
                 if not passage.copy or len(text.split()) >= RUN
             )
         elif not passage.copy:
-            survivors += strings(passage.content)
+            survivors += texts_in(passage.content)
     bodies = (body for kind, key, body in forgotten.gone if kind == "case" and key in going)
     contents = (state.codec.decode("case", body).content_hash for body in bodies)
     residue = Residue(

@@ -11,10 +11,11 @@ from typing import NamedTuple
 from sqlalchemy import Connection, inspect, select
 from sqlalchemy.exc import DBAPIError
 
+from memalign.content.walk import texts_in
 from memalign.errors import RegistryError
 from memalign.registry.database import Database
 from memalign.registry.judge_rows import Codec
-from memalign.registry.kinds import names_in, strings, words_of
+from memalign.registry.kinds import names_in, words_of
 from memalign.registry.other_tables import Words, other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue, row_names
@@ -108,7 +109,7 @@ def _in_registry(connection: Connection, residue: Residue, own: str) -> Iterator
     for judge, answer in connection.execute(select(judges.c.name, answers.c.answer).join(answers)):
         if any(
             residue.certain(text) or residue.names_person(text)
-            for text in strings(json.loads(answer))
+            for text in texts_in(json.loads(answer))
         ):
             yield Trace(f"{answers.name}.answer", judge)
 
@@ -132,7 +133,7 @@ def _held(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) -> b
 
 
 def _held_by_chance(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) -> bool:
-    state = [key, *(strings(codec.decode(kind, body)) if kind == "memory" else ())]
+    state = [key, *(texts_in(codec.decode(kind, body)) if kind == "memory" else ())]
     texts = [*words_of(codec, kind, body), *state]
     return any(residue.certain(text) or residue.names_person(text) for text in texts)
 
@@ -178,7 +179,7 @@ def _in_foreign_tables(
                         text = (
                             value.decode("utf-8", "replace") if isinstance(value, bytes) else value
                         )
-                        if any(map(residue.in_passing, strings(text))):
+                        if any(map(residue.in_passing, texts_in(text))):
                             yield Trace(f"{name}.{column}", None)
         except DBAPIError:
             unread.append(f"the table {name} in the same database, which may not be read")

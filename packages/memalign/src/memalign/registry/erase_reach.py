@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Any, NamedTuple
 
-from memalign.memory.guard import normalised
+from memalign.content.normal import word_form
 from memalign.registry.judge_rows import Codec, RowKey
 from memalign.registry.kinds import DISTILLED, names_in
 from memalign.registry.residue import Residue
@@ -133,7 +133,7 @@ def _naming(timeline: Timeline, codec: Codec, residue: Residue) -> set[str]:
 
 def _stand_ins(rules: list[tuple[str, Guideline]]) -> _Groups:
     """Return guidelines in groups: those of the same words, and those that took another one's place."""
-    pairs = [(name, f"words {normalised(rule.text)}") for name, rule in rules]
+    pairs = [(name, f"words {word_form(rule.text)}") for name, rule in rules]
     for name, rule in rules:
         pairs.append((name, f"place {name}"))
         if rule.replaced_by is not None:

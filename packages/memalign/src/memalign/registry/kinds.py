@@ -9,30 +9,18 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
+from memalign.content.walk import texts_in
 from memalign.registry.judge_rows import Codec
 from memalign.types import CodeTest, FeedbackKey
 from memalign.values import Value
 
-__all__ = ["DISTILLED", "NAMES", "keys_in", "names_in", "reason_of", "strings", "words_of"]
+__all__ = ["DISTILLED", "NAMES", "keys_in", "names_in", "reason_of", "words_of"]
 
 DISTILLED = "distilled"
 """The origin of a guideline that a model wrote."""
 
 NAMES = ("pinned_by", "retired_by", "dismissed_by", "ruled_by", "unruled_by")
 """Fields of guidelines and conflicts that say who did something."""
-
-
-def strings(value: Any) -> Iterator[str]:
-    """Yield every text in a JSON value; names of fields count too, for content may carry words there."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for name, part in value.items():
-            yield str(name)
-            yield from strings(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from strings(part)
 
 
 class _Kind(NamedTuple):
@@ -88,7 +76,7 @@ def words_of(codec: Codec, kind: str, body: bytes) -> Iterator[str]:
     """Yield the texts that a person or a judged system wrote, in one row."""
     if kind not in _KINDS:
         return iter(())
-    return strings(_KINDS[kind].words(codec.decode(kind, body)))
+    return texts_in(_KINDS[kind].words(codec.decode(kind, body)))
 
 
 def names_in(codec: Codec, kind: str, key: str, body: bytes) -> list[str]:

@@ -12,18 +12,17 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from memalign.keys import FeedbackKey, folded, same_person
-from memalign.memory.guard import UNSPACED, normalised
-from memalign.memory.text_search import Finder, NameFinder, unescaped
+from memalign.content.normal import folded, unescaped, words_and_pairs
+from memalign.keys import FeedbackKey, same_person
+from memalign.memory.text_search import Finder, NameFinder
 from memalign.registry.judge_rows import Codec
-from memalign.registry.kinds import keys_in, names_in, reason_of, strings
+from memalign.registry.kinds import keys_in, names_in, reason_of
 from memalign.types import UNKNOWN_SOURCE
 
-__all__ = ["RUN", "Residue", "row_names", "strings"]
+__all__ = ["RUN", "Residue", "row_names"]
 
 RUN = 8
 """Words in a row that identify a text."""
@@ -33,8 +32,6 @@ _BLOCK = 8 << 20
 _OVERLAP = 1 << 16
 _QUOTE = re.compile(r'(?<!\\)"')
 _LONG_NAME = 6  # bytes: shorter ones are in numbers by chance
-# To blanks: all that is in no word. For plain text ten times as quick as a regular expression, and the same.
-_GAPS = {n: " " for n in range(128) if not (chr(n).isalnum() or chr(n) == "_")}
 
 
 class Residue:
@@ -86,7 +83,7 @@ class Residue:
         """Look for these texts too, but not for what `survivors`, texts that stay, hold as well."""
         runs, short = set[tuple[str, ...]](), dict[str, str]()
         for text in texts:
-            if len(words := _words(text)) >= RUN:
+            if len(words := words_and_pairs(text)) >= RUN:
                 runs.update(_windows(words))
             elif text.strip():
                 short[text.strip()] = " ".join(words)
@@ -95,7 +92,7 @@ class Residue:
         for text in survivors if runs or short else ():
             short.pop(text.strip(), None)
             if runs or phrases:
-                words = _words(text)
+                words = words_and_pairs(text)
                 runs.difference_update(_runs_of(words, vocabulary))
                 phrases = {phrase for phrase in phrases if not _within(phrase, words)}
         self._runs |= runs
@@ -107,7 +104,7 @@ class Residue:
     def spare(self, survivors: Iterable[str]) -> None:
         """Look no longer for what these texts hold, which stay."""
         for text in survivors:
-            words = _words(text)
+            words = words_and_pairs(text)
             self._short.pop(text.strip(), None)
             self._runs.difference_update(_runs_of(words, self._vocabulary))
             self._phrases = {phrase for phrase in self._phrases if not _within(phrase, words)}
@@ -131,7 +128,7 @@ class Residue:
         """Return whether a field repeats an erased text: eight words of it, or all of a shorter one."""
         if text.strip() in self._short or self.certain(text):
             return True
-        words = _words(text) if self._phrases else []
+        words = words_and_pairs(text) if self._phrases else []
         return any(_within(phrase, words) for phrase in self._phrases)
 
     def certain(self, text: str) -> bool:
@@ -139,7 +136,7 @@ class Residue:
         if self.searched is not None and self.searched.holds(text):
             return True
         return bool(self._runs) and not self._runs.isdisjoint(
-            _runs_of(_words(text), self._vocabulary)
+            _runs_of(words_and_pairs(text), self._vocabulary)
         )
 
     def in_sentence(self, text: str) -> bool:
@@ -150,7 +147,7 @@ class Residue:
 
     def in_passing(self, text: str) -> bool:
         """Return the same where a single short word proves nothing, such as in a table of somebody else's."""
-        words = _words(text) if self._short else []
+        words = words_and_pairs(text) if self._short else []
         phrases = (
             " ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1)
         )
@@ -191,7 +188,7 @@ class Residue:
     def _traces(self, text: str, fields: set[str]) -> Iterator[tuple[str, Any]]:
         """Yield the traces of erased text in bytes that hold JSON: runs of words, and `fields` as JSON spells them."""
         for run in self._runs.intersection(
-            _runs_of(_words(text) if self._runs else [], self._vocabulary)
+            _runs_of(words_and_pairs(text) if self._runs else [], self._vocabulary)
         ):
             yield "a run of eight erased words", run
         for field in fields.intersection(_QUOTE.split(text) if fields else ()):
@@ -212,17 +209,6 @@ def _blocks(path: Path) -> Iterator[bytes]:
             yield from iter(partial(file.read, _BLOCK), b"")
     except FileNotFoundError:
         return  # the journal of a writer who has just finished
-
-
-def _words(text: str) -> list[str]:
-    """Return the words of `normalised`, JSON's escapes undone; pairs of characters where it has no spaces."""
-    text = unescaped(text)
-    if text.isascii():
-        return text.lower().translate(_GAPS).split()
-    pairs = UNSPACED.sub(
-        lambda run: f" {' '.join(map(''.join, pairwise(run[0]))) or run[0]} ", normalised(text)
-    )
-    return pairs.split()
 
 
 def _windows(words: list[str]) -> Iterator[tuple[str, ...]]:

@@ -14,6 +14,7 @@ from mlflow.entities import AssessmentSource, Trace
 
 import memalign
 from memalign.content import check_fields
+from memalign.content.normal import label_form
 from memalign.errors import InputError
 from memalign.integrations.mlflow.base_judges import core_label
 from memalign.integrations.mlflow.errors import invalid
@@ -177,7 +178,7 @@ def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:
 
 
 def _is_named(assessment: Any, name: str) -> bool:
-    return bool(assessment.name.strip().casefold() == name.strip().casefold())
+    return label_form(assessment.name) == label_form(name)
 
 
 def _by_source(usable: Sequence[Any], where: str, notes: list[str]) -> dict[str, Any]:

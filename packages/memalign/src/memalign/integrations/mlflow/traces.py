@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memalign.content import shown_spans
-from memalign.json_values import opened
+from memalign.content.json_values import opened
 from memalign.memory import Memory
 from memalign.types import Example
 

@@ -19,6 +19,8 @@ from uuid import UUID
 
 import msgspec
 
+from memalign.content.normal import whole_text
+from memalign.content.walk import members
 from memalign.errors import InputError
 
 __all__ = [
@@ -30,7 +32,6 @@ __all__ = [
     "is_absent",
     "opened",
     "plain",
-    "plain_text",
     "whole",
 ]
 
@@ -56,7 +57,6 @@ _MAGIC = (
     (b"OggS", "audio"),
     (b"fLaC", "audio"),
 )
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _LARGEST, _LEAST = 2**64, -(2**63)
 """Between them a whole number stays one; a larger one becomes text, because readers of JSON cut its digits."""
@@ -114,13 +114,6 @@ def is_absent(value: object) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
-def plain_text(text: str) -> str:
-    """Return `text` as UTF-8 can hold it: two halves of a pair are one character, a lone half becomes U+FFFD."""
-    if text.isascii() or not _HALF_PAIR.search(text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def decode_json(text: str | bytes) -> Any:
     """Return the value of JSON text, which may hold NaN, Infinity and lone surrogates, as Python's `json` writes them.
 
@@ -160,13 +153,7 @@ def _too_deep(value: object) -> bool:
     """Return whether lists and objects are nested too deep. Iterative, because they may exceed the recursion limit."""
     level = [value]
     for _ in range(MAX_DEPTH):
-        below: list[object] = []
-        for parent in level:
-            if isinstance(parent, dict):
-                below += parent.values()
-            elif isinstance(parent, list):
-                below += parent
-        level = below
+        level = [part for parent in level for _, part in members(parent)]
     return bool(level)
 
 
@@ -212,7 +199,7 @@ def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -
 def _plain(value: Any, depth: int, odds: _Odds) -> Any:
     kind = type(value)
     if kind is str:
-        return plain_text(value)
+        return whole_text(value)
     if value is None or kind is bool:
         return value
     if kind is int:
@@ -269,10 +256,10 @@ def _name(key: object) -> str:
     if isinstance(key, Enum):
         key = key.value
     if isinstance(key, str):
-        return plain_text(str.__str__(key))
+        return whole_text(str.__str__(key))
     if key is None or isinstance(key, bool):
         return json.dumps(key)
-    return plain_text(str(key))
+    return whole_text(str(key))
 
 
 def _unwrapped(value: Any) -> Any:
