@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from memalign import MemAlign, Memory, Registry
 from memalign.align import write_guideline
-from memalign.align.forget import forget
 from memalign.errors import InputError, InvalidRows, JudgeNotFound, ModelUnavailable, UnknownKey
 from memalign.memory import Annotation, Case, FeedbackConflict, Outcome
+from memalign.memory.forget import forget
 from memalign.registry.residue import Residue
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Guideline

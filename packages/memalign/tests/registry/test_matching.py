@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from memalign import Registry
-from memalign.align.forget import forget
 from memalign.errors import InputError, InvalidRows, UnknownKey
 from memalign.memory import Annotation, Case, Memory
+from memalign.memory.forget import forget
 from memalign.types import Example, FeedbackKey
 from tests.registry.test_erase import nowhere, secret_case
 from tests.support.keys import keys

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from memalign import Memory, Registry
 from memalign.align import edit_guideline, set_policy, write_guideline
-from memalign.align.annotations import without_disputed
 from memalign.content.normal import unescaped
 from memalign.errors import InvalidRows, UnknownKey
 from memalign.keys import name_key
 from memalign.memory import Annotation, Case, FeedbackConflict
+from memalign.memory.forget import without_disputed
 from memalign.memory.text_search import Finder, NameFinder
 from memalign.registry.erase_reach import Reach
 from memalign.types import Example

@@ -14,7 +14,7 @@ import pytest
 
 from memalign import Registry
 from memalign.align import edit_guideline, lock, set_policy
-from memalign.align.forget import forget
+from memalign.memory.forget import forget
 from tests.support import killing
 from tests.support.invariants import check_memory
 from tests.support.keys import keys

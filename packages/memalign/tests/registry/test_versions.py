@@ -15,10 +15,10 @@ from hypothesis import given, settings
 
 from memalign import MemAlign, Memory, Registry
 from memalign.align import edit_guideline, write_guideline
-from memalign.align.forget import forget
 from memalign.cli.history import diff_text
 from memalign.errors import InputError, JudgeExists, JudgeNotFound, RegistryError, VersionConflict
 from memalign.memory import Annotation, Case, Tombstone
+from memalign.memory.forget import forget
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
 from tests.support.patience import PATIENCE

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import msgspec
 
 from memalign import Judge
-from memalign.align.forget import forget
 from memalign.content.normal import word_form
 from memalign.memory import Memory
+from memalign.memory.forget import forget
 from memalign.memory.guard import guideline_fault
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.registry.judge_rows import memory_contents, memory_of

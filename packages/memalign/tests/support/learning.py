@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from memalign import Judge, MemAlign
 from memalign.align import AlignResult
-from memalign.align.forget import forget
 from memalign.errors import InvalidOutput, ModelRefused, ModelUnavailable, RateLimited
 from memalign.memory import Memory
+from memalign.memory.forget import forget
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
 from tests.support.scripted import scripted

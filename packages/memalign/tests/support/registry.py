@@ -190,7 +190,7 @@ def memories(draw: st.DrawFn) -> Memory:
             for about in draw(st.lists(st.sampled_from(["", "the tone"]), max_size=1))
             if len(keys) > 1
         ),
-        tombstones=tuple(Tombstone(key=key, reason="withdrawn by hand") for key in gone),
+        tombstones=tuple(Tombstone(key=key) for key in gone),
         next_guideline=len(guidelines) + 1,
         authority=tuple(draw(st.lists(names, max_size=2))),
         embedding_model=draw(st.none() | st.just("hash:2")),

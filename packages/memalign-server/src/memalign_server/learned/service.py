@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, exists, func, select
 
 from memalign.align import edit_guideline
-from memalign.align.forget import forget
 from memalign.judge import Judge
 from memalign.keys import same_person
 from memalign.memory import Memory
+from memalign.memory.forget import forget
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value, value_text
 from memalign_server.review.cases import VERDICT_LENGTH

@@ -1,13 +1,13 @@
-"""Rows of feedback are checked and become annotations in memory, beside what the judge itself had said of the cases."""
+"""Rows of feedback are checked and become annotations in memory, with the verdicts that the judge gave before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from msgspec.structs import replace
 
-from memalign.align.forget import forget_lessons
 from memalign.errors import InvalidRows, RowError
 from memalign.io import (
     SKIP_HINT,
@@ -21,10 +21,16 @@ from memalign.io import (
 from memalign.judge import Judge
 from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit, named_parts
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
+from memalign.memory.forget import forget_lessons
 from memalign.models.judge_models import open_judging_model
-from memalign.types import Example, Feedback, FeedbackKey
+from memalign.types import Example, Feedback, FeedbackKey, Judgment
 
-__all__ = ["add_annotations", "checked_rows", "sort_rows", "with_own_verdicts", "without_disputed"]
+__all__ = ["add_annotations", "checked_rows", "sort_rows", "with_own_verdicts"]
+
+CHANGED = "the feedback changed"
+FOREIGN = (
+    "the file of judgments was written by another judge or version: no verdict is taken from it"
+)
 
 
 def checked_rows(
@@ -34,65 +40,80 @@ def checked_rows(
     skip_invalid: bool,
     refuse: Callable[[Feedback], str | None] | None,
 ) -> FeedbackFile:
-    """The rows that the judge can learn from; see `MemAlign.align`. Raises InvalidRows, unless `skip_invalid`."""
+    """Read the rows that the judge can learn from.
+
+    Args:
+        judge: The judge.
+        source: The rows.
+        skip_invalid: Whether rows that cannot be used are left out and named.
+        refuse: Gives a reason why a row may not be learned, or None.
+
+    Raises:
+        InvalidRows: A row cannot be used, unless `skip_invalid`.
+    """
     if source.is_empty:
         return FeedbackFile(rows=(), lines=())
-    hashes = {case.id: case.example.content_hash for case in judge.memory.cases}
-    # Bad rows are left out at first, so that one message names them together with rows that the judge cannot use.
+    # Bad rows are left out at first, so that one message names them together with rows that do not fit the judge.
     file = read_feedback(
         source,
         value_type=judge.value_type,
         skip_invalid=True,
-        hashes=hashes,
+        hashes={case.id: case.example.content_hash for case in judge.memory.cases},
         fields=named_parts(judge.instructions),
     )
-    good, invalid = list[tuple[Feedback, int]](), list(file.invalid)
+    rows = list[Feedback]()
+    lines = list[int]()
+    invalid = list(file.invalid)
     for row, line in zip(file.rows, file.lines, strict=True):
-        if fault := misfit(judge, row) or (refuse and refuse(row)):
+        fault = misfit(judge, row) or (refuse and refuse(row))
+        if fault:
             invalid.append(RowError(line=line, id=str(row.key), reason=fault))
-        else:
-            good.append((row, line))
+            continue
+        rows.append(row)
+        lines.append(line)
     invalid.sort(key=lambda error: error.line)
     if invalid and not skip_invalid:
         raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
-    rows, lines = tuple(row for row, _ in good), tuple(line for _, line in good)
-    known = [
-        annotation.value
-        for annotation in judge.memory.annotations()
-        if annotation.value is not None
-    ]
-    notes = (*file.notes, *label_notes(rows, judge.value_type, known))
-    return FeedbackFile(rows=rows, lines=lines, invalid=tuple(invalid), notes=notes)
+    known = [said.value for said in judge.memory.annotations() if said.value is not None]
+    return FeedbackFile(
+        rows=tuple(rows),
+        lines=tuple(lines),
+        invalid=tuple(invalid),
+        notes=(*file.notes, *label_notes(rows, judge.value_type, known)),
+    )
 
 
 def sort_rows(
     memory: Memory, rows: Sequence[Feedback]
 ) -> dict[FeedbackKey, Literal["new", "changed", "unchanged"]]:
-    """What each row is to the memory, by its key."""
-    pairs = ((row, memory.annotation(row.key)) for row in rows)
-    return {
-        row.key: "new" if old is None else "unchanged" if old.says(row) else "changed"
-        for row, old in pairs
-    }
+    """Tell new rows from changed and unchanged ones, by key."""
+    status: dict[FeedbackKey, Literal["new", "changed", "unchanged"]] = {}
+    for row in rows:
+        known = memory.annotation(row.key)
+        if known is None:
+            status[row.key] = "new"
+        else:
+            status[row.key] = "unchanged" if known.says(row) else "changed"
+    return status
 
 
 def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
-    """`memory` with these rows as pending annotations; one of a known key replaces it, and what it taught goes."""
+    """Return the memory with these rows as pending annotations.
+
+    A row of a known key replaces the annotation, and what it taught goes.
+    """
     if not rows:
         return memory
-    memory = forget_lessons(
-        memory, [row.key for row in rows if memory.annotation(row.key)], why="the feedback changed"
-    )
+    added = {row.key for row in rows}
+    memory = forget_lessons(memory, list(filter(memory.annotation, added)), why=CHANGED)
     cases = {case.id: case for case in memory.cases}
     for row in rows:
-        # What a person added to the row belongs to their annotation, not to the case.
+        # Fields that a person added to the row belong to their annotation, not to the case.
         case = cases.get(row.id) or Case(example=Example(id=row.id, **row.content), annotations=())
-        others = [annotation for annotation in case.annotations if annotation.key != row.key]
-        annotations = sorted(
-            (*others, Annotation.of(row)), key=lambda annotation: annotation.source
-        )
-        cases[row.id] = replace(case, annotations=tuple(annotations))
-    added = {row.key for row in rows}
+        said = [each for each in case.annotations if each.key != row.key]
+        said.append(Annotation.of(row))
+        said.sort(key=lambda annotation: annotation.source)
+        cases[row.id] = replace(case, annotations=tuple(said))
     return replace(
         memory,
         cases=tuple(cases[name] for name in sorted(cases)),
@@ -101,85 +122,103 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
     )
 
 
-def without_disputed(memory: Memory) -> Memory:
-    """`memory` in which no guideline was written from a label that does not count; see `Memory.label`."""
-    disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
-    if not disputed:
-        return memory
-    taught = set[FeedbackKey]()
-    for guideline in memory.guidelines:
-        taught |= disputed & guideline.exposure
-    for annotation in memory.annotations():
-        if annotation.outcome is not None:
-            taught |= disputed.intersection(annotation.outcome.exposed_to)
-    return (
-        forget_lessons(memory, taught, why="to be derived again without disputed feedback")
-        if taught
-        else memory
-    )
-
-
-# -- what the judge itself had said ------------------------------------------------------------------------------------
+# -- the judge's own verdicts ------------------------------------------------------------------------------------------
 
 
 def with_own_verdicts(
     judge: Judge, memory: Memory, judged: OwnVerdicts, replaced: Collection[FeedbackKey]
 ) -> tuple[Memory, str]:
-    """`memory`, of what is to be learned, with the verdicts that `judge` gave on its cases before; the first one stays.
+    """Add the verdicts that the judge gave on cases before its experts did; a verdict that is known already stays.
 
-    None counts that was given beside feedback on the very case, or beside feedback that is `replaced` now.
+    Args:
+        judge: The judge before it learns.
+        memory: Its memory with the cases to learn from.
+        judged: The judgments, by the ids of the cases, or a file of them.
+        replaced: Feedback that changes now. Verdicts that were given beside it do not count.
+
+    Returns:
+        The memory, and a note if the file was not used.
     """
+    file = judged if isinstance(judged, JudgmentFile) else None
     judgments = judged.judgments if isinstance(judged, JudgmentFile) else judged
     if not judgments:
         return memory, ""
-    made_by, model = base_fingerprint_of(judge), open_judging_model(judge)
-    models = ("", judge.model_name, model.name)
-    # Of other memories than none, also with another label policy, and its own nobody knows what a judgment had seen.
-    memories = {
-        memory.hash: memory
-        for memory in (Memory(), Memory(authority=judge.memory.authority), judge.memory)
-    }
-    if isinstance(judged, JudgmentFile):
-        fingerprints = {
-            fingerprint_of(judge.replace(model=model), other) for other in memories.values()
-        }
-        if judged.judge.rpartition("@")[2].partition("-")[0] not in fingerprints:
-            return (
-                memory,
-                "the file of judgments was written by another judge or version: no verdict is taken from it",
-            )
-    reviewed = (case for key in replaced if (case := judge.memory.case(key.id)) is not None)
-    beside = {
-        duplicate.id for case in reviewed for duplicate in judge.memory.duplicates(case.example)
-    }
-
-    def with_verdict(case: Case) -> Case:
+    own = _OwnVerdicts.of(judge, replaced)
+    if file is not None and not own.wrote(file):
+        return memory, FOREIGN
+    cases = list[Case]()
+    for case in memory.cases:
         judgment = judgments.get(case.id)
-        if (
-            judgment is None
-            or judgment.error
-            or judgment.decided_by == "expert"
-            or judgment.model not in models
-        ):
-            return case
-        changed = isinstance(judged, JudgmentFile) and not judged.fits(case.example)
-        first = case.pre_alignment is None or case.pre_alignment.judge != made_by
-        if changed or not first or judgment.memory_hash not in memories:
-            return case
-        exposed = memories[judgment.memory_hash].exposure(judgment.example_ids)
-        own = {
-            a.key
-            for duplicate in judge.memory.duplicates(case.example)
-            for a in duplicate.annotations
-        }
-        if judgment.value is None or own & exposed or beside & {key.id for key in exposed}:
-            return case
-        verdict = PreAlignmentVerdict(
+        verdict = None
+        if judgment is not None and (file is None or file.fits(case.example)):
+            verdict = own.verdict(case, judgment)
+        cases.append(case if verdict is None else replace(case, pre_alignment=verdict))
+    return replace(memory, cases=tuple(cases)), ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OwnVerdicts:
+    """Reads judgments that a judge gave before it learned.
+
+    Attributes:
+        judge: The judge, with its model opened.
+        made_by: Its fingerprint without memory.
+        models: The names of its model that a judgment may have.
+        memories: The memories with which it may have judged, by hash. With others nobody knows what it had seen.
+        replaced: The ids of cases whose feedback changes now, and of those of the same content.
+    """
+
+    judge: Judge
+    made_by: str
+    models: tuple[str | None, ...]
+    memories: Mapping[str, Memory]
+    replaced: Collection[str]
+
+    @classmethod
+    def of(cls, judge: Judge, replaced: Collection[FeedbackKey]) -> _OwnVerdicts:
+        """Return the reader for a judge.
+
+        Args:
+            judge: The judge before it learns.
+            replaced: Feedback that changes now.
+        """
+        model = open_judging_model(judge)
+        memories = (Memory(), Memory(authority=judge.memory.authority), judge.memory)
+        return cls(
+            judge=judge.replace(model=model),
+            made_by=base_fingerprint_of(judge),
+            models=("", judge.model_name, model.name),
+            memories={memory.hash: memory for memory in memories},
+            replaced=judge.memory.ids_beside(replaced),
+        )
+
+    def wrote(self, file: JudgmentFile) -> bool:
+        """Return whether the judge wrote this file, with one of its memories."""
+        written = file.judge.rpartition("@")[2].partition("-")[0]
+        return any(fingerprint_of(self.judge, each) == written for each in self.memories.values())
+
+    def verdict(self, case: Case, judgment: Judgment) -> PreAlignmentVerdict | None:
+        """Return the verdict of a judgment on a case, or None if it does not count or one is known already.
+
+        A verdict does not count that was given beside feedback on this very case, or beside replaced feedback.
+        """
+        memory = self.memories.get(judgment.memory_hash)
+        known = case.pre_alignment is not None and case.pre_alignment.judge == self.made_by
+        if memory is None or known or not self._is_own(judgment) or judgment.value is None:
+            return None
+        exposed = memory.exposure(judgment.example_ids)
+        seen = {key.id for key in exposed}
+        on_case = {said.key for said in self.judge.memory.annotations_on(case)}
+        if not on_case.isdisjoint(exposed) or not seen.isdisjoint(self.replaced):
+            return None
+        return PreAlignmentVerdict(
             value=judgment.value,
-            judge=made_by,
+            judge=self.made_by,
             rationale=judgment.rationale,
             exposed_to=tuple(sorted(exposed)),
         )
-        return replace(case, pre_alignment=verdict)
 
-    return replace(memory, cases=tuple(map(with_verdict, memory.cases))), ""
+    def _is_own(self, judgment: Judgment) -> bool:
+        """Return whether the judge's model gave the verdict."""
+        answered = not judgment.error and judgment.decided_by != "expert"
+        return answered and judgment.model in self.models

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from memalign.align.annotations import without_disputed
 from memalign.content.normal import word_form
 from memalign.errors import InputError, UnknownKey
 from memalign.judge import Judge
 from memalign.judge.code_tests import named_in
 from memalign.keys import same_person
 from memalign.memory import FeedbackConflict
+from memalign.memory.forget import without_disputed
 from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.label_policy import checked_authority
 from memalign.types import FeedbackKey, Guideline

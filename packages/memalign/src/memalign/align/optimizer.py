@@ -17,10 +17,8 @@ from memalign.align.annotations import (
     checked_rows,
     sort_rows,
     with_own_verdicts,
-    without_disputed,
 )
 from memalign.align.distil import distil
-from memalign.align.forget import WHY, exposed_wordings, forget
 from memalign.align.impact import impact
 from memalign.align.locks import broken_locks, with_lessons_waiting
 from memalign.align.mining import with_mined
@@ -32,6 +30,7 @@ from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, named_parts
 from memalign.judge.rules import lost_rules
 from memalign.memory import Outcome
+from memalign.memory.forget import WHY, exposed_wordings, forget, without_disputed
 from memalign.memory.label_policy import checked_authority
 from memalign.memory.retrieval import embedding_text
 from memalign.models import resolve_embedding

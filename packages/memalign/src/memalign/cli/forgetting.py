@@ -72,8 +72,7 @@ def unalign(
     unless that person's own words are withdrawn. Older versions keep the feedback; `memalign erase` removes it from
     them too.
     """
-    from memalign.align.annotations import without_disputed
-    from memalign.align.forget import forget
+    from memalign.memory.forget import forget, without_disputed
     from memalign.registry.diff import compare
 
     chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())

@@ -1,4 +1,4 @@
-"""Memory: episodic (cases) and semantic (guidelines), retrieval, and the working memory of one judgment."""
+"""Memory: cases and guidelines, where each piece of feedback ended, retrieval, and forgetting."""
 
 from memalign.memory.model import (
     Annotation,

@@ -1,8 +1,8 @@
 """What a guideline must look like before it may enter the system message.
 
-A model that has read judged outputs writes it, or a person; either may carry text that would act as an instruction of
-its own. So it is one line, short, without control tokens, fences or the beginning of a chat turn, and never a copy of
-what was judged. A check enters prompts too, and is a question besides.
+A guideline is written by a person, or by a model that has read judged outputs. Either may carry text that would act as
+an instruction of its own. So a guideline is one short line, without control tokens, fences or the beginning of a chat
+turn, and never a copy of what was judged.
 """
 
 from __future__ import annotations
@@ -19,34 +19,40 @@ from memalign.content.normal import UNSPACED, word_form
 
 __all__ = ["MAX_WORDS", "JudgedTexts", "guideline_fault", "tidy"]
 
-MAX_WORDS, MAX_CHARACTERS = 60, 800
-"""Characters are the bound where a language writes no spaces; for sixty words of the longest kind they are enough."""
+MAX_WORDS = 60
+MAX_CHARACTERS = 800
+"""The bound for languages without spaces; sixty words of the longest kind fit."""
 
 COPIED_WORDS = 8
+"""A run of so many words from a judged text is a copy. Without spaces, twice as many characters are."""
 
-# Beside all that `encode` would break in judged text. Searched in the text's NFKC form: a full-width bracket or colon
-# is the plain one to many tokenizers, and to readers.
+# In addition to all that `encode` would break in judged text. The text is searched in NFKC form: a full-width bracket
+# or colon is the plain one to many tokenizers, and to readers.
 _MARKS = re.compile(
-    r"<\||\|>|<<SYS|```|~~~|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]|^\s*#"
+    r"<\||\|>|<<SYS|```|~~~|^\s*#"
+    r"|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]"
     r"|</?\s*(?:system|user|assistant|think|tool|start_of_turn|end_of_turn)\b|</?(?:s|bos|eos)>",
     re.IGNORECASE,
 )
-# Vicuna's template and its kin open a turn by a capital name within a line. Of names as people write them those of the
-# side that gives and takes instructions stay out; "User: never promise a date" is how experts begin a rule.
+# Vicuna's template and its kin open a turn by a name in capitals within a line. Names in small letters are refused only
+# for the sides that give and take instructions: "User: never promise a date" is how experts begin a rule.
 _TURN = re.compile(
     r"\b(?:SYSTEM|USER|ASSISTANT|HUMAN|DEVELOPER)\s*:|(?:^|[.;!?]\s*)(?i:system|assistant)\s*:"
 )
-# The form in which judges answer and past cases are shown: a rule that has it would be a verdict of its own.
+# The form in which judges answer and past cases are shown: a rule of this form would be a verdict of its own.
 _VERDICT = re.compile(r"[\"']value[\"']\s*:|(?:^|[.;!?]\s*)Expert\s*:", re.IGNORECASE)
-# Shown as nothing, though their categories are those of letters and marks: fillers, selectors, joiners of graphemes.
-# U+FE0E and U+FE0F choose between text and emoji.
+# Invisible, although their categories are those of letters and marks: fillers, selectors, joiners of graphemes.
+# U+FE0E and U+FE0F stay out: they choose between text and emoji.
 _HIDDEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0d\uffa0\U000e0000-\U000e0fff]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164"
+    "\ufe00-\ufe0d\uffa0\U000e0000-\U000e0fff]"
 )
+_INVISIBLE = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
+"""Categories of characters that nobody sees."""
 
 
 def tidy(text: str) -> str:
-    """`text` in one line: runs of white space become one space, and a list mark goes."""
+    """Return the text in one line: runs of white space become one space, and a list mark goes."""
     return re.sub(r"^(?:[-*•]\s+|\d+[.)]\s+)", "", " ".join(text.split())).strip()
 
 
@@ -57,40 +63,48 @@ def guideline_fault(
 
     Args:
         text: The rule.
-        judged: Texts of the judged system, each with its field; a run of eight words from one is a copy, not a rule.
+        judged: Texts of the judged system, each with its field. They may have to be erased, so no rule copies them.
         comments: The experts' own words that the text stems from: what they quote is theirs.
     """
+    fault = _size_fault(text) or _form_fault(text)
+    if fault is not None:
+        return fault
+    texts = judged if isinstance(judged, JudgedTexts) else JudgedTexts(judged)
+    field = texts.copied(text, comments)
+    return None if field is None else f"it copies eight words of what was judged ({field})"
+
+
+def _size_fault(text: str) -> str | None:
+    words = len(text.split())
     if not word_form(text):
         return "it is empty"
-    for count, most, what in (
-        (len(text.split()), MAX_WORDS, "words"),
-        (len(text), MAX_CHARACTERS, "characters"),
-    ):
-        if count > most:
-            return f"it has {count:,} {what}; at most {most} are allowed"
-    invisible = ("Cc", "Cf", "Co", "Cs", "Zl", "Zp")
-    if _HIDDEN.search(text) or any(
-        unicodedata.category(character) in invisible for character in text
-    ):
+    if words > MAX_WORDS:
+        return f"it has {words:,} words; at most {MAX_WORDS} are allowed"
+    if len(text) > MAX_CHARACTERS:
+        return f"it has {len(text):,} characters; at most {MAX_CHARACTERS} are allowed"
+    return None
+
+
+def _form_fault(text: str) -> str | None:
+    """Return why the text would be more to a model than a rule."""
+    invisible = any(unicodedata.category(character) in _INVISIBLE for character in text)
+    if invisible or _HIDDEN.search(text):
         return "it contains line breaks or invisible characters"
     plain = unicodedata.normalize("NFKC", text)
     if _MARKS.search(plain) or encode(plain) != json.dumps(plain, ensure_ascii=False):
         return "it contains a control token of chat models or a fence"
-    if turn := _TURN.search(plain):
+    turn = _TURN.search(plain)
+    if turn is not None:
         return f"it opens a chat turn with {turn[0].lstrip('.;!? ')!r}"
     if _VERDICT.search(plain):
         return "it contains a verdict in the form of a model's answer"
-    texts = judged if isinstance(judged, JudgedTexts) else JudgedTexts(judged)
-    field = texts.copied(text, comments)
-    return (
-        f"it copies eight words of what was judged ({field})" if field else None
-    )  # they may have to be erased
+    return None
 
 
 class JudgedTexts:
     """Texts of the judged system, each with its field, that no guideline may copy from.
 
-    What is derived from a long text is made once, at the first rule that is compared with it.
+    Derived forms of a long text are made once, when the first rule is compared with it.
     """
 
     def __init__(self, texts: Iterable[tuple[str, str]] = ()) -> None:
@@ -98,9 +112,11 @@ class JudgedTexts:
         self._sources: dict[int, _Source] = {}
 
     def copied(self, text: str, comments: Collection[str]) -> str | None:
-        """Return the field of a text that shares a run of eight words with `text`, and with none of the comments.
+        """Return the field of a judged text that shares a run with `text`, but not with a comment; None if none does.
 
-        Where a language writes no spaces, a run is twice as many characters.
+        Args:
+            text: The rule.
+            comments: The experts' own words that the rule stems from.
         """
         runs = [*_spaced_runs(text), *_unspaced_runs(text)]
         if not runs:
@@ -109,10 +125,10 @@ class JudgedTexts:
         for place, (field, source) in enumerate(self._texts):
             if place not in self._sources:
                 self._sources[place] = _Source(source)
-            found = self._sources[place]
-            holding = (run for run in runs if found.holds(run))
-            if any(not any(comment.holds(run) for comment in quoted) for run in holding):
-                return field
+            judged = self._sources[place]
+            for run in runs:
+                if judged.holds(run) and not any(comment.holds(run) for comment in quoted):
+                    return field
         return None
 
 
@@ -153,13 +169,12 @@ def _spaced_runs(text: str) -> Iterator[_Run]:
 def _unspaced_runs(text: str) -> Iterator[_Run]:
     for run in UNSPACED.findall(text):
         for start, middle in _starts(len(run), 2 * COPIED_WORDS):
-            yield _Run(
-                run[start : start + 2 * COPIED_WORDS], run[middle : middle + COPIED_WORDS], False
-            )
+            part = run[middle : middle + COPIED_WORDS]
+            yield _Run(run[start : start + 2 * COPIED_WORDS], part, False)
 
 
 def _starts(count: int, length: int) -> Iterator[tuple[int, int]]:
-    """Return where each run of this length starts, and the first multiple of its half from there on."""
+    """Yield where each run of this length starts, and the first multiple of its half from there on."""
     half = length // 2
     for start in range(count - length + 1):
         yield start, -(-start // half) * half

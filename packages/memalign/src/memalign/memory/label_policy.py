@@ -17,7 +17,11 @@ __all__ = ["checked_authority", "policy_label"]
 
 
 def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
-    """The sources as memory keeps them, each once. Raises InputError for a bare name: its letters would be sources."""
+    """Return the sources as memory keeps them, each once.
+
+    Raises:
+        InputError: It is a bare name, whose letters would be sources.
+    """
     if isinstance(authority, str):
         raise InputError(
             f"authority is a list of sources in order of priority, for example ({authority!r},)"
@@ -28,30 +32,37 @@ def checked_authority(authority: Sequence[str]) -> tuple[str, ...]:
 def policy_label(
     annotations: Sequence[Annotation | Feedback], authority: Sequence[str] = ()
 ) -> Value | None:
-    """The effective label of one case, of all that people said of it, or None when nobody gave one.
+    """Return the effective label of one case, or None if nobody gave one or it is a tie.
 
-    The label of the first of the `authority` that spoke counts; else the most frequent one; else the one given last. Of
-    two that all leave equal none does. A label that no named source gave never outranks one that somebody did.
+    The label of the first of the `authority` that spoke counts, else the most frequent one, else the one given last. A
+    label that no named source gave never outranks one that somebody did.
+
+    Args:
+        annotations: All that people said of the case.
+        authority: The sources whose label decides, first one first.
     """
     labelled = [annotation for annotation in annotations if annotation.value is not None]
     if len(labelled) < 2:  # nearly all cases, and asked of every case again and again
         return labelled[0].value if labelled else None
     sides: dict[tuple[str, str], list[Annotation | Feedback]] = {}
     for annotation in labelled:
-        # A bool and an int of equal value never meet in one judge; the type keeps them apart all the same.
-        sides.setdefault((type(annotation.value).__name__, str(annotation.value)), []).append(
-            annotation
-        )
-    ranks: dict[str, int] = {}
-    for place, source in enumerate(authority):
-        ranks.setdefault(name_key(source), -place)
+        # A bool and an int of equal value never meet in one judge; the type keeps them apart.
+        side = (type(annotation.value).__name__, str(annotation.value))
+        sides.setdefault(side, []).append(annotation)
+    order = [name_key(source) for source in authority]
+    weights = {side: _weight(said, order) for side, said in sides.items()}
+    first, *others = sorted(sides, key=weights.__getitem__, reverse=True)
+    tied = bool(others) and weights[first] == weights[others[0]]
+    return None if tied else sides[first][0].value
 
-    def weight(side: Sequence[Annotation | Feedback]) -> tuple[bool, int, int, str]:
-        # Nobody in particular is `unknown`, or `unknown:ID` where several such are told apart.
-        people = {name_key(annotation.source) for annotation in side}
-        named = any(name.partition(":")[0] != UNKNOWN_SOURCE or name in ranks for name in people)
-        rank = max(ranks.get(name, -len(authority)) for name in people)
-        return named, rank, len(side), max(annotation.created_at or "" for annotation in side)
 
-    first, *rest = sorted(sides.values(), key=weight, reverse=True)
-    return None if rest and weight(first) == weight(rest[0]) else first[0].value
+def _weight(
+    side: Sequence[Annotation | Feedback], order: Sequence[str]
+) -> tuple[bool, int, int, str]:
+    """Return how much the people count who gave one label; `order` holds the authority's folded names."""
+    people = {name_key(annotation.source) for annotation in side}
+    places = [order.index(name) for name in people if name in order]
+    # An unnamed source is `unknown`, or `unknown:ID` if several are told apart.
+    named = bool(places) or any(name.partition(":")[0] != UNKNOWN_SOURCE for name in people)
+    latest = max(annotation.created_at or "" for annotation in side)
+    return named, -min(places, default=len(order)), len(side), latest

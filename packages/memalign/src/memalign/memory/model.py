@@ -43,10 +43,12 @@ replace = msgspec.structs.replace
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the last distillation call made of a piece of feedback, beside the guidelines that it supports.
 
-    `example`: the model drew nothing from it, and its case is all there is to learn. `refused`: its only rule may not
-    enter a prompt. `waiting`: no answer, or what it taught is gone. `taught`: there is a remark on its rule. The
-    `reason` repeats nobody's words. But for a remark, `exposed_to` is the feedback that the call saw: with one of them
-    the outcome goes.
+    Attributes:
+        kind: `example`: the model drew nothing from it, and its case is all there is to learn. `refused`: its only rule
+            may not enter a prompt. `waiting`: there was no answer, or what it taught is gone. `taught`: there is a
+            remark on its rule.
+        reason: Why. It repeats nobody's words.
+        exposed_to: The feedback that the call saw; when one of them goes, so does the outcome. Empty for a remark.
     """
 
     kind: Literal["example", "refused", "waiting", "taught"]
@@ -67,7 +69,7 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, feedback: Feedback) -> Annotation:
-        """A new annotation whose lesson is still to be learned."""
+        """Return a new annotation whose lesson is still to be learned."""
         return cls(
             id=feedback.id,
             source=feedback.source,
@@ -84,19 +86,24 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> list[Any]:
-        """All that may hold a text of the person, or of whom they speak of."""
+        """Every field that may hold words of the person, or of somebody they mention."""
         return [self.id, self.value, self.rationale, self.meta]
 
     def says(self, feedback: Feedback) -> bool:
-        """Whether `feedback` says just the same; a new time alone is nothing new."""
-        return (self.value, self.rationale) == (
-            feedback.value,
-            (feedback.rationale or "").strip() or None,
-        )
+        """Return whether `feedback` says just the same; a new time alone is nothing new."""
+        other = Annotation.of(feedback)
+        return self.value == other.value and self.rationale == other.rationale
 
 
 class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the judge of a fingerprint said of a case before its experts did; it goes with any of `exposed_to`."""
+    """What a judge said of a case before its experts did.
+
+    Attributes:
+        value: The verdict.
+        judge: The judge's fingerprint without memory.
+        rationale: Its reason.
+        exposed_to: The feedback that the judge had in view; when one of them goes, so does the verdict.
+    """
 
     value: Value
     judge: str
@@ -105,7 +112,7 @@ class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One case of episodic memory: the example, all annotations on it, what judges said, and its float32 embedding."""
+    """One case of episodic memory: the example, all annotations on it, the judge's verdict, its float32 embedding."""
 
     example: Example
     annotations: tuple[Annotation, ...]
@@ -119,30 +126,25 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def hashed(self) -> str:
-        """The case as the memory's hash has it."""
-        settled = (
-            "example",
-            "refused",
-        )  # for these no guideline is missing, until something changes
-        annotations = [
-            (
-                a.source,
-                a.value,
-                a.rationale,
-                a.created_at,
-                a.outcome is not None and a.outcome.kind in settled,
-            )
-            for a in self.annotations
-        ]
+        """The part of the memory's hash that stands for this case."""
+        said = list[tuple[object, ...]]()
+        for each in self.annotations:
+            # From then on no guideline is missing, until something changes.
+            settled = each.outcome is not None and each.outcome.kind in ("example", "refused")
+            said.append((each.source, each.value, each.rationale, each.created_at, settled))
         verdict = msgspec.to_builtins(self.pre_alignment)
-        return canonical_json([self.id, self.example.content_hash, annotations, verdict])
+        return canonical_json([self.id, self.example.content_hash, said, verdict])
 
 
 class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
-    """Feedback (two keys or more) that contradicts other feedback, as a distillation saw it, and about what.
+    """Feedback that contradicts other feedback, as a distillation saw it.
 
-    With any of the feedback whose words were in the prompt, `exposed_to`, the remark goes. What a person dismissed
-    stays without the model's words, so that no later distillation brings it back.
+    Attributes:
+        feedback: The keys, two or more.
+        about: What the conflict is about, in the model's words. Empty once a person dismissed the conflict; it is kept
+            so that no later distillation brings it back.
+        exposed_to: The feedback whose words were in the prompt; when one of them goes, so does the conflict.
+        dismissed_by: The person who says that there is no conflict.
     """
 
     feedback: tuple[FeedbackKey, ...]
@@ -152,15 +154,14 @@ class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
-    """What remains of feedback that was taken back: its key, no word of it."""
+    """What remains of feedback that was taken back: its key, and no word."""
 
     key: FeedbackKey
     state: Literal["withdrawn", "erased"] = "withdrawn"
-    reason: str = ""
 
 
 class Guidelines(tuple[Guideline, ...]):
-    """Guidelines that print as people read them: one a line."""
+    """Guidelines that print as people read them, one on each line."""
 
     __slots__ = ()
 
@@ -171,9 +172,15 @@ class Guidelines(tuple[Guideline, ...]):
 class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Episodic and semantic memory and what is pending; immutable, with a content hash.
 
-    `cases` are ordered by id, `guidelines` (in force or not) by number. `locks` are the ids of cases that no later
-    align may break. `authority` are the sources whose label decides where people differ, first one first.
-    `embedding_model` names the model of the cases' vectors.
+    Attributes:
+        cases: The cases, by id.
+        guidelines: All guidelines, in force or not, by number.
+        conflicts: Comments that contradict each other.
+        tombstones: The keys of feedback that was taken back.
+        locks: The ids of cases that no later align may break.
+        next_guideline: The number of the next guideline.
+        authority: The sources whose label decides where people differ, first one first.
+        embedding_model: The name of the model that made the cases' vectors.
     """
 
     cases: tuple[Case, ...] = ()
@@ -188,13 +195,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order in which prompts show them; printed, they are a line each."""
-        return Guidelines(
-            guideline for guideline in self.guidelines if self.status(guideline) == "active"
-        )
+        return Guidelines(rule for rule in self.guidelines if self.status(rule) == "active")
 
     @property
     def episodic(self) -> tuple[Case, ...]:
-        """The cases that experts spoke about, by id."""
+        """The cases that experts reviewed, by id."""
         return self.cases
 
     def __len__(self) -> int:
@@ -204,85 +209,72 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def __bool__(self) -> bool:
         return bool(self.cases or self.guidelines)
 
-    @cached_property
-    def _cases_by_id(self) -> Mapping[str, Case]:
-        return {case.id: case for case in self.cases}
+    def __repr__(self) -> str:
+        guidelines = f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force"
+        counts = f"{guidelines}, {len(self.cases)} cases, {len(self.pending)} pending"
+        return f"<Memory: {counts}, hash {self.hash}>"
 
-    @cached_property
-    def _cases_by_content(self) -> Mapping[str, list[Case]]:
-        groups: dict[str, list[Case]] = {}
-        for case in self.cases:
-            groups.setdefault(case.example.content_hash, []).append(case)
-        return groups
+    # -- cases and annotations -------------------------------------------------------------------
 
     def case(self, example_id: str) -> Case | None:
-        """The case of that id, or None."""
+        """Return the case of that id, or None."""
         return self._cases_by_id.get(example_id)
 
     def duplicates(self, example: Example) -> tuple[Case, ...]:
-        """The cases of the same content as `example`, by id."""
+        """Return the cases of the same content as `example`, by id."""
         return tuple(self._cases_by_content.get(example.content_hash, ()))
 
     def annotations_on(self, case: Case) -> tuple[Annotation, ...]:
-        """All annotations on the case's content: identical content under two ids is one case."""
-        return tuple(
-            annotation for same in self.duplicates(case.example) for annotation in same.annotations
-        )
+        """Return all annotations on the case's content: identical content under two ids is one case."""
+        said = list[Annotation]()
+        for same in self.duplicates(case.example):
+            said.extend(same.annotations)
+        return tuple(said)
 
     def label(self, case: Case) -> Value | None:
-        """The case's effective label; None when there are only comments, and for a tie."""
+        """Return the case's effective label; None when there are only comments, and for a tie."""
         return policy_label(self.annotations_on(case), self.authority)
 
-    @property
-    def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
-        """The comments that contradict each other, as long as nobody withdrew one or dismissed the conflict."""
-        return tuple(conflict for conflict in self.conflicts if conflict.dismissed_by is None)
+    def has_label(self, example_id: str) -> bool:
+        """Return whether there is a case of that id, with an effective label."""
+        case = self.case(example_id)
+        return case is not None and self.label(case) is not None
+
+    def ids_beside(self, keys: Iterable[FeedbackKey]) -> set[str]:
+        """Return the ids of the cases that this feedback is on, and of those of the same content."""
+        cases = filter(None, (self.case(key.id) for key in keys))
+        return {same.id for case in cases for same in self.duplicates(case.example)}
 
     def annotations(self) -> Iterator[Annotation]:
-        """Every annotation, in canonical order: by id, then by source."""
+        """Yield every annotation, in canonical order: by id, then by source."""
         for case in self.cases:
             yield from case.annotations
 
-    @cached_property
-    def _annotations_by_key(self) -> Mapping[FeedbackKey, Annotation]:
-        return {annotation.key: annotation for annotation in self.annotations()}
-
     def annotation(self, key: FeedbackKey) -> Annotation | None:
-        """The annotation of that key, or None."""
+        """Return the annotation of that key, or None."""
         return self._annotations_by_key.get(key)
 
-    def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
-        """All feedback whose words a prompt may hold: behind the guidelines in force, and on these cases."""
-        ids = frozenset(example_ids)
-        guidelines = (
-            key
-            for guideline in self.semantic
-            for key in (*guideline.exposed_to, *guideline.supported_by)
-        )
-        return frozenset(
-            (
-                *guidelines,
-                *(annotation.key for annotation in self.annotations() if annotation.id in ids),
-            )
-        )
-
     def record(self, key: FeedbackKey) -> tuple[Annotation, Case]:
-        """The annotation of that key, with its case. Raises KeyError where there is none."""
+        """Return the annotation of that key, with its case. Raises KeyError if there is none."""
         return self._annotations_by_key[key], self._cases_by_id[key.id]
 
     def keys(
         self, *selectors: str | FeedbackKey, source: str | None = None
     ) -> tuple[FeedbackKey, ...]:
-        """The keys that `selectors` name: `t-17` all annotations on t-17, `t-17@ana` one; all of `source` when given.
+        """Return the keys of the feedback that is selected.
 
-        With both, both must match. Raises UnknownKey for a selector that names nothing here, or several things.
+        Args:
+            selectors: `t-17` for all annotations on a case, `t-17@ana` for one.
+            source: Only feedback of this person; without selectors, all of it.
+
+        Raises:
+            UnknownKey: A selector names nothing here, or several things, or nothing is selected.
         """
-        keys = [
-            a.key for a in self.annotations() if source is None or same_person(source, a.source)
-        ]
         if not selectors and source is None:
             raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+        keys = [said.key for said in self._by(source)]
         chosen = select_keys(keys, selectors) if selectors else {"": keys}
+        found = dict[FeedbackKey, None]()
         for selector, named in chosen.items():
             if not named:
                 what = f" {str(selector)!r}" if selectors else ""
@@ -290,23 +282,34 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 raise UnknownKey(
                     f"no feedback{what}{where}; `memalign show NAME --ledger` lists every key"
                 )
-        return tuple(dict.fromkeys(key for named in chosen.values() for key in named))
+            found.update(dict.fromkeys(named))
+        return tuple(found)
 
     def matching(self, text: str, *, source: str | None = None) -> tuple[FeedbackKey, ...]:
-        """The keys of the feedback (of `source`) whose case or words hold `text`, whatever its case or accents."""
-        finder = Finder(text)
-        cases = {
-            c.id for c in self.cases if finder.within([c.example.meta, *c.example.content.values()])
-        }
-        wanted = (a for a in self.annotations() if source is None or same_person(source, a.source))
-        return tuple(a.key for a in wanted if a.id in cases or finder.within(a.words))
+        """Return the keys of the feedback whose case or words hold a text, whatever its case or accents.
 
-    @cached_property
-    def _guidelines_by_id(self) -> Mapping[str, Guideline]:
-        return {guideline.id: guideline for guideline in self.guidelines}
+        Args:
+            text: The text to look for.
+            source: Only feedback of this person.
+        """
+        finder = Finder(text)
+        holding = set[str]()
+        for case in self.cases:
+            if finder.within([case.example.meta, *case.example.content.values()]):
+                holding.add(case.id)
+        said = self._by(source)
+        return tuple(each.key for each in said if each.id in holding or finder.within(each.words))
+
+    def _by(self, source: str | None) -> Iterator[Annotation]:
+        """Yield the annotations of one person; without a name, all."""
+        for annotation in self.annotations():
+            if source is None or same_person(source, annotation.source):
+                yield annotation
+
+    # -- guidelines and conflicts ----------------------------------------------------------------
 
     def guideline(self, guideline_id: str) -> Guideline:
-        """The guideline of that id, whatever its status. Raises UnknownKey."""
+        """Return the guideline of that id, whatever its status. Raises UnknownKey."""
         try:
             return self._guidelines_by_id[guideline_id]
         except KeyError:
@@ -314,38 +317,47 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {ids}") from None
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
-        """Every key that the guideline, or one that says the same and stands behind it, is supported by."""
-        behind = [other for other in self.guidelines if self.successor(other) == guideline.id]
-        return tuple(
-            dict.fromkeys(key for member in (guideline, *behind) for key in member.supported_by)
-        )
-
-    @cached_property
-    def _standings(self) -> Mapping[str, Standing]:
-        return standings(self.guidelines)
+        """Return the keys that support the guideline, or one that says the same and is superseded by it."""
+        sources = dict.fromkeys(guideline.supported_by)
+        for other in self.guidelines:
+            if self.successor(other) == guideline.id:
+                sources.update(dict.fromkeys(other.supported_by))
+        return tuple(sources)
 
     def status(self, guideline: Guideline) -> GuidelineStatus:
-        """Whether it is in force: `active`, `superseded`, or `retired` by a person."""
+        """Return `active` if it is in force, else `superseded`, or `retired` if a person took it out."""
         return self._standings[guideline.id].status
 
     def successor(self, guideline: Guideline) -> str | None:
-        """The id of the guideline that is shown instead of a superseded one; None for others."""
+        """Return the id of the guideline that is shown instead of a superseded one; None for others."""
         return self._standings[guideline.id].successor
 
     def face(self, guideline: Guideline) -> Guideline:
-        """The guideline that stands for it in the end: itself, or the last of its successors."""
-        while (
-            successor := self.successor(guideline)
-        ) is not None:  # ends: a newer one, or one that is shown itself
+        """Return the guideline that is shown in the end: itself, or the last of its successors."""
+        successor = self.successor(guideline)
+        while successor is not None:  # ends: a successor is newer, or is shown itself
             guideline = self.guideline(successor)
+            successor = self.successor(guideline)
         return guideline
 
-    @cached_property
-    def _entries(self) -> Mapping[FeedbackKey, LedgerEntry]:
-        return ledger_entries(self)
+    @property
+    def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
+        """The comments that contradict each other, unless somebody dismissed the conflict."""
+        return tuple(conflict for conflict in self.conflicts if conflict.dismissed_by is None)
+
+    def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
+        """Return all feedback whose words a prompt may hold: behind the guidelines in force, and on these cases."""
+        keys = set[FeedbackKey]()
+        for guideline in self.semantic:
+            keys.update(guideline.exposed_to, guideline.supported_by)
+        for case in filter(None, map(self.case, example_ids)):
+            keys.update(annotation.key for annotation in case.annotations)
+        return frozenset(keys)
+
+    # -- the ledger ------------------------------------------------------------------------------
 
     def ledger(self) -> tuple[LedgerEntry, ...]:
-        """Every piece of feedback that this memory ever held, and where it ended."""
+        """Return every piece of feedback that this memory ever held, and where it ended."""
         return tuple(self._entries.values())
 
     @cached_property
@@ -353,56 +365,60 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """The annotations that wait for a distillation."""
         return tuple(a for a in self.annotations() if self._entries[a.key].state == "pending")
 
+    # -- changed copies --------------------------------------------------------------------------
+
     def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
-        """This memory with these guidelines, each in the place of the one of its id, or behind all others."""
+        """Return a memory with these guidelines, each in the place of the one of its id, or after all others."""
         changed = {guideline.id: guideline for guideline in guidelines}
-        number = (
-            max((self.next_guideline - 1, *(guideline.number for guideline in changed.values())))
-            + 1
-        )
+        last = max((guideline.number for guideline in changed.values()), default=0)
         before = [changed.pop(guideline.id, guideline) for guideline in self.guidelines]
-        return replace(self, guidelines=(*before, *changed.values()), next_guideline=number)
-
-    def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
-        """This memory with these annotations, each in the place of the one of its key; other cases stay as they are."""
-        changed = {annotation.key: annotation for annotation in annotations}
-        touched = {key.id for key in changed}
-        cases = tuple(
-            replace(case, annotations=tuple(changed.get(a.key, a) for a in case.annotations))
-            if case.id in touched
-            else case
-            for case in self.cases
+        return replace(
+            self,
+            guidelines=(*before, *changed.values()),
+            next_guideline=max(self.next_guideline, last + 1),
         )
-        return replace(self, cases=cases) if changed else self
-
-    def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
-        """This memory with what a distillation made of the feedback of these keys."""
-        annotations = (annotation for key in outcomes if (annotation := self.annotation(key)))
-        return self.with_annotations(replace(a, outcome=outcomes[a.key]) for a in annotations)
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
-        """This memory without the guidelines of these ids; what they had replaced steps in."""
-        rest = (guideline for guideline in self.guidelines if guideline.id not in ids)
-        guidelines = tuple(
-            replace(g, replaced_by=None) if g.replaced_by in ids else g for g in rest
-        )
-        return replace(self, guidelines=guidelines)
+        """Return a memory without the guidelines of these ids; those that they had replaced become active again."""
+        rest = list[Guideline]()
+        for guideline in self.guidelines:
+            if guideline.id not in ids:
+                replaced = guideline.replaced_by in ids
+                rest.append(replace(guideline, replaced_by=None) if replaced else guideline)
+        return replace(self, guidelines=tuple(rest))
+
+    def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
+        """Return a memory with these annotations, each in the place of the one of its key."""
+        changed = {annotation.key: annotation for annotation in annotations}
+        touched = {key.id for key in changed}
+        cases = list[Case]()
+        for case in self.cases:
+            if case.id not in touched:
+                cases.append(case)
+                continue
+            said = tuple(changed.get(each.key, each) for each in case.annotations)
+            cases.append(replace(case, annotations=said))
+        return replace(self, cases=tuple(cases)) if changed else self
+
+    def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
+        """Return a memory with what a distillation made of the feedback of these keys."""
+        known = filter(None, map(self.annotation, outcomes))
+        return self.with_annotations(replace(each, outcome=outcomes[each.key]) for each in known)
 
     def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
-        """This memory without the judge's own verdicts that were given with feedback on one of these cases in view."""
-        gone = frozenset(ids)
+        """Return a memory without the judge's own verdicts that were given with feedback on these cases in view."""
+        cases = list[Case]()
+        for case in self.cases:
+            verdict = case.pre_alignment
+            gone = verdict is not None and any(key.id in ids for key in verdict.exposed_to)
+            cases.append(replace(case, pre_alignment=None) if gone else case)
+        return replace(self, cases=tuple(cases)) if ids else self
 
-        def beside(verdict: PreAlignmentVerdict | None) -> bool:
-            return verdict is not None and any(key.id in gone for key in verdict.exposed_to)
-
-        cases = (
-            replace(c, pre_alignment=None) if beside(c.pre_alignment) else c for c in self.cases
-        )
-        return replace(self, cases=tuple(cases)) if gone else self
+    # -- derived ---------------------------------------------------------------------------------
 
     @cached_property
     def hash(self) -> str:
-        """16 hex digits over all that can change a verdict or a later alignment: no vectors, reasons and tombstones."""
+        """16 hex digits over all that can change a verdict or a later align: no vectors, reasons or tombstones."""
         rest = {
             "authority": self.authority,
             "embedding_model": self.embedding_model,
@@ -424,6 +440,29 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 matrix[row] = np.frombuffer(case.vector, dtype=np.float32)
         return matrix
 
-    def __repr__(self) -> str:
-        guidelines = f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force"
-        return f"<Memory: {guidelines}, {len(self.cases)} cases, {len(self.pending)} pending, hash {self.hash}>"
+    @cached_property
+    def _cases_by_id(self) -> Mapping[str, Case]:
+        return {case.id: case for case in self.cases}
+
+    @cached_property
+    def _cases_by_content(self) -> Mapping[str, list[Case]]:
+        groups: dict[str, list[Case]] = {}
+        for case in self.cases:
+            groups.setdefault(case.example.content_hash, []).append(case)
+        return groups
+
+    @cached_property
+    def _annotations_by_key(self) -> Mapping[FeedbackKey, Annotation]:
+        return {annotation.key: annotation for annotation in self.annotations()}
+
+    @cached_property
+    def _guidelines_by_id(self) -> Mapping[str, Guideline]:
+        return {guideline.id: guideline for guideline in self.guidelines}
+
+    @cached_property
+    def _standings(self) -> Mapping[str, Standing]:
+        return standings(self.guidelines)
+
+    @cached_property
+    def _entries(self) -> Mapping[FeedbackKey, LedgerEntry]:
+        return ledger_entries(self)

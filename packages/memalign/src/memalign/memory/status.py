@@ -1,7 +1,8 @@
-"""Which guidelines are in force, and where each piece of feedback ended. Both are derived, and stored nowhere.
+"""Which guidelines are in force, and where each piece of feedback ended. Both are derived, and never stored.
 
-Nothing is thrown away: what is not in force steps in when that goes which stands before it. So forgetting promotes
-another without a model call, and the answer depends on the guidelines alone, never on the order in which they came.
+Nothing is thrown away: a superseded guideline becomes active again when its successor is removed. So forgetting
+promotes another one without a model call, and the result depends on the guidelines alone, never on the order in which
+they came.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import msgspec
 from memalign.cache import cached
 from memalign.content.normal import word_form
 from memalign.types import FeedbackKey, Guideline, LedgerState
-from memalign.values import value_text
+from memalign.values import Value, value_text
 
 if TYPE_CHECKING:
     from memalign.memory.model import Annotation, Memory
@@ -32,13 +33,13 @@ class Standing(NamedTuple):
 
 
 def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
-    """The standing of each guideline beside the others, by id.
+    """Return the standing of each guideline beside the others, by id.
 
-    What a person retired is out. One whose place another took is superseded by it, as long as that one exists. Of
-    those that say the same, in the same words, one is active: a pinned one before others, then a person's, then the
-    oldest. What a person retired supersedes what a model writes in its words.
+    A guideline that a person retired is out of force. One that was replaced is superseded as long as its successor
+    exists. Of several in the same words one is active: a pinned one before others, then a person's, then the oldest.
+    A retired guideline also supersedes a model's guideline in its words.
     """
-    replacing = {guideline.id for guideline in guidelines}
+    ids = {guideline.id for guideline in guidelines}
     result: dict[str, Standing] = {}
     retired: dict[str, str] = {}
     candidates: list[Guideline] = []
@@ -46,22 +47,25 @@ def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
         if guideline.retired_by is not None:
             result[guideline.id] = Standing("retired")
             retired.setdefault(_words(guideline), guideline.id)
-        elif guideline.replaced_by in replacing:
+        elif guideline.replaced_by in ids:
             result[guideline.id] = Standing("superseded", guideline.replaced_by)
         else:
             candidates.append(guideline)
     active: dict[str, str] = {}
-    for guideline in sorted(
-        candidates, key=lambda g: (not g.pinned, g.origin == "distilled", g.number)
-    ):
+    for guideline in sorted(candidates, key=_rank):
         words = _words(guideline)
-        out = (
-            retired.get(words) if guideline.origin == "distilled" and not guideline.pinned else None
-        )
-        winner = out or active.setdefault(words, guideline.id)
-        own = winner == guideline.id
-        result[guideline.id] = Standing("active") if own else Standing("superseded", winner)
+        if words in retired and not guideline.people:
+            result[guideline.id] = Standing("superseded", retired[words])
+        elif words in active:
+            result[guideline.id] = Standing("superseded", active[words])
+        else:
+            active[words] = guideline.id
+            result[guideline.id] = Standing("active")
     return result
+
+
+def _rank(guideline: Guideline) -> tuple[bool, bool, int]:
+    return not guideline.pinned, guideline.origin == "distilled", guideline.number
 
 
 def _words(guideline: Guideline) -> str:
@@ -73,7 +77,10 @@ _STATES: Mapping[str, LedgerState] = {
     "refused": "rejected",
     "waiting": "pending",
 }
-TIE = "somebody another one: a tie, in which none counts until somebody settles it (memalign edit NAME --authority WHO)"
+TIE = (
+    "somebody another one: a tie, in which none counts until somebody settles it "
+    "(memalign edit NAME --authority WHO)"
+)
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,47 +93,54 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
-    """The entry of every annotation in memory, and of what was taken back."""
+    """Return the entry of every annotation in memory, and of feedback that was taken back."""
     carriers: dict[FeedbackKey, list[Guideline]] = {}
     for guideline in memory.guidelines:
         for key in guideline.supported_by:
             carriers.setdefault(key, []).append(guideline)
-    entries = {
-        s.key: LedgerEntry(key=s.key, state=s.state, reason=s.reason) for s in memory.tombstones
-    }
+    entries = {}
+    for stone in memory.tombstones:
+        entries[stone.key] = LedgerEntry(key=stone.key, state=stone.state)
     for case in memory.cases:
         label = memory.label(case)
         for annotation in case.annotations:
-            if annotation.value is not None and annotation.value != label:
-                # Not the label that counts instead: it may be another person's free text, and outlive their feedback.
-                why = TIE if label is None else "another label counts"
-                reason = f"this annotation gave {value_text(annotation.value)}, and {why}"
-                entries[annotation.key] = LedgerEntry(
-                    key=annotation.key, state="disputed", reason=reason
-                )
-            elif carrying := carriers.get(annotation.key):
-                entries[annotation.key] = _carried(memory, annotation, carrying)
-            elif (outcome := annotation.outcome) is None or outcome.kind == "taught":
-                entries[annotation.key] = LedgerEntry(
-                    key=annotation.key, state="pending", reason="not yet distilled"
-                )
-            else:
-                state = _STATES[outcome.kind]
-                entries[annotation.key] = LedgerEntry(
-                    key=annotation.key, state=state, reason=outcome.reason
-                )
+            carrying = carriers.get(annotation.key, ())
+            entries[annotation.key] = _entry(memory, annotation, label, carrying)
     return {key: entries[key] for key in sorted(entries)}
+
+
+def _entry(
+    memory: Memory, annotation: Annotation, label: Value | None, carrying: Sequence[Guideline]
+) -> LedgerEntry:
+    """Return the entry of one annotation.
+
+    Args:
+        memory: The memory.
+        annotation: One of its annotations.
+        label: The label that counts for the case.
+        carrying: The guidelines that the annotation supports.
+    """
+    outcome = annotation.outcome
+    if annotation.value is not None and annotation.value != label:
+        # The other label is not named: it may be another person's free text, and outlive their feedback.
+        why = TIE if label is None else "another label counts"
+        reason = f"this annotation gave {value_text(annotation.value)}, and {why}"
+        return LedgerEntry(key=annotation.key, state="disputed", reason=reason)
+    if carrying:
+        return _carried(memory, annotation, carrying)
+    if outcome is None or outcome.kind == "taught":
+        return LedgerEntry(key=annotation.key, state="pending", reason="not yet distilled")
+    return LedgerEntry(key=annotation.key, state=_STATES[outcome.kind], reason=outcome.reason)
 
 
 def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]) -> LedgerEntry:
     """Return the entry of feedback that guidelines state: learned if one was written from it, else merged."""
-    ids = tuple(
-        dict.fromkeys(memory.successor(guideline) or guideline.id for guideline in carrying)
-    )
+    shown = dict.fromkeys(memory.successor(rule) or rule.id for rule in carrying)
     state: LedgerState = "merged"
     reason = f"{memory.face(carrying[0]).id} already says it"
-    if any(memory.status(g) != "superseded" and annotation.key in g.exposure for g in carrying):
-        outcome = annotation.outcome
-        state = "learned"
-        reason = outcome.reason if outcome is not None and outcome.kind == "taught" else ""
-    return LedgerEntry(key=annotation.key, state=state, reason=reason, guideline_ids=ids)
+    for guideline in carrying:
+        if memory.status(guideline) != "superseded" and annotation.key in guideline.exposure:
+            state = "learned"
+            remark = annotation.outcome
+            reason = remark.reason if remark is not None and remark.kind == "taught" else ""
+    return LedgerEntry(key=annotation.key, state=state, reason=reason, guideline_ids=tuple(shown))

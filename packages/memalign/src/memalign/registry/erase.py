@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, update
 
-from memalign.align.annotations import without_disputed
-from memalign.align.forget import forget
 from memalign.content.walk import texts_in
 from memalign.errors import UnknownKey
 from memalign.keys import readings, same_person, select_keys
 from memalign.memory import FeedbackConflict, Memory
+from memalign.memory.forget import forget, without_disputed
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
@@ -525,11 +524,7 @@ def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memor
         for annotation in memory.annotations()
         if annotation.outcome is not None and residue.in_sentence(annotation.outcome.reason)
     ]
-    stones = (
-        _change(stone, reason=_ERASED) if residue.in_sentence(stone.reason) else stone
-        for stone in memory.tombstones
-        if stone.key not in residue.keys
-    )
+    stones = (stone for stone in memory.tombstones if stone.key not in residue.keys)
     cases = []
     for case in memory.with_annotations(silenced).cases:
         verdict = case.pre_alignment

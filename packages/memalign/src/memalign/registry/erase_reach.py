@@ -80,11 +80,7 @@ def reach_of(
             cases.update(state)
     cases = twins.of(cases)
     carrying = {name for name, rule in rules if any(key.id in cases for key in rule.supported_by)}
-    stones = (
-        key
-        for key, stone in values.get("tombstone", ())
-        if stone.key in residue.keys or residue.in_sentence(stone.reason)
-    )
+    stones = (key for key, stone in values.get("tombstone", ()) if stone.key in residue.keys)
     return Reach(
         cases=frozenset(cases),
         guidelines=frozenset(

@@ -99,8 +99,6 @@ def reason_of(codec: Codec, kind: str, body: bytes) -> str:
     if kind == "annotation":
         outcome = codec.decode(kind, body).outcome
         return outcome.reason if outcome is not None else ""
-    if kind == "tombstone":
-        return str(codec.decode(kind, body).reason)
     if kind == "conflict":
         return str(codec.decode(kind, body).about)
     return ""

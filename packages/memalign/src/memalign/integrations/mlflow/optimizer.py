@@ -17,7 +17,6 @@ from mlflow.genai.judges.base import AlignmentOptimizer
 import memalign
 from memalign import aio
 from memalign.align import AlignResult, MemAlign
-from memalign.align.forget import forget
 from memalign.errors import InputError, InvalidRows
 from memalign.integrations.mlflow.assessments import (
     TraceFeedback,
@@ -32,6 +31,7 @@ from memalign.integrations.mlflow.registered import registered_as
 from memalign.integrations.mlflow.routes import chat_model, embedding_model
 from memalign.integrations.mlflow.traces import cases_of
 from memalign.judge import Progress
+from memalign.memory.forget import forget
 from memalign.models import ChatModel, EmbeddingModel, resolve_embedding
 from memalign.models.judge_models import decides_alone
 from memalign.models.provider_model import preload

@@ -1,0 +1,157 @@
+"""Forgetting: pure functions over a memory, without a model.
+
+Exposure decides, not similarity. A guideline goes if withdrawn feedback was in the prompt that wrote it, unless a
+person made its wording theirs. What the remaining feedback had taught beside it waits to be distilled again. To redo
+only what was touched is the idea of SISA (Bourtoule et al. 2021, arXiv 1912.03817).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+from msgspec.structs import replace
+
+from memalign.keys import name_key
+from memalign.memory.model import Case, Memory, Outcome, Tombstone
+from memalign.types import FeedbackKey, Guideline
+
+__all__ = ["WHY", "exposed_wordings", "forget", "forget_lessons", "without_disputed"]
+
+WHY = "to be derived again without withdrawn feedback"
+DISPUTED = "to be derived again without disputed feedback"
+
+
+def forget(
+    memory: Memory,
+    keys: Collection[FeedbackKey],
+    *,
+    state: Literal["withdrawn", "erased"] = "withdrawn",
+    people_agree: bool = False,
+    keep: Collection[str] = (),
+) -> Memory:
+    """Return the memory without this feedback, without all that it taught, and without cases that nobody else reviewed.
+
+    Tombstones keep the keys of what went, and no word.
+
+    Args:
+        memory: The memory.
+        keys: The feedback that goes. Unknown keys are ignored.
+        state: The state that the ledger shows for it from now on.
+        people_agree: Whether exposed guidelines that people wrote or confirmed go too.
+        keep: Ids of guidelines whose wording a person keeps although their own feedback goes.
+    """
+    removed = frozenset(key for key in keys if memory.annotation(key))
+    memory = forget_lessons(memory, removed, why=WHY, people_agree=people_agree, keep=keep)
+    cases = _cases_without(memory, removed)
+    stones = {stone.key: stone for stone in memory.tombstones}
+    for key in removed:
+        stones[key] = Tombstone(key=key, state=state)
+    memory = replace(
+        memory,
+        cases=cases,
+        embedding_model=memory.embedding_model if cases else None,
+        tombstones=tuple(stones[key] for key in sorted(stones)),
+    )
+    return replace(memory, locks=tuple(filter(memory.has_label, memory.locks)))
+
+
+def forget_lessons(
+    memory: Memory,
+    keys: Collection[FeedbackKey],
+    *,
+    why: str,
+    people_agree: bool = False,
+    keep: Collection[str] = (),
+) -> Memory:
+    """Return the memory without what this feedback taught; its annotations stay, and wait.
+
+    Exposed guidelines, verdicts and conflicts go. The feedback behind them waits as well. Changed feedback is treated
+    the same way as withdrawn feedback.
+
+    Args:
+        memory: The memory.
+        keys: The feedback.
+        why: The reason that the ledger shows for what waits.
+        people_agree: As for `forget`.
+        keep: As for `forget`.
+    """
+    gone = frozenset(keys)
+    staying = () if people_agree else exposed_wordings(memory, gone, keep)
+    exposed = set[str]()
+    waiting = set(gone)
+    for guideline in memory.guidelines:
+        if guideline.id not in staying and not gone.isdisjoint(guideline.exposure):
+            exposed.add(guideline.id)
+            waiting.update(guideline.supported_by)
+    # An example may have been covered by a rule that goes, and the reason why something waits may stem from the
+    # feedback that goes.
+    for annotation in memory.annotations():
+        if annotation.outcome and not gone.isdisjoint(annotation.outcome.exposed_to):
+            waiting.add(annotation.key)
+    conflicts = [each for each in memory.conflicts if gone.isdisjoint(each.exposed_to)]
+    memory = replace(memory, conflicts=tuple(conflicts))
+    memory = memory.without_verdicts_beside(memory.ids_beside(gone))
+    memory = memory.without_guidelines(exposed)
+    memory = memory.with_guidelines(_unexposed(rule, gone) for rule in memory.guidelines)
+    return memory.with_outcomes(dict.fromkeys(waiting, Outcome(kind="waiting", reason=why)))
+
+
+def exposed_wordings(
+    memory: Memory, withdrawn: Collection[FeedbackKey], keep: Collection[str] = ()
+) -> tuple[str, ...]:
+    """Return the ids of exposed guidelines that stay because somebody else wrote or confirmed them.
+
+    Args:
+        memory: The memory.
+        withdrawn: The feedback that goes.
+        keep: Ids of guidelines that stay even if a person whose feedback goes wrote or confirmed them.
+    """
+    gone = frozenset(withdrawn)
+    withdrawing = {name_key(key.source) for key in gone}
+    staying = list[str]()
+    for guideline in memory.guidelines:
+        if guideline.people and not gone.isdisjoint(guideline.exposure):
+            authors = map(name_key, guideline.people)
+            if guideline.id in keep or withdrawing.isdisjoint(authors):
+                staying.append(guideline.id)
+    return tuple(staying)
+
+
+def without_disputed(memory: Memory) -> Memory:
+    """Return the memory without what labels taught that do not count; see `Memory.label`."""
+    disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
+    taught = set[FeedbackKey]()
+    for guideline in memory.guidelines:
+        taught |= disputed & guideline.exposure
+    for annotation in memory.annotations():
+        if annotation.outcome is not None:
+            taught.update(disputed.intersection(annotation.outcome.exposed_to))
+    return forget_lessons(memory, taught, why=DISPUTED) if taught else memory
+
+
+def _cases_without(memory: Memory, removed: frozenset[FeedbackKey]) -> tuple[Case, ...]:
+    """Return the cases without these annotations; a case goes with its last one."""
+    touched = {key.id for key in removed}
+    cases = list[Case]()
+    for case in memory.cases:
+        if case.id not in touched:
+            cases.append(case)
+            continue
+        rest = tuple(said for said in case.annotations if said.key not in removed)
+        if rest:
+            cases.append(replace(case, annotations=rest))
+    return tuple(cases)
+
+
+def _unexposed(guideline: Guideline, gone: frozenset[FeedbackKey]) -> Guideline:
+    """Return the guideline without these keys.
+
+    If it was exposed to one of them, its tests go too: they may stem from that feedback alone.
+    """
+    if gone.isdisjoint(guideline.exposure) and gone.isdisjoint(guideline.supported_by):
+        return guideline
+    exposed = tuple(key for key in guideline.exposed_to if key not in gone)
+    supported = tuple(key for key in guideline.supported_by if key not in gone)
+    tests = guideline.tests if exposed == guideline.exposed_to else ()
+    return replace(guideline, exposed_to=exposed, supported_by=supported, tests=tests)
