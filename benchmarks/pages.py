@@ -27,8 +27,8 @@ from sqlalchemy import insert
 from memalign import Example, Judge, Judgment, Registry
 from memalign_server.people.access import COOKIE
 from memalign_server.people.service import Role, add_person, start_session
-from memalign_server.review.cases import add_cases, store_judgments
 from memalign_server.store import Store
+from memalign_server.store.cases import add_cases, store_judgments
 from memalign_server.store.tables import now, reviews
 
 REPLY = (

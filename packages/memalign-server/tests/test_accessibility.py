@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memalign import Example
-from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
+from memalign_server.store.cases import add_cases
 from server_support import world
 from server_support.browser import (
     LATE,

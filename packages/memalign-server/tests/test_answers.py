@@ -14,17 +14,15 @@ from memalign.errors import InputError
 from memalign_server.pages.verdicts import question_of, scale_ends
 from memalign_server.people.service import Role, add_person
 from memalign_server.review import disputes
-from memalign_server.review.cases import add_cases, next_cases, progress_of
 from memalign_server.review.service import (
-    TEACHES,
-    Answer,
+    NewAnswer,
     position,
-    previous_case,
-    review_of,
     save,
     say_drafts,
 )
 from memalign_server.store import Store
+from memalign_server.store.answers import answer_of, lessons, previous_case
+from memalign_server.store.cases import add_cases, next_cases, progress_of
 from memalign_server.store.tables import new_id, queue, reviews
 from server_support import world
 
@@ -56,14 +54,14 @@ def say(
     connection: Connection, person: str, case: str, value: Any = None, words: str = "", **form: Any
 ) -> None:
     """Answer a case as somebody who sees what is there."""
-    before = review_of(connection, JUDGE, person, case)
+    before = answer_of(connection, JUDGE, person, case)
     form = {
         "state": "skipped" if value is None else "answered",
         "form": new_id(),
         "rationale": words,
         **form,
     }
-    answer = Answer(value=value, revision=before.revision if before else 0, **form)
+    answer = NewAnswer(value=value, revision=before.revision if before else 0, **form)
     assert save(connection, JUDGE, person, case, answer, kind=YES_NO) is None
 
 
@@ -100,7 +98,7 @@ def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection
     say(tables, "ben", "c-00", True, "She is safe.")
 
     def own() -> tuple[Any, ...]:
-        row = review_of(tables, JUDGE, "ana", "c-00")
+        row = answer_of(tables, JUDGE, "ana", "c-00")
         return (row.value, row.rationale, row.blind_value, row.draft) if row else ()
 
     disputes.take_over(
@@ -229,10 +227,8 @@ def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
     differ(tables, "c-00")
     disputes.settle(tables, JUDGE, "c-00", holder, by="olga")
     say(tables, person, "c-00", value, "More words.")
-    query = (
-        select(reviews.c.person).join(queue, queue.c.case_id == reviews.c.case_id).where(TEACHES)
-    )
-    assert sorted(tables.execute(query.where(reviews.c.case_id == "c-00")).scalars()) == teaches
+    taught = [pair.answer for pair in lessons(tables, JUDGE)]
+    assert sorted(answer.person for answer in taught if answer.case_id == "c-00") == teaches
 
 
 def waiting(connection: Connection, person: str) -> list[str]:

@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from memalign.types import Example
-from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
+from memalign_server.store.cases import add_cases
 from memalign_server.store.tables import queue, reviews
 from server_support import browser, world
 from server_support.browser import (

@@ -17,8 +17,8 @@ import pytest
 from sqlalchemy import select
 
 from memalign import Example
-from memalign_server.review.cases import add_cases
 from memalign_server.store import Store
+from memalign_server.store.cases import add_cases
 from memalign_server.store.tables import reviews
 from server_support import world
 from server_support.reviewing import FEEDBACK, ended, eventually

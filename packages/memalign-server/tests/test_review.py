@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, select
 
 from memalign import Example
 from memalign.errors import ModelError
-from memalign_server.review.cases import add_cases
+from memalign_server.store.cases import add_cases
 from memalign_server.store.tables import queue
 from server_support import world
 from server_support.reviewing import CASES, answer, card, expect, hold_out, post, put_in, send, wait

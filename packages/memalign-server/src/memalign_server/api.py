@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal, Self, cast
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from sqlalchemy import Connection, Row, func, select
 
 from memalign import Example, Judge, Judgment
 from memalign.errors import InputError
@@ -23,28 +22,24 @@ from memalign.registry import JudgeSummary
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.service import PROGRAM, Person, spelled
 from memalign_server.problems import Problem
-from memalign_server.review.cases import (
+from memalign_server.review.service import LONGEST, NewAnswer, mark_seen, same_value, save
+from memalign_server.server import JUDGE, Here, Loaded, Server
+from memalign_server.store import Transaction
+from memalign_server.store.answers import answer_of, answers_on
+from memalign_server.store.cases import (
+    THUMB,
     add_cases,
     case_of,
+    cases_in_order,
+    ids_with_content,
     measuring_names,
     next_cases,
-    own_review,
     store_judgments,
-    useful_ranks,
 )
-from memalign_server.review.service import (
-    LONGEST,
-    Answer,
-    is_untaught,
-    mark_seen,
-    review_of,
-    same_value,
-    save,
-)
-from memalign_server.review.sharing import THUMB
-from memalign_server.server import JUDGE, Here, Loaded, Server
-from memalign_server.store.tables import new_id, queue, reviews, whole_value
+from memalign_server.store.rows import Answer, QueuedCase
+from memalign_server.store.tables import new_id, whole_value
 from memalign_server.work.jobs import Job
+from memalign_server.work.judging import useful_ranks
 
 PREFIX = "/api/v1"
 
@@ -259,24 +254,21 @@ def _note(
 ) -> None:
     """Keep a case and its verdict, if there is one to keep; who was told a verdict answers the case blind no more."""
     judge = latest.judge.name
-    same = select(queue.c.case_id).where(
-        queue.c.judge == judge, queue.c.content_hash == example.content_hash
-    )
-    with (
-        server.store.read() as connection
-    ):  # most requests are about no case of the queue, and should not lock
-        if judgment is None and connection.execute(same).first() is None:
-            return
+    with server.store.read() as connection:
+        same = ids_with_content(connection, judge, example.content_hash)
+    if judgment is None and not same:
+        return  # most requests are about no case of the queue, and should not lock
     with server.store.write() as connection:
         if judgment is not None:
             add_cases(connection, judge, [example])
-            if connection.execute(same.where(queue.c.case_id == example.id)).first() is None:
+            same = ids_with_content(connection, judge, example.content_hash)
+            if example.id not in same:
                 raise Problem(
                     409,
                     f"another case has the id {example.id!r}, or the same content has another id",
                 )
             store_judgments(connection, latest.judge, latest.version, [(example, judgment)], ranks)
-        for case_id in connection.execute(same).scalars().all():
+        for case_id in same:
             mark_seen(connection, judge, person, case_id)
 
 
@@ -301,7 +293,7 @@ def thumb_case(
         value, verdict = thumb.value, queued.judgment.value
         if value is None and (thumb.up or isinstance(verdict, bool)):
             value = verdict if thumb.up else not verdict
-        before = review_of(connection, judge, source, case)
+        before = answer_of(connection, judge, source, case)
         if not (
             before is None
             or before.state == "undone"
@@ -312,11 +304,13 @@ def thumb_case(
                 409, f"{source!r} has reviewed case {case!r}: what they said there is kept as it is"
             )
         revision, words = 0 if before is None else before.revision, thumb.rationale
-        answer = Answer(
+        answer = NewAnswer(
             state="answered", value=value, rationale=words, form=THUMB, revision=revision, seen=True
         )
         save(connection, judge, source, case, answer, kind=kind)
-        return _answer(review_of(connection, judge, source, case))
+        kept = answer_of(connection, judge, source, case)
+    assert kept is not None
+    return _answer(kept)
 
 
 def _own_source(person: Person, source: str) -> str:
@@ -377,13 +371,9 @@ def list_review_cases(
                 for case in cases:
                     server.opened.open(judge, case.case_id, person.name)
         else:
-            query = select(queue).outerjoin(reviews, own_review(judge, person.name))
-            query = query.where(queue.c.judge == judge, queue.c.number > after)
-            if state is not None:
-                query = query.where(
-                    func.coalesce(func.nullif(reviews.c.state, "undone"), "open") == state
-                )
-            cases = list(connection.execute(query.order_by(queue.c.number).limit(limit + 1)))
+            cases = cases_in_order(
+                connection, judge, person.name, state=state, after=after, most=limit + 1
+            )
         items = [_review_case(connection, latest, person.name, case) for case in cases[:limit]]
     return ReviewCases(items=items, next=cases[limit - 1].number if len(cases) > limit else None)
 
@@ -404,7 +394,7 @@ def answer_case(
                 404,
                 f"case {case!r} is not in the queue of {judge!r}: it was erased or never put in",
             )
-        form = Answer(**answer.model_dump())
+        form = NewAnswer(**answer.model_dump())
         stays = save(connection, judge, person.name, case, form, kind=latest.value_type)
         if stays is None:
             server.opened.close(judge, case, person.name)
@@ -417,40 +407,37 @@ def answer_case(
     )
 
 
-def _review_case(connection: Connection, judge: Judge, person: str, case: Row[Any]) -> ReviewCase:
-    """A case as a person may see it."""
-    review = select(reviews).where(reviews.c.judge == judge.name, reviews.c.case_id == case.case_id)
-    others = review.where(reviews.c.person != person, reviews.c.state == "answered").order_by(
-        reviews.c.created_at
-    )
-    own = review_of(connection, judge.name, person, case.case_id)
-    hidden = own is None or own.state != "answered"
-    judgment, agree = None if hidden else case.judgment, None
-    if (
-        judgment is not None
-        and judgment.value is not None
-        and own is not None
-        and own.value is not None
-    ):
-        agree = same_value(judgment.value, own.value, judge.value_type)
-    return ReviewCase(
+def _review_case(
+    connection: Transaction, judge: Judge, person: str, case: QueuedCase
+) -> ReviewCase:
+    """Return a case as a person may see it."""
+    own = answer_of(connection, judge.name, person, case.case_id)
+    review = ReviewCase(
         id=case.case_id,
         example=case.example.to_dict(),
-        hidden=hidden,
+        hidden=own is None or own.state != "answered",
         own=None if own is None else _answer(own),
-        judgment=judgment,
+        judgment=None,
         version=case.version,
-        agree=agree,
-        others=[] if hidden else [_answer(row) for row in connection.execute(others)],
+        agree=None,
+        others=[],
         problem=case.problem,
     )
+    if own is None or review.hidden:
+        return review
+    agree = None
+    if case.judgment is not None and case.judgment.value is not None and own.value is not None:
+        agree = same_value(case.judgment.value, own.value, judge.value_type)
+    answers = answers_on(connection, judge.name, case.case_id)
+    others = [_answer(answer) for answer in answers if answer.person != person]
+    shown = {"judgment": case.judgment, "agree": agree, "others": others}
+    return review.model_copy(update=shown)
 
 
-def _answer(review: Row[Any] | None) -> AnswerState:
-    assert review is not None
-    return AnswerState(
-        **{**review._mapping, "taught": bool(review.taught) and not is_untaught(review)}
-    )
+def _answer(answer: Answer) -> AnswerState:
+    fields = {name: getattr(answer, name) for name in AnswerState.model_fields}
+    fields["taught"] = bool(answer.taught) and not answer.is_untaught
+    return AnswerState(**fields)
 
 
 @of_judge.post("/teach", status_code=202, tags=["learning"])

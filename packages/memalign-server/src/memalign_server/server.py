@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final, cast
 
 from fastapi import Depends, Request
-from sqlalchemy import select
 
-from memalign.errors import JudgeNotFound
 from memalign.judge import Judge
-from memalign.registry import Registry, tables
+from memalign.registry import Registry
 from memalign_server.review.sharing import OpenCases
 from memalign_server.settings import Settings
 from memalign_server.store import Store
+from memalign_server.store.judges import Newest, newest_version
 from memalign_server.work.jobs import Jobs
 
 
@@ -33,31 +32,20 @@ class Judges:
         self._registry = registry
         self._store = store
         self._lock = threading.Lock()
-        self._loaded: dict[str, tuple[tuple[int, str], Loaded]] = {}
+        self._loaded: dict[str, tuple[Newest, Loaded]] = {}
 
     def latest(self, name: str) -> Loaded:
         """The newest version of a judge. Raises JudgeNotFound."""
-        judges, versions = tables.judges, tables.versions
-        query = (
-            select(versions.c.number, versions.c.created_at)
-            .join(
-                judges, (judges.c.id == versions.c.judge) & (judges.c.latest == versions.c.number)
-            )
-            .where(judges.c.name == name)
-        )
         with self._store.read() as connection:
-            row = connection.execute(query).one_or_none()
-        if row is None:
-            raise JudgeNotFound(f"no judge {name!r} in the registry")
-        key = (row.number, row.created_at)
+            newest = newest_version(connection, name)
         with self._lock:  # one request loads a new version, and the others wait for it
             # Of one judge one version is kept: an older one may hold what was erased since.
-            if name not in self._loaded or self._loaded[name][0] != key:
-                self._loaded[name] = (
-                    key,
-                    Loaded(judge=self._registry.load(name, row.number), version=row.number),
-                )
-            return self._loaded[name][1]
+            known, loaded = self._loaded.get(name, (None, None))
+            if loaded is None or known != newest:
+                judge = self._registry.load(name, newest.number)
+                loaded = Loaded(judge=judge, version=newest.number)
+                self._loaded[name] = (newest, loaded)
+            return loaded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
 
     def draw(place: int | None) -> None:
         by_chance = randbelow if place is None else lambda n: min(place, n)
-        monkeypatch.setattr("memalign_server.review.cases.randbelow", by_chance)
+        monkeypatch.setattr("memalign_server.store.cases.randbelow", by_chance)
 
     draw(NONE)
     return draw

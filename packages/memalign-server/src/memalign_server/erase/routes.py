@@ -19,7 +19,6 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
 from pydantic import StringConstraints
-from sqlalchemy import select, update
 
 from memalign.content.walk import texts_in
 from memalign.errors import UnknownKey
@@ -33,11 +32,12 @@ from memalign_server.pages.texts import is_word_in
 from memalign_server.people.access import HAND, OWNER, inert, is_part
 from memalign_server.people.service import list_people
 from memalign_server.problems import Refused
-from memalign_server.review.cases import cases_of
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.setup.routes import Screen, Setup
-from memalign_server.store.erasing import check_team_keeps_owner
-from memalign_server.store.tables import jobs, reviews
+from memalign_server.store.answers import all_answers, people_who_answered
+from memalign_server.store.cases import cases_of
+from memalign_server.store.jobs import change_receipt
+from memalign_server.store.team import check_team_keeps_owner
 from memalign_server.work.jobs import Job
 
 __all__ = ["Mention", "router"]
@@ -241,11 +241,9 @@ def _mentions(setup: Setup, text: str) -> list[Mention]:
     with setup.server.store.read() as connection:
         examples = {case.case_id: case.example for case in cases_of(connection, setup.judge, cases)}
         members = [row for row in list_people(connection) if row.name_key == name_key(text)]
-        written = select(reviews.c.case_id, reviews.c.person, reviews.c.rationale, reviews.c.draft)
-        for case_id, source, *comments in connection.execute(
-            written.where(reviews.c.judge == setup.judge)
-        ):
-            words.setdefault(FeedbackKey(case_id, source), []).extend(filter(None, comments))
+        for answer in all_answers(connection, setup.judge):
+            comments = [text for text in (answer.rationale, answer.draft) if text]
+            words.setdefault(FeedbackKey(answer.case_id, answer.person), []).extend(comments)
     mentions = [Mention(kind="member", name=row.id, line=row.name) for row in members]
     holding = _holding(setup, text, cases)
     for case_id in cases:
@@ -300,11 +298,7 @@ def _holding(setup: Setup, text: str, cases: Sequence[str]) -> set[str]:
 def _sources(setup: Setup, text: str) -> list[str]:
     """The people of this name who said something."""
     with setup.server.store.read() as connection:
-        names = set(
-            connection.execute(
-                select(reviews.c.person).where(reviews.c.judge == setup.judge)
-            ).scalars()
-        )
+        names = set(people_who_answered(connection, setup.judge))
     names |= {note.source for note in setup.latest.memory.annotations()}
     return sorted(name for name in names if same_person(name, text))
 
@@ -343,7 +337,7 @@ def save_reference(
     """Keep the reference under which the receipt is filed."""
     result = {**_receipt(erasure), "reference": reference.strip()}
     with setup.server.store.write() as connection:
-        connection.execute(update(jobs).where(jobs.c.id == erasure.id).values(result=result))
+        change_receipt(connection, erasure.id, result)
     return setup.redirect(f"receipts/{erasure.id}")
 
 

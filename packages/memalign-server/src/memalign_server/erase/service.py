@@ -11,16 +11,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import select
-
 from memalign.errors import MemalignError, UnknownKey
 from memalign.keys import name_key
 from memalign.registry import Receipt, Registry
 from memalign.types import Example, FeedbackKey
-from memalign_server.review.cases import add_cases, cases_of
 from memalign_server.store import Store
-from memalign_server.store.erasing import check_team_keeps_owner
-from memalign_server.store.tables import people
+from memalign_server.store.cases import add_cases, cases_of
+from memalign_server.store.team import check_team_keeps_owner, list_people
 from memalign_server.work.judging import Work
 
 __all__ = ["erase", "planned"]
@@ -119,9 +116,9 @@ def _selections(
 ) -> Iterator[Selection]:
     """Yield what is erased one after the other: other judges first, so that the last search covers them."""
     kept = tuple(arguments.get("cases_kept") or ())
-    query = select(people.c.name).where(people.c.id.in_(arguments.get("leaves") or ()))
+    leaves = arguments.get("leaves") or ()
     with store.read() as connection:
-        leaving = list(connection.execute(query).scalars())
+        leaving = [member.name for member in list_people(connection) if member.id in leaves]
     for other in registry.list():
         for source in leaving if other.name != judge else ():
             with suppress(UnknownKey):

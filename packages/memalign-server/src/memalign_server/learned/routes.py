@@ -17,11 +17,11 @@ from memalign.keys import name_key, same_person
 from memalign.memory import Annotation, Memory
 from memalign.types import FeedbackKey, Guideline
 from memalign_server.learned.service import (
+    MOST,
     Turn,
     confirmed,
     rephrased,
     today_of,
-    turned_unanswered,
     turns_of,
     withdrawal_of,
 )
@@ -32,9 +32,10 @@ from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import Asking, is_part
 from memalign_server.people.service import Person
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.cases import cases_of, find_cases, progress_of
-from memalign_server.review.service import previous_case, say_drafts
+from memalign_server.review.service import say_drafts
 from memalign_server.server import JUDGE, Here, Server
+from memalign_server.store.answers import previous_case
+from memalign_server.store.cases import cases_of, find_cases, progress_of, turned_unanswered
 from memalign_server.work.jobs import Job
 
 __all__ = ["LATER", "ask_to_teach", "router"]
@@ -247,7 +248,7 @@ def learned_page(
     with server.store.read() as connection:
         turns = turns_of(connection, loaded, person.name)
         today = today_of(connection, judge, person.name)
-        awaiting = turned_unanswered(connection, judge, person.name)
+        awaiting = turned_unanswered(connection, judge, person.name, most=MOST)
         idle = untaught_words(connection, judge, person.name)
         waiting_cases = progress_of(connection, judge, person.name).waiting
         results = find_cases(connection, loaded, find)

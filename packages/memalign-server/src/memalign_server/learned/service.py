@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
-
-from sqlalchemy import Connection, Row, and_, exists, func, select
 
 from memalign.align import edit_guideline
 from memalign.judge import Judge
@@ -14,9 +11,10 @@ from memalign.keys import same_person
 from memalign.memory import Memory
 from memalign.memory.forget import forget
 from memalign.types import FeedbackKey, Guideline
-from memalign.values import Value, value_text
-from memalign_server.review.cases import VERDICT_LENGTH
-from memalign_server.store.tables import later, queue, reviews
+from memalign.values import Value
+from memalign_server.store import Transaction, answers
+from memalign_server.store.answers import AnsweredCase
+from memalign_server.store.rows import Answer, QueuedCase
 
 MOST = 200
 """Of a person's answers the latest so many are looked at."""
@@ -25,80 +23,56 @@ TODAY = 12 * 3600
 TRIED = 20
 """Cases that a wording is tried on."""
 
-_OF_CASE = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
     """A case that the judge was asked about again after a person had answered it, with the case hidden from the judge.
 
     Attributes:
-        case: The case, with the judgment of now, the person's `value`, and the `judge_value` of then.
+        case: The case, with the judgment of now.
+        answer: What the person said, and what the judge said then.
         guidelines: The ids of those that bore on the judgment of now.
         was_right: Whether the judge agreed with the person then.
         right: Whether it agrees now.
         turned: Whether it says something else than then.
     """
 
-    case: Row[Any]
+    case: QueuedCase
+    answer: Answer
     guidelines: frozenset[str]
     was_right: bool
     right: bool
     turned: bool
 
 
-def turns_of(connection: Connection, judge: Judge, person: str) -> list[Turn]:
-    """A person's answered cases that the judge was asked about again, the latest answer first.
+def turns_of(connection: Transaction, judge: Judge, person: str) -> list[Turn]:
+    """Return a person's answered cases that the judge was asked about again, the latest answer first."""
+    pairs = answers.judged_again(connection, judge.name, person, most=MOST)
+    return [turn for turn in (_turn(judge, pair) for pair in pairs) if turn is not None]
 
-    Cases that are held out are not among them: what a person says of those teaches nothing.
-    """
-    query = select(queue, reviews.c.value, reviews.c.judge_value).join(reviews, _OF_CASE)
-    query = query.where(
-        reviews.c.judge == judge.name, reviews.c.person == person, reviews.c.state == "answered"
+
+def _turn(judge: Judge, pair: AnsweredCase) -> Turn | None:
+    """Return what became of a case, or None where one of the three verdicts is missing."""
+    judgment = pair.case.judgment
+    before = pair.answer.judge_value
+    own = pair.answer.value
+    if judgment is None or judgment.value is None or before is None or own is None:
+        return None
+    agree = judge.value_type.agree
+    named = (finding.guideline for finding in judgment.findings)
+    return Turn(
+        case=pair.case,
+        answer=pair.answer,
+        guidelines=frozenset((*judgment.guideline_ids, *named)),
+        was_right=agree(before, own),
+        right=agree(judgment.value, own),
+        turned=not agree(before, judgment.value),
     )
-    query = query.where(queue.c.held_out == 0, queue.c.version > reviews.c.judge_version)
-    agree, turns = judge.value_type.agree, []
-    for case in connection.execute(query.order_by(reviews.c.updated_at.desc()).limit(MOST)):
-        judgment, before, own = case.judgment, case.judge_value, case.value
-        if judgment is None or judgment.value is None or before is None or own is None:
-            continue
-        named = (finding.guideline for finding in judgment.findings)
-        turns.append(
-            Turn(
-                case=case,
-                guidelines=frozenset((*judgment.guideline_ids, *named)),
-                was_right=agree(before, own),
-                right=agree(judgment.value, own),
-                turned=not agree(before, judgment.value),
-            )
-        )
-    return turns
 
 
-def turned_unanswered(connection: Connection, judge: str, person: str) -> list[str]:
-    """Cases that a person has not answered and of which the judge says something else than before it was taught.
-
-    Cases that are held out come by chance alone: chosen by how their verdict changed, they would measure nothing.
-    """
-    answered = exists().where(_OF_CASE, reviews.c.person == person, reviews.c.state == "answered")
-    query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict).where(
-        queue.c.judge == judge, ~answered
-    )
-    query = query.where(queue.c.held_out == 0, queue.c.version != queue.c.first_version)
-    rows = connection.execute(query.order_by(queue.c.number).limit(MOST))
-    return [
-        row.case_id for row in rows if value_text(row.first_value)[:VERDICT_LENGTH] != row.verdict
-    ]
-
-
-def today_of(connection: Connection, judge: str, person: str) -> tuple[int, int]:
-    """How many answers a person gave today, and how many of them have words."""
-    own = (reviews.c.judge == judge, reviews.c.person == person, reviews.c.state == "answered")
-    query = select(func.count(), func.count(reviews.c.rationale)).where(
-        *own, reviews.c.updated_at > later(-TODAY)
-    )
-    answers, with_words = connection.execute(query).one()
-    return int(answers), int(with_words)
+def today_of(connection: Transaction, judge: str, person: str) -> tuple[int, int]:
+    """Return how many answers a person gave today, and how many of them have words."""
+    return answers.today_of(connection, judge, person, seconds=TODAY)
 
 
 def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
@@ -115,22 +89,16 @@ def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:
 
 
 def cases_for_trial(
-    connection: Connection, judge: Judge, person: str, guideline: str
-) -> list[tuple[Row[Any], Value]]:
-    """Up to twenty cases with what the person says of them: those behind the guideline first, then the latest ones.
+    connection: Transaction, judge: Judge, person: str, guideline: str
+) -> list[tuple[QueuedCase, Value]]:
+    """Return up to twenty cases with what the person says of them: those behind the guideline first, then the latest.
 
     Cases that are held out stay so: what measures the judge must not choose its words.
     """
-    behind = [key.id for key in judge.memory.sources_of(judge.memory.guideline(guideline))]
-    query = select(queue, reviews.c.value).join(reviews, _OF_CASE)
-    query = query.where(
-        queue.c.judge == judge.name, queue.c.held_out == 0, reviews.c.person == person
-    )
-    query = query.where(reviews.c.state == "answered", reviews.c.value.is_not(None))
-    query = query.order_by(queue.c.case_id.in_(behind).desc(), reviews.c.updated_at.desc()).limit(
-        TRIED
-    )
-    return [(row, row.value) for row in connection.execute(query)]
+    memory = judge.memory
+    behind = [key.id for key in memory.sources_of(memory.guideline(guideline))]
+    pairs = answers.cases_for_trial(connection, judge.name, person, behind, most=TRIED)
+    return [(pair.case, pair.answer.value) for pair in pairs if pair.answer.value is not None]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,14 +9,13 @@ import httpx2
 from authlib.common.errors import AuthlibBaseError
 from authlib.integrations.starlette_client import OAuth
 from joserfc.errors import JoseError
-from sqlalchemy import Connection, select, update
 from starlette.requests import Request
 from starlette.responses import Response
 
 from memalign_server.people.service import Role, add_person, name_taken
 from memalign_server.problems import Problem
 from memalign_server.settings import OpenIdProvider
-from memalign_server.store.tables import people
+from memalign_server.store import Transaction, team
 
 _FAULTS = (httpx2.HTTPError, AuthlibBaseError, JoseError, ValueError, KeyError)
 
@@ -52,7 +51,7 @@ async def take_back(provider: OpenIdProvider, request: Request) -> dict[str, Any
         raise _fault(error) from error
 
 
-def person_of(provider: OpenIdProvider, connection: Connection, claims: dict[str, Any]) -> str:
+def person_of(provider: OpenIdProvider, connection: Transaction, claims: dict[str, Any]) -> str:
     """The id of a provider's person, who is added at the first sign-in, with the role that the list gives them today.
 
     Raises Problem 403 for somebody who is not on the list: the provider may know more people than should be here.
@@ -74,14 +73,15 @@ def person_of(provider: OpenIdProvider, connection: Connection, claims: dict[str
         )
     role = Role.OWNER if entries & provider.owners else Role.REVIEWER
     subject = f"{claims['iss']} {claims['sub']}"
-    person = connection.execute(select(people.c.id).where(people.c.subject == subject)).scalar()
-    if person is None:
+    member = team.member_of_subject(connection, subject)
+    if member is None:
         numbered = (name if number == 1 else f"{name} {number}" for number in count(1))
         free = next(spelling for spelling in numbered if not name_taken(connection, spelling))
         person = add_person(connection, free, role)
-    values = {"role": role.value, "subject": subject}
-    connection.execute(update(people).where(people.c.id == person).values(values))
-    return str(person)
+    else:
+        person = member.id
+    team.change_member(connection, person, role=role.value, subject=subject)
+    return person
 
 
 def _fault(error: Exception) -> Problem:

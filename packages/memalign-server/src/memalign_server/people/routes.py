@@ -25,10 +25,10 @@ from memalign_server.people.service import (
     take_link,
 )
 from memalign_server.problems import Problem, Refused
-from memalign_server.review.cases import progress_of
 from memalign_server.server import JUDGE, Here, Server
 from memalign_server.settings import OpenIdProvider, Settings
 from memalign_server.setup.routes import Screen, Setup
+from memalign_server.store.cases import progress_of
 
 __all__ = ["doors", "experts", "inside", "link_address", "router"]
 

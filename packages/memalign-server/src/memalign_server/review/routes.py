@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Form, Request
 from fastapi.responses import RedirectResponse, Response
-from sqlalchemy import Connection, Row
 
 from memalign.errors import InputError, InvalidValue
 from memalign_server.learned.routes import ask_to_teach
@@ -22,9 +21,12 @@ from memalign_server.pages.verdicts import choices_of, question_of, scale_ends, 
 from memalign_server.people.access import OWNER, Asking, Json, is_part
 from memalign_server.problems import Problem, Refused
 from memalign_server.review import disputes, service
-from memalign_server.review.cases import case_of, is_behind, next_cases, progress_of
-from memalign_server.review.service import Answer, mark_seen, review_of, same_value, save_draft
+from memalign_server.review.service import NewAnswer, mark_seen, same_value, save_draft
 from memalign_server.server import JUDGE, Here, Loaded
+from memalign_server.store import Transaction
+from memalign_server.store.answers import answer_of, previous_case
+from memalign_server.store.cases import case_of, next_cases, progress_of
+from memalign_server.store.rows import QueuedCase
 from memalign_server.trust.service import is_measured
 from memalign_server.work.jobs import Job
 
@@ -72,7 +74,7 @@ class Reviewing:
         ):
             self.server.jobs.start("queue", self.judge, {"first": case}, asked_by=self.person.name)
 
-    def common(self, connection: Connection, card: Row[Any] | None) -> dict[str, Any]:
+    def common(self, connection: Transaction, card: QueuedCase | None) -> dict[str, Any]:
         """What every foot needs; `previous` is the case before this one."""
         language, kind = speaking(self.request), self.loaded.judge.value_type
         return {
@@ -80,7 +82,7 @@ class Reviewing:
             "card": card,
             "form": secrets.token_hex(8),
             "verdict": lambda value: verdict_text(kind, value, language),
-            "previous": service.previous_case(
+            "previous": previous_case(
                 connection, self.judge, self.person.name, card.case_id if card else None
             ),
             "turned": False,
@@ -97,14 +99,14 @@ class Reviewing:
             )
 
     def foot(
-        self, connection: Connection, card: Row[Any], *, front: bool, word: bool
+        self, connection: Transaction, card: QueuedCase, *, front: bool, word: bool
     ) -> dict[str, Any]:
         """What a case's foot needs: before an answer nothing of the judge's verdict, after it what both say.
 
         `front` shows the side on which an answered case is answered, `word` its field although both agree.
         """
         judge, parts = self.loaded.judge, self.common(connection, card)
-        own = review_of(connection, self.judge, self.person.name, card.case_id)
+        own = answer_of(connection, self.judge, self.person.name, card.case_id)
         if front or own is None or own.state != "answered" or own.value is None:
             return parts | {
                 "foot": "front.html",
@@ -114,7 +116,7 @@ class Reviewing:
                 "ends": scale_ends(judge),
                 "revision": 0 if own is None else own.revision,
             }
-        judgment, words = card.judgment, (own.rationale or "") if own.draft is None else own.draft
+        judgment, words = card.judgment, own.words
         agree = judgment is not None and same_value(judgment.value, own.value, judge.value_type)
         return parts | {
             "foot": "turned.html",
@@ -124,7 +126,7 @@ class Reviewing:
             "field": not card.held_out
             and (word or bool(words) or (judgment is not None and not agree)),
             "words": words,
-            "stale": service.is_stale(own),
+            "stale": own.is_stale,
             "answer": own.revision,
             "revision": own.draft_revision,
             "asked": judgment is None and bool(self.working),
@@ -154,7 +156,7 @@ def review_page(
     with screen.server.store.read() as connection:
         if case is not None:
             card = _named(connection, judge, case)
-            if (own := review_of(connection, judge, name, case)) is None or own.state != "answered":
+            if (own := answer_of(connection, judge, name, case)) is None or own.state != "answered":
                 screen.server.opened.open(judge, case, name)
         elif waiting := disputes.difference(connection, judge, name, kind=kind, put_off=put_off):
             template = "differ.html"
@@ -184,7 +186,7 @@ def review_page(
                 if card is not None:
                     screen.server.opened.open(judge, card.case_id, name)
             behind = any(
-                is_behind(ahead, loaded.version) and ahead.problem is None for ahead in coming
+                ahead.is_behind(loaded.version) and ahead.problem is None for ahead in coming
             )
         if waiting is not None:
             card = waiting.case
@@ -252,7 +254,7 @@ def save_answer(
     problem, conflict = None, None
     with screen.server.store.write() as connection:
         card = _named(connection, judge, case)
-        answer = Answer(
+        answer = NewAnswer(
             state=state,
             value=value.strip() or None,
             rationale=rationale,
@@ -299,7 +301,7 @@ def save_words(
             )
         if go and is_theirs:
             service.say_drafts(connection, judge, name, case, kind=kind)
-        own = review_of(connection, judge, name, case)
+        own = answer_of(connection, judge, name, case)
     if own is None:
         raise Refused("answer this case first")
     if not is_theirs and go != "leave":
@@ -309,8 +311,7 @@ def save_words(
         return screen.go(case=case, front="true")
     if go == "next" or not screen.is_part:
         return screen.go()
-    words = (own.rationale if own.draft is None else own.draft) or ""
-    return Json({"revision": own.draft_revision, "words": words})
+    return Json({"revision": own.draft_revision, "words": own.words})
 
 
 @router.post("/review/differ")
@@ -322,12 +323,12 @@ def choose(
     revision, other = _revision_and_name(theirs)
     with screen.server.store.write() as connection:
         _named(connection, judge, case)
-        before = review_of(connection, judge, name, case)
+        before = answer_of(connection, judge, name, case)
         if other:
             disputes.take_over(connection, judge, name, case, other, kind=kind, revision=revision)
         else:
             disputes.keep_answer(connection, judge, name, case)
-        after = review_of(connection, judge, name, case)
+        after = answer_of(connection, judge, name, case)
     if before is None or after is None or (other and after.revision == before.revision):
         return screen.go()  # their answer has changed since it was shown: it is shown again
     return _with_undo(
@@ -347,7 +348,7 @@ def settle(
     revision, name = _revision_and_name(holder)
     with screen.server.store.write() as connection:
         queued = _named(connection, screen.judge, case)
-        answer = review_of(connection, screen.judge, name, case) if name else None
+        answer = answer_of(connection, screen.judge, name, case) if name else None
         is_current = bool(queued.disputed) and (
             not name or (answer is not None and answer.revision == revision)
         )
@@ -427,7 +428,7 @@ def _revision_and_name(text: str) -> tuple[int, str]:
     return int(revision) if revision.isdecimal() and len(revision) < 10 else -1, name
 
 
-def _named(connection: Connection, judge: str, case: str) -> Row[Any]:
+def _named(connection: Transaction, judge: str, case: str) -> QueuedCase:
     queued = case_of(connection, judge, case)
     if queued is None:
         raise Problem(410, "this case is not in the queue any more: it was erased or removed")

@@ -10,7 +10,6 @@ from typing import Annotated
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import exists, or_, update
 
 from memalign import Judge, aio
 from memalign.errors import (
@@ -31,11 +30,10 @@ from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import OWNER, Asking
 from memalign_server.people.service import Person
 from memalign_server.problems import Refused, about
-from memalign_server.review.cases import first_case
 from memalign_server.review.service import mark_seen
 from memalign_server.server import JUDGE, Here
 from memalign_server.setup.routes import Screen, Setup
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store.cases import ask_again, first_case
 
 __all__ = ["router"]
 
@@ -90,15 +88,8 @@ def save_question(setup: Screen, draft: Drafted) -> Response:
     )
     if saved.version == saved.parent:
         return setup.redirect()
-    of_case = reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id
-    answered = exists().where(*of_case, reviews.c.state == "answered")
-    blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
     with setup.server.store.write() as connection:
-        stale = or_(~answered, queue.c.held_out == 1)
-        of_judge = update(queue).where(queue.c.judge == setup.judge)
-        connection.execute(of_judge.where(stale).values(blank))
-        # What the empty memory said was said of the question before.
-        connection.execute(of_judge.values(first_value=None, first_version=None))
+        ask_again(connection, setup.judge)
     return setup.redirect(job=setup.start("queue").id)
 
 

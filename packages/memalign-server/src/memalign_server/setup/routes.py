@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
-from sqlalchemy import func, select
 
 from memalign import Judge
 from memalign.errors import InputError
@@ -24,11 +23,16 @@ from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import LARGEST_BODY, OWNER, Asking
 from memalign_server.people.service import list_people
 from memalign_server.problems import Refused
-from memalign_server.review.cases import add_cases, new_cases
-from memalign_server.review.sharing import answers_wanted, set_answers_wanted
 from memalign_server.server import JUDGE, Here
 from memalign_server.setup.uploads import SUFFIXES, read_upload
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store.answers import activity_of, is_answered
+from memalign_server.store.cases import (
+    add_cases,
+    answers_wanted,
+    counts_of,
+    new_cases,
+    set_answers_wanted,
+)
 from memalign_server.work.jobs import Job
 
 __all__ = ["Screen", "Setup", "router"]
@@ -69,13 +73,8 @@ class Setup:
     @property
     def fixed(self) -> bool:
         """Whether anybody has answered a case: from then on a judge keeps its kind of answer."""
-        query = (
-            reviews.select()
-            .where(reviews.c.judge == self.judge, reviews.c.state == "answered")
-            .limit(1)
-        )
         with self.server.store.read() as connection:
-            answered = connection.execute(query).first() is not None
+            answered = is_answered(connection, self.judge)
         return answered or bool(self.latest.memory.cases)
 
     @property
@@ -95,24 +94,10 @@ class Setup:
 
     def render(self, open: Block, **news: Any) -> Response:
         """The page with one block open; `news` is what the block shows beside what the server knows."""
-        answered = reviews.c.judge == self.judge, reviews.c.state == "answered"
-        people = select(reviews.c.person, func.count(), func.max(reviews.c.updated_at)).where(
-            *answered
-        )
-        counts = select(
-            func.count().label("total"),
-            func.count(queue.c.judgment).label("judged"),
-            select(func.count(reviews.c.case_id.distinct()))
-            .where(*answered)
-            .scalar_subquery()
-            .label("answered"),
-        ).where(queue.c.judge == self.judge)
         with self.server.store.read() as connection:
-            answers = {
-                name: (n, at)
-                for name, n, at in connection.execute(people.group_by(reviews.c.person))
-            }
-            cases, members = connection.execute(counts).one(), list_people(connection)
+            answers = activity_of(connection, self.judge)
+            cases = counts_of(connection, self.judge)
+            members = list_people(connection)
             wanted = answers_wanted(connection, self.judge)
         context: dict[str, Any] = {
             "setup": self,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import event, insert, select
+from sqlalchemy import Connection, event, insert, select
 
 from memalign.errors import ConfigurationError, RegistryError
 from memalign.io.files import beside, try_lock, unlock
@@ -16,7 +16,10 @@ from memalign.registry.database import Database
 from memalign.registry.tables import judges, without_statistics
 from memalign_server.store.tables import metadata, server_settings, whole
 
-__all__ = ["Store"]
+__all__ = ["Store", "Transaction"]
+
+Transaction = Connection
+"""What `read()` and `write()` give: services hand it on, and only this folder makes statements of it."""
 
 _columns = (column for table in metadata.sorted_tables for column in table.columns)
 without_statistics(*(column for column in _columns if column.info))

@@ -28,10 +28,10 @@ from memalign.registry import Receipt
 from memalign.registry.other_tables import Passage, TextKind, Words
 from memalign.registry.residue import Residue
 from memalign.types import Example, FeedbackKey, Judgment
-from memalign_server.problems import Refused
 from memalign_server.store.tables import Json, from_json, jobs, people, queue, reviews
+from memalign_server.store.team import delete_members
 
-__all__ = ["ERASED", "TABLES", "check_team_keeps_owner", "forget_judgments"]
+__all__ = ["ERASED", "TABLES", "forget_judgments"]
 
 ERASED: Final = "an erasure took what this was to work on; ask again, with what is left"
 """Why work failed that an erasure took its arguments from."""
@@ -167,13 +167,6 @@ TABLES = ServerTables()
 """What the entry point names."""
 
 
-def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> None:
-    """Raise InputError if the team has an owner, and none would be left without these people, by id."""
-    owners = set(connection.execute(select(people.c.id).where(people.c.role == "owner")).scalars())
-    if owners and owners.issubset(leaving):
-        raise Refused("the team needs an owner: add another one first")
-
-
 def _leave_team(connection: Connection, judge: str) -> None:
     """Take those out of the team who leave it with what the running job erases; their sessions go with them."""
     erasing = select(jobs.c.arguments).where(
@@ -181,8 +174,7 @@ def _leave_team(connection: Connection, judge: str) -> None:
     )
     for arguments in connection.execute(erasing).scalars():
         leaving = (arguments or {}).get("leaves") or ()
-        check_team_keeps_owner(connection, leaving)
-        connection.execute(delete(people).where(people.c.id.in_(leaving)))
+        delete_members(connection, leaving)
 
 
 def forget_judgments(

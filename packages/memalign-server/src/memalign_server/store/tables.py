@@ -78,6 +78,21 @@ class Json(TypeDecorator[Any]):
         return from_json(value)
 
 
+class Flag(TypeDecorator[bool]):
+    """Yes or no, kept as 1 or 0, which every database counts and sorts alike."""
+
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: object) -> int | None:
+        """As it is kept."""
+        return None if value is None else int(value)
+
+    def process_result_value(self, value: int | None, dialect: object) -> bool | None:
+        """As it is used."""
+        return None if value is None else bool(value)
+
+
 class Struct(Json):
     """A case or a judgment, kept as JSON."""
 
@@ -203,20 +218,20 @@ queue = Table(
     Column("content_hash", String(64), nullable=False),
     Column("version", Integer),  # of the judge that made the judgment
     Column(
-        "seen", Integer, nullable=False, default=0
+        "seen", Flag, nullable=False, default=False
     ),  # 1: its memory held the case, under this id or another
     Column(
         "verdict", String(200), info=MODEL_TEXT
     ),  # its value as files write it, for counts; cut where it is long
     Column(
-        "held_out", Integer, nullable=False, default=0
+        "held_out", Flag, nullable=False, default=False
     ),  # 1: drawn by chance to measure the judge; never taught
     Column(
         "first_value", Json, info=MODEL_TEXT
     ),  # what the judge said of it while its memory was empty
     Column("first_version", Integer),  # and which version that was
     Column(
-        "disputed", Integer, nullable=False, default=0
+        "disputed", Flag, nullable=False, default=False
     ),  # 1: people answered it differently, nothing is settled
     Column(
         "settled", String(200), info=NAME

@@ -12,8 +12,8 @@ from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import MEASURING, link, render
 from memalign_server.people.access import Asking, inert
 from memalign_server.people.service import Role, list_people
-from memalign_server.review.cases import ONE_IN, progress_of
 from memalign_server.server import JUDGE, Here
+from memalign_server.store.cases import ONE_IN, progress_of
 from memalign_server.trust.service import ENOUGH, figures_of, trust_of
 
 router = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])

@@ -6,26 +6,23 @@ beside it what the judge had said while its memory was empty.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
-
-from sqlalchemy import Connection, and_, exists, func, select
 
 from memalign.errors import InvalidValue
 from memalign.metrics import wilson_interval
 from memalign.types import Example
 from memalign.values import Value, ValueType
-from memalign_server.review.cases import cases_of, own_review
-from memalign_server.review.service import VERDICT
-from memalign_server.store.tables import queue, reviews
+from memalign_server.store import Transaction
+from memalign_server.store.answers import AnsweredCase, agreements_with, blind_answers, busiest
+from memalign_server.store.cases import cases_of, waiting_to_measure
 
 ENOUGH = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
 LATEST = 200
 """Cases that are counted: as many as each new version judges again."""
-_MOST = 1_000  # cases of which people's agreement is computed, the latest first
 _SHOWN = 3  # mistakes, and pairs of people
 
 
@@ -116,28 +113,26 @@ class _Measured:
     first_version: int | None
 
 
-def trust_of(connection: Connection, judge: str, kind: ValueType, person: str) -> Trust:
+def trust_of(connection: Transaction, judge: str, kind: ValueType, person: str) -> Trust:
     """What a person is told of a judge: nothing of a case that they have not answered."""
     cases = _measured(connection, judge, kind)
     now, before = _agreements(cases, kind)
-    answered = exists().where(own_review(judge, person), reviews.c.state != "undone")
-    waiting = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1, ~answered)
     return Trust(
         now=now,
         before=before if before.n >= ENOUGH else None,
-        waiting=connection.execute(waiting).scalar_one() if now.n < ENOUGH else 0,
+        waiting=waiting_to_measure(connection, judge, person) if now.n < ENOUGH else 0,
         reader_alone=all({*case.people} == {person} for case in cases),
         people=_pairs(connection, judge, kind, person),
         mistakes=_mistakes(connection, judge, kind, person, cases),
     )
 
 
-def is_measured(connection: Connection, judge: str, kind: ValueType) -> bool:
+def is_measured(connection: Transaction, judge: str, kind: ValueType) -> bool:
     """Whether enough cases that are held out have an answer for a figure."""
     return len(_measured(connection, judge, kind)) >= ENOUGH
 
 
-def figures_of(connection: Connection, judge: str, kind: ValueType) -> dict[str, Any]:
+def figures_of(connection: Transaction, judge: str, kind: ValueType) -> dict[str, Any]:
     """The figures of a judge for a program or a report, as JSON has them."""
     now, before = _agreements(_measured(connection, judge, kind), kind)
     return {
@@ -146,66 +141,42 @@ def figures_of(connection: Connection, judge: str, kind: ValueType) -> dict[str,
     }
 
 
-def _measured(connection: Connection, judge: str, kind: ValueType) -> list[_Measured]:
-    """The latest cases that are held out and that people answered alike, the latest answer last.
+def _measured(connection: Transaction, judge: str, kind: ValueType) -> list[_Measured]:
+    """Return the latest cases that are held out and that people answered alike, the latest answer last.
 
     Where they differ, the answer counts that an owner settled on. As soon as enough cases have a verdict of the newest
     version, the others wait for theirs.
     """
-    of_case = and_(queue.c.judge == judge, queue.c.case_id == reviews.c.case_id)
-    blind = (
-        reviews.c.judge == judge,
-        reviews.c.state == "answered",
-        reviews.c.blind_value.is_not(None),
-    )
-    unseen = (queue.c.held_out == 1, queue.c.seen == 0, queue.c.verdict.is_not(None))
-    ids = (
-        select(reviews.c.case_id)
-        .join(queue, of_case)
-        .where(*blind, *unseen)
-        .order_by(reviews.c.created_at.desc())
-    )
-    latest = set[str]()
-    with connection.execute(ids) as newest_first:
-        for case_id in newest_first.scalars():
-            latest.add(case_id)
-            if len(latest) == LATEST:
-                break
-    columns = (
-        queue.c.verdict,
-        queue.c.version,
-        queue.c.first_value,
-        queue.c.first_version,
-        queue.c.settled,
-    )
-    query = (
-        select(reviews, *columns).join(queue, of_case).where(*blind, reviews.c.case_id.in_(latest))
-    )
-    by_case: dict[str, list[Any]] = defaultdict(list)
-    for row in sorted(connection.execute(query), key=lambda row: str(row.created_at)):
-        if row.settled is None or row.settled == row.person:
-            by_case[row.case_id].append(row)
-    cases = []
-    for case_id, (row, *others) in by_case.items():
-        try:
-            verdict = kind.parse(row.verdict)
-        except InvalidValue:  # of a judge that answered otherwise once
-            continue
-        if all(kind.agree(row.blind_value, other.blind_value) for other in others):
-            cases.append(
-                _Measured(
-                    case_id=case_id,
-                    answer=row.blind_value,
-                    people={answer.person: answer.value for answer in (row, *others)},
-                    verdict=verdict,
-                    version=row.version,
-                    first=row.first_value,
-                    first_version=row.first_version,
-                )
-            )
+    by_case: dict[str, list[AnsweredCase]] = defaultdict(list)
+    for pair in blind_answers(connection, judge, most=LATEST):
+        if pair.case.settled in (None, pair.answer.person):
+            by_case[pair.case.case_id].append(pair)
+    found = (_measured_case(pairs, kind) for pairs in by_case.values())
+    cases = [case for case in found if case is not None]
     newest = max((case.version for case in cases), default=0)
     of_newest = [case for case in cases if case.version == newest]
     return of_newest if len(of_newest) >= ENOUGH else cases
+
+
+def _measured_case(pairs: Sequence[AnsweredCase], kind: ValueType) -> _Measured | None:
+    """Return a case with the answer that people gave it; None where they differ, or the verdict cannot be read."""
+    case = pairs[0].case
+    blind = [pair.answer.blind_value for pair in pairs if pair.answer.blind_value is not None]
+    if not all(kind.agree(blind[0], other) for other in blind[1:]):
+        return None
+    try:
+        verdict = kind.parse(case.verdict or "")
+    except InvalidValue:  # of a judge that answered otherwise once
+        return None
+    return _Measured(
+        case_id=case.case_id,
+        answer=blind[0],
+        people={pair.answer.person: pair.answer.value for pair in pairs},
+        verdict=verdict,
+        version=case.version or 0,
+        first=case.first_value,
+        first_version=case.first_version,
+    )
 
 
 def _agreements(cases: Sequence[_Measured], kind: ValueType) -> tuple[Agreement, Agreement]:
@@ -222,41 +193,28 @@ def _agreement(pairs: Iterable[tuple[Value, Value]], kind: ValueType) -> Agreeme
     return Agreement(n=len(same), agreed=sum(same))
 
 
-def _pairs(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
-    """The reader and each colleague, on the cases that both answered; for whoever answers none, the busiest of them."""
-    if pairs := _pairs_of(connection, judge, kind, person):
-        return tuple(replace(pair, one=None) for pair in pairs)
-    answered = (
-        select(reviews.c.person).where(reviews.c.judge == judge, VERDICT).group_by(reviews.c.person)
-    )
-    busiest = connection.execute(
-        answered.order_by(func.count().desc(), reviews.c.person).limit(1)
-    ).scalar()
-    return _pairs_of(connection, judge, kind, busiest) if busiest else ()
+def _pairs(connection: Transaction, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
+    """Return the reader and each colleague, on the cases that both answered; else the busiest person with theirs."""
+    pairs = _pairs_of(connection, judge, kind, person, one=None)
+    if pairs:
+        return pairs
+    other = busiest(connection, judge)
+    return _pairs_of(connection, judge, kind, other, one=other) if other else ()
 
 
-def _pairs_of(connection: Connection, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
-    answered = (reviews.c.judge == judge, VERDICT)
-    latest = select(reviews.c.case_id, reviews.c.value).where(*answered, reviews.c.person == person)
-    own = (
-        latest.order_by(reviews.c.created_at.desc()).limit(_MOST).subquery()
-    )  # the limit has it read first
-    query = (
-        select(reviews.c.person, own.c.value, reviews.c.value, func.count())
-        .join(own, own.c.case_id == reviews.c.case_id)
-        .where(*answered, reviews.c.person != person)
-        .group_by(reviews.c.person, own.c.value, reviews.c.value)
+def _pairs_of(
+    connection: Transaction, judge: str, kind: ValueType, person: str, *, one: str | None
+) -> tuple[Pair, ...]:
+    counts = agreements_with(connection, judge, person, kind.agree)
+    most_common = sorted(counts.items(), key=lambda item: -item[1][0])[:_SHOWN]
+    return tuple(
+        Pair(one=one, other=name, agreement=Agreement(n=n, agreed=agreed))
+        for name, (n, agreed) in most_common
     )
-    common, agreed = Counter[str](), Counter[str]()
-    for colleague, one, other, n in connection.execute(query):
-        common[colleague] += n
-        agreed[colleague] += n * kind.agree(one, other)
-    pairs = ((name, Agreement(n=n, agreed=agreed[name])) for name, n in common.most_common(_SHOWN))
-    return tuple(Pair(one=person, other=name, agreement=agreement) for name, agreement in pairs)
 
 
 def _mistakes(
-    connection: Connection, judge: str, kind: ValueType, person: str, cases: Sequence[_Measured]
+    connection: Transaction, judge: str, kind: ValueType, person: str, cases: Sequence[_Measured]
 ) -> tuple[Mistake, ...]:
     """The latest cases on which the reader says something else than the judge, and said so before they saw it."""
     wrong = dict[str, _Measured]()

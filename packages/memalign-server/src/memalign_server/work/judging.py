@@ -11,24 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, select
-
 from memalign.align import MemAlign
 from memalign.evaluation import Usefulness
 from memalign.judge import Judge, Progress
-from memalign.registry import Registry, tables
+from memalign.registry import Registry
 from memalign.types import Example, Judgment
 from memalign_server.problems import Refused
-from memalign_server.review.cases import (
-    cases_ahead,
-    is_behind,
-    latest_answered,
-    store_judgments,
-    unjudged,
-    useful_ranks,
-)
 from memalign_server.store import Store
+from memalign_server.store.cases import cases_ahead, latest_answered, store_judgments, unjudged
 from memalign_server.store.erasing import ERASED
+from memalign_server.store.judges import is_redacted
 
 AHEAD = 12
 """Cases of every person's queue that a new version judges before they are shown."""
@@ -48,6 +40,15 @@ async def judge_hidden(judge: Judge, examples: Sequence[Example]) -> list[Judgme
     runs += [hiding.ajudge_many([example]) for hiding, example in pairs if hiding is not judge]
     judgments = {judgment.id: judgment for run in await asyncio.gather(*runs) for judgment in run}
     return [judgments[example.id] for example in examples]
+
+
+async def useful_ranks(
+    useful: Usefulness, judged: Sequence[tuple[Example, Judgment]]
+) -> dict[str, float]:
+    """Return how useful an answer on each case is, by its id, in the order of `memalign next`."""
+    rated = [(example, judgment) for example, judgment in judged if judgment.error is None]
+    scores = await useful(rated) if rated else []
+    return {example.id: score for (example, _), score in zip(rated, scores, strict=True)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +94,7 @@ class Work:
             with self.store.write(
                 "", self.judge
             ) as connection:  # by its name no erasure of the judge runs beside this
-                if _is_redacted(connection, self.judge, version):
+                if is_redacted(connection, self.judge, version):
                     raise Refused(ERASED)
                 store_judgments(connection, judge, version, pairs, ranks)
             judgments += new
@@ -110,23 +111,13 @@ class Work:
         """
         with self.store.read() as connection:
             ahead = cases_ahead(connection, judge.name, n=AHEAD)
-            measuring = latest_answered(connection, judge.name, held_out=1, most=HELD_OUT)
-            teaching = latest_answered(connection, judge.name, held_out=0, most=AGAIN)
+            measuring = latest_answered(connection, judge.name, held_out=True, most=HELD_OUT)
+            teaching = latest_answered(connection, judge.name, held_out=False, most=AGAIN)
         behind = (
             case
             for case in (*ahead, *measuring, *teaching)
-            if case.judgment is None or is_behind(case, version)
+            if case.judgment is None or case.is_behind(version)
         )
         cases = {example.id: example for example in (*(case.example for case in behind), *blank)}
         judgments = await self.judge_cases(judge, version, cases.values())
         return sum(judgment.error is not None for judgment in judgments)
-
-
-def _is_redacted(connection: Connection, judge: str, version: int) -> bool:
-    """Whether a version has lost feedback or guidelines to an erasure: then its memory has no hash any more."""
-    judges, versions = tables.judges, tables.versions
-    query = select(versions.c.number).join(judges, judges.c.id == versions.c.judge)
-    query = query.where(
-        judges.c.name == judge, versions.c.number == version, versions.c.memory_hash == ""
-    )
-    return connection.execute(query).first() is not None

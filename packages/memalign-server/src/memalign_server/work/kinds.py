@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from sqlalchemy import func, select
-
 from memalign import Judge
 from memalign.align import AlignResult
 from memalign.errors import MemalignError
@@ -16,11 +14,10 @@ from memalign.types import Example
 from memalign_server.erase.service import erase
 from memalign_server.learned.service import cases_for_trial, rephrased
 from memalign_server.learned.teaching import lessons_of, mark_taught, overruled
-from memalign_server.review.cases import add_cases, cases_ahead, is_behind
 from memalign_server.review.disputes import refresh_disputes
 from memalign_server.review.service import overrule, withdraw
+from memalign_server.store.cases import add_cases, cases_ahead, versions_in_view
 from memalign_server.store.erasing import forget_judgments
-from memalign_server.store.tables import queue as queued
 from memalign_server.work.judging import AHEAD, Work, judge_hidden
 
 __all__ = ["KINDS", "Kind"]
@@ -69,10 +66,7 @@ async def unalign(work: Work) -> dict[str, Any]:
             connection, work.judge, said, by=by or "", holder=work.arguments.get("holder") or ""
         )
         rules, cases = {rule.id for rule in result.forgotten}, {key.id for key in result.removed}
-        # A version whose memory was empty had nothing of them in view.
-        query = select(queued.c.version).where(queued.c.judge == work.judge).distinct()
-        taught = query.where(queued.c.version != func.coalesce(queued.c.first_version, 0))
-        versions = set(connection.execute(taught).scalars())
+        versions = versions_in_view(connection, work.judge)
         forget_judgments(connection, work.judge, guidelines=rules, cases=cases, versions=versions)
     failed = await work.judge_again(result.judge, result.version or 0, blank=work.unjudged())
     return {**result.to_dict(), "summary": result.summary, "failed": failed, "overruled": len(said)}
@@ -196,7 +190,7 @@ async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]
     with work.store.read() as connection:
         ahead = cases_ahead(connection, work.judge, n=AHEAD)
     old: dict[str, Example] = {
-        case.case_id: case.example for case in ahead if is_behind(case, version)
+        case.case_id: case.example for case in ahead if case.is_behind(version)
     }
     cases = [*work.unjudged(), *old.values()]
     cases.sort(

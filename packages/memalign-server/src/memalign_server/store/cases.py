@@ -1,0 +1,557 @@
+"""The queue of cases: put in, judged, read back, and which comes next for whom.
+
+One case in four is held out: drawn by chance when it is put in, answered like any other, and never taught. The judge's
+agreement with people is measured on those alone. They come in an order of chance too; the others the most useful first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from secrets import randbelow
+from typing import Any, Final, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Row,
+    Select,
+    Text,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    type_coerce,
+    update,
+)
+
+from memalign.content.walk import texts_in
+from memalign.evaluation import knows
+from memalign.judge import Judge
+from memalign.types import Example, Judgment
+from memalign.values import value_text
+from memalign_server.problems import Refused
+from memalign_server.store.rows import QueuedCase, read_row
+from memalign_server.store.tables import from_json, judge_settings, now, queue, reviews, to_json
+
+ONE_IN = 4
+"""Of so many cases one is held out: enough for a figure from forty answers, and three of four answers teach."""
+VERDICT_LENGTH = 200
+LONGEST_ID = 500
+THUMB: Final = "thumb"
+"""In place of a form: a thumb of an application, which takes no expert's answer away."""
+CHOICES: Final = (1, 2, 3)
+"""How many people's answers a case may want."""
+_MEASURING: Final = 2  # answers that a measuring case wants at least: people are compared there
+_AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
+_CHANCES = 1_000_000
+_MOST_FOUND = 20  # cases of one search
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What others and the person who asks have open, while nobody else is served.
+
+    Attributes:
+        own: The cases that the person has open.
+        others: How many other people have a case open.
+    """
+
+    own: frozenset[str] = frozenset()
+    others: Mapping[str, int] = field(default_factory=dict)
+
+
+_NOBODY = Turn()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far one person is.
+
+    Attributes:
+        answered: The cases that they answered.
+        skipped: The cases that they skipped and that want an answer more.
+        unclear: The cases of which they were not sure.
+        explained: Their answers with words.
+        waiting: The cases that they have not seen and that want an answer more.
+    """
+
+    answered: int
+    skipped: int
+    unclear: int
+    explained: int
+    waiting: int
+
+    @property
+    def total(self) -> int:
+        """The cases that the person has seen, and those that wait for them."""
+        return self.answered + self.skipped + self.unclear + self.waiting
+
+
+def of_person(judge: str, person: str) -> ColumnElement[bool]:
+    """Return the condition that joins a person's answer to a case of the queue."""
+    return and_(
+        reviews.c.judge == judge,
+        reviews.c.case_id == queue.c.case_id,
+        reviews.c.person == person,
+    )
+
+
+def _cases(connection: Connection, query: Select[Any]) -> list[QueuedCase]:
+    return [read_row(QueuedCase, queue, row) for row in connection.execute(query)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """How many cases a queue has, how many of them are judged, and how many somebody answered."""
+
+    total: int
+    judged: int
+    answered: int
+
+
+# -- put in and judged -------------------------------------------------------------------------------------------------
+
+
+def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> list[Example]:
+    """Return those cases that a judge's queue does not have, by id or by content.
+
+    Raises:
+        InputError: An id is too long.
+    """
+    distinct = {example.id: example for example in examples}
+    for case_id in distinct:
+        if len(case_id) > LONGEST_ID:
+            raise Refused(
+                "id '{id}…' has {n} characters; give shorter ones, {most} at most",
+                id=case_id[:60],
+                n=len(case_id),
+                most=LONGEST_ID,
+            )
+    present = set[str]()
+    for part in parts_of(distinct.values()):
+        ids = [example.id for example in part]
+        contents = [example.content_hash for example in part]
+        same = or_(queue.c.case_id.in_(ids), queue.c.content_hash.in_(contents))
+        query = select(queue.c.case_id, queue.c.content_hash)
+        for row in connection.execute(query.where(queue.c.judge == judge, same)):
+            present.update(row)
+    new = dict[str, Example]()
+    for example in distinct.values():
+        if present.isdisjoint((example.id, example.content_hash)):
+            new.setdefault(example.content_hash, example)
+    return list(new.values())
+
+
+def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> tuple[int, int]:
+    """Put cases in the queue of a judge, unjudged. Of several with one id the last counts.
+
+    Returns:
+        How many are new, and how many the queue has already.
+
+    Raises:
+        InputError: An id is too long.
+    """
+    examples = list(examples)
+    new = new_cases(connection, judge, examples)
+    rows = list[dict[str, Any]]()
+    drawn = 0
+    for number, example in enumerate(new):
+        place = number % ONE_IN
+        if place == 0:
+            drawn = randbelow(ONE_IN)
+        held_out = place == drawn
+        rows.append(
+            {
+                "judge": judge,
+                "case_id": example.id,
+                "content_hash": example.content_hash,
+                "example": example,
+                "held_out": held_out,
+                "rank": _chance() if held_out else unknown_rank(),
+                "added_at": now(),
+            }
+        )
+    for part in parts_of(rows):
+        connection.execute(insert(queue), part)
+    return len(new), len({example.id for example in examples}) - len(new)
+
+
+def _chance() -> float:
+    return randbelow(_CHANCES) / _CHANCES
+
+
+def unknown_rank() -> float:
+    """Return the rank of a case without a judgment: in the middle, and among its like by chance."""
+    return 0.5 + _chance() / _CHANCES
+
+
+def store_judgments(
+    connection: Connection,
+    judge: Judge,
+    version: int,
+    judged: Sequence[tuple[Example, Judgment]],
+    ranks: Mapping[str, float],
+) -> None:
+    """Keep the judgments of a version of a judge on cases of its queue.
+
+    A judgment that failed leaves the older one, and says why. Cases that are no longer queued are passed over. A judge
+    whose memory is empty says what people compare with later.
+
+    Args:
+        connection: The transaction.
+        judge: The judge.
+        version: Its version.
+        judged: The cases with the judgments.
+        ranks: How useful an answer is, by the case's id. It counts at the first judgment; a case that is held out
+            keeps its chance place.
+    """
+    # By the first judgment: if what a new version judges ahead moved back, what comes next would be behind it.
+    stays = or_(queue.c.held_out == 1, queue.c.version.is_not(None))
+    for example, judgment in judged:
+        of_case = update(queue).where(queue.c.judge == judge.name, queue.c.case_id == judgment.id)
+        # Else a newer version was quicker.
+        change = of_case.where(func.coalesce(queue.c.version, 0) <= version)
+        if judgment.error is not None:
+            connection.execute(change.values(problem=judgment.error))
+            continue
+        values: dict[str, Any] = {
+            "judgment": judgment,
+            "problem": None,
+            "version": version,
+            "seen": knows(judge, example),
+            "verdict": value_text(judgment.value)[:VERDICT_LENGTH],
+            "rank": case((stays, queue.c.rank), else_=ranks[judgment.id]),
+        }
+        if not judge.memory:
+            values |= {"first_value": judgment.value, "first_version": version}
+        connection.execute(change.values(values))
+
+
+def ask_again(connection: Connection, judge: str) -> None:
+    """Have the judge asked again, after its question changed, about what is open and about what measures it."""
+    of_case = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
+    answered = exists().where(of_case, reviews.c.state == "answered")
+    stale = or_(~answered, queue.c.held_out == 1)
+    blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
+    of_judge = update(queue).where(queue.c.judge == judge)
+    connection.execute(of_judge.where(stale).values(blank))
+    # What the empty memory said was said of the question before.
+    connection.execute(of_judge.values(first_value=None, first_version=None))
+
+
+def mark_dispute(
+    connection: Connection,
+    judge: str,
+    case_id: str,
+    disputed: bool,
+    settled: str | None = None,
+    by: str | None = None,
+) -> None:
+    """Note whether people differ on a case, whose answer holds, and by whose choice."""
+    of_case = and_(queue.c.judge == judge, queue.c.case_id == case_id)
+    state = {"disputed": disputed, "settled": settled, "settled_by": by}
+    connection.execute(update(queue).where(of_case).values(state))
+
+
+# -- how many answers a case wants -------------------------------------------------------------------------------------
+
+
+def answers_wanted(connection: Connection, judge: str) -> int:
+    """Return how many people's answers a case of a judge wants."""
+    query = select(judge_settings.c.answers_wanted).where(judge_settings.c.judge == judge)
+    return int(connection.execute(query).scalar() or 1)
+
+
+def set_answers_wanted(connection: Connection, judge: str, wanted: int) -> None:
+    """Set how many people's answers a case wants.
+
+    Raises:
+        InputError: The number is none of 1, 2 and 3.
+    """
+    if wanted not in CHOICES:
+        raise Refused("a case wants 1, 2 or 3 answers")
+    connection.execute(delete(judge_settings).where(judge_settings.c.judge == judge))
+    connection.execute(insert(judge_settings).values(judge=judge, answers_wanted=wanted))
+
+
+def _needed(wanted: int) -> ColumnElement[int]:
+    """Return the number of answers that a row wants; one that measures the judge wants two at least."""
+    measuring = literal(max(wanted, _MEASURING), Integer)
+    return case((queue.c.held_out == 1, measuring), else_=literal(wanted, Integer))
+
+
+def _given(judge: str) -> ColumnElement[int]:
+    """Return the number of experts' answers that a row of the queue has."""
+    given = reviews.alias()  # the query around it may read `reviews` too
+    of_case = (given.c.judge == judge, given.c.case_id == queue.c.case_id)
+    said = (given.c.state == "answered", given.c.form != THUMB)
+    counted = select(func.count()).select_from(given).where(*of_case, *said)
+    return counted.correlate(queue).scalar_subquery()
+
+
+# -- what comes next ---------------------------------------------------------------------------------------------------
+
+
+def next_cases(
+    connection: Connection,
+    judge: str,
+    person: str,
+    *,
+    n: int = 2,
+    again: Collection[str] = (),
+    measuring: bool = False,
+    turn: Turn = _NOBODY,
+) -> list[QueuedCase]:
+    """Return the cases that come next for a person.
+
+    After three others comes one that is held out. Where one of the two kinds is used up, the other goes on. What they
+    have open comes first. A case does not come if it has all the answers that it wants, or will have them from those
+    who have it open.
+
+    Args:
+        connection: A transaction.
+        judge: The judge.
+        person: Who is served.
+        n: How many cases at most.
+        again: States, such as `skipped`: the cases that the person left so come instead of those that wait.
+        measuring: Whether those that are held out come first: the person wants to know how good the judge is.
+        turn: Who has what open.
+    """
+    given = _given(judge)
+    needed = _needed(answers_wanted(connection, judge))
+    own = of_person(judge, person)
+    query = select(queue, given.label("given"), needed.label("needed"))
+    query = query.where(queue.c.judge == judge, given < needed).limit(n + len(turn.others))
+    order = (queue.c.rank.desc(), queue.c.number)
+
+    def free(query: Select[Any]) -> list[QueuedCase]:
+        rows = connection.execute(query)
+        return [read_row(QueuedCase, queue, row) for row in rows if _is_free(row, turn)]
+
+    if again:  # few: found by the person and sorted, not by the order of all cases
+        passed = query.join(reviews, own).where(reviews.c.state.in_(again))
+        return free(passed.order_by((queue.c.disputed + 0).desc(), *order))[:n]
+    query = query.where(~exists().where(own, reviews.c.state != "undone"))
+    query = query.order_by(queue.c.disputed.desc(), *order)
+    others = free(query.where(queue.c.held_out == 0))
+    held_out = free(query.where(queue.c.held_out == 1))
+    coming = list[QueuedCase]()
+    if turn.own and not measuring:
+        coming = _cases(connection, query.where(queue.c.case_id.in_(turn.own)))[:n]
+        others = [one for one in others if one.case_id not in turn.own]
+        held_out = [one for one in held_out if one.case_id not in turn.own]
+    since = _since_held_out(connection, judge, own)
+    while (others or held_out) and len(coming) < n:
+        is_due = measuring or since >= ONE_IN - 1
+        if held_out and (is_due or not others):
+            coming.append(held_out.pop(0))
+            since = 0
+        else:
+            coming.append(others.pop(0))
+            since += 1
+    return coming
+
+
+def _is_free(row: Row[Any], turn: Turn) -> bool:
+    """Return whether a case wants more answers than it has and will have from those who have it open."""
+    return bool(row.given + turn.others.get(row.case_id, 0) < row.needed)
+
+
+def _since_held_out(connection: Connection, judge: str, own: ColumnElement[bool]) -> int:
+    """Return how many of the last cases that a person saw came after one that was held out."""
+    seen = select(queue.c.held_out).join(reviews, and_(own, reviews.c.state != "undone"))
+    seen = seen.where(queue.c.judge == judge).order_by(reviews.c.created_at.desc())
+    latest = list(connection.execute(seen.limit(ONE_IN - 1)).scalars())
+    return latest.index(True) if True in latest else len(latest)
+
+
+def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCase]:
+    """Return the `n` cases that come next for each person who has answered, and for whoever begins, without doubles."""
+    answering = select(reviews.c.person).where(reviews.c.judge == judge).distinct()
+    coming = dict[int, QueuedCase]()
+    for person in (*connection.execute(answering).scalars().all(), ""):
+        for ahead in next_cases(connection, judge, person, n=n):
+            coming[ahead.number] = ahead
+    return [coming[number] for number in sorted(coming)]
+
+
+# -- read back ---------------------------------------------------------------------------------------------------------
+
+
+def first_case(connection: Connection, judge: str) -> QueuedCase | None:
+    """Return the case that was put in first, or None."""
+    query = select(queue).where(queue.c.judge == judge).order_by(queue.c.number)
+    return next(iter(_cases(connection, query.limit(1))), None)
+
+
+def unjudged(connection: Connection, judge: str) -> list[Example]:
+    """Return the cases without a judgment, in their order."""
+    query = select(queue.c.example).where(queue.c.judge == judge, queue.c.judgment.is_(None))
+    return list(connection.execute(query.order_by(queue.c.number)).scalars())
+
+
+def latest_answered(
+    connection: Connection, judge: str, *, held_out: bool, most: int
+) -> list[QueuedCase]:
+    """Return answered cases of one kind, the latest answer first."""
+    answered = and_(
+        reviews.c.judge == judge,
+        reviews.c.case_id == queue.c.case_id,
+        reviews.c.state == "answered",
+    )
+    query = select(queue).join(reviews, answered)
+    query = query.where(queue.c.judge == judge, queue.c.held_out == held_out)
+    latest_first = func.max(reviews.c.updated_at).desc()
+    return _cases(connection, query.group_by(queue.c.number).order_by(latest_first).limit(most))
+
+
+def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
+    """Return a case of the queue by its id, or None."""
+    return next(iter(cases_of(connection, judge, [case_id])), None)
+
+
+def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:
+    """Return cases of the queue in the order of their ids; those that are not there are left out."""
+    found = dict[str, QueuedCase]()
+    for part in parts_of(ids):
+        query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(part))
+        found |= {one.case_id: one for one in _cases(connection, query)}
+    return [found[case_id] for case_id in ids if case_id in found]
+
+
+def ids_with_content(connection: Connection, judge: str, content_hash: str) -> list[str]:
+    """Return the ids of the cases that hold the same as one with this hash."""
+    same = (queue.c.judge == judge, queue.c.content_hash == content_hash)
+    return list(connection.execute(select(queue.c.case_id).where(*same)).scalars())
+
+
+def cases_in_order(
+    connection: Connection, judge: str, person: str, *, state: str | None, after: int, most: int
+) -> list[QueuedCase]:
+    """Return cases in the order in which they were put in.
+
+    Args:
+        connection: A transaction.
+        judge: The judge.
+        person: Whose state of a case counts.
+        state: Only those in this state; `open` without an answer of the person.
+        after: The number after which they begin.
+        most: How many at most.
+    """
+    query = select(queue).outerjoin(reviews, of_person(judge, person))
+    query = query.where(queue.c.judge == judge, queue.c.number > after)
+    if state is not None:
+        own = func.coalesce(func.nullif(reviews.c.state, "undone"), "open")
+        query = query.where(own == state)
+    return _cases(connection, query.order_by(queue.c.number).limit(most))
+
+
+def measuring_names(connection: Connection, judge: str) -> set[str]:
+    """Return the ids and content hashes of the cases that are held out: no feedback on them is taught."""
+    held_out = (queue.c.judge == judge, queue.c.held_out == 1)
+    query = select(queue.c.case_id, queue.c.content_hash).where(*held_out)
+    return {name for row in connection.execute(query) for name in row}
+
+
+def versions_in_view(connection: Connection, judge: str) -> set[int]:
+    """Return the versions with a memory that have a judgment on a queued case."""
+    query = select(queue.c.version).where(queue.c.judge == judge).distinct()
+    # A version whose memory was empty had nothing of it in view.
+    taught = query.where(queue.c.version != func.coalesce(queue.c.first_version, 0))
+    return set(connection.execute(taught).scalars())
+
+
+def turned_unanswered(connection: Connection, judge: str, person: str, *, most: int) -> list[str]:
+    """Return cases without this person's answer of which the judge says something else than before it was taught.
+
+    Cases that are held out come by chance alone: chosen by how their verdict changed, they would measure nothing.
+    """
+    answered = exists().where(of_person(judge, person), reviews.c.state == "answered")
+    query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict)
+    query = query.where(queue.c.judge == judge, ~answered, queue.c.held_out == 0)
+    query = query.where(queue.c.version != queue.c.first_version)
+    rows = connection.execute(query.order_by(queue.c.number).limit(most))
+    return [
+        row.case_id for row in rows if value_text(row.first_value)[:VERDICT_LENGTH] != row.verdict
+    ]
+
+
+def progress_of(connection: Connection, judge: str, person: str) -> Progress:
+    """Return how far a person is with the queue of a judge."""
+    wants = _given(judge) < _needed(answers_wanted(connection, judge))
+    wanting = select(func.count()).select_from(queue).where(queue.c.judge == judge, wants)
+    # A skipped case that has its answers from others by now is nothing that the person could take up again.
+    skipped = wanting.where(exists().where(of_person(judge, person), reviews.c.state == "skipped"))
+    waiting = wanting.where(~exists().where(of_person(judge, person), reviews.c.state != "undone"))
+    query = select(
+        func.count(case((reviews.c.state == "answered", 1))).label("answered"),
+        func.count(case((reviews.c.state == "unclear", 1))).label("unclear"),
+        func.count(case((reviews.c.state == "answered", reviews.c.rationale))).label("explained"),
+        skipped.scalar_subquery().label("skipped"),
+        waiting.scalar_subquery().label("waiting"),
+    )
+    own = (reviews.c.judge == judge, reviews.c.person == person)
+    row = connection.execute(query.where(*own)).one()
+    return Progress(**row._mapping)  # SQLAlchemy's public name for it
+
+
+def counts_of(connection: Connection, judge: str) -> Counts:
+    """Return how many cases a queue has, are judged, and are answered by somebody."""
+    answered = select(func.count(reviews.c.case_id.distinct()))
+    answered = answered.where(reviews.c.judge == judge, reviews.c.state == "answered")
+    query = select(
+        func.count().label("total"),
+        func.count(queue.c.judgment).label("judged"),
+        answered.scalar_subquery().label("answered"),
+    )
+    row = connection.execute(query.where(queue.c.judge == judge)).one()
+    return Counts(**row._mapping)
+
+
+def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
+    """Return how many cases that are held out a person has not seen."""
+    seen = exists().where(of_person(judge, person), reviews.c.state != "undone")
+    waiting = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1, ~seen)
+    return int(connection.execute(waiting).scalar_one())
+
+
+def find_cases(connection: Connection, judge: Judge, text: str) -> list[Example]:
+    """Return the cases of the queue and of the memory that hold a text, whatever its letters and blanks."""
+    wanted = _plain(text)
+    if not wanted:
+        return []
+    # As JSON spells them: most rows need not be read.
+    words = [to_json(word)[1:-1] for word in wanted.split()]
+    query = select(type_coerce(queue.c.example, Text)).where(queue.c.judge == judge.name)
+    cases = dict[str, Example]()
+    for row in connection.execute(query.order_by(queue.c.number)).scalars():
+        if all(word in row.casefold() for word in words):
+            queued = Example.from_dict(from_json(row))
+            cases[queued.id] = queued
+    cases |= {known.example.id: known.example for known in judge.memory.cases}
+    found = list[Example]()
+    for example in cases.values():
+        content = list(example.content.values())
+        if len(found) < _MOST_FOUND and wanted in _plain(" ".join(texts_in(content))):
+            found.append(example)
+    return found
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def parts_of(values: Iterable[T], size: int = _AT_ONCE) -> Iterator[list[T]]:
+    """Yield the values in parts, each as long as one statement takes."""
+    rest = list(values)
+    for start in range(0, len(rest), size):
+        yield rest[start : start + size]

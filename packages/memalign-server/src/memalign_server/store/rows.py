@@ -1,0 +1,219 @@
+"""What the tables hold, as frozen values: each row is read once, and a misspelt column is a type error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict, TypeVar
+
+from sqlalchemy import Row, Table
+
+from memalign.types import Example, Judgment
+from memalign.values import Value
+
+__all__ = ["Answer", "AnswerChange", "Job", "Member", "QueuedCase", "read_row"]
+
+AnswerState = Literal["answered", "skipped", "unclear", "undone"]
+JobState = Literal["queued", "running", "done", "failed"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueuedCase:
+    """A case of a judge's queue, with what the judge said of it.
+
+    Attributes:
+        number: The order in which cases were put in.
+        judge: The judge's name.
+        case_id: The case's id.
+        content_hash: The hash of what the case holds; no two cases of a queue have the same one.
+        example: What it holds.
+        judgment: The newest judgment; None until it is judged.
+        version: The version of the judge that gave it.
+        seen: Whether that version's memory held the case, under this id or another one.
+        verdict: The judgment's value as files write it, cut where it is long.
+        problem: Why the case could not be judged.
+        held_out: Whether it was drawn by chance to measure the judge, and is never taught.
+        first_value: What the judge said while its memory was empty.
+        first_version: The version that said so.
+        disputed: Whether people answered it differently, and nothing is settled.
+        settled: Whose answer holds; "" for nobody's, None where nothing is settled.
+        settled_by: Who chose that.
+        rank: How useful an answer is: the highest comes first.
+        added_at: When it was put in.
+    """
+
+    number: int
+    judge: str
+    case_id: str
+    content_hash: str
+    example: Example
+    judgment: Judgment | None
+    version: int | None
+    seen: bool
+    verdict: str | None
+    problem: str | None
+    held_out: bool
+    first_value: Value | None
+    first_version: int | None
+    disputed: bool
+    settled: str | None
+    settled_by: str | None
+    rank: float
+    added_at: str
+
+    def is_behind(self, version: int) -> bool:
+        """Return whether an older version of the judge than this one gave the verdict."""
+        return self.version is not None and self.version < version
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What one person said of a case.
+
+    Attributes:
+        judge: The judge's name.
+        case_id: The case's id.
+        person: Their name, which is the source of their feedback.
+        state: Whether they answered, skipped or were not sure; `undone` without an answer by now.
+        value: Their verdict now; None for words alone.
+        rationale: Their words.
+        blind_value: Their first answer, given before the judge's was shown.
+        judge_value: What the judge said then.
+        judge_version: The version that said so.
+        revision: The number of answers so far; the newest is in force.
+        draft: What is typed and not yet said: shown to nobody else, and never taught.
+        draft_revision: The number of changes of the draft.
+        draft_of: The revision of the answer over which the draft was typed.
+        value_since: The revision that gave the verdict of now.
+        overruled_by: Who put these words out of force; None where they are in force.
+        overruled_for: Whose words hold instead; "" for nobody's.
+        form: The form that gave the last answer: the same form saves once.
+        taught: The revision that the judge was taught; 0 for none.
+        kept_revision: The revision that they kept against a colleague's.
+        created_at: When they came to the case, last time without an answer.
+        updated_at: When they said it.
+    """
+
+    judge: str
+    case_id: str
+    person: str
+    state: AnswerState
+    value: Value | None
+    rationale: str | None
+    blind_value: Value | None
+    judge_value: Value | None
+    judge_version: int | None
+    revision: int
+    draft: str | None
+    draft_revision: int
+    draft_of: int
+    value_since: int
+    overruled_by: str | None
+    overruled_for: str | None
+    form: str
+    taught: int
+    kept_revision: int
+    created_at: str
+    updated_at: str
+
+    @property
+    def words(self) -> str:
+        """What stands in the field: the draft, else what they said."""
+        return (self.rationale if self.draft is None else self.draft) or ""
+
+    @property
+    def is_untaught(self) -> bool:
+        """Whether it says something that the judge has not learned."""
+        return self.state == "answered" and self.taught != self.revision
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its person has seen a colleague's answer and keeps this one."""
+        return self.kept_revision == self.revision
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the draft was written about another verdict of this person than that of now."""
+        return self.draft is not None and self.draft_of < self.value_since
+
+
+class AnswerChange(TypedDict, total=False):
+    """What may change of an answer."""
+
+    state: AnswerState
+    value: Value | None
+    rationale: str | None
+    blind_value: Value | None
+    judge_value: Value | None
+    judge_version: int | None
+    revision: int
+    draft: str | None
+    draft_revision: int
+    draft_of: int
+    value_since: int
+    overruled_by: str | None
+    overruled_for: str | None
+    form: str
+    taught: int
+    kept_revision: int
+    created_at: str
+    updated_at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A person of the team, without their secrets.
+
+    Attributes:
+        id: The id of their row.
+        name: Their name, which is the source of their feedback.
+        name_key: The name as it is compared.
+        role: `owner` or `reviewer`.
+        subject: Who an OpenID provider says they are; None for a person of links.
+        link_until: Until when a personal link waits to be used; None for none.
+        created_at: When they were added.
+    """
+
+    id: str
+    name: str
+    name_key: str
+    role: str
+    subject: str | None
+    link_until: str | None
+    created_at: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Long work: how far it is, and what it gave. `done` of `total` steps of `phase` are finished.
+
+    Reviewers see of a `result` only what gives away no verdict or answer on a case that may wait for them.
+    """
+
+    id: str
+    kind: str
+    judge: str
+    state: JobState
+    asked_by: str
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    problem: str | None = None
+    created_at: str
+    started_at: str | None = None
+    ended_at: str | None = None
+    result: Any = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens to it."""
+        return self.state in ("done", "failed")
+
+
+def read_row(kind: type[_T], table: Table, row: Row[Any]) -> _T:
+    """Return a row of a table as a value; the row may hold columns of other tables beside it."""
+    columns: Mapping[Any, Any] = row._mapping  # SQLAlchemy's public name for it
+    names = (field.name for field in fields(kind))  # type: ignore[arg-type]
+    return kind(**{name: columns[table.c[name]] for name in names})
