@@ -228,6 +228,82 @@ def test_an_impossible_python_row_is_named() -> None:
     assert "not a label" in reasons[2]
 
 
+ROWS = [GOOD, GOOD | {"id": "t-2", "outputs": {"say": ["b", "}\n["]}}, GOOD | {"id": "t-3"}]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "ndjson", "json"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        lines(*ROWS),
+        json.dumps(ROWS),
+        json.dumps(ROWS, indent=2),
+        "\ufeff\n\n" + json.dumps(ROWS, indent=2) + "\n",
+        "[\n" + ",\n".join(map(json.dumps, ROWS)) + "\n]\n",
+        "\n".join(json.dumps(row, indent=1) for row in ROWS),
+        ",\n".join(json.dumps(row, indent=1) for row in ROWS),
+    ],
+    ids=["lines", "array", "pretty", "mark", "array of lines", "pretty objects", "with commas"],
+)
+def test_json_is_read_however_it_is_laid_out(write: Write, suffix: str, text: str) -> None:
+    file = read_feedback(write(f"f.{suffix}", text), value_type=BOOL)
+    assert [(row.id, row.outputs) for row in file.rows] == [
+        (row["id"], row["outputs"]) for row in ROWS
+    ]
+    assert file.invalid == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "good", "reason"),
+    [
+        (json.dumps(ROWS, indent=2)[:-40], ["t-1", "t-2"], "broken JSON on line"),
+        (json.dumps(ROWS, indent=2)[:-2], ["t-1", "t-2", "t-3"], "the array is not closed"),
+        (json.dumps(ROWS[:1], indent=2) + "\n{oops", ["t-1"], "broken JSON on line"),
+        (json.dumps([GOOD, 7], indent=2), ["t-1"], "a row is a JSON object, not '7'"),
+    ],
+)
+def test_json_that_is_cut_keeps_what_came_before(
+    write: Write, text: str, good: list[str], reason: str
+) -> None:
+    path = write("f.jsonl", text)
+    with pytest.raises(InvalidRows, match=reason):
+        read_feedback(path, value_type=BOOL)
+    file = read_feedback(path, value_type=BOOL, skip_invalid=True)
+    assert ([row.id for row in file.rows], len(file.invalid)) == (good, 1)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (
+            '{"id": "t-9", "outputs": "a", "value": true, "value": false}',
+            "'value' .* true and false",
+        ),
+        (
+            '{"id": "t-9", "value": true, "outputs": {"a": {"b": [1], "b": [2]}}}',
+            "'b' is there twice",
+        ),
+        (
+            '{"id": "t-9", "outputs": "a", "value": true, "meta": {"x": NaN, "x": 1}}',
+            "'x' is there",
+        ),
+    ],
+)
+def test_a_key_with_two_contents_is_named_by_row(write: Write, row: str, reason: str) -> None:
+    for text in (f"{json.dumps(GOOD)}\n{row}\n", f"[{json.dumps(GOOD)},\n{row}]"):
+        with pytest.raises(InvalidRows, match=f"line 2: the key {reason}"):
+            read_feedback(write("f.jsonl", text), value_type=BOOL)
+
+
+def test_a_key_twice_with_equal_contents_is_one_key(write: Write) -> None:
+    text = '{"id": "t-1", "outputs": "a", "outputs": "a", "value": true, "value": true}\n'
+    (row,) = read_feedback(write("f.jsonl", text), value_type=BOOL).rows
+    assert (row.outputs, row.value) == ("a", True)
+    text = '{"id": "t-1", "outputs": "{\\"a\\": 1, \\"a\\": 2}", "value": true}\n'
+    (row,) = read_feedback(write("f.jsonl", text), value_type=BOOL).rows
+    assert row.outputs == '{"a": 1, "a": 2}', "a text that says two things stays a text"
+
+
 def test_broken_lines_cost_themselves_only(write: Write) -> None:
     text = (
         lines(GOOD).encode()
@@ -326,9 +402,7 @@ def test_of_rows_that_differ_the_first_is_kept() -> None:
         ),
         ("f.csv", 'id,"outputs\na,b\n', "the header on line 1 is broken: a quotation mark"),
         ("f.json", "[]", "has no rows"),
-        ("f.json", '{"id": "t-1"}', "holds one array"),
-        ("f.json", '{"id": "t-1"}\n{"id": "t-2"}\n', "name it .jsonl"),
-        ("f.json", b'[{"id": "caf\xe9"}]', "line 1: byte 13"),
+        ("f.json", '{"rows": []}', "Its columns are rows"),
         ("f.csv", b"\xff\xfei\x00d\x00", "is not UTF-8"),
         ("f.xlsx", "PK", "as an XLSX file"),
         ("f.parquet", "PAR1", "as a Parquet file"),

@@ -279,6 +279,8 @@ FRAMEWORKS: dict[str, Any] = {
     ],
     "an object with messages": {"messages": [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Soon."}]},
     "Gemini": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "assistant", "parts": [{"text": "Soon."}]}],
+    "Gemini's contents": {"contents": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "model", "parts": [{"text": "Soon."}]}]},
+    "Gemini's candidate": [{"role": "user", "parts": [{"text": "Where?"}]}, {"role": "MODEL", "parts": ["Soon."]}],
     "speakers": [{"speaker": "user", "text": "Where?"}, {"author": {"role": "assistant"}, "message": "Soon."}],
 }  # fmt: skip
 
@@ -308,6 +310,21 @@ def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
         first, second = turns_of(conversation) or ()
         assert (first.role, second.role, second.content) == ("assistant", "tool", "tomorrow")
         assert (first.calls[0]["name"], first.calls[0]["arguments"]) == ("find", {"q": 1})
+    of_gemini = {"functionCall": {"name": "find", "args": {"q": 1}, "id": "1"}}
+    response = {"functionResponse": {"name": "find", "response": {"when": "tomorrow"}}}
+    conversation = {
+        "contents": [
+            {"role": "model", "parts": [{"text": "Let me see."}, of_gemini]},
+            {"role": "user", "parts": [response]},
+        ]
+    }
+    first, second = turns_of(conversation) or ()
+    assert (first.role, first.content, first.calls[0]["arguments"]) == (
+        "assistant",
+        "Let me see.",
+        {"q": 1},
+    )
+    assert (second.role, second.content) == ("tool", response["functionResponse"])
     beside, _ = turns_of({"messages": ["Hi."], "tools": [{"name": "find"}]}) or ()
     assert beside.rest == {"tools": [{"name": "find"}]}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -16,25 +16,38 @@ __all__ = ["Turn", "turns_of"]
 _ROLE = re.compile(r"[^\W_][\w .,'\u2019()@+&/#-]{0,79}")
 """A name as people have it. It opens a line of a prompt, so it holds no colon, bracket or quotation mark."""
 
-_TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "refusal", None)
-_PLAIN_PART = (
-    "type",
-    "text",
-    "cache_control",
-    "annotations",
-    "logprobs",
-)  # a part with more is not its text alone
 _EMPTY: tuple[object, ...] = (None, "", [], {})
 _FORM = 'a turn is {"role": "user", "content": "…"} or a plain text; a transcript in one piece is one text'
-
-_LISTS = ("messages", "conversation", "conversations", "turns", "dialogue", "dialog", "items")
+_LISTS = (
+    "messages",
+    "contents",
+    "conversation",
+    "conversations",
+    "turns",
+    "dialogue",
+    "dialog",
+    "items",
+)
 """Keys under which files and APIs keep the list of turns."""
 
 _SPEAKERS = ("role", "from", "speaker", "author", "sender")
 _SAID = ("content", "value", "text", "message", "parts", "body", "utterance")
-_ROLES = {"human": "user", "humanmessage": "user", "humanmessagechunk": "user", "ai": "assistant", "gpt": "assistant",
-          "aimessage": "assistant", "aimessagechunk": "assistant", "systemmessage": "system", "toolmessage": "tool",
-          "functionmessage": "function", "observation": "tool"}  # fmt: skip
+_ROLES = {
+    "human": "user",
+    "humanmessage": "user",
+    "humanmessagechunk": "user",
+    "ai": "assistant",
+    "gpt": "assistant",
+    "model": "assistant",
+    "aimessage": "assistant",
+    "aimessagechunk": "assistant",
+    "systemmessage": "system",
+    "toolmessage": "tool",
+    "functionmessage": "function",
+    "observation": "tool",
+}
+"""The usual name of a role by the names that frameworks have for it."""
+
 _OF_LANGCHAIN = {"human", "ai", "system", "tool", "function", "chat", "developer", *_ROLES}
 _BOOKKEEPING = (
     "additional_kwargs",
@@ -45,12 +58,19 @@ _BOOKKEEPING = (
 )
 """What LangChain keeps beside a message: its calls once more, and counts of tokens."""
 
+_TEXT_PARTS = ("text", "input_text", "output_text", "summary_text", "refusal", None)
+_PLAIN_PART = ("type", "text", "cache_control", "annotations", "logprobs")
+"""Keys of a text part; one with more keys is not its text alone."""
+
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of a conversation: its speaker, None where nobody is named, and what they say, text or other JSON.
+    """One turn of a conversation.
 
-    `calls` are the tools that it calls, each with `name` and `arguments`, its `id` where it has one, and its other
-    keys; `rest` are all other keys of the turn.
+    Attributes:
+        role: The speaker; None where nobody is named.
+        content: What they say, text or other JSON.
+        calls: The tools that they call, each with `name` and `arguments`, its `id` if it has one, and its other keys.
+        rest: All other keys of the turn.
     """
 
     role: str | None
@@ -63,7 +83,8 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
     """Return the turns of a conversation, in order; None where it is one text, which is judged as it is.
 
     A turn is a text, or a message as chat models take it, tool calls and lists of text parts included. Messages of
-    LangChain, turns of ShareGPT, items of OpenAI's Responses and an object with the list of turns are read as such.
+    LangChain, turns of ShareGPT, items of OpenAI's Responses, contents of Gemini and an object with the list of turns
+    are read as such.
 
     Args:
         conversation: The field.
@@ -73,54 +94,60 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
     """
     if isinstance(conversation, str):
         return None
-    beside: dict[str, Any] = {}
+    turns: list[Turn] = []
     if isinstance(conversation, Mapping):
-        name = next(
-            (key for key in _LISTS if isinstance(conversation.get(key), list | tuple)), None
-        )
+        name = next((name for name in _LISTS if _is_list(conversation.get(name))), None)
         if name is None:
-            raise InputError(
-                f"conversation has no list of turns (its keys are {_keys(conversation)}); {_FORM}"
-            )
+            keys = _keys(conversation)
+            raise InputError(f"conversation has no list of turns (its keys are {keys}); {_FORM}")
         beside = _without(conversation, (name,))
+        if beside:
+            turns.append(Turn(role=None, content=None, rest=beside))
         conversation = conversation[name]
-    if not isinstance(conversation, list | tuple):
-        raise InputError(
-            f"conversation is {type(conversation).__name__} instead of a list of turns; {_FORM}"
-        )
+    if not _is_list(conversation):
+        kind = type(conversation).__name__
+        raise InputError(f"conversation is {kind} instead of a list of turns; {_FORM}")
     if not conversation:
         raise InputError(f"conversation has no turns; {_FORM}")
-    turns = [_turn(number, message) for number, message in enumerate(conversation, 1)]
-    if beside:
-        turns.insert(0, Turn(role=None, content=None, rest=beside))
+    for number, message in enumerate(conversation, 1):
+        turns.append(_turn(f"conversation, turn {number},", message))
     return tuple(turns)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def _keys(message: Mapping[str, Any]) -> str:
     return ", ".join(map(str, list(message)[:8]))[:120] or "none"
 
 
-def _turn(number: int, message: object) -> Turn:
+def _turn(place: str, message: object) -> Turn:
     if isinstance(message, str):
         return Turn(role=None, content=message)
     if not isinstance(message, Mapping):
-        raise InputError(f"conversation, turn {number}, is {type(message).__name__}; {_FORM}")
+        raise InputError(f"{place} is {type(message).__name__}; {_FORM}")
     message = _usual(message)
     role = message.get("role")
     if role is None:
-        raise InputError(
-            f"conversation, turn {number}, has no role (its keys are {_keys(message)}); {_FORM}"
-        )
+        raise InputError(f"{place} has no role (its keys are {_keys(message)}); {_FORM}")
     role = role.strip() if isinstance(role, str) else ""
     if not _ROLE.fullmatch(role):
         form = "a name of at most 80 letters, for example user or assistant"
-        raise InputError(f"conversation, turn {number}: its role must be {form}")
-    calls, content = message.get("tool_calls"), message.get("content")
-    calls = calls if isinstance(calls, list | tuple) else () if calls in _EMPTY else (calls,)
+        raise InputError(f"{place[:-1]}: its role must be {form}")
+    calls = tuple(map(_call, _listed(message.get("tool_calls"))))
+    content = message.get("content")
     rest = _without(message, ("role", "content", "tool_calls"))
     if content is None and not calls and not rest:
-        raise InputError(f"conversation, turn {number} ({role}), has no content; {_FORM}")
-    return Turn(role=role, content=_content(content), calls=tuple(map(_call, calls)), rest=rest)
+        raise InputError(f"{place[:-1]} ({role}), has no content; {_FORM}")
+    return Turn(role=role, content=_content(content), calls=calls, rest=rest)
+
+
+def _listed(calls: Any) -> Sequence[Any]:
+    """Return the calls of a message, which some write without a list where there is one."""
+    if isinstance(calls, list | tuple):
+        return calls
+    return () if calls in _EMPTY else (calls,)
 
 
 # -- how others write a turn -------------------------------------------------------------------------------------------
@@ -131,9 +158,8 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
     kind = message.get("type")
     if message.get("lc") is not None and isinstance(message.get("kwargs"), Mapping):
         path = message.get("id")  # of a class, whose name comes last
-        return _of_langchain(
-            message["kwargs"], str(path[-1] if isinstance(path, list) and path else "")
-        )
+        name = path[-1] if isinstance(path, list) and path else ""
+        return _of_langchain(message["kwargs"], str(name))
     if isinstance(kind, str) and "role" not in message:
         if isinstance(message.get("data"), Mapping):
             return _of_langchain(message["data"], kind)
@@ -143,13 +169,48 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
             return _of_responses(message, kind)
     if kind == "message" and "role" in message:
         return _without(message, ("type", "id", "status"))
+    return _of_speaker(message)
+
+
+def _of_speaker(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a message whose speaker and words have names of their own, such as Gemini's `parts`."""
     speaker = next((name for name in _SPEAKERS if message.get(name) is not None), None)
     said = next((name for name in _SAID if message.get(name) is not None), None)
     if speaker is None or said is None or (speaker, said) == ("role", "content"):
         return message
-    who = message[speaker]
-    role = who.get("role") or who.get("name") if isinstance(who, Mapping) else who
-    return {"role": _role(role), "content": message[said]} | _without(message, (speaker, said))
+    role = message[speaker]
+    if isinstance(role, Mapping):
+        role = role.get("role") or role.get("name")
+    usual = {"role": _role(role), "content": message[said]}
+    if said == "parts" and _is_list(message[said]):
+        usual |= _of_parts(message[said])
+    return usual | _without(message, (speaker, said))
+
+
+def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
+    """Return what the parts of a turn of Gemini say: its content, its calls, and as a tool what a call returned."""
+    calls: list[Any] = []
+    results: list[Any] = []
+    said: list[Any] = []
+    for part in parts:
+        call = _named(part, "functionCall", "function_call")
+        result = _named(part, "functionResponse", "function_response")
+        if call is not None:
+            calls.append(call)
+        elif result is not None:
+            results.append(result)
+        else:
+            said.append(part)
+    if results:
+        return {"role": "tool", "content": [*said, *results] if said or results[1:] else results[0]}
+    return {"content": said or None, "tool_calls": calls}
+
+
+def _named(part: object, *names: str) -> Any:
+    """Return what a part holds under the first of these names."""
+    if not isinstance(part, Mapping):
+        return None
+    return next((part[name] for name in names if isinstance(part.get(name), Mapping)), None)
 
 
 def _role(name: object) -> object:
@@ -167,17 +228,12 @@ def _of_langchain(fields: Mapping[str, Any], kind: str) -> dict[str, Any]:
 def _of_responses(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Return an item of OpenAI's Responses that is no message: a call, its output, or reasoning."""
     if kind == "reasoning":
-        return {
-            "role": "assistant",
-            "reasoning": _content(item.get("summary") or item.get("content") or kind),
-        }
+        said = item.get("summary") or item.get("content") or kind
+        return {"role": "assistant", "reasoning": _content(said)}
     if kind.endswith("_call"):
         return {"role": "assistant", "tool_calls": [_without(item, ("status",))]}
-    return {
-        "role": "tool",
-        "content": item.get("output"),
-        **_without(item, ("type", "output", "status")),
-    }
+    rest = _without(item, ("type", "output", "status"))
+    return {"role": "tool", "content": item.get("output"), **rest}
 
 
 # -- content and calls -------------------------------------------------------------------------------------------------
@@ -185,7 +241,7 @@ def _of_responses(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
 
 def _content(value: object) -> object:
     """Return text parts as one text; anything else as it is."""
-    if isinstance(value, Mapping) and isinstance(value.get("parts"), list | tuple):
+    if isinstance(value, Mapping) and _is_list(value.get("parts")):
         value = value["parts"]
     if not isinstance(value, list | tuple) or not value or not all(map(_is_text, value)):
         return value
@@ -204,13 +260,11 @@ def _call(call: object) -> object:
     if not isinstance(call, Mapping):
         return call
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call
-    arguments = opened(
-        inner.get("arguments", inner.get("args"))
-    )  # cut-off ones are shown as written
     main = {
         "id": call.get("id", inner.get("id")),
         "name": inner.get("name"),
-        "arguments": arguments,
+        # Those that were cut off are shown as they were written.
+        "arguments": opened(inner.get("arguments", inner.get("args"))),
     }
     rest = _without({**call, **inner}, ("id", "name", "arguments", "args", "function"))
     if rest.get("type") in ("function", "tool_call", "function_call"):

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -46,23 +45,26 @@ MEDIA = {
 }
 """What no judge reads, by its kind: its name, and what to do instead."""
 
-_MAGIC = (
-    (b"\x89PNG", "image"),
-    (b"\xff\xd8\xff", "image"),
-    (b"GIF8", "image"),
-    (b"RIFF", "image"),
-    (b"%PDF-", "file"),
-    (b"PK\x03\x04", "file"),
-    (b"ID3", "audio"),
-    (b"OggS", "audio"),
-    (b"fLaC", "audio"),
-)
+_MAGIC = {
+    b"\x89PNG": "image",
+    b"\xff\xd8\xff": "image",
+    b"GIF8": "image",
+    b"RIFF": "image",
+    b"%PDF-": "file",
+    b"PK\x03\x04": "file",
+    b"ID3": "audio",
+    b"OggS": "audio",
+    b"fLaC": "audio",
+}
+"""How files begin that are no text."""
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
-_LARGEST, _LEAST = 2**64, -(2**63)
+_LARGEST = 2**64
+_LEAST = -(2**63)
 """Between them a whole number stays one; a larger one becomes text, because readers of JSON cut its digits."""
 
-_MOST_ODD, _STEPS_SHOWN = 100, 8
-
+_MOST_ODD = 100  # parts of one value: one that holds itself may have no end of them
+_STEPS_SHOWN = 8  # of the way to an odd part: the first ones say enough
 _UNWRAPPING = ("as_py", "tolist", "to_list", "to_dict")
 """Methods by which arrays, scalars and traces of other libraries give plain values."""
 
@@ -92,21 +94,6 @@ class _Whole(_Odd):
     """A fault of a whole value: it is too deep, holds itself, or has very many faults."""
 
 
-class _Odds(list[tuple[str, list[str]]]):
-    """What was odd in one value: each reason with the steps to it, the innermost first."""
-
-    def put(self, odd: _Odd) -> None:
-        self.append((str(odd), []))
-        if len(self) > _MOST_ODD:  # a value that holds itself would have no end of them
-            raise _Whole(str(odd))
-
-    def below(self, before: int, depth: int, step: str) -> None:
-        """Add a step to the way to all that came since; of a deep one the first steps say enough."""
-        if depth <= _STEPS_SHOWN:
-            for _, steps in self[before:]:
-                steps.append(step)
-
-
 def is_absent(value: object) -> bool:
     """Return whether a value is missing: None, or what pandas and numpy write for it (NaN, NaT, NA)."""
     if isinstance(value, float | datetime):
@@ -118,18 +105,38 @@ def decode_json(text: str | bytes) -> Any:
     """Return the value of JSON text, which may hold NaN, Infinity and lone surrogates, as Python's `json` writes them.
 
     Raises:
-        InputError: It is not JSON, or is nested too deep.
+        InputError: It is not JSON, is nested too deep, or an object has a key twice with different contents.
     """
     try:
-        return msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
+        json.loads(text, object_pairs_hook=_object_once, parse_int=str, parse_float=str)
     except RecursionError:
         raise InputError(f"broken JSON: it is nested more than {MAX_DEPTH} levels deep") from None
     except (msgspec.DecodeError, UnicodeError) as error:
         reason = str(error)
+    else:
+        return value
     try:
-        return plain(json.loads(text))
+        return plain(json.loads(text, object_pairs_hook=_object_once))
+    except InputError:
+        raise
     except (ValueError, RecursionError):
         raise InputError(f"broken JSON: {reason}") from None
+
+
+def _object_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object whose keys mean one thing each. Raises InputError for one that says two things."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        for key, part in pairs:
+            first = json.dumps(made[key], sort_keys=True)
+            other = json.dumps(part, sort_keys=True)
+            if first != other:
+                both = f"{other[:40]} and {first[:40]}"
+                raise InputError(
+                    f"the key {key[:40]!r} is there twice, as {both}; keep one of them"
+                )
+    return made
 
 
 def opened(value: object, beginnings: str = "{[") -> Any:
@@ -177,26 +184,41 @@ def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -
     Raises:
         InputError: Something has no form in JSON, and there are no `faults` to take it up.
     """
-    odds = _Odds()
+    odds: list[_OddPart] = []
     try:
-        found = _plain(value, 0, odds)
-    except _Odd as odd:
+        found = _plain(value, None, 0, odds)
+    except (_Odd, RecursionError) as error:
         found = None
-        odds = _Odds([(str(odd), [])])
-    if not odds:
-        return found
-    listed = []
-    for reason, steps in odds:
-        way = steps[::-1]
-        written = "".join(f"[{step}]" if step.isdecimal() else f".{step[:40]}" for step in way)
-        listed.append(Fault(f"{place}{written}", (place, *way), reason))
-    if faults is None:
-        raise InputError(str(listed[0]))
-    faults += listed
+        odds = [(None, str(error) if isinstance(error, _Odd) else _TOO_DEEP)]
+    for way, reason in odds:
+        steps = _steps(way)
+        written = "".join(f"[{step}]" if step.isdecimal() else f".{step[:40]}" for step in steps)
+        fault = Fault(f"{place}{written}", (place, *steps), reason)
+        if faults is None:
+            raise InputError(str(fault))
+        faults.append(fault)
     return found
 
 
-def _plain(value: Any, depth: int, odds: _Odds) -> Any:
+_TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep; flatten it"
+
+_Way = tuple[Any, Any] | None
+"""The way to a part: the way to what holds it, and its key or place there. Cheaper to make than a list of steps."""
+
+_OddPart = tuple[_Way, str]
+"""The way to a part that JSON cannot hold, and what is wrong with it."""
+
+
+def _steps(way: _Way) -> tuple[str, ...]:
+    steps: list[str] = []
+    while way is not None:
+        way, step = way
+        steps.append(str(step))
+    return tuple(reversed(steps[-_STEPS_SHOWN:]))
+
+
+def _plain(value: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
+    """Return a value as JSON has it; odd parts are put into `odds` and become None. Raises _Odd if it is odd itself."""
     kind = type(value)
     if kind is str:
         return whole_text(value)
@@ -207,12 +229,31 @@ def _plain(value: Any, depth: int, odds: _Odds) -> Any:
     if kind is float:
         return value if math.isfinite(value) else None
     if depth > MAX_DEPTH:
-        raise _Whole(f"is nested more than {MAX_DEPTH} levels deep; flatten it")
-    if kind is dict:
-        return _object(value, depth, odds)
+        raise _Whole(_TOO_DEEP)
     if kind is list or kind is tuple:
-        return _list(value, depth, odds)
-    return _plain(_unwrapped(value), depth + 1, odds)
+        return [_part(part, (way, place), depth, odds) for place, part in enumerate(value)]
+    if kind is not dict:
+        return _plain(_unwrapped(value), way, depth + 1, odds)
+    made: dict[str, Any] = {}
+    for key, part in value.items():
+        name = _name(key)
+        if name in made:
+            raise _Odd(f"has the key {name[:40]!r} twice")
+        made[name] = _part(part, (way, name), depth, odds)
+    return made
+
+
+def _part(part: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
+    """Return a part of an object or list, None for an odd one."""
+    try:
+        return _plain(part, way, depth + 1, odds)
+    except _Whole:
+        raise
+    except _Odd as odd:
+        odds.append((way, str(odd)))
+        if len(odds) > _MOST_ODD:
+            raise _Whole(str(odd)) from None
+        return None
 
 
 def _long_number(value: int) -> str:
@@ -220,35 +261,6 @@ def _long_number(value: int) -> str:
         return str(value)
     except ValueError:
         raise _Odd("is a number of thousands of digits; pass it as text") from None
-
-
-def _object(value: Mapping[Any, Any], depth: int, odds: _Odds) -> dict[str, Any]:
-    made: dict[str, Any] = {}
-    for key, part in value.items():
-        name = _name(key)
-        if name in made:
-            raise _Odd(f"has the key {name[:40]!r} twice")
-        made[name] = _part(part, name, depth, odds)
-    return made
-
-
-def _list(value: Sequence[Any], depth: int, odds: _Odds) -> list[Any]:
-    return [_part(part, number, depth, odds) for number, part in enumerate(value)]
-
-
-def _part(part: Any, step: str | int, depth: int, odds: _Odds) -> Any:
-    """Return a part of an object or list, None for an odd one."""
-    before = len(odds)
-    try:
-        found = _plain(part, depth + 1, odds)
-    except _Whole:
-        raise
-    except _Odd as odd:
-        found = None
-        odds.put(odd)
-    if len(odds) > before:
-        odds.below(before, depth, str(step))
-    return found
 
 
 def _name(key: object) -> str:
@@ -262,6 +274,9 @@ def _name(key: object) -> str:
     return whole_text(str(key))
 
 
+# -- values of other libraries -----------------------------------------------------------------------------------------
+
+
 def _unwrapped(value: Any) -> Any:
     """Return what stands behind a value of another type, a step nearer to JSON. Raises _Odd."""
     if is_absent(value):
@@ -270,17 +285,29 @@ def _unwrapped(value: Any) -> Any:
         return value.value
     if isinstance(value, bytes | bytearray | memoryview):
         return _text_of_bytes(bytes(value))
-    for base in (str, int, float):
+    if isinstance(value, str):
+        return str.__str__(value)
+    for base in (int, float):
         if isinstance(value, base):
-            return base.__str__(value) if base is str else base(value)
+            return base(value)
     if isinstance(value, Decimal | Fraction):
-        with suppress(ValueError, OverflowError):
-            return float(value)
-        return None  # a NaN that signals, or more than a fraction holds
+        return _fraction(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, timedelta | UUID | PurePath) or type(value).__name__ == "datetime64":
         return None if str(value) == "NaT" else str(value)
+    return _of_collection(value)
+
+
+def _fraction(value: Decimal | Fraction) -> float | None:
+    """Return a number as a float; None for a NaN that signals, and for more than a float holds."""
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _of_collection(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, AbstractSet):
@@ -305,31 +332,40 @@ def _of_library(value: Any) -> Any:
     """Return the fields of a model, a dataclass or another library's array. Raises _Odd."""
     kind = type(value).__name__
     try:
-        if callable(getattr(value, "model_dump", None)):
-            return value.model_dump()
-        if type(value).__module__.startswith("pydantic"):  # addresses, secrets and the like
-            return str(value)
-        if isinstance(value, msgspec.Struct):
-            return msgspec.structs.asdict(value)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        if hasattr(type(value), "__attrs_attrs__"):
-            return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
-        for method in _UNWRAPPING:
-            if not isinstance(value, type) and callable(getattr(value, method, None)):
-                found = getattr(value, method)()
-                if found is not value:
-                    return found
+        found = _by_its_library(value)
     except Exception as error:  # noqa: BLE001  # of whichever library it is
-        raise _Odd(
-            f"is a {kind} that cannot be read ({type(error).__name__}: {str(error)[:80]})"
-        ) from None
-    raise _Odd(f"is a {kind}, which is not a JSON value; pass text, a number, a list or a dict")
+        reason = f"{type(error).__name__}: {str(error)[:80]}"
+        raise _Odd(f"is a {kind} that cannot be read ({reason})") from None
+    if found is value:
+        raise _Odd(f"is a {kind}, which is not a JSON value; pass text, a number, a list or a dict")
+    return found
+
+
+def _by_its_library(value: Any) -> Any:
+    """Return what a value's own library makes of it; the value itself if that is nothing plain."""
+    if callable(getattr(value, "model_dump", None)):
+        return value.model_dump()
+    if type(value).__module__.startswith("pydantic"):  # addresses, secrets and the like
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    if isinstance(value, type):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if hasattr(type(value), "__attrs_attrs__"):
+        return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
+    for method in _UNWRAPPING:
+        if callable(getattr(value, method, None)):
+            found = getattr(value, method)()
+            if found is not value:
+                return found
+    return value
 
 
 def _text_of_bytes(raw: bytes) -> str:
     """Return the text that bytes hold. Raises _Odd for a picture or a file, and for bytes of no known kind."""
-    for magic, kind in _MAGIC:
+    for magic, kind in _MAGIC.items():
         if raw.startswith(magic):
             what, advice = MEDIA[kind]
             raise _Odd(f"is {what} (bytes): {advice}")

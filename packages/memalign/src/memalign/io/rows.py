@@ -1,10 +1,14 @@
-"""A row with its line; the rows of JSON lines and of a JSON array."""
+"""A row with its line; the rows of JSON, an object a line or however it is laid out."""
 
 from __future__ import annotations
 
+import json
+import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +18,6 @@ from memalign.errors import InputError, MemalignError, RowError
 __all__ = [
     "Line",
     "Row",
-    "array_rows",
     "decoded",
     "file_lines",
     "file_texts",
@@ -46,7 +49,7 @@ class Row:
     """One row of a file, a frame or a list.
 
     Attributes:
-        line: 1-based; in a `.json` array, a frame or a list the position.
+        line: 1-based; in a JSON array, a frame or a list the position.
         fields: As they were written.
         made_id: It came without an id, and has one made of its content.
         review: It is of a sheet that `memalign review` wrote, and may be not filled in yet.
@@ -80,7 +83,7 @@ def reading(name: object, kind: str = "") -> Iterator[None]:
 
 
 def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | RowError]:
-    """The same rows. Raises InputError, which calls them `name`, when there is none."""
+    """Yield the rows. Raises InputError, which calls them `name`, if there is none."""
     row = None
     for row in rows:
         yield row
@@ -89,20 +92,96 @@ def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | Row
 
 
 def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
-    """The rows of numbered JSON lines; empty ones are left out."""
+    """Read the rows of numbered lines of JSON; empty lines are left out.
+
+    Objects in an array, or on several lines each, are read too: they are then held in memory, and a row's line is its
+    position.
+    """
+    lines = iter(lines)
+    first: list[tuple[int, bytes]] = []
+    for line, raw in lines:
+        first.append((line, raw))
+        if raw.removeprefix(BOM_UTF8).strip():
+            break
+    if first and _goes_on(first[-1][1]):
+        first += lines
+        rows = _document_rows(first)
+        yield from _line_rows(first) if rows is None else rows
+    else:
+        yield from _line_rows(chain(first, lines))
+
+
+def _goes_on(raw: bytes) -> bool:
+    """Return whether a line begins JSON that goes on below it, or is an array of objects."""
+    text = raw.decode("utf-8-sig", "replace").strip()
+    if not text.startswith(("[", "{")):
+        return False
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return True
+    return isinstance(value, list) and all(isinstance(part, dict) for part in value)
+
+
+def _line_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
     for line, raw in lines:
         text = decoded(line, raw)
         if isinstance(text, RowError):
             yield text
         elif text.strip():
-            try:
-                yield _object_row(line, decode_json(text))
-            except InputError as error:
-                yield RowError(line=line, reason=str(error))
+            yield _row_of(line, text)
+
+
+def _row_of(line: int, text: str) -> Row | RowError:
+    """Return the row of an object's text."""
+    try:
+        value = decode_json(text)
+    except InputError as error:
+        return RowError(line=line, reason=str(error))
+    if isinstance(value, dict):
+        return Row(line=line, fields=value)
+    return RowError(line=line, reason=f"a row is a JSON object, not {str(value)[:40]!r}")
+
+
+_BETWEEN = re.compile(r"[\s,\[\]]*")
+_DECODER = json.JSONDecoder()
+
+
+def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[Row | RowError] | None:
+    """Return the rows of a document of JSON objects; None if not even its first object can be read."""
+    try:
+        text = b"".join(raw for _, raw in lines).decode("utf-8-sig").rstrip()
+    except UnicodeDecodeError:
+        return None
+    rows: list[Row | RowError] = []
+    place = _after_gap(text, 0)
+    while place < len(text):
+        try:
+            _, end = _DECODER.raw_decode(text, place)
+        except (ValueError, RecursionError) as error:
+            line = text.count("\n", 0, getattr(error, "pos", place)) + 1
+            if not rows:
+                return None
+            return [*rows, _cut(rows, f"broken JSON on line {line} of the file")]
+        rows.append(_row_of(len(rows) + 1, text[place:end]))
+        place = _after_gap(text, end)
+    if text.lstrip().startswith("[") and not text.endswith("]"):
+        rows.append(_cut(rows, "the array is not closed"))
+    return rows
+
+
+def _after_gap(text: str, place: int) -> int:
+    """Return where the next object begins: what is between objects are blanks, commas and brackets."""
+    gap = _BETWEEN.match(text, place)
+    return gap.end() if gap else place
+
+
+def _cut(rows: Sequence[Row | RowError], reason: str) -> RowError:
+    return RowError(line=len(rows) + 1, reason=f"{reason}; what follows it was not read")
 
 
 def folder_rows(folder: Path, files: Sequence[Path]) -> Iterator[Row | RowError]:
-    """The rows of all files of JSON lines in a folder, numbered through."""
+    """Read the rows of all files of JSON lines in a folder, numbered through."""
     number = 0
     for path in files:
         name = str(path.relative_to(folder))
@@ -111,36 +190,14 @@ def folder_rows(folder: Path, files: Sequence[Path]) -> Iterator[Row | RowError]
             yield replace(row, line=Line.of(number, row.line, name))
 
 
-def array_rows(path: Path) -> Iterator[Row | RowError]:
-    """The rows of a JSON array, which is read whole. Raises InputError for anything else."""
-    text = "".join(file_texts(path))
-    if not text.strip():
-        return
-    hint = "if it has one object per line, name it .jsonl"
-    try:
-        items = decode_json(text)
-    except InputError as error:
-        raise InputError(f"{path}: {error}; {hint}") from None
-    if not isinstance(items, list):
-        raise InputError(f"{path}: a .json file holds one array of rows; {hint}")
-    for position, item in enumerate(items, 1):
-        yield _object_row(position, item)
-
-
-def _object_row(line: int, value: object) -> Row | RowError:
-    if isinstance(value, dict):
-        return Row(line=line, fields=value)
-    return RowError(line=line, reason=f"a row is a JSON object, not {str(value)[:40]!r}")
-
-
 def file_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The numbered lines of a text file. Raises InputError."""
+    """Yield the numbered lines of a text file. Raises InputError."""
     with reading(path), path.open("rb") as file:
         yield from enumerate(file, 1)
 
 
 def file_texts(path: Path) -> Iterator[str]:
-    """The lines of a text file. Raises InputError for the first that is not UTF-8."""
+    """Yield the lines of a text file. Raises InputError for the first that is not UTF-8."""
     for line, raw in file_lines(path):
         text = decoded(line, raw)
         if isinstance(text, RowError):
@@ -149,7 +206,7 @@ def file_texts(path: Path) -> Iterator[str]:
 
 
 def decoded(line: int, raw: bytes) -> str | RowError:
-    """A line's text without a byte order mark, or what is wrong with it."""
+    """Return a line's text without a byte order mark, or what is wrong with it."""
     try:
         return raw.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:

@@ -20,7 +20,7 @@ from memalign.io.columns import LABEL_FIELDS, Columns, unmapped
 from memalign.io.delimited import delimited_rows
 from memalign.io.files import path_of
 from memalign.io.frames import Frame, column_names, frame_rows, is_frame, parquet_rows, shown_id
-from memalign.io.rows import Row, array_rows, file_lines, folder_rows, json_rows, never_empty
+from memalign.io.rows import Row, file_lines, folder_rows, json_rows, never_empty
 from memalign.io.sheets import HIDDEN, restored, sheet_rows
 from memalign.types import CONTENT_FIELDS, Example, Feedback
 from memalign.values import Value, ValueType
@@ -43,7 +43,7 @@ JUDGED = frozenset({"judge", "content_hash", "value"})
 CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another row with the same id"
 
 _FORMATS = (
-    ".jsonl, .ndjson, .csv, .tsv, .xlsx, .parquet or .json (an array), "
+    ".jsonl, .ndjson, .json, .csv, .tsv, .xlsx or .parquet, "
     "or a folder of JSON lines or Parquet files"
 )
 _LINES, _PARQUET = (".jsonl", ".ndjson"), (".parquet", ".parq", ".pq", "")
@@ -180,10 +180,8 @@ def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
         return _rows_of_folder(path)
     if suffix == ".parquet":
         return parquet_rows(path)
-    if suffix in _LINES:
+    if suffix in (*_LINES, ".json"):
         return json_rows(file_lines(path))
-    if suffix == ".json":
-        return array_rows(path)
     if suffix in (".csv", ".tsv"):
         return delimited_rows(path, columns)
     if suffix == ".xlsx":
