@@ -203,7 +203,7 @@ def timeless(text: str) -> str:
 
 
 def test_the_tutorial_prints_what_it_shows(
-    provider: Endpoint, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    provider: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("NO_COLOR", "1")
@@ -220,7 +220,7 @@ def test_the_tutorial_prints_what_it_shows(
                 invoke(*words, code=0) for words in typed if words[0] not in ("models", "--version")
             ]
             printed = timeless(" ".join(done.out for done in ran)) if ran else printed
-        elif language == "text":
+        else:
             place = 0
             for part in filter(None, map(timeless, block.split("…\n"))):
                 assert part in printed[place:], (
@@ -228,12 +228,7 @@ def test_the_tutorial_prints_what_it_shows(
                 )
                 place = printed.index(part, place) + len(part)
             compared += 1
-        else:
-            exec(compile(block, "first-judge.md", "exec"), {"__name__": "__main__"})
-            shown = capsys.readouterr().out
-            assert "G1 t-1@ana Never promise a day" in shown
-            assert 'False Against G1: the reply says "on Monday".' in shown
-    assert compared > 5
+    assert compared > 4
 
 
 def test_the_experts_tutorial_names_what_the_page_shows() -> None:
@@ -253,7 +248,7 @@ def test_the_recipe_for_pytest_asks_once(reader: Endpoint, monkeypatch: pytest.M
     """The two tests of the page, as a user runs them: the second run reads the judgment files and asks no model."""
     (recipe,) = re.findall(
         r"^<!-- pytest -->\n+```python\n(.*?)^```$",
-        (DOCS / "how-to/ci.md").read_text("utf-8"),
+        (DOCS / "how-to/pytest.md").read_text("utf-8"),
         re.MULTILINE | re.DOTALL,
     )
     Path("test_replies.py").write_text(recipe, "utf-8")
@@ -332,12 +327,28 @@ def test_every_page_is_in_the_sites_navigation() -> None:
     assert listed == there
 
 
+MOST_PAGES = 40
+MOST_LINES = 150
+"""Of a page that is read from its beginning to its end; reference and decisions are looked up, and are not counted."""
+
+
+def test_the_site_is_read_in_one_go() -> None:
+    """Counted are tutorials, tasks, explanations, results, the first page and the page on dependencies."""
+    read = [page for page in WRITTEN if page.is_relative_to(DOCS)]
+    read = [page for page in read if not {"reference", "decisions"} & {*page.parts}]
+    assert len(read) <= MOST_PAGES
+    lines = {name_of(page): len(page.read_text("utf-8").splitlines()) for page in read}
+    assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
+
+
 NOT_RUN = {
     "docs/how-to/mlflow.md": "needs a tracking server; the tests of the integration do the same",
     "docs/how-to/coming-from-mlflow.md": "as above",
     "docs/how-to/trace-tools.md": "needs an account of each vendor",
+    "docs/how-to/annotations.md": "as above",
+    "docs/how-to/serve.md": "needs a tracking server, as how-to/mlflow.md does",
     "docs/reference/settings.md": "values, no program",
-    "docs/results.md": "reads the history of this repository, which a copy may lack",
+    "docs/reference/measurements.md": "reads the history of this repository, which a copy may lack",
 }
 
 
@@ -417,7 +428,7 @@ def test_the_settings_page_has_every_variable_of_the_code() -> None:
     page = (DOCS / "reference/settings.md").read_text("utf-8")
     told = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PGPASSWORD)`", page))
     # MLflow's own variables are on the page about MLflow, where they are explained.
-    elsewhere = (DOCS / "how-to/mlflow.md").read_text("utf-8")
+    elsewhere = (DOCS / "reference/mlflow.md").read_text("utf-8")
     assert {name for name in code - told if name not in elsewhere} <= {
         "OLLAMA_API_KEY",
         "MLFLOW_DEPLOYMENTS_TARGET",
@@ -522,7 +533,7 @@ VARYING = re.compile(
 )
 
 
-@pytest.mark.parametrize("name", ["feedback", "review", "local-models"])
+@pytest.mark.parametrize("name", ["feedback", "review", "local-models", "gateways"])
 def test_a_message_on_a_page_is_one_of_the_code(name: str) -> None:
     sources = [path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py")]
     code = "\n".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in sources)

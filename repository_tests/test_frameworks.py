@@ -1,4 +1,4 @@
-"""The lines that docs/how-to/other-frameworks.md shows run inside the frameworks that are installed."""
+"""The lines that other-frameworks.md and pytest.md in docs/how-to show run inside the frameworks that are installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from checkout import ROOT
 import memalign as ma
 from tests.support.endpoint import Endpoint, system_of, user_of
 
-PAGE = (ROOT / "docs/how-to/other-frameworks.md").read_text("utf-8")
+PAGES = ("other-frameworks.md", "pytest.md")
+PAGE = "\n".join((ROOT / "docs/how-to" / name).read_text("utf-8") for name in PAGES)
 BLOCKS = re.findall(
     r"^<!-- test framework ?(\w*) -->\n+```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
 )

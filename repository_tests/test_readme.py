@@ -10,6 +10,7 @@ import pytest
 from checkout import PROGRAM, ROOT
 
 import memalign
+from tests.cli.conftest import invoke
 from tests.support.endpoint import Endpoint
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -23,6 +24,13 @@ def test_the_program_prints_what_the_page_shows(
     assert capsys.readouterr().out == output
     assert len([line for line in program.splitlines() if line.strip()]) <= 15
     assert len(README.splitlines()) <= 110, "the page is read in one go"
+
+
+def test_the_demo_prints_the_results_that_the_page_shows() -> None:
+    section = README.partition("\n## Ten seconds, no key\n")[2].partition("\n## ")[0]
+    (shown,) = re.findall(r"^```text\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    printed = invoke("demo", code=0).out
+    assert [line for line in shown.splitlines() if line not in printed] == []
 
 
 def rows_below(heading: str) -> list[list[str]]:
@@ -101,7 +109,9 @@ def test_contributing_names_files_and_functions_that_exist() -> None:
     places = [SOURCE, SOURCE.parent, ROOT, ROOT / "packages/memalign-server/tests"]
     files = set(re.findall(r"`([\w/-]+\.(?:py|toml|jinja))`", CONTRIBUTING))
     assert len(files) > 15
-    assert {name for name in files if not any((place / name).exists() for place in places)} == set()
+    missing = {name for name in files if not any((place / name).exists() for place in places)}
+    server = ROOT / "packages/memalign-server/src"
+    assert {name for name in missing if not any(server.rglob(name))} == set()
 
 
 def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
