@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import memalign as ma
-from memalign.evaluation.cases import estimate
-from memalign.evaluation.intervals import share_interval
+from memalign.evaluation.intervals import estimate_mean, share_interval
 from memalign.metrics import Estimate
 
 Line = dict[str, Any]
@@ -77,5 +76,4 @@ def aligned(
 
 def share(right: Sequence[bool], groups: Sequence[str] | None = None) -> Estimate:
     """The share that is right, with the library's 95 % interval: Wilson's, by group of cases where there are groups."""
-    value = sum(right) / len(right) if right else None
-    return estimate(value, groups, lambda: share_interval(right, groups))
+    return estimate_mean(right, groups, share_interval)

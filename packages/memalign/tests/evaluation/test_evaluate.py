@@ -262,6 +262,17 @@ def test_five_of_five_is_no_proof_of_perfection():
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "scores"),
+    [("int:1..5", (1, 5)), ("float:0..1", (0.0, 1.0)), ("int:0..100", (0, 50, 100))],
+)
+def test_a_judge_that_turns_every_scale_around_has_its_figure(kind, scores):
+    turned = many(kind, list(zip(scores, reversed(scores), strict=True)) * 6)
+    figure = list(turned.metrics.values())[1]
+    assert figure.value == pytest.approx(-1)
+    assert figure.low == -1 < figure.high < 0
+
+
 def test_cases_of_one_group_count_together():
     pairs = [(i // 8 % 4 != 0, True) for i in range(80)]
     alone, grouped = many("bool", pairs), many("bool", pairs, groups=lambda i: i // 8)

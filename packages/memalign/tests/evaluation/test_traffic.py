@@ -20,7 +20,7 @@ from memalign.evaluation.sentences import constant_label, half_width
 from memalign.evaluation.traffic import corrected_mean, corrected_share, refusal, traffic_of
 from memalign.metrics import Estimate
 from memalign.models.base import ChatRequest, Question
-from memalign.testing import ScriptedDecisionModel
+from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import Feedback, Judgment, Usage
 from memalign.values import ValueType
 from tests.support.scripted import scripted
@@ -173,6 +173,10 @@ def items(first: int, last: int, **more: Any) -> list[dict[str, Any]]:
     return [{"id": f"r-{n}", "outputs": f"item {n}", **more} for n in range(first, last)]
 
 
+def items_of(*numbers: int) -> list[dict[str, Any]]:
+    return [{"id": f"h-{n}", "outputs": f"item {n}"} for n in numbers]
+
+
 def test_the_share_in_traffic_is_said_in_words(tmp_path: Path) -> None:
     judge, out = chatting(), tmp_path / "judged.jsonl"
     judge.judge_many(items(1_000, 2_000), out=out)
@@ -205,11 +209,25 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path: Path) -> None:
 def test_labelled_rows_may_be_a_part_of_the_traffic(tmp_path: Path) -> None:
     """Then nothing is judged twice, and no row counts twice."""
     judge, out = chatting(), tmp_path / "judged.jsonl"
-    judge.judge_many([{"id": f"h-{n}", "outputs": f"item {n}"} for n in range(400)], out=out)
+    judge.judge_many(items_of(*range(400)), out=out)
     asked = len(judge.model.requests)  # type: ignore[union-attr]
     result = evaluate(judge, rows(0, 50), on=out)
     assert len(judge.model.requests) == asked  # type: ignore[union-attr]
     assert (result.n, result.traffic[0].judged, result.traffic[0].labelled) == (50, 400, 50)
+
+
+def test_only_labelled_cases_that_the_traffic_lacks_are_judged(tmp_path: Path) -> None:
+    """One is missing, one has changed since, and of one the call failed."""
+    judge, out = chatting(), tmp_path / "judged.jsonl"
+    failing = judge.replace(model=ScriptedChatModel(lambda _: ModelUnavailable("HTTP 503")))
+    failing.judge_many([{"id": "h-3", "outputs": "item 3"}], out=out)
+    changed = [{"id": "h-2", "outputs": "item 22"}]
+    judge.judge_many(changed + items_of(*range(4, 400)), out=(rest := tmp_path / "rest.jsonl"))
+    out.write_bytes(out.read_bytes() + rest.read_bytes())
+    result = evaluate(judge, rows(1, 50), on=out)
+    asked = [ITEM.findall(request.user)[-1] for request in judge.model.requests]  # type: ignore[union-attr]
+    assert asked[397:] == ["1", "2", "3"]
+    assert (result.n, result.usage.calls) == (49, 3)
 
 
 def test_only_this_judges_verdicts_are_corrected(tmp_path: Path) -> None:

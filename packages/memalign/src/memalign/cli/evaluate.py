@@ -218,7 +218,7 @@ class _Demands:
 
     def decide(self, evaluation: Evaluation) -> GateResult | None:
         """Decide the gate; None without one, and where a case has no verdict, which `_exit_code` refuses."""
-        if not self.is_gate or any(side.unscored for side in _sides(evaluation)):
+        if not self.is_gate or any(side.unscored for side in evaluation.sides):
             return None
         return self.gate(evaluation)
 
@@ -276,10 +276,6 @@ def _estimate(
     return give_estimate(session, name, number, estimate.usage)
 
 
-def _sides(evaluation: Evaluation) -> list[Evaluation]:
-    return [evaluation] if evaluation.base is None else [evaluation, evaluation.base]
-
-
 def _give(
     session: Session,
     name: str,
@@ -320,21 +316,12 @@ def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> 
 
 
 def _thresholds(evaluation: Evaluation) -> Any:
+    from memalign.evaluation.sentences import PASSING, passing_rows, percent
+
     rows = []
-    for step in evaluation.thresholds:
-        if step.n:
-            agreement = f"{step.agreement:.0%}"
-            rows.append(
-                (
-                    step.label or "any",
-                    f"{step.at:g}",
-                    f"{step.share:.0%}",
-                    agreement,
-                    f"{1 - step.share:.0%}",
-                )
-            )
-    columns = ("verdict", "confidence from", "passes", "people agree", "left for people")
-    return table(columns, rows, title="What may pass without a person")
+    for *cells, agreement, left in passing_rows(evaluation):
+        rows.append([*cells, percent(agreement), left])
+    return table(PASSING, rows, title="What may pass without a person")
 
 
 def _disagreements(evaluation: Evaluation) -> Any:
@@ -372,7 +359,7 @@ def _exit_code(evaluation: Evaluation, demands: _Demands, result: GateResult | N
     """Name what failed, and give the gate's exit code, or that of a run without a gate."""
     failures = [
         (case.id, case.error)
-        for side in _sides(evaluation)
+        for side in evaluation.sides
         for case in side.cases
         if case.error is not None
     ]

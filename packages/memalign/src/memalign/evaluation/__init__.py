@@ -1,4 +1,4 @@
-"""Agreement of a judge with people, comparison of judges, a gate, a review of feedback, and what to label next."""
+"""Agreement of a judge with people, comparisons, a gate, feedback in review, and what to label."""
 
 from memalign.evaluation.agreement import Evaluation, aevaluate, evaluate
 from memalign.evaluation.cases import ScoredCase

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memalign.errors import InputError
-from memalign.evaluation.cases import ScoredCase, clusters, estimate, same_value
-from memalign.evaluation.intervals import paired_interval
+from memalign.evaluation.cases import Cases, clusters, same_value, with_verdict
+from memalign.evaluation.intervals import estimate_mean, paired_interval
 from memalign.metrics import Estimate, mcnemar_exact
 from memalign.notebook import html_view
 from memalign.values import value_text
@@ -26,6 +26,7 @@ _WORDS: dict[Verdict, str] = {
     "behind": "the second judge is worse",
     "tied": "no clear difference",
 }
+_SAME_FILE = "evaluate both judges on the same labelled file"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +36,9 @@ class Comparison:
     Attributes:
         n: How many cases both scored.
         left_out: Cases that are in one evaluation only, or lack a verdict in one.
-        verdict: The second's: "ahead" or "behind" when the interval of the difference excludes 0 and p is below 0.05;
-            else "tied", which says that n cases do not tell them apart, not that they are equal.
+        verdict: The second's: "ahead" or "behind" when the interval of the difference excludes 0
+            and p is below 0.05; else "tied", which says that n cases do not tell them apart, not
+            that they are equal.
         first: The first judge's accuracy on these cases.
         second: The second's.
         difference: Second minus first, with its interval at 95 %.
@@ -55,34 +57,34 @@ class Comparison:
     broken: tuple[str, ...]
     mcnemar_p: float
 
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return html_view(str(self).splitlines())
-
     def __str__(self) -> str:
         pairs = f"n = {self.n} cases scored by both"
         if self.left_out:
             pairs += f", {self.left_out} left out"
         difference = f"{self.difference:+.2f}  {self.difference.no_interval or ''}".rstrip()
+        counts = f"{len(self.fixed)} fixed, {len(self.broken)} broken"
         lines = [
             f"{_WORDS[self.verdict]}, {pairs}",
             f"accuracy: {self.first:.2f} -> {self.second:.2f}  difference {difference}",
-            f"{len(self.fixed)} fixed, {len(self.broken)} broken; McNemar p = {self.mcnemar_p:.3f}",
+            f"{counts}; McNemar p = {self.mcnemar_p:.3f}",
         ]
-        for name, ids in (("fixed", self.fixed), ("broken", self.broken)):
-            if ids:
-                lines.append(f"{name}: {', '.join(ids)}")
+        if self.fixed:
+            lines.append(f"fixed: {', '.join(self.fixed)}")
+        if self.broken:
+            lines.append(f"broken: {', '.join(self.broken)}")
         return "\n".join(lines)
 
+    __repr__ = __str__
 
-def compare(
-    first: Evaluation | Sequence[ScoredCase], second: Evaluation | Sequence[ScoredCase]
-) -> Comparison:
+    def _repr_html_(self) -> str:
+        return html_view(str(self).splitlines())
+
+
+def compare(first: Evaluation | Cases, second: Evaluation | Cases) -> Comparison:
     """Compare two judges on the cases that both scored, paired by id.
 
-    Where cases have a group, the interval is wider; fewer than ten groups give none, and the two are tied.
+    Where cases have a group, the interval is wider; fewer than ten groups give none, and the two
+    are tied.
 
     Args:
         first: An evaluation, or scored cases.
@@ -94,27 +96,31 @@ def compare(
     Raises:
         InputError: No case was scored by both, or a case has two different labels.
     """
-    before, after = _by_id(first), _by_id(second)
-    shared = [(old, after[name]) for name, old in before.items() if name in after]
-    pairs = [(old, new) for old, new in shared if old.value is not None and new.value is not None]
-    if not pairs:
-        raise InputError(
-            "no case was scored in both; evaluate both judges on the same labelled file"
-        )
-    _check_labels(pairs)
-    n = len(pairs)
-    groups = clusters([old for old, _ in pairs])
-    changes = [bool(new.correct) - bool(old.correct) for old, new in pairs]
-    difference = estimate(sum(changes) / n, groups, lambda: paired_interval(changes, groups))
-    fixed = tuple(new.id for old, new in pairs if new.correct and not old.correct)
-    broken = tuple(new.id for old, new in pairs if old.correct and not new.correct)
+    before = _cases_of(first)
+    after = _cases_of(second)
+    scored = {case.id: case for case in with_verdict(after)}
+    shared = [case for case in with_verdict(before) if case.id in scored]
+    if not shared:
+        raise InputError(f"no case was scored in both; {_SAME_FILE}")
+    changes: dict[str, int] = {}
+    for old in shared:
+        new = scored[old.id]
+        if not same_value(old.label, new.label):
+            labels = f"{value_text(old.label)} in the first and {value_text(new.label)}"
+            raise InputError(f"{old.id!r} has label {labels} in the second; {_SAME_FILE}")
+        changes[old.id] = bool(new.correct) - bool(old.correct)
+    n = len(shared)
+    right = sum(bool(old.correct) for old in shared)
+    difference = estimate_mean(list(changes.values()), clusters(shared), paired_interval)
+    fixed = tuple(name for name, change in changes.items() if change > 0)
+    broken = tuple(name for name, change in changes.items() if change < 0)
     p = mcnemar_exact(len(fixed), len(broken))
     return Comparison(
         n=n,
-        left_out=len(before.keys() | after.keys()) - n,
+        left_out=len({case.id for case in (*before, *after)}) - n,
         verdict=_verdict(difference, p),
-        first=sum(bool(old.correct) for old, _ in pairs) / n,
-        second=sum(bool(new.correct) for _, new in pairs) / n,
+        first=right / n,
+        second=(right + len(fixed) - len(broken)) / n,
         difference=difference,
         fixed=fixed,
         broken=broken,
@@ -122,24 +128,13 @@ def compare(
     )
 
 
-def _by_id(side: Evaluation | Sequence[ScoredCase]) -> dict[str, ScoredCase]:
-    cases = side if isinstance(side, Sequence) else side.cases
-    return {case.id: case for case in cases}
-
-
-def _check_labels(pairs: Sequence[tuple[ScoredCase, ScoredCase]]) -> None:
-    """Refuse a case that has two different labels."""
-    for old, new in pairs:
-        if not same_value(old.label, new.label):
-            raise InputError(
-                f"{old.id!r} has label {value_text(old.label)} in the first and {value_text(new.label)} in the "
-                "second; evaluate both judges on the same labelled file"
-            )
+def _cases_of(side: Evaluation | Cases) -> Cases:
+    return side if isinstance(side, Sequence) else side.cases
 
 
 def _verdict(difference: Estimate, p: float) -> Verdict:
-    if difference.low is None or difference.high is None or p >= _ALPHA:
-        return "tied"
-    if difference.low > 0:
+    if p < _ALPHA and (difference.low or 0) > 0:
         return "ahead"
-    return "behind" if difference.high < 0 else "tied"
+    if p < _ALPHA and (difference.high or 0) < 0:
+        return "behind"
+    return "tied"

@@ -1,8 +1,8 @@
 """A gate: whether a judge is good enough to release, decided on cases that nobody taught it.
 
-A criterion passes when the whole interval of its figure lies on the good side, and the judge is worse when all of it
-lies on the bad side. Between the two there are too few cases to tell. At 95 % a judge at the very edge is passed, or
-stopped, about once in twenty times at most.
+A criterion passes when the whole interval of its figure lies on the good side, and the judge is
+worse when all of it lies on the bad side. Between the two there are too few cases to tell. At 95 %
+a judge at the very edge is passed, or stopped, about once in twenty times at most.
 """
 
 from __future__ import annotations
@@ -32,16 +32,26 @@ __all__ = [
 ]
 
 Outcome = Literal["pass", "worse", "too few cases"]
-_ORDER: tuple[Outcome, ...] = (
-    "worse",
-    "too few cases",
-    "pass",
-)  # the first that a criterion says is the gate's
+
+_FIRST: tuple[Outcome, ...] = ("worse", "too few cases", "pass")
+"""The first of these that a criterion says is the gate's."""
+
+_ONE = (
+    "name at least one criterion, such as --min-accuracy 0.8 or --not-worse-than 5; "
+    "in Python, minimum={'accuracy': 0.8} or not_worse_than=5"
+)
+_OTHER = (
+    "--not-worse-than needs a judge to compare with: --against N or --against zero-shot; "
+    "in Python, evaluate with against=JUDGE"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Criterion:
-    """One criterion, such as `kappa at least 0.6`, the outcome, and the figure that decided it, also in words."""
+    """A criterion such as `kappa at least 0.6`, its outcome, and the figure that decided it.
+
+    `why` is the figure in words.
+    """
 
     demand: str
     outcome: Outcome
@@ -51,7 +61,10 @@ class Criterion:
 
 @dataclass(frozen=True, kw_only=True)
 class GateResult:
-    """What a gate decided: "worse" when one criterion says so, else "too few cases" when one does, else "pass"."""
+    """What a gate decided.
+
+    It is "worse" when one criterion says so, else "too few cases" when one does, else "pass".
+    """
 
     judge: str
     outcome: Outcome
@@ -60,10 +73,8 @@ class GateResult:
 
     def __str__(self) -> str:
         lines = [f"{self.judge}: {self.outcome}, on {self.n} unseen cases"]
-        lines += [
-            f"{criterion.outcome}: {criterion.demand}: {criterion.why}"
-            for criterion in self.criteria
-        ]
+        for one in self.criteria:
+            lines.append(f"{one.outcome}: {one.demand}: {one.why}")
         return "\n".join(lines)
 
 
@@ -86,24 +97,18 @@ def check_criteria(
         InputError: There is no criterion, a metric is unknown, or a number is impossible.
     """
     if not minimum and not_worse_than is None:
-        raise InputError(
-            "name at least one criterion, such as --min-accuracy 0.8 or --not-worse-than 5"
-        )
+        raise InputError(_ONE)
     if not_worse_than is not None:
         if not against:
-            raise InputError(
-                "--not-worse-than needs a judge to compare with: --against N or --against zero-shot"
-            )
+            raise InputError(_OTHER)
         if not 0 <= not_worse_than < 100:
-            raise InputError(
-                f"--not-worse-than is a number of points from 0 to less than 100, not {not_worse_than:g}"
-            )
+            points = "a number of points from 0 to less than 100"
+            raise InputError(f"--not-worse-than is {points}, not {not_worse_than:g}")
     for metric, least in minimum.items():
         _metric(metric, judge.value_type)
         if not -1 <= least <= 1:  # NaN included
-            raise InputError(
-                f"{metric} is at most 1, so it can never reach {least:g}; write 0.8 instead of 80"
-            )
+            never = f"it can never reach {least:g}; write 0.8 instead of 80"
+            raise InputError(f"{metric} is at most 1, so {never}")
 
 
 def gate(
@@ -116,92 +121,89 @@ def gate(
 
     Args:
         evaluation: The result of `evaluate(judge, labelled)`; with `against` for `not_worse_than`.
-        minimum: What the interval of a metric must reach, such as `{"kappa": 0.6}` (of `int` the weighted kappa).
+        minimum: What the interval of a metric must reach, such as `{"kappa": 0.6}` (of `int` the
+            weighted kappa).
         not_worse_than: Points of accuracy that the judge may lose against the other one.
 
     Returns:
         The outcome, and each criterion with its figure.
 
     Raises:
-        InputError: A case has no verdict (a server that is down neither passes a judge nor stops it), or there
-            is no criterion.
+        InputError: A case has no verdict (a server that is down neither passes a judge nor stops
+            it), or there is no criterion.
     """
-    for name, side in (("", evaluation), ("of the other judge: ", evaluation.base)):
-        if side is not None and side.unscored:
-            first = next(case for case in side.cases if case.error)
-            missing = f"{side.unscored} of {side.unscored + side.n} cases have no verdict"
-            raise InputError(
-                f"{name}{missing}, such as {first.id}: {(first.error or '').rstrip('. ')}. Run it again"
-            )
+    for side in evaluation.sides:
+        failed = [case for case in side.cases if case.error]
+        if failed:
+            whose = "" if side is evaluation else "of the other judge: "
+            missing = f"{len(failed)} of {len(side.cases)} cases have no verdict"
+            why = f"{failed[0].id}: {(failed[0].error or '').rstrip('. ')}"
+            raise InputError(f"{whose}{missing}, such as {why}. Run it again")
     criteria = []
     for name, least in (minimum or {}).items():
         metric = _metric(name, ValueType.of(evaluation.value_type))
         demand = f"{metric.replace('_', ' ')} at least {least:g}"
         criteria.append(_criterion(demand, evaluation.metrics[metric], least, evaluation.n))
     if not_worse_than is not None:
-        if (paired := evaluation.comparison) is None:
-            raise InputError(
-                "not_worse_than needs a judge to compare with; evaluate with against=JUDGE"
-            )
+        paired = evaluation.comparison
+        if paired is None:
+            raise InputError(_OTHER)
         demand = f"accuracy not worse than the other judge's by {not_worse_than:g} points"
-        criteria.append(
-            _criterion(demand, paired.difference, -not_worse_than / 100, paired.n, "+.2f")
-        )
+        least = -not_worse_than / 100
+        criteria.append(_criterion(demand, paired.difference, least, paired.n, "+.2f"))
     if not criteria:
-        raise InputError(
-            "name at least one criterion: minimum={'accuracy': 0.8} or not_worse_than=5"
-        )
-    outcome = min((criterion.outcome for criterion in criteria), key=_ORDER.index)
+        raise InputError(_ONE)
+    outcome = min((one.outcome for one in criteria), key=_FIRST.index)
     return GateResult(
         judge=evaluation.judge, outcome=outcome, criteria=tuple(criteria), n=evaluation.n
     )
 
 
 def junit_xml(result: GateResult) -> bytes:
-    """The gate as JUnit XML, a test case for each criterion; one with too few cases is skipped."""
-    outcomes = [criterion.outcome for criterion in result.criteria]
-    failures, skipped = str(outcomes.count("worse")), str(outcomes.count("too few cases"))
+    """Write the gate as JUnit XML, a test case for each criterion; too few cases skip it.
+
+    Args:
+        result: What `gate` decided.
+    """
+    title = f"memalign {result.judge}"
+    kinds: dict[Outcome, str] = {"worse": "failure", "too few cases": "skipped"}
+    outcomes = [one.outcome for one in result.criteria]
     root = ET.Element("testsuites")
-    suite = ET.SubElement(root, "testsuite", name=f"memalign {result.judge}", tests=str(len(outcomes)),
-                          failures=failures, errors="0", skipped=skipped)  # fmt: skip
-    for criterion in result.criteria:
-        case = ET.SubElement(
-            suite, "testcase", classname=f"memalign.{result.judge}", name=criterion.demand
-        )
-        if criterion.outcome != "pass":
-            kind = "failure" if criterion.outcome == "worse" else "skipped"
-            ET.SubElement(case, kind, message=criterion.why)
+    suite = ET.SubElement(root, "testsuite", name=title, tests=str(len(outcomes)), errors="0")
+    suite.set("failures", str(outcomes.count("worse")))
+    suite.set("skipped", str(outcomes.count("too few cases")))
+    for one in result.criteria:
+        case = ET.SubElement(suite, "testcase", classname=title, name=one.demand)
+        if one.outcome in kinds:
+            ET.SubElement(case, kinds[one.outcome], message=one.why)
     ET.SubElement(suite, "system-out").text = str(result)
     ET.indent(root)
     written: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return written + b"\n"
 
 
-def _metric(name: str, value_type: ValueType) -> str:
-    metrics = ("accuracy", *METRICS.get(value_type.kind, ())[:1])
-    metric = "weighted_kappa" if name == "kappa" and value_type.kind == "int" else name
-    if metric not in metrics:
-        raise InputError(f"{value_type.spec} has no {name!r}; it has {' and '.join(metrics)}")
-    return metric
-
-
 def outcome_of(figure: Estimate, threshold: float) -> Outcome:
     """Decide on which side of a threshold the whole interval of a figure lies."""
-    if figure.low is None or figure.high is None:
-        return "too few cases"
-    return (
-        "pass"
-        if figure.low >= threshold
-        else "worse"
-        if figure.high < threshold
-        else "too few cases"
-    )
+    if figure.low is not None and figure.low >= threshold:
+        return "pass"
+    if figure.high is not None and figure.high < threshold:
+        return "worse"
+    return "too few cases"
+
+
+def _metric(name: str, kind: ValueType) -> str:
+    """Return the full name of a metric of a value type."""
+    metrics = ("accuracy", *METRICS.get(kind.kind, ())[:1])
+    metric = "weighted_kappa" if name == "kappa" and kind.kind == "int" else name
+    if metric not in metrics:
+        raise InputError(f"{kind.spec} has no {name!r}; it has {' and '.join(metrics)}")
+    return metric
 
 
 def _criterion(
     demand: str, figure: Estimate, threshold: float, n: int, form: str = ".2f"
 ) -> Criterion:
-    """A criterion decided, with the figure in this form."""
+    """Decide a criterion, and say why with the figure in this form."""
     outcome = outcome_of(figure, threshold)
     why = f"{figure:{form}}, n = {n}"
     if figure.value is None:
@@ -211,5 +213,6 @@ def _criterion(
     elif outcome == "too few cases" and figure.value != threshold:
         half = max(figure.high - figure.value, figure.value - figure.low)
         more = max(math.ceil(n * (half / (figure.value - threshold)) ** 2) - n, 1)
-        why += f"; about {more:,} more case{'' if more == 1 else 's'} would settle it, if the figure stays the same"
+        cases = "case" if more == 1 else "cases"
+        why += f"; about {more:,} more {cases} would settle it, if the figure stays the same"
     return Criterion(demand=demand, outcome=outcome, why=why, figure=figure)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +13,7 @@ from memalign.io import FeedbackSource, label_notes, read_feedback
 from memalign.judge import Judge
 from memalign.judge.spec import misfit, named_parts
 from memalign.keys import first_spellings
+from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
@@ -23,7 +24,7 @@ __all__ = ["ConflictingLabels", "FeedbackReview", "agreement_of_people", "review
 
 @dataclass(frozen=True, kw_only=True)
 class ConflictingLabels:
-    """One content on which annotations differ: its ids, the values by key, and the label that would count."""
+    """One content on which people differ: its ids, the values by key, and the label that counts."""
 
     ids: tuple[str, ...]
     annotations: dict[str, Value]
@@ -35,12 +36,15 @@ class FeedbackReview:
     """What a file of feedback holds.
 
     Attributes:
-        rows: How many rows can be used, on how many `cases`, and how many are `labelled` and `commented`.
-        labels: Rows by label; of bool and choices also the labels that nobody gave, which a judge cannot learn here.
+        rows: How many rows can be used, on how many `cases`, and how many are `labelled` and
+            `commented`.
+        labels: Rows by label; of bool and choices also the labels that nobody gave, which a judge
+            cannot learn here.
         sources: Rows by person.
         duplicates: Groups of ids with the same content, which is one case.
         conflicts: Cases on which people differ.
-        alpha: Krippendorff's; None for fewer than two compared cases, and when all labels are the same.
+        alpha: Krippendorff's; None for fewer than two compared cases, and when all labels are the
+            same.
         compared: The cases that two or more people labelled.
         status: New, changed and unchanged rows, against a judge.
         invalid: The rows that cannot be used.
@@ -75,82 +79,97 @@ def review_feedback(
     Raises:
         InputError: It cannot be read or is empty.
     """
-    hashes = {case.id: case.example.content_hash for case in judge.memory.cases} if judge else {}
-    columns, fields = (judge.columns, named_parts(judge.instructions)) if judge else (None, ())
+    memory = Memory() if judge is None else judge.memory
+    hashes = {case.id: case.example.content_hash for case in memory.cases}
+    known = [one.value for one in memory.annotations() if one.value is not None]
     file = read_feedback(
         feedback,
         value_type=value_type,
         hashes=hashes,
         skip_invalid=True,
-        columns=columns,
-        fields=fields,
+        columns=None if judge is None else judge.columns,
+        fields=() if judge is None else named_parts(judge.instructions),
         name="stdin",
     )
-    misfits = {
-        line: RowError(line=line, id=row.id, reason=reason)
-        for row, line in zip(file.rows, file.lines, strict=True)
-        if judge is not None and (reason := misfit(judge, row))
-    }
-    rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in misfits]
-    learned = judge.memory.annotations() if judge else ()
-    known = [annotation.value for annotation in learned if annotation.value is not None]
+    rows: list[Feedback] = []
+    invalid = list(file.invalid)
+    for row, line in zip(file.rows, file.lines, strict=True):
+        reason = None if judge is None else misfit(judge, row)
+        if reason:
+            invalid.append(RowError(line=line, id=row.id, reason=reason))
+        else:
+            rows.append(row)
     cases = list(annotations_by_case(rows, hashes).values())
     person = first_spellings(row.source for row in rows)
     pairable = labels_of_several(cases)
     labels = Counter(value_text(row.value) for row in rows if row.value is not None)
-    listed = (
-        [value_text(label) for label in value_type.labels]
-        if value_type and value_type.kind != "int"
-        else []
-    )
+    ids = [tuple(dict.fromkeys(row.id for row in case)) for case in cases]
     return FeedbackReview(
         rows=len(rows),
         cases=len(cases),
         labelled=labels.total(),
         commented=sum(bool((row.rationale or "").strip()) for row in rows),
-        labels={label: labels[label] for label in listed} or dict(labels.most_common()),
+        labels=_with_missing(labels, value_type),
         sources=dict(Counter(person[row.source] for row in rows).most_common()),
-        duplicates=tuple(
-            tuple(ids) for case in cases if len(ids := dict.fromkeys(row.id for row in case)) > 1
-        ),
-        conflicts=tuple(_conflicts(cases, value_type, judge)),
+        duplicates=tuple(names for names in ids if len(names) > 1),
+        conflicts=_conflicts(cases, value_type, memory.authority),
         alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
         compared=len(pairable),
-        status=None if judge is None else dict(Counter(_status(judge, row) for row in rows)),
-        invalid=tuple(sorted((*file.invalid, *misfits.values()), key=lambda row: row.line)),
+        status=None if judge is None else dict(Counter(_status(memory, row) for row in rows)),
+        invalid=tuple(sorted(invalid, key=lambda error: error.line)),
         notes=(*file.notes, *label_notes(rows, value_type, known)),
     )
 
 
+def _with_missing(labels: Counter[str], value_type: ValueType | None) -> dict[str, int]:
+    """Return the labels with their counts; of bool and choices also those that nobody gave."""
+    if value_type is not None and value_type.kind in ("bool", "choice"):
+        names = [value_text(label) for label in value_type.labels]
+        return {name: labels[name] for name in names}
+    return dict(labels.most_common())
+
+
 def _conflicts(
-    cases: Sequence[Sequence[Feedback]], value_type: ValueType | None, judge: Judge | None
-) -> Iterator[ConflictingLabels]:
-    authority = judge.memory.authority if judge else ()
+    cases: Sequence[Sequence[Feedback]], value_type: ValueType | None, authority: Sequence[str]
+) -> tuple[ConflictingLabels, ...]:
     tolerance = 0.0 if value_type is None else value_type.tolerance
+    found = []
     for case in cases:
         values = {str(row.key): row.value for row in case if row.value is not None}
         if not _all_alike(list(values.values()), tolerance):
-            ids = tuple(dict.fromkeys(row.id for row in case))
-            yield ConflictingLabels(
-                ids=ids, annotations=values, label=policy_label(case, authority)
+            conflict = ConflictingLabels(
+                ids=tuple(dict.fromkeys(row.id for row in case)),
+                annotations=values,
+                label=policy_label(case, authority),
             )
+            found.append(conflict)
+    return tuple(found)
 
 
 def _all_alike(values: Sequence[Value], tolerance: float) -> bool:
-    """Return whether every two values are the same: the least and the most, or each and the first."""
+    """Return whether every two values are the same, by the least and the most or by the first."""
     if any(isinstance(value, str) for value in values):
         return all(same_value(values[0], value, tolerance) for value in values)
     return not values or same_value(min(values), max(values), tolerance)
 
 
-def _status(judge: Judge, row: Feedback) -> str:
-    annotation = judge.memory.annotation(row.key)
-    return "new" if annotation is None else "unchanged" if annotation.says(row) else "changed"
+def _status(memory: Memory, row: Feedback) -> str:
+    annotation = memory.annotation(row.key)
+    if annotation is None:
+        return "new"
+    return "unchanged" if annotation.says(row) else "changed"
 
 
-def agreement_of_people(units: list[list[Value]], value_type: ValueType | None) -> float | None:
-    """Krippendorff's alpha of the labels of each case, a label a person, at the level of the value type."""
+def agreement_of_people(
+    units: Sequence[Sequence[Value]], value_type: ValueType | None
+) -> float | None:
+    """Return Krippendorff's alpha of people's labels, at the level of the value type.
+
+    Args:
+        units: The labels of each case, one for each person.
+        value_type: Of int judges the level is ordinal, of float judges interval; else it is
+            nominal.
+    """
     levels: dict[str, Literal["ordinal", "interval"]] = {"int": "ordinal", "float": "interval"}
-    return krippendorff_alpha(
-        units, level=levels.get(value_type.kind, "nominal") if value_type else "nominal"
-    )
+    kind = "" if value_type is None else value_type.kind
+    return krippendorff_alpha(units, level=levels.get(kind, "nominal"))

@@ -1,20 +1,24 @@
-"""Intervals that hold for ten cases too, and for cases that come in groups: by them a gate passes and stops.
+"""Intervals that hold for ten cases too, and for cases that come in groups: by them a gate decides.
 
-A percentile bootstrap is too sure of itself there. Drawn at the edge, ten groups of cases passed a judge in a quarter
-of the drawings, and not in one of forty (docs/decisions/0021-gate.md).
+A percentile bootstrap is too sure of itself there. Drawn at the edge, ten groups of cases passed a
+judge in a quarter of the drawings, and not in one of forty (docs/decisions/0021-gate.md).
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from memalign.errors import InputError
+import numpy as np
+from numpy.typing import NDArray
+
 from memalign.metrics import (
     KERNELS,
+    Estimate,
     Statistic,
     ccc,
     paired_share_interval,
@@ -22,158 +26,232 @@ from memalign.metrics import (
     wilson_interval,
 )
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-
 __all__ = [
+    "FEWEST_GROUPS",
+    "LEVEL",
+    "Groups",
     "agreement_interval",
     "design_effect",
+    "estimate",
+    "estimate_mean",
     "mean_interval",
     "paired_interval",
     "share_interval",
 ]
 
+Floats = NDArray[np.float64]
 Interval = tuple[float, float]
-Groups = Sequence[Hashable] | None
+Groups = Sequence[str] | None
 """The group of every case; None where all cases are independent."""
 
-_LEVEL = 0.95
+LEVEL = 0.95
+FEWEST_GROUPS = 10
+"""Groups from which on there is an interval: fewer do not show how far their cases go together."""
+
 _FEWEST = 3  # cases or groups
 _MOST = 1000  # parts that are left out one after the other: of more cases several go together
+_CELLS = 4_000_000  # weights that are in memory at a time
 _ALL_TOGETHER = 2.0
-"""Groups that are added, in which all cases go together, to what the groups show of it: ten groups show little."""
+"""Groups that are added, in which all cases go together, to what the groups show of it."""
+
+
+def estimate(
+    value: float | None, groups: Groups, interval: Callable[[], Interval | None]
+) -> Estimate:
+    """Return a figure with its interval, or with the reason why its groups give none.
+
+    Args:
+        value: The figure; None where the cases give none.
+        groups: The group of each case.
+        interval: Computes the interval at 95 %.
+    """
+    if value is None:
+        return Estimate(value=None)
+    if groups is not None and (count := len(set(groups))) < FEWEST_GROUPS:
+        few = f"too few groups for an interval: there are {count}, and {FEWEST_GROUPS} are needed"
+        return Estimate(value=value, no_interval=few)
+    low, high = interval() or (None, None)
+    return Estimate(value=value, low=low, high=high)
+
+
+def estimate_mean(
+    values: Sequence[float],
+    groups: Groups,
+    interval: Callable[[Sequence[float], Groups], Interval | None],
+) -> Estimate:
+    """Return the mean of values with its interval, such as the share of cases that are right.
+
+    Args:
+        values: A number for each case.
+        groups: The group of each case.
+        interval: `share_interval`, `paired_interval` or `mean_interval`.
+    """
+    mean = sum(values) / len(values) if values else None
+    return estimate(mean, groups, partial(interval, values, groups))
+
+
+# -- the intervals --------------------------------------------------------------------------------
 
 
 def share_interval(right: Sequence[float], groups: Groups = None) -> Interval | None:
-    """The interval of the share of cases that are `right`: Wilson's, over what the groups are worth."""
-    effect, degrees = _design([float(one) for one in right], groups)
-    return wilson_interval(sum(right) / effect, len(right) / effect, level=_LEVEL, degrees=degrees)
+    """Return Wilson's interval (1927) of the share of cases that are right.
+
+    Args:
+        right: 1 for each case that is right, else 0.
+        groups: The group of each case, which decides how many cases they are worth.
+    """
+    effect, degrees = design_effect(right, groups)
+    return wilson_interval(sum(right) / effect, len(right) / effect, level=LEVEL, degrees=degrees)
 
 
-def paired_interval(changes: Sequence[int], groups: Groups = None) -> Interval | None:
-    """Bonett and Price's interval of the mean change: 1 where only the second judge is right, -1 where the first is."""
-    effect, degrees = _design([float(change) for change in changes], groups)
-    worse, better, n = changes.count(-1), changes.count(1), len(changes)
-    return paired_share_interval(
-        worse / effect, better / effect, n / effect, level=_LEVEL, degrees=degrees
-    )
+def paired_interval(changes: Sequence[float], groups: Groups = None) -> Interval | None:
+    """Return the interval of a mean change, by Bonett and Price (2012).
+
+    Args:
+        changes: For each case 1 where only the second judge is right, -1 where only the first is.
+        groups: The group of each case.
+    """
+    effect, degrees = design_effect(changes, groups)
+    worse = changes.count(-1) / effect
+    better = changes.count(1) / effect
+    n = len(changes) / effect
+    return paired_share_interval(worse, better, n, level=LEVEL, degrees=degrees)
+
+
+def mean_interval(values: Sequence[float], groups: Groups = None) -> Interval | None:
+    """Return Student's interval of a mean, in the unit of the values; None below three values."""
+    n = len(values)
+    if n < _FEWEST:
+        return None
+    effect, degrees = design_effect(values, groups)
+    middle = float(np.mean(values))
+    error = math.sqrt(effect * float(np.var(values, ddof=1)) / n)
+    half = student_t(LEVEL, degrees or n - 1) * error
+    return middle - half, middle + half
 
 
 def agreement_interval(
     statistic: Statistic, values: Sequence[Any], truth: Sequence[Any], groups: Groups = None
 ) -> Interval | None:
-    """The interval of kappa or CCC, by leaving out one case, or group, after the other.
+    """Return the interval of kappa or CCC, by Tukey's jackknife (1958) with Student's t.
 
-    Tukey's jackknife (1958) with Student's t. Of labels, four cases more (or groups) are counted in, one for each way
-    in which verdict and label can meet, as Agresti and Coull (1998) do for a share: so a judge that is always right has
-    an interval too. A CCC is taken on Fisher's scale; that of a judge that is always right as labels are. None for
-    fewer than three cases or groups, and where one left out leaves no figure.
+    Of labels, four cases (or groups) are added, one for each way in which verdict and label can
+    meet, as Agresti and Coull (1998) do for a share: so a judge that is always right has an
+    interval too. A CCC is taken on Fisher's scale; at 1 and -1, where that has no end, as labels
+    are.
+
+    Args:
+        statistic: `cohen_kappa` or `ccc`.
+        values: The judge's verdicts.
+        truth: People's labels of the same cases.
+        groups: The group of each case; a group is left out as a whole.
+
+    Returns:
+        The interval in [-1, 1]; None for fewer than three cases or groups, and where one of them
+        left out leaves no figure.
     """
     value = statistic(values, truth)
-    units = [code % _MOST for code in (range(len(truth)) if groups is None else _codes(groups))]
-    if value is None or len(set(units)) < _FEWEST:
+    units = range(len(truth)) if groups is None else groups
+    parts = np.array(_codes(units), dtype=int) % _MOST
+    count = len(np.unique(parts))
+    if value is None or count < _FEWEST:
         return None
-    measure = KERNELS[statistic]
-    if statistic is not ccc or value == 1:
-        counts = Counter([*truth, *values])
-        labels = (
-            sorted(counts) if statistic is ccc else [label for label, _ in counts.most_common(2)]
-        )
-        more = list(product((labels[0], labels[-1]), repeat=2))
-        middle, half = _spread(measure, *_with_more((values, truth), units, more))
-        return (
-            None
-            if half is None
-            else (max(-1.0, min(value, middle - half)), min(1.0, max(value, middle + half)))
-        )
-    half = _spread(measure, (values, truth), units)[1]
+    kernel = KERNELS[statistic]
+    weights = np.ones(len(parts))
+    if statistic is ccc and abs(value) < 1:
+        _, half = _jackknife(partial(kernel, first=values, second=truth), weights, parts)
+        if half is None:
+            return None
+        place = math.atanh(value)
+        half /= 1 - value * value
+        return math.tanh(place - half), math.tanh(place + half)
+    added = list(product(_two_labels([*truth, *values], ordered=statistic is ccc), repeat=2))
+    size = max(1, round(len(parts) / count))
+    middle, half = _jackknife(
+        partial(
+            kernel,
+            first=[*values, *(verdict for verdict, _ in added)],
+            second=[*truth, *(label for _, label in added)],
+        ),
+        np.append(weights, [size] * len(added)),
+        np.append(parts, parts.max() + 1 + np.arange(len(added))),
+    )
     if half is None:
         return None
-    place, part = math.atanh(value), half / (1 - value * value)
-    return math.tanh(place - part), math.tanh(place + part)
+    return max(-1.0, min(value, middle - half)), min(1.0, max(value, middle + half))
 
 
-def mean_interval(values: Sequence[float], groups: Groups = None) -> Interval | None:
-    """Return Student's interval of a mean, over what the groups are worth; None for fewer than three values."""
-    n = len(values)
-    if n < _FEWEST:
-        return None
-    effect, degrees = _design(values, groups)
-    middle = sum(values) / n
-    variance = sum((value - middle) ** 2 for value in values) / (n - 1)
-    half = student_t(_LEVEL, degrees or n - 1) * math.sqrt(effect * variance / n)
-    return middle - half, middle + half
+def _two_labels(labels: Sequence[Any], *, ordered: bool) -> tuple[Any, Any]:
+    """Return the ends of a scale, or the two commonest labels."""
+    if ordered:
+        return min(labels), max(labels)
+    commonest = [label for label, _ in Counter(labels).most_common(2)]
+    return commonest[0], commonest[-1]
 
 
-def design_effect(values: Sequence[float], groups: Groups) -> float:
-    """Return how many cases tell as much as one independent case, by how far those of a group go together."""
-    return _design(values, groups)[0]
+def _jackknife(
+    measure: Callable[[Floats], Floats],
+    weights: Floats,
+    parts: NDArray[np.int_],
+) -> tuple[float, float | None]:
+    """Leave out one part after the other.
+
+    Args:
+        measure: Gives a figure for each row of weights.
+        weights: How often each case counts.
+        parts: The part of each case.
+
+    Returns:
+        The figure of all cases, and half of its interval; None where one part left out leaves no
+        figure, or none changes it.
+    """
+    every = np.unique(parts)
+    count = len(every)
+    value = float(measure(weights[None])[0])
+    chunks = np.array_split(every, math.ceil(count * len(parts) / _CELLS))
+    figures = [measure(weights * (parts != chunk[:, None])) for chunk in chunks]
+    away = np.concatenate(figures) - value
+    error = math.sqrt((count - 1) / count * float((away**2).sum()))
+    if not math.isfinite(error) or error < 1e-12:
+        return value, None
+    return value, student_t(LEVEL, count - 1) * error
 
 
-# -- groups --------------------------------------------------------------------------------------------------------
+# -- groups ---------------------------------------------------------------------------------------
 
 
-def _design(values: Sequence[float], groups: Groups) -> tuple[float, int | None]:
-    """How many cases tell as much as one independent case (Kish 1965), and the degrees of freedom; 1 without groups.
+def design_effect(
+    values: Any, groups: Groups, *, labelled: int | None = None, together: float = _ALL_TOGETHER
+) -> tuple[float, int | None]:
+    """Return how many cases tell as much as one independent case (Kish 1965).
 
-    Where all values are the same the groups show nothing of it, and all cases of one are taken to go together.
+    Where all values are the same, the groups show nothing of how far their cases go together, and
+    all cases of one are taken to do so.
+
+    Args:
+        values: A number for each case.
+        groups: The group of each case, at least two of them; None where all are independent.
+        labelled: How many of the first cases are the sample; all of them if not given.
+        together: Groups that are added in which all cases go together.
+
+    Returns:
+        The effect, and the degrees of freedom; 1 and None without groups.
     """
     if groups is None:
         return 1.0, None
-    import numpy as np
-
-    codes = _codes(groups)
-    sizes, sums = np.bincount(codes), np.bincount(codes, np.array(values))
-    n, count = len(values), len(sizes)
-    if count < 2:
-        raise InputError("cases of one group have no interval")
-    most, spread = float((sizes**2).sum()) / n, float(np.var(values))
-    if spread == 0:
-        return most, count - 1
-    apart = sums - sizes * np.mean(values)
-    between = max(1.0, count / (count - 1) * float((apart**2).sum()) / (n * spread))
-    return (count * between + _ALL_TOGETHER * most) / (count + _ALL_TOGETHER), count - 1
+    codes = np.array(_codes(groups))
+    away = np.asarray(values, dtype=float) - np.mean(values)
+    sizes = np.bincount(codes[:labelled])
+    count = int(np.count_nonzero(sizes))
+    most = float((sizes**2).sum() / sizes.sum())
+    alone = float((away**2).sum())
+    shown = most
+    if alone > 0:
+        between = float((np.bincount(codes, away) ** 2).sum())
+        shown = max(1.0, between / alone * count / (count - 1))
+    return (count * shown + together * most) / (count + together), count - 1
 
 
-def _codes(groups: Sequence[Hashable]) -> list[int]:
+def _codes(units: Iterable[Hashable]) -> list[int]:
     codes: dict[Hashable, int] = {}
-    return [codes.setdefault(group, len(codes)) for group in groups]
-
-
-# -- leaving out ---------------------------------------------------------------------------------------------------
-
-
-def _with_more(
-    columns: Sequence[Sequence[Any]], units: Sequence[int], more: Sequence[tuple[Any, ...]]
-) -> tuple[list[list[Any]], list[int]]:
-    """The columns and the units with a part more for each row of `more`, each as large as the mean part."""
-    size, first = max(1, round(len(units) / len(set(units)))), max(units) + 1
-    added = [row for row in more for _ in range(size)]
-    parts = [first + number for number in range(len(more)) for _ in range(size)]
-    return [[*column, *(row[place] for row in added)] for place, column in enumerate(columns)], [
-        *units,
-        *parts,
-    ]
-
-
-def _spread(
-    measure: Any, columns: Sequence[Sequence[Any]], units: Sequence[int]
-) -> tuple[float, float | None]:
-    """The figure, and half of its interval; None where one part left out leaves no figure, or none changes it."""
-    import numpy as np
-
-    parts, every = np.array(units), np.unique(units)
-    value = float(measure(np.ones((1, len(parts))), *columns)[0])
-    step = max(1, 4_000_000 // len(parts))
-    left_out = [
-        measure((parts[None] != every[start : start + step, None]).astype(float), *columns)
-        for start in range(0, len(every), step)
-    ]
-    away = np.concatenate(left_out) - value
-    error = float(np.sqrt((len(every) - 1) / len(every) * (away**2).sum()))
-    if not np.isfinite(error) or error < 1e-12:
-        return value, None
-    return value, student_t(_LEVEL, len(every) - 1) * error
+    return [codes.setdefault(unit, len(codes)) for unit in units]

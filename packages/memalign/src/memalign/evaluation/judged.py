@@ -1,4 +1,4 @@
-"""Judgments that lie in a file already: those of labelled cases, and those of traffic without labels."""
+"""Judgments that lie in a file already: of labelled cases, and of traffic without labels."""
 
 from __future__ import annotations
 
@@ -17,37 +17,47 @@ from memalign.types import Example, Judgment
 if TYPE_CHECKING:
     from memalign.judge import Judge
 
-__all__ = ["column_of", "covers", "judged_rows", "judgments_from", "made_by", "made_by_another"]
+__all__ = ["column_of", "fitting", "judged_rows", "judgments_from", "kept_judgments"]
 
 
-def made_by(judge: Judge, path: str | Path) -> bool:
-    """Return whether the judge as it is today wrote the file; its name does not count, and no key is needed."""
-    signature = (
-        f"@{judge.fingerprint}-{prompts_hash()[:6]}" if judge.model_name else signature_of(judge)
-    )
-    return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
+def kept_judgments(
+    judge: Judge,
+    files: Sequence[str | Path],
+    examples: Sequence[Example],
+    *,
+    needed: bool = False,
+) -> dict[str, Judgment]:
+    """Take the judgments of the examples from the file that this judge wrote.
+
+    Args:
+        judge: Whose judgments they must be.
+        files: Files that `judge -o` wrote.
+        examples: The cases.
+        needed: Refuse files of which the judge wrote none.
+
+    Returns:
+        Judgments by id; none if the judge wrote none of the files.
+
+    Raises:
+        InputError: A file is unreadable, lacks a case, or a case has changed since.
+    """
+    for file in files:
+        if _made_by(judge, file):
+            return judgments_from(file, examples)
+    if needed:
+        raise _made_by_another(judge, files[0])
+    return {}
 
 
-def made_by_another(judge: Judge, path: str | Path) -> InputError:
-    """Make the error that says who did not write a file."""
-    return InputError(
-        f"{path} was judged by another judge, or by {judge.name} with another model, instructions, setting or memory; "
-        "judge the cases again"
-    )
-
-
-def covers(path: str | Path, examples: Sequence[Example]) -> bool:
-    """Return whether a file has a judgment of each example as it is now."""
-    file = read_judgments(path)
-    return all(example.id in file.judgments and file.fits(example) for example in examples)
-
-
-def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgment]:
-    """Take the judgments of the examples, in their order, from a file that `judge -o` wrote. No model is asked.
+def judgments_from(path: str | Path, examples: Sequence[Example]) -> dict[str, Judgment]:
+    """Take the judgments of the examples from a file that `judge -o` wrote. No model is asked.
 
     Args:
         path: A file of judgments.
         examples: The cases; the file may hold more.
+
+    Returns:
+        Judgments by id, in the order of the examples.
 
     Raises:
         InputError: The file is unreadable, lacks a case, or a case has changed since.
@@ -56,15 +66,29 @@ def judgments_from(path: str | Path, examples: Sequence[Example]) -> list[Judgme
     missing = [example.id for example in examples if example.id not in file.judgments]
     if missing:
         more = f" and of {len(missing) - 1} others" if missing[1:] else ""
-        raise InputError(
-            f"{path} has no judgment for {missing[0]!r}{more}; judge them first, or leave out --judged"
-        )
+        advice = "judge them first, or leave out --judged"
+        raise InputError(f"{path} has no judgment for {missing[0]!r}{more}; {advice}")
     for example in examples:
         if not file.fits(example):
-            raise InputError(
-                f"{path}: {example.id!r} has changed since it was judged; judge it again"
-            )
-    return [file.judgments[example.id] for example in examples]
+            changed = f"{example.id!r} has changed since it was judged"
+            raise InputError(f"{path}: {changed}; judge it again")
+    return {example.id: file.judgments[example.id] for example in examples}
+
+
+def fitting(path: str | Path, examples: Sequence[Example]) -> dict[str, Judgment]:
+    """Take from a file the verdicts on those examples that are today what they were when judged.
+
+    Args:
+        path: A file that `judge -o` wrote.
+        examples: The cases.
+    """
+    file = read_judgments(path)
+    found = {}
+    for example in examples:
+        judgment = file.judgments.get(example.id)
+        if judgment is not None and judgment.value is not None and file.fits(example):
+            found[example.id] = judgment
+    return found
 
 
 def judged_rows(
@@ -84,34 +108,44 @@ def judged_rows(
         InputError: The file is unreadable, another judge wrote it, or nothing in it has a verdict.
     """
     if isinstance(on, str | Path):
-        if not made_by(judge, on):
-            raise made_by_another(judge, on)
+        if not _made_by(judge, on):
+            raise _made_by_another(judge, on)
         on = list(read_judgments(on).judgments.values())
     judged = [judgment for judgment in on if judgment.decided_by != "expert"]
     if not any(judgment.value is not None for judgment in judged):
         raise InputError("no judged row has a verdict, so there is no share to correct")
-    columns: dict[str, Example] = {}
+    known: dict[str, Example] = {}
     if examples is not None:
-        for example in Examples.of(
-            examples, columns=judge.columns, fields=named_parts(judge.instructions)
-        ):
-            columns[example.id] = example
+        fields = named_parts(judge.instructions)
+        source = Examples.of(examples, columns=judge.columns, fields=fields)
+        known = {example.id: example for example in source}
     rows = []
     for judgment in judged:
-        known = columns.get(judgment.id)
-        rows.append(
-            ScoredCase(
-                id=judgment.id,
-                label="",
-                value=judgment.value,
-                group=column_of(known, "group"),
-                system=column_of(known, "system"),
-            )
+        example = known.get(judgment.id)
+        row = ScoredCase(
+            id=judgment.id,
+            label="",
+            value=judgment.value,
+            group=column_of(example, "group"),
+            system=column_of(example, "system"),
         )
+        rows.append(row)
     return rows, len(on) - len(judged)
 
 
 def column_of(example: Example | None, name: str) -> str | None:
     """Return a further column of a case in words; None where it has none."""
     value = None if example is None else example.meta.get(name)
-    return None if value is None or not str(value).strip() else str(value).strip()
+    return str("" if value is None else value).strip() or None
+
+
+def _made_by(judge: Judge, path: str | Path) -> bool:
+    """Return whether the judge as it is today wrote the file, by any name; no key is needed."""
+    named = f"@{judge.fingerprint}-{prompts_hash()[:6]}"
+    signature = named if judge.model_name else signature_of(judge)
+    return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
+
+
+def _made_by_another(judge: Judge, path: str | Path) -> InputError:
+    other = f"by {judge.name} with another model, instructions, setting or memory"
+    return InputError(f"{path} was judged by another judge, or {other}; judge the cases again")

@@ -1,13 +1,15 @@
-"""Which cases experts should label next: those of which the judge, its guidelines and its memory can say least."""
+"""Which cases experts should label next: those of which the judge and its memory can say least."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from memalign import aio
 from memalign.errors import InputError
@@ -17,19 +19,18 @@ from memalign.io import Examples, ExampleSource
 from memalign.judge.spec import named_parts
 from memalign.memory.retrieval import RELEVANT, embedding_text
 from memalign.models import resolve_embedding
-from memalign.types import Example, Finding, Judgment, Usage
+from memalign.types import Example, Judgment, Usage
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from memalign.judge import Judge, Progress
-    from memalign.memory import Memory
 
 __all__ = ["NextCase", "NextCases", "Usefulness", "anext_cases", "next_cases"]
 
 STANDS_OUT = 0.5  # the degree from which on a reason is named
 _TIE = 1e-6  # less than any two degrees that differ differ by
+
+Rated = Sequence[tuple[Example, Judgment]]
+Vectors = NDArray[np.float32]
 
 
 class NextCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +45,8 @@ class NextCase(msgspec.Struct, frozen=True, kw_only=True):
 class NextCases:
     """What to label next, the first one first; and how many cases were compared.
 
-    `left_out` were not, because their content is in memory or came before under another id; `failed` have no judgment,
-    with id and error.
+    `left_out` were not, because their content is in memory or came before under another id;
+    `failed` have no judgment, with id and error.
     """
 
     cases: tuple[NextCase, ...]
@@ -69,15 +70,17 @@ async def anext_cases(
 
     A case's score is the mean of four degrees in [0, 1]. Those from 0.5 on are named as reasons:
 
-    - No guideline applies: 0 where the model names one. Of a decision model it is 1 - |2p - 1|, with the probability
-      p that is furthest from 0.5.
+    - No guideline applies: 0 where the model names one. Of a decision model it is 1 - |2p - 1|,
+      with the probability p that is furthest from 0.5.
     - Guidelines contradict each other: 1 where findings of the model mean different values.
     - Unsure: 2 (1 - confidence), at most 1.
-    - Unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder), 1 from 0.2 down.
+    - Unlike every case in memory: 0.5 where the nearest has a cosine of 0.6 (in-process embedder),
+      1 from 0.2 down.
 
-    Cases of one score come in an order of chance, which is the same for the same cases, and not in that of arrival.
-    The list is diverse: the next case is that of the highest score times its distance (1 - cosine) from the nearest
-    case chosen before, and this product is its score. Content that is in memory, or came before, costs no call.
+    Cases of one score come in an order of chance, which is the same for the same cases, and not in
+    that of arrival. The list is diverse: the next case is that of the highest score times its
+    distance (1 - cosine) from the nearest case chosen before, and this product is its score.
+    Content that is in memory, or came before, costs no call.
 
     Args:
         judge: The judge that is to learn.
@@ -89,47 +92,43 @@ async def anext_cases(
         progress: Called with the phase, how many cases are done, and how many there are.
 
     Raises:
-        InputError: `n` is below 1; or `judged` lacks a case, or was made with another memory or of a changed case.
+        InputError: `n` is below 1; or `judged` lacks a case, or was made with another memory or of
+            a changed case.
         InvalidRows: A case cannot be read.
     """
     need_judge(judge, "next_cases(judge, cases)")
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise InputError(f"n must be a whole number of 1 or more, not {n!r}")
-    source = (
-        cases
-        if isinstance(cases, Examples)
-        else Examples.of(cases, columns=judge.columns, fields=named_parts(judge.instructions))
-    )
-    examples = list(source)
-    first = {example.content_hash: example for example in reversed(examples)}
-    fresh = [
-        example for example in reversed(first.values()) if not judge.memory.duplicates(example)
-    ]
+    if not isinstance(cases, Examples):
+        fields = named_parts(judge.instructions)
+        cases = Examples.of(cases, columns=judge.columns, fields=fields)
+    examples = list(cases)
+    first: dict[str, Example] = {}
+    for example in examples:
+        first.setdefault(example.content_hash, example)
+    fresh = [example for example in first.values() if not judge.memory.duplicates(example)]
     judgments: Sequence[Judgment] = ()
+    usage = Usage()
     if judged is not None:
-        judgments = judgments_from(judged, fresh)
-        if any(one.error is None and one.memory_hash != judge.memory.hash for one in judgments):
-            raise InputError(
-                f"{judged} was judged with another memory than this version of {judge.name!r} has; judge again"
-            )
+        judgments = _of_this_memory(judge, judged, fresh)
     elif fresh:
         judgments = await judge.ajudge_many(
             fresh, concurrency=concurrency, max_cost=max_cost, progress=progress
         )
-    pairs = list(zip(fresh, judgments, strict=True))
-    rated = [(example, judgment) for example, judgment in pairs if judgment.error is None]
+        usage = sum((judgment.usage for judgment in judgments), usage)
+    rated: list[tuple[Example, Judgment]] = []
+    failed: list[tuple[str, str]] = []
+    for example, judgment in zip(fresh, judgments, strict=True):
+        if judgment.error is None:
+            rated.append((example, judgment))
+        else:
+            failed.append((example.id, judgment.error))
     return NextCases(
         cases=await _ranked(judge, rated, n) if rated else (),
         ranked=len(rated),
         left_out=len(examples) - len(fresh),
-        failed=tuple(
-            (example.id, judgment.error)
-            for example, judgment in pairs
-            if judgment.error is not None
-        ),
-        usage=Usage()
-        if judged is not None
-        else sum((judgment.usage for judgment in judgments), Usage()),
+        failed=tuple(failed),
+        usage=usage,
     )
 
 
@@ -137,101 +136,95 @@ next_cases = aio.blocking(anext_cases)
 """The `n` cases to label next; the synchronous form of `anext_cases`."""
 
 
-async def _ranked(
-    judge: Judge, rated: Sequence[tuple[Example, Judgment]], n: int
-) -> tuple[NextCase, ...]:
-    import numpy as np  # a quarter of a second that only this part needs
+def _of_this_memory(
+    judge: Judge, judged: str | Path, examples: Sequence[Example]
+) -> list[Judgment]:
+    """Take judgments from a file, and refuse those that were made with another memory."""
+    judgments = list(judgments_from(judged, examples).values())
+    for judgment in judgments:
+        if judgment.error is None and judgment.memory_hash != judge.memory.hash:
+            memory = f"another memory than this version of {judge.name!r} has"
+            raise InputError(f"{judged} was judged with {memory}; judge again")
+    return judgments
 
-    useful = Usefulness(judge)
+
+async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
+    """Choose the most useful cases, each far from those chosen before."""
     vectors = await _embedded([example for example, _ in rated])
-    signals = await useful.signals(rated, vectors)
-    scores = np.array(
-        [_score(example, reasons) for (example, _), reasons in zip(rated, signals, strict=True)]
-    )
+    signals = await Usefulness(judge).signals(rated, vectors)
+    scores = np.array(_scores(rated, signals))
     apart = np.ones(len(rated))
     chosen: list[NextCase] = []
-    remaining = list(range(len(rated)))
+    remaining = set(range(len(rated)))
     while remaining and len(chosen) < n:
         worth = scores * apart
-        place = max(remaining, key=worth.__getitem__)
+        place = max(remaining, key=lambda place: worth[place])
         remaining.remove(place)
         strongest = sorted(signals[place].items(), key=lambda signal: -signal[1])
-        reason = (
-            "; ".join(words for words, degree in strongest if degree >= STANDS_OUT)
-            or "nothing unusual about it"
-        )
-        chosen.append(
-            NextCase(id=rated[place][0].id, reason=reason, score=round(float(worth[place]), 3))
-        )
+        named = [words for words, degree in strongest if degree >= STANDS_OUT]
+        reason = "; ".join(named) or "nothing unusual about it"
+        score = round(float(worth[place]), 3)
+        chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=score))
         apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
     return tuple(chosen)
 
 
 class Usefulness:
-    """Says how useful an expert's label of a case is to a judge: the one order of what to label next."""
+    """Says how useful an expert's label of a case is to a judge."""
 
     def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-        self._known: NDArray[np.float32] | None = None
+        self._memory = judge.memory
+        self._known: Vectors | None = None
 
-    async def __call__(self, rated: Sequence[tuple[Example, Judgment]]) -> list[float]:
+    async def __call__(self, rated: Rated) -> list[float]:
         """Return the score of each case, from 0 to 1, by its judgment; see `anext_cases`."""
-        signals = await self.signals(rated, await _embedded([example for example, _ in rated]))
-        return [
-            _score(example, reasons) for (example, _), reasons in zip(rated, signals, strict=True)
-        ]
+        vectors = await _embedded([example for example, _ in rated])
+        return _scores(rated, await self.signals(rated, vectors))
 
-    async def signals(
-        self, rated: Sequence[tuple[Example, Judgment]], vectors: NDArray[np.float32]
-    ) -> list[dict[str, float]]:
+    async def signals(self, rated: Rated, vectors: Vectors) -> list[dict[str, float]]:
         """Return the reasons to label each case in words, with their degrees from 0 to 1."""
+        if not self._memory.cases:
+            return [_signals(judgment, None) for _, judgment in rated]
         if self._known is None:
-            self._known = await _vectors_of(self._judge.memory)
-        nearest: list[float | None] = [None] * len(rated)
-        if self._judge.memory.cases:
-            nearest = [float((self._known @ vector).max()) for vector in vectors]
-        return [
-            _signals(judgment, near) for (_, judgment), near in zip(rated, nearest, strict=True)
-        ]
+            self._known = self._memory.matrix
+            if self._memory.embedding_model != resolve_embedding(None).name:
+                self._known = await _embedded([case.example for case in self._memory.cases])
+        signals = []
+        for (_, judgment), vector in zip(rated, vectors, strict=True):
+            nearest = float((self._known @ vector).max())
+            signals.append(_signals(judgment, nearest))
+        return signals
 
 
-def _score(example: Example, reasons: Mapping[str, float]) -> float:
-    """The mean of the degrees; equal ones differ by a chance that is the case's own."""
-    chance = int(example.content_hash[:8], 16) / 16**8
-    return min(1.0, sum(reasons.values()) / len(reasons)) * (1 - _TIE) + _TIE * chance
-
-
-def _silence(judgment: Judgment) -> float:
-    """How little the guidelines say of an item, in [0, 1]; see `anext_cases`."""
-    return 1 - max(map(_loudness, judgment.findings), default=0.0)
-
-
-def _loudness(finding: Finding) -> float:
-    return 1.0 if finding.probability is None else abs(2 * finding.probability - 1)
+def _scores(rated: Rated, signals: Sequence[dict[str, float]]) -> list[float]:
+    """Return the mean of the degrees of each case; the content breaks ties, as if by chance."""
+    scores = []
+    for (example, _), degrees in zip(rated, signals, strict=True):
+        mean = min(1.0, sum(degrees.values()) / len(degrees))
+        chance = int(example.content_hash[:8], 16) / 16**8
+        scores.append(mean * (1 - _TIE) + _TIE * chance)
+    return scores
 
 
 def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
-    """The four reasons to label a case in words, and their degrees in [0, 1]."""
+    """Return the four reasons to label a case in words, and their degrees in [0, 1]."""
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
     meant = {finding.value for finding in judgment.findings if finding.value is not None}
-    unlike, likeness = 1.0, "memory has no cases yet"
+    said = [1.0 if one.probability is None else one.probability for one in judgment.findings]
+    heard = [abs(2 * probability - 1) for probability in said]
+    unlike = 1.0
+    likeness = "memory has no cases yet"
     if nearest is not None:
         unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
         likeness = f"unlike every case in memory (likeness at most {nearest:.2f})"
     return {
-        "no guideline applies": _silence(judgment),
+        "no guideline applies": 1 - max(heard, default=0.0),
         "guidelines contradict each other": float(len(meant) > 1),
         f"unsure ({confidence:.0%})": min(1.0, 2 * (1 - confidence)),
         likeness: unlike,
     }
 
 
-async def _embedded(examples: Sequence[Example]) -> NDArray[np.float32]:
-    # The in-process embedder, whatever retrieval uses: a ranking must cost nothing beside the judgments.
+async def _embedded(examples: Sequence[Example]) -> Vectors:
+    # The in-process embedder, whatever retrieval uses: a ranking costs nothing but the judgments.
     return await resolve_embedding(None).embed([embedding_text(example) for example in examples])
-
-
-async def _vectors_of(memory: Memory) -> NDArray[np.float32]:
-    if memory.embedding_model == resolve_embedding(None).name:
-        return memory.matrix
-    return await _embedded([case.example for case in memory.cases])

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelledCases", "knows", "need_judge"]
 
+Examples = tuple[Example, ...]
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledCases:
@@ -34,10 +36,10 @@ class LabelledCases:
     """
 
     rows: tuple[Feedback, ...]
-    examples: tuple[Example, ...]
+    examples: Examples
     labels: Mapping[str, Value]
     unlabelled: int
-    taught: tuple[Example, ...]
+    taught: Examples
 
     @classmethod
     def of(
@@ -54,11 +56,9 @@ class LabelledCases:
             InvalidRows: A row is not valid.
             InputError: No case has a label.
         """
+        fields = named_parts(judge.instructions)
         file = read_feedback(
-            labelled,
-            value_type=judge.value_type,
-            columns=judge.columns,
-            fields=named_parts(judge.instructions),
+            labelled, value_type=judge.value_type, columns=judge.columns, fields=fields
         )
         rows: list[Feedback] = []
         labels: dict[str, Value] = {}
@@ -67,19 +67,17 @@ class LabelledCases:
         unlabelled = 0
         for name, notes in annotations_by_case(file.rows).items():
             known = any(knows(one, note) for one in (judge, *others) for note in notes)
+            label = policy_label(notes, judge.memory.authority)
             if not known:
                 rows += notes
-            label = policy_label(notes, judge.memory.authority)
-            if label is None:
-                unlabelled += not known
-                continue
-            labels[name] = label
-            side = taught if known else examples
-            side.append(Example(id=name, **notes[0].content, meta=notes[0].meta))
+                unlabelled += label is None
+            if label is not None:
+                labels[name] = label
+                side = taught if known else examples
+                side.append(Example(id=name, **notes[0].content, meta=notes[0].meta))
         if not labels:
-            raise InputError(
-                "there are no labelled cases; a row needs what the judge reads, and a value (the label)"
-            )
+            needed = "a row needs what the judge reads, and a value (the label)"
+            raise InputError(f"there are no labelled cases; {needed}")
         return cls(
             rows=tuple(rows),
             examples=tuple(examples),
@@ -89,25 +87,29 @@ class LabelledCases:
         )
 
     @property
-    def all_examples(self) -> tuple[Example, ...]:
+    def all_examples(self) -> Examples:
         """The cases that count, and behind them the taught ones."""
         return self.examples + self.taught
 
     @property
-    def unseen_examples(self) -> tuple[Example, ...]:
-        """The cases that count. Raises InputError if there is none, because the judge was taught all."""
+    def unseen_examples(self) -> Examples:
+        """The cases that count.
+
+        Raises:
+            InputError: There is none, because the judge was taught all.
+        """
         if not self.examples:
-            raise InputError(
-                f"every labelled case ({len(self.taught)}) is in the judge's memory, so they say nothing about unseen "
-                "cases; use cases that it has not learned from"
-            )
+            every = f"every labelled case ({len(self.taught)}) is in the judge's memory"
+            advice = "use cases that it has not learned from"
+            raise InputError(f"{every}, so they say nothing about unseen cases; {advice}")
         return self.examples
 
 
 def knows(judge: Judge, case: Example | Feedback) -> bool:
     """Return whether a judge was taught this case, under this id or another.
 
-    Content counts as the judge reads it: two cases that differ only in what its instructions do not name are one.
+    Content counts as the judge reads it: two cases that differ only in what its instructions do not
+    name are one.
     """
     if judge.memory.case(case.id) is not None:
         return True

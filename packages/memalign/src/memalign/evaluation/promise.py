@@ -1,8 +1,9 @@
-"""What may pass without a person: agreement above thresholds of confidence, and the threshold that keeps a promise.
+"""What may pass without a person: agreement above thresholds of confidence, and a promise.
 
-A promise is tested at thresholds that were fixed beforehand, from the strictest to the loosest, by the exact binomial
-test, and the last one before the first failure is named (fixed-sequence testing: Bauer 1991; Learn then Test:
-Angelopoulos and others 2021). So in at most one of twenty samples a threshold is named that does not keep it.
+A promise is tested at thresholds that were fixed beforehand, from the strictest to the loosest, by
+the exact binomial test, and the last one before the first failure is named (fixed-sequence testing:
+Bauer 1991; Learn then Test: Angelopoulos and others 2021). So in at most one of twenty samples a
+threshold is named that does not keep it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memalign.errors import InputError
-from memalign.evaluation.cases import FEWEST_GROUPS, ScoredCase, clusters, estimate
-from memalign.evaluation.intervals import design_effect, share_interval
+from memalign.evaluation.cases import Cases, ScoredCase, clusters
+from memalign.evaluation.intervals import (
+    FEWEST_GROUPS,
+    design_effect,
+    estimate_mean,
+    share_interval,
+)
 from memalign.metrics import Estimate
-from memalign.values import value_text
 
 __all__ = [
     "Passing",
@@ -30,8 +35,11 @@ __all__ = [
 
 _GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 _ALPHA = 0.05
-_FIRST = 1.6  # times the fewest cases has the first test: one error does not end the sequence at its beginning
-_PART = 3  # and at least such a part of all cases, for the same reason
+_Z_SQUARED = 2.7  # 1.645 squared, of a one-sided test at _ALPHA
+_FIRST = (
+    1.6  # times the fewest cases has the first test, so that one error does not end the sequence
+)
+_PART = 1 / 3  # and at least such a part of all cases, for the same reason
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +50,8 @@ class Passing:
         at: The threshold of the confidence, in [0, 1].
         label: The verdict that is looked at, in words; None for all of them.
         n: Labelled cases that pass.
-        share: Their share of the labelled cases with such a verdict; the others are left for people.
+        share: Their share of the labelled cases with such a verdict; the others are left for
+            people.
         agreement: How often people agree with those that pass, with its interval at 95 %.
     """
 
@@ -55,11 +64,12 @@ class Passing:
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
-    """The threshold above which people agree with at least `least` of the verdicts, at 95 % confidence.
+    """The threshold above which people agree with enough of the verdicts, at 95 % confidence.
 
     Attributes:
         least: The promised agreement, in (0, 1).
-        kept: The threshold, what passes, and the agreement there; None where none is proven to keep it.
+        kept: The threshold, what passes, and the agreement there; None where none is proven to keep
+            it.
         why: Why there is none, and how many labels are missing.
         missing: Labelled cases that are missing at least; None where labels alone will not do.
     """
@@ -70,38 +80,32 @@ class Promise:
     missing: int | None = None
 
 
-def passing(cases: Sequence[ScoredCase], at: float, *, label: bool = False) -> Passing:
+def passing(cases: Cases, at: float) -> Passing:
     """Measure the verdicts whose confidence is at least `at`.
 
     Args:
         cases: Cases with a verdict and a confidence.
         at: The threshold.
-        label: Name the verdict of the cases in the result, because they all have it.
     """
     sure = _sure(cases, at)
-    right = [bool(case.correct) for case in sure]
-    groups = clusters(sure)
-    share = sum(right) / len(right) if right else None
     return Passing(
         at=at,
-        label=value_text(cases[0].value) if label else None,
         n=len(sure),
         share=len(sure) / max(len(cases), 1),
-        agreement=estimate(share, groups, lambda: share_interval(right, groups)),
+        agreement=estimate_mean(_right(sure), clusters(sure), share_interval),
     )
 
 
-def steps_of(cases: Sequence[ScoredCase], *, label: bool = False) -> list[Passing]:
-    """Measure the verdicts at every threshold; of thresholds that the same cases pass, at the lowest.
+def steps_of(cases: Cases) -> list[Passing]:
+    """Measure the verdicts at every threshold; if the same cases pass several, at the lowest.
 
     Args:
         cases: Cases with a verdict and a confidence.
-        label: Name the verdict of the cases in the result, because they all have it.
     """
     lowest: dict[int, float] = {}
     for at in _GRID:
         lowest.setdefault(len(_sure(cases, at)), at)
-    return [passing(cases, at, label=label) for n, at in lowest.items() if n]
+    return [passing(cases, at) for n, at in lowest.items() if n]
 
 
 def check_promise(least: float) -> None:
@@ -114,7 +118,7 @@ def check_promise(least: float) -> None:
         raise InputError(f"a promise is a share above 0 and below 1, such as 0.95, not {least!r}")
 
 
-def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
+def promise_of(cases: Cases, least: float) -> Promise:
     """Find the lowest threshold that keeps a promise, or say what is missing for one.
 
     Args:
@@ -122,13 +126,12 @@ def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
         least: The agreement that is promised for all verdicts that pass, in (0, 1).
     """
     fewest = fewest_for(least)
-    steps = steps_of(cases)[::-1]
-    start = max(_FIRST * fewest, len(cases) / _PART)
-    sequence = [step for step in steps if step.n >= start]
-    if not sequence:
-        sequence = [step for step in steps if step.n >= fewest][-1:]
+    steps = steps_of(cases)
+    enough = [step for step in steps if step.n >= fewest]
+    start = max(_FIRST * fewest, len(cases) * _PART)
+    sequence = [step for step in enough if step.n >= start] or enough[:1]
     kept: Passing | None = None
-    for step in sequence:
+    for step in reversed(sequence):
         if not _proven(_sure(cases, step.at), least):
             break
         kept = step
@@ -137,25 +140,27 @@ def promise_of(cases: Sequence[ScoredCase], least: float) -> Promise:
     return _missing(steps, least, fewest, len(cases))
 
 
-def _sure(cases: Sequence[ScoredCase], at: float) -> list[ScoredCase]:
+def _sure(cases: Cases, at: float) -> list[ScoredCase]:
     return [case for case in cases if (case.confidence or 0.0) >= at]
 
 
-def _proven(cases: Sequence[ScoredCase], least: float) -> bool:
-    """Return whether the exact binomial test refutes that people agree with fewer of the verdicts."""
-    right = [float(bool(case.correct)) for case in cases]
+def _right(cases: Cases) -> list[bool]:
+    return [bool(case.correct) for case in cases]
+
+
+def _proven(cases: Cases, least: float) -> bool:
+    """Return whether the exact binomial test shows that people agree with enough verdicts."""
+    right = _right(cases)
     groups = clusters(cases)
-    effect = 1.0
-    if groups is not None:
-        if len(set(groups)) < FEWEST_GROUPS:
-            return False
-        effect = design_effect(right, groups)
-    wrong = math.ceil((len(right) - sum(right)) / effect)
+    if groups is not None and len(set(groups)) < FEWEST_GROUPS:
+        return False
+    effect, _ = design_effect(right, groups)
+    wrong = math.ceil(right.count(False) / effect)
     return binomial_tail(wrong, math.floor(len(right) / effect), 1 - least) <= _ALPHA
 
 
 def binomial_tail(most: int, n: int, share: float) -> float:
-    """Return the probability of at most `most` of `n` cases, where each has the probability `share`."""
+    """Return the probability of at most `most` of `n` cases, each with the probability `share`."""
     total = 0.0
     for k in range(min(most, n) + 1):
         ways = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
@@ -164,7 +169,7 @@ def binomial_tail(most: int, n: int, share: float) -> float:
 
 
 def fewest_for(least: float, wrong: int = 0) -> int:
-    """Return how many cases prove a promise when so many of them are wrong: 59 for 0.95 and none."""
+    """Return how many cases prove a promise if so many are wrong: 59 for 0.95 and none."""
     n = wrong + 1
     while binomial_tail(wrong, n, 1 - least) > _ALPHA:
         n += 1
@@ -176,24 +181,15 @@ def _missing(steps: Sequence[Passing], least: float, fewest: int, n: int) -> Pro
     if n < fewest:
         why = f"even without an error it takes {fewest:,} labelled cases, and {n} are here"
         return Promise(least=least, why=f"{why}: at least {fewest - n:,} more", missing=fewest - n)
-    tried = [step for step in steps if step.share >= 1 / _PART]  # no sequence begins with fewer
+    tried = [step for step in steps if step.share >= _PART]  # no sequence begins with fewer
     best = max(tried, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
-    surest = (
-        f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"
-    )
+    why = f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"
+    if (best.agreement.high or 1.0) < least:
+        return Promise(least=least, why=f"{why}, so that labels alone will not help")
     if agreed <= least:
-        hopeless = (best.agreement.high or 1.0) < least
-        more = (
-            "so that labels alone will not help"
-            if hopeless
-            else "which does not tell yet: label more"
-        )
-        return Promise(least=least, why=f"{surest}, {more}")
-    needed = max(
-        2.7 * least * (1 - least) / (agreed - least) ** 2, _FIRST * fewest
-    )  # 2.7: 1.645 squared
-    missing = max(1, math.ceil((needed - best.n) / best.share))
-    return Promise(
-        least=least, why=f"{surest}; about {missing:,} more labels would prove it", missing=missing
-    )
+        return Promise(least=least, why=f"{why}, which does not tell yet: label more")
+    needed = _Z_SQUARED * least * (1 - least) / (agreed - least) ** 2
+    missing = math.ceil((max(needed, _FIRST * fewest) - best.n) / best.share)
+    why = f"{why}; about {max(1, missing):,} more labels would prove it"
+    return Promise(least=least, why=why, missing=max(1, missing))

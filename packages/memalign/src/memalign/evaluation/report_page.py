@@ -1,14 +1,15 @@
-"""A page that an engineer sends to a manager: how far a judge agrees with people, where it errs, what it costs.
+"""A page that an engineer sends to a manager: how far a judge agrees with people, and at what cost.
 
-The page is gathered once, as parts with sentences, tables and cases; HTML and Markdown are two ways to write them.
+The page is gathered once, as parts with sentences, tables and cases; two templates write it as HTML
+and as Markdown.
 """
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -19,14 +20,13 @@ from memalign.evaluation.agreement import Evaluation, measure
 from memalign.evaluation.cases import (
     ScoredCase,
     annotations_by_case,
-    estimate,
     labels_by_source,
     labels_of_several,
 )
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
-from memalign.evaluation.intervals import share_interval
-from memalign.evaluation.sentences import percent
+from memalign.evaluation.intervals import estimate_mean, share_interval
+from memalign.evaluation.sentences import PASSING, passing_rows
 from memalign.keys import first_spellings
 from memalign.metrics import Estimate
 from memalign.types import as_json
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["Report", "ReportedCase", "Section", "as_html", "as_markdown", "report"]
 
 _LISTED = 12  # guidelines
-_ERRORS, _EXAMPLES = 4, 3  # kinds of error on the page, and cases of each
+_ERRORS = 4  # kinds of error on the page
+_EXAMPLES = 3  # cases of each
 _LONG = 400  # characters of a field
 _VERDICTS = {
     "ahead": "It is better than",
@@ -63,10 +64,15 @@ class ReportedCase:
     content: dict[str, str]
     words: dict[str, str]
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """The content and the words of everybody, by name."""
+        return self.content | self.words
+
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the page: words to quote as they are, sentences, a table, and cases under their titles."""
+    """A part of the page: words to quote, sentences, a table, and cases under their titles."""
 
     title: str
     lines: Sequence[str] = ()
@@ -95,7 +101,7 @@ class Report:
     evaluation: Evaluation
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain JSON values."""
+        """Return all of it as plain JSON values."""
         names = ("title", "headline", "sections", "cases")
         plain = {name: as_json(getattr(self, name)) for name in names}
         return plain | {"evaluation": self.evaluation.to_dict()}
@@ -120,201 +126,196 @@ def report(
         InputError: No case has a verdict.
     """
     if not evaluation.n:
-        error = next((case.error for case in evaluation.cases if case.error), "")
-        raise InputError(f"no case has a verdict: {error}")
+        errors = [case.error for case in evaluation.cases if case.error]
+        raise InputError(f"no case has a verdict: {''.join(errors[:1])}")
     cases = _reported_cases(evaluation)
     headline, *others = evaluation.sentences()
+    sections = [
+        Section("In short", others),
+        _task(judge, evaluation),
+        _agreement(judge, evaluation, against),
+    ]
+    if evaluation.promise is not None and evaluation.thresholds:
+        rows = passing_rows(evaluation)
+        sections.append(Section("What may pass without a person", (), PASSING, rows))
+    sections += [
+        _where_it_errs(evaluation, cases),
+        _guidelines(judge, evaluation),
+        Section("What it costs", [_cost(evaluation)]),
+    ]
+    if gate is not None:
+        sections.append(Section(f"The gate: {gate.outcome}", str(gate).splitlines()[1:]))
     return Report(
         title=f"{judge.name}: agreement with people",
         headline=headline,
-        sections=(
-            Section("In short", others),
-            _task(judge, evaluation),
-            _agreement(judge, evaluation, against),
-            *_passing(evaluation),
-            _where_it_errs(evaluation, cases),
-            _guidelines(judge, evaluation),
-            Section("What it costs", [_cost(evaluation)]),
-            *(
-                []
-                if gate is None
-                else [Section(f"The gate: {gate.outcome}", str(gate).splitlines()[1:])]
-            ),
-        ),
+        sections=tuple(sections),
         cases=tuple(cases.values()),
         evaluation=evaluation,
     )
 
 
-# -- the parts -------------------------------------------------------------------------------------------------------
-
-
-def _passing(evaluation: Evaluation) -> list[Section]:
-    """What passes without a person, where somebody asked for a promise."""
-    if evaluation.promise is None or not evaluation.thresholds:
-        return []
-    rows: list[Row] = []
-    for step in evaluation.thresholds:
-        if step.n:
-            left = f"{percent(1 - step.share)}"
-            rows.append(
-                [
-                    step.label or "any verdict",
-                    f"{step.at:g}",
-                    percent(step.share),
-                    step.agreement,
-                    left,
-                ]
-            )
-    head = ("", "confidence from", "passes", "people agree", "left for people")
-    return [Section("What may pass without a person", (), head, rows)]
+# -- the parts ------------------------------------------------------------------------------------
 
 
 def _task(judge: Judge, evaluation: Evaluation) -> Section:
     memory = evaluation.memory_hash[:12] or "empty"
-    lines = [
-        f"It answers with {judge.value_type.allowed}. Model {evaluation.model_text}, memory {memory}."
-    ]
-    counts = (
-        (evaluation.taught, "that were taught and are left out of every figure"),
-        (evaluation.unscored, "without a verdict"),
-        (evaluation.unlabelled, "without a label that counts"),
-    )
-    others = ", ".join(f"{count} {words}" for count, words in counts if count)
-    lines.append(
-        f"It had learned from none of the {evaluation.n} cases{f'. Not among them: {others}' * bool(others)}."
-    )
+    answers = f"It answers with {judge.value_type.allowed}."
+    unseen = f"It had learned from none of the {evaluation.n} cases."
+    counts = {
+        "that were taught and are left out of every figure": evaluation.taught,
+        "without a verdict": evaluation.unscored,
+        "without a label that counts": evaluation.unlabelled,
+    }
+    others = [f"{count} {words}" for words, count in counts.items() if count]
+    if others:
+        unseen += f" Not among them: {', '.join(others)}."
+    lines = [f"{answers} Model {evaluation.model_text}, memory {memory}.", unseen]
     return Section("What it judges", lines, quote=judge.instructions.strip())
 
 
 def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
-    """The judge beside the other judge, by person, and how far people agree with each other."""
-    kind, names, base = judge.value_type, list(evaluation.metrics), evaluation.base
-    lines = [_BRACKETS, *([_KAPPA] if "kappa" in names else [])]
+    """Put the judge beside the other judge and each person, and people beside each other."""
+    kind = judge.value_type
+    names = list(evaluation.metrics)
+    lines = [_BRACKETS]
+    if "kappa" in names:
+        lines.append(_KAPPA)
     rows: list[Row] = [[judge.name, *_figures(evaluation.metrics)]]
-    if base is not None and (comparison := evaluation.comparison) is not None:
-        rows.append([against, *_figures(base.metrics)])
-        low, high = comparison.difference.low, comparison.difference.high
-        interval = "" if low is None or high is None else f" [{100 * low:+.1f}, {100 * high:+.1f}]"
-        points = f"{100 * (comparison.difference.value or 0):+.1f} points{interval}"
+    comparison = evaluation.comparison
+    if evaluation.base is not None and comparison is not None:
+        rows.append([against, *_figures(evaluation.base.metrics)])
+        shares = f"{comparison.difference:+.1%}"
+        points = shares.replace("%", " points", 1).replace("%", "")
         lines.append(f"{_VERDICTS[comparison.verdict]} “{against}”: {points} of accuracy.")
-    annotations = annotations_by_case(evaluation.rows)
-    person = first_spellings(row.source for row in evaluation.rows)
-    by_source: dict[str, list[ScoredCase]] = {}
-    for case in evaluation.cases:
-        for source, label in labels_by_source(annotations[case.id]).items():
-            by_source.setdefault(person[source], []).append(replace(case, label=label))
-    for source, cases in sorted(by_source.items()) if len(by_source) > 1 else ():
-        rows.append([f"with {source} alone", *_figures(measure(kind, cases))])
-    if shared := labels_of_several(annotations.values()):
-        same, alpha = _agreement_of_pairs(shared, kind), agreement_of_people(shared, kind)
+    by_person = _cases_by_person(evaluation)
+    if len(by_person) > 1:
+        for person, cases in sorted(by_person.items()):
+            rows.append([f"with {person} alone", *_figures(measure(kind, cases))])
+    shared = labels_of_several(annotations_by_case(evaluation.rows).values())
+    if shared:
+        same = _agreement_of_pairs(shared, kind)
         rows.append(["people with each other", same, *[""] * (len(names) - 1)])
-        lines.append(
-            f"Two people who label the same case agree in {same:.0%} of pairs, on {len(shared)} cases."
-        )
-        lines += (
-            [] if alpha is None else [f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance)."]
-        )
-    if (why := evaluation.metrics["accuracy"].no_interval) is not None:
-        lines.append(f"There is no interval, because {why}.")
-    head = ("", *("CCC" if name == "ccc" else name.replace("_", " ") for name in names))
+        pairs = f"agree in {same.value:.0%} of pairs, on {len(shared)} cases"
+        lines.append(f"Two people who label the same case {pairs}.")
+        alpha = agreement_of_people(shared, kind)
+        if alpha is not None:
+            lines.append(f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance).")
+    few = evaluation.metrics["accuracy"].no_interval
+    if few:
+        lines.append(f"There is no interval, because {few}.")
+    head = ["", *(name.replace("ccc", "CCC").replace("_", " ") for name in names)]
     return Section("How often it agrees with people", lines, head, rows)
 
 
-def _agreement_of_pairs(shared: Sequence[Sequence[Value]], value_type: ValueType) -> Estimate:
-    """The share of pairs of labels that agree; the pairs of one case count as one group."""
-    cases = [str(number) for number, values in enumerate(shared) for _ in combinations(values, 2)]
-    same = [value_type.agree(*pair) for values in shared for pair in combinations(values, 2)]
-    return estimate(sum(same) / len(same), cases, lambda: share_interval(same, cases))
+def _cases_by_person(evaluation: Evaluation) -> dict[str, list[ScoredCase]]:
+    """Return for each person the cases that they labelled, with their own labels."""
+    annotations = annotations_by_case(evaluation.rows)
+    spelled = first_spellings(row.source for row in evaluation.rows)
+    found: dict[str, list[ScoredCase]] = {}
+    for case in evaluation.cases:
+        for source, label in labels_by_source(annotations[case.id]).items():
+            found.setdefault(spelled[source], []).append(replace(case, label=label))
+    return found
 
 
-def _figures(metrics: dict[str, Estimate]) -> list[str | Estimate]:
-    """The first figure to be drawn, the others in words, whose intervals are not broken over two lines."""
+def _agreement_of_pairs(shared: Sequence[Sequence[Value]], kind: ValueType) -> Estimate:
+    """Estimate the share of pairs of labels that agree; the pairs of one case are one group."""
+    same: list[bool] = []
+    groups: list[str] = []
+    for number, labels in enumerate(shared):
+        for one, other in combinations(labels, 2):
+            same.append(kind.agree(one, other))
+            groups.append(str(number))
+    return estimate_mean(same, groups, share_interval)
+
+
+def _figures(metrics: Mapping[str, Estimate]) -> list[str | Estimate]:
+    """Return the first figure to be drawn, and the others in words on one line each."""
     first, *others = metrics.values()
-    return [first, *(f"{figure:.2f}".replace(", ", ",\N{NO-BREAK SPACE}") for figure in others)]
+    return [first, *(f"{figure}".replace(", ", ",\N{NO-BREAK SPACE}") for figure in others)]
 
 
-def _where_it_errs(evaluation: Evaluation, cases: dict[str, ReportedCase]) -> Section:
-    """How labels and verdicts meet, and three cases of every kind of error, the commonest first."""
+def _where_it_errs(evaluation: Evaluation, cases: Mapping[str, ReportedCase]) -> Section:
+    """Show how labels and verdicts meet, and three cases of each of the commonest errors."""
     names = [value_text(label) for label in evaluation.labels]
-    head = ["people ↓ judge →", *names] if names else []
     rows = [
         [name, *map(str, counts)] for name, counts in zip(names, evaluation.confusion, strict=True)
     ]
-    kinds: defaultdict[str, list[ReportedCase]] = defaultdict(list)
+    kinds: dict[str, list[ReportedCase]] = {}
     for wrong in evaluation.disagreements:
         case = cases[wrong.id]
-        kinds[
-            f"People say {case.label}, the judge says {case.value}"
-            if names
-            else "The largest differences"
-        ].append(case)
+        title = "The largest differences"
+        if names:
+            title = f"People say {case.label}, the judge says {case.value}"
+        kinds.setdefault(title, []).append(case)
     errors = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
-    lines = [] if errors else ["On these cases it always gives the people's label."]
+    lines = []
+    if not errors:
+        lines.append("On these cases it always gives the people's label.")
     if len(errors) > _ERRORS:
-        lines.append(
-            f"The {_ERRORS} most frequent errors are below; the JSON report has every case."
-        )
-    commonest = [(f"{title}: {len(alike)}", alike[:_EXAMPLES]) for title, alike in errors[:_ERRORS]]
-    return Section("Where it errs", lines, head, rows, errors=commonest)
+        every = "the JSON report has every case"
+        lines.append(f"The {_ERRORS} most frequent errors are below; {every}.")
+    shown = [(f"{title}: {len(alike)}", alike[:_EXAMPLES]) for title, alike in errors[:_ERRORS]]
+    head = ["people ↓ judge →", *names]
+    return Section("Where it errs", lines, head, rows, errors=shown)
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
-    """The guidelines with the people behind them, those that applied most often first."""
+    """List the guidelines with the people behind them, those that applied most often first."""
     title = "What people taught it"
-    if not judge.memory.semantic:
+    memory = judge.memory
+    if not memory.semantic:
         return Section(title, ["Nobody has taught it anything yet, so it has no guidelines."])
-    applied = Counter(
-        name for judgment in evaluation.judgments.values() for name in judgment.guideline_ids
-    )
-    used = sorted(judge.memory.semantic, key=lambda guideline: -applied[guideline.id])
+    applied = Counter[str]()
+    for judgment in evaluation.judgments.values():
+        applied.update(judgment.guideline_ids)
+    used = sorted(memory.semantic, key=lambda guideline: -applied[guideline.id])
     rows = []
     for guideline in used[:_LISTED]:
-        keys = judge.memory.sources_of(guideline)
-        person = first_spellings(key.source for key in keys)
-        people = Counter(person[key.source] for key in keys).most_common(_EXAMPLES)
+        sources = [key.source for key in memory.sources_of(guideline)]
+        spelled = first_spellings(sources)
+        people = Counter(spelled[source] for source in sources).most_common(_EXAMPLES)
         taught_by = ", ".join(f"{name} ({count})" for name, count in people)
         rows.append([guideline.id, guideline.text, taught_by, str(applied[guideline.id])])
-    rest = len(used) - _LISTED
-    lines = [
-        _TAUGHT,
-        *([f"{rest} guidelines that applied less often are left out."] if rest > 0 else []),
-    ]
+    lines = [_TAUGHT]
+    if len(used) > _LISTED:
+        lines.append(f"{len(used) - _LISTED} guidelines that applied less often are left out.")
     return Section(title, lines, ("", "guideline", "taught by", "applied"), rows)
 
 
 def _cost(evaluation: Evaluation) -> str:
-    usages = [
-        judgment.usage for judgment in evaluation.judgments.values() if judgment.error is None
-    ]
+    judgments = evaluation.judgments.values()
+    usages = [judgment.usage for judgment in judgments if judgment.error is None]
     costs = [usage.cost for usage in usages if usage.cost is not None]
+    cost = "Their cost is unknown."
+    if costs:
+        cost = f"1,000 judgments cost ${1000 * statistics.fmean(costs):,.2f}."
     median = statistics.median(sum(usage.seconds.values()) for usage in usages)
-    time = f"Half of the judgments take less than {max(median, 0.1):.1f} s. " if median else ""
-    if not costs:
-        return f"{time}Their cost is unknown."
-    return f"{time}1,000 judgments cost ${1000 * statistics.fmean(costs):,.2f}."
+    if not median:
+        return cost
+    return f"Half of the judgments take less than {max(median, 0.1):.1f} s. {cost}"
 
 
 def _reported_cases(evaluation: Evaluation) -> dict[str, ReportedCase]:
     annotations = annotations_by_case(evaluation.rows)
     cases = {}
     for case in evaluation.cases:
-        reason = case.error or evaluation.judgments[case.id].rationale
-        words = {row.source: row.rationale for row in annotations[case.id] if row.rationale}
+        rows = annotations[case.id]
+        words = {row.source: row.rationale for row in rows if row.rationale}
+        reason = case.error or case.rationale
+        if reason:
+            words["the judge"] = reason
         cases[case.id] = ReportedCase(
             id=case.id,
             label=value_text(case.label),
             value="" if case.value is None else value_text(case.value),
-            content={
-                name: as_read(name, value)
-                for name, value in annotations[case.id][0].content.items()
-            },
-            words=words | ({"the judge": reason} if reason else {}),
+            content={name: as_read(name, value) for name, value in rows[0].content.items()},
+            words=words,
         )
     return cases
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
+# -- the page -------------------------------------------------------------------------------------
 
 
 def as_html(report: Report) -> str:
@@ -326,28 +327,7 @@ def as_html(report: Report) -> str:
     Returns:
         The page.
     """
-    from jinja2 import Environment, PackageLoader
-
-    pages = Environment(
-        loader=PackageLoader("memalign", "evaluation"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    template = pages.get_template("report.html.jinja")
-    return template.render(
-        report=report,
-        at=lambda value: round(100 * min(1.0, max(0.0, value)), 1),
-        short=_short,
-        whole=_whole,
-    )
-
-
-def _whole(text: str) -> str:
-    """Keep a number and its sign on one line."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace(
-        "n = ", "n\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
-    )
+    return _written("report.html.jinja", report, autoescape=True)
 
 
 def as_markdown(report: Report) -> str:
@@ -359,35 +339,23 @@ def as_markdown(report: Report) -> str:
     Returns:
         The text.
     """
-    blocks = [[f"# {_escaped(report.title)}"], [f"**{_escaped(report.headline)}**"]]
-    for section in report.sections:
-        blocks += [
-            [f"## {_escaped(section.title)}"],
-            [f"> {_escaped(line)}" for line in section.quote.splitlines()],
-        ]
-        blocks += [[_escaped(line)] for line in section.lines]
-        if section.rows:
-            texts = [
-                [cell if isinstance(cell, str) else f"{cell:.2f}" for cell in row]
-                for row in section.rows
-            ]
-            head, *cells = [[_escaped(text) for text in row] for row in (section.head, *texts)]
-            blocks.append([f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *cells)])
-        for title, cases in section.errors:
-            blocks.append([f"**{_escaped(title)}**"])
-            for case in cases:
-                fields = (*case.content.items(), *case.words.items())
-                parts = [f"  - {_escaped(name)}: {_escaped(_short(text))}" for name, text in fields]
-                blocks.append([f"- {_escaped(case.id)}", *parts])
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    return _written("report.md.jinja", report, finalize=_escaped)
+
+
+def _written(name: str, report: Report, **options: Any) -> str:
+    from jinja2 import Environment, PackageLoader
+
+    loader = PackageLoader("memalign", "evaluation")
+    pages = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **options)
+    return pages.get_template(name).render(report=report, short=_short)
 
 
 def _short(text: str) -> str:
-    return (
-        text if len(text) <= _LONG else f"{text[:_LONG]} … ({len(text) - _LONG:,} characters more)"
-    )
+    if len(text) <= _LONG:
+        return text
+    return f"{text[:_LONG]} … ({len(text) - _LONG:,} characters more)"
 
 
-def _escaped(text: str) -> str:
-    """Text from data as a line or a cell of Markdown, in which no character is markup."""
-    return " ".join(re.sub(r"([\\`*_{}\[\]<>|#!~])", r"\\\1", text).split())
+def _escaped(value: object) -> str:
+    """Write a value as a line or a cell of Markdown, in which no character is markup."""
+    return " ".join(re.sub(r"([\\`*_{}\[\]<>|#!~])", r"\\\1", str(value)).split())

@@ -1,13 +1,15 @@
-"""An evaluation in words: the sentences that the command, Python and the report say alike."""
+"""An evaluation in words, which the command, Python and the report say alike."""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from memalign.evaluation.cases import ScoredCase, clusters, estimate, same_value
-from memalign.evaluation.intervals import mean_interval, paired_interval
+from memalign.evaluation.cases import Cases, clusters, same_value, with_verdict
+from memalign.evaluation.intervals import estimate_mean, mean_interval, paired_interval
 from memalign.metrics import Estimate, wilson_interval
 from memalign.values import Value, ValueType, value_text
 
@@ -16,9 +18,23 @@ if TYPE_CHECKING:
     from memalign.evaluation.promise import Promise
     from memalign.evaluation.traffic import Share, Traffic
 
-__all__ = ["fewest", "half_width", "percent", "plan_of", "sentences_of"]
+__all__ = [
+    "PASSING",
+    "fewest",
+    "half_width",
+    "passing_rows",
+    "percent",
+    "plan_of",
+    "sentences_of",
+    "table_of",
+]
+
+PASSING = ("verdict", "confidence from", "passes", "people agree", "left for people")
+"""The head of the table of what may pass without a person."""
 
 _NAMED = 4  # labels in a sentence
+_LISTED_IDS = 10
+_MOST = 1_000_000  # labels in a plan
 
 
 def percent(figure: Estimate | float) -> str:
@@ -30,7 +46,7 @@ def sentences_of(evaluation: Evaluation) -> list[str]:
     """Say the figures of an evaluation in plain sentences, the traffic and the promise included."""
     lines = _agreement(evaluation)
     for traffic in evaluation.traffic:
-        where = "" if traffic.system is None else f"{traffic.system}: "
+        where = f"{traffic.system}: " if traffic.system else ""
         lines += [where + line for line in _traffic(traffic)]
     if evaluation.promise is not None:
         lines += _promise(evaluation.promise)
@@ -39,11 +55,40 @@ def sentences_of(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-# -- agreement -------------------------------------------------------------------------------------------------------
+def table_of(evaluation: Evaluation) -> list[str]:
+    """Write the figures of an evaluation, one on a line."""
+    one = evaluation
+    model = one.model_text or "a model that gave no verdict"
+    total = one.n + one.unscored + one.unlabelled
+    counts = f"{one.unscored} unscored (no verdict), {one.unlabelled} without a label"
+    lines = [
+        f"{one.judge} ({one.value_type}) on {model}, memory {one.memory_hash[:12] or 'empty'}",
+        f"n = {one.n} of {total} cases; {counts}",
+    ]
+    if one.taught:
+        named = ", ".join(one.taught_ids[:_LISTED_IDS])
+        if one.taught > _LISTED_IDS:
+            named += f" and {one.taught - _LISTED_IDS} more"
+        taught = f"{one.taught} of {total + one.taught} cases were taught"
+        lines.append(f"{taught} and are left out of every figure: {named}")
+    if one.taught_accuracy is not None:
+        lines.append(f"taught cases alone: accuracy {one.taught_accuracy}, n = {one.taught}")
+    if one.metrics["accuracy"].no_interval:
+        lines.append(one.metrics["accuracy"].no_interval)
+    lines += [f"{name.replace('_', ' ')} {figure}" for name, figure in one.metrics.items()]
+    names = [value_text(label) for label in one.labels]
+    for name, row in zip(names, one.confusion, strict=True):
+        said = [f"{count} {label}" for label, count in zip(names, row, strict=True) if count]
+        if said:
+            lines.append(f"people say {name}, the judge says: {', '.join(said)}")
+    return lines
+
+
+# -- agreement ------------------------------------------------------------------------------------
 
 
 def _agreement(evaluation: Evaluation) -> list[str]:
-    cases = [case for case in evaluation.cases if case.value is not None]
+    cases = with_verdict(evaluation.cases)
     if not cases:
         return ["No case that counts has a verdict."]
     accuracy = evaluation.metrics["accuracy"]
@@ -52,9 +97,8 @@ def _agreement(evaluation: Evaluation) -> list[str]:
     if kind.kind == "str":
         return [f"Of texts that people wrote, {right}"]
     constant, share = constant_label(kind, cases)
-    sentence = (
-        f"Always answering {value_text(constant)} would be right in {percent(share)}; {right}"
-    )
+    always = f"Always answering {value_text(constant)} would be right in {percent(share)}"
+    sentence = f"{always}; {right}"
     if (accuracy.value or 0) <= share:
         sentence += " So it is no better than that answer."
     if kind.numeric:
@@ -62,8 +106,13 @@ def _agreement(evaluation: Evaluation) -> list[str]:
     return [_recalls(cases), sentence, _lean(cases)]
 
 
-def constant_label(kind: ValueType, cases: Sequence[ScoredCase]) -> tuple[Value, float]:
-    """Return the label that is right most often if it is always given, of floats the median, and how often that is."""
+def constant_label(kind: ValueType, cases: Cases) -> tuple[Value, float]:
+    """Return the label that is right most often if it is always given, and how often that is.
+
+    Args:
+        kind: What the judge answers; of floats the label is the median.
+        cases: Labelled cases.
+    """
     labels = [case.label for case in cases]
     constant = Counter(labels).most_common(1)[0][0]
     if kind.kind == "float":
@@ -72,70 +121,68 @@ def constant_label(kind: ValueType, cases: Sequence[ScoredCase]) -> tuple[Value,
     return constant, sum(right) / len(right)
 
 
-def _recalls(cases: Sequence[ScoredCase]) -> str:
+def _recalls(cases: Cases) -> str:
     parts: list[str] = []
     for label, n in Counter(case.label for case in cases).most_common(_NAMED):
-        given = sum(case.value == label for case in cases if case.label == label)
-        name, figure = value_text(label), percent(given / n)
-        words = f"of those they call {name}, it calls {figure} {name} (n = {n})"
-        if not parts:
-            words = (
-                f"Of the cases that people call {name}, the judge calls {figure} {name} (n = {n})"
-            )
-        parts.append(words)
+        given = sum(case.label == case.value == label for case in cases)
+        name = value_text(label)
+        figure = f"{percent(given / n)} {name} (n = {n})"
+        if parts:
+            parts.append(f"of those they call {name}, it calls {figure}")
+        else:
+            parts.append(f"Of the cases that people call {name}, the judge calls {figure}")
     return f"{'; '.join(parts)}."
 
 
-def _lean(cases: Sequence[ScoredCase]) -> str:
+def _lean(cases: Cases) -> str:
     """Name the label that the judge gives too often, if that is more than chance."""
     said = Counter(case.value for case in cases)
     meant: Counter[Value | None] = Counter(case.label for case in cases)
     label = max(said, key=lambda value: said[value] - meant[value])
     changes = [(case.value == label) - (case.label == label) for case in cases]
-    groups = clusters(cases)
-    lean = estimate(sum(changes) / len(changes), groups, lambda: paired_interval(changes, groups))
-    if lean.low is None or lean.low <= 0:
+    lean = estimate_mean(changes, clusters(cases), paired_interval)
+    if (lean.low or 0) <= 0:
         return "It leans clearly to no label."
-    return f"It leans to {value_text(label)}: it says so {said[label]:,} times, and people {meant[label]:,} times."
+    counts = f"it says so {said[label]:,} times, and people {meant[label]:,} times"
+    return f"It leans to {value_text(label)}: {counts}."
 
 
-def _mean_error(cases: Sequence[ScoredCase]) -> str:
+def _mean_error(cases: Cases) -> str:
     errors = [float(case.value or 0) - float(case.label) for case in cases]
-    groups = clusters(cases)
-    lean = estimate(sum(errors) / len(errors), groups, lambda: mean_interval(errors, groups))
+    lean = estimate_mean(errors, clusters(cases), mean_interval)
     words = "not clearly too high or too low"
-    if lean.low is not None and lean.low > 0:
+    if (lean.low or 0) > 0:
         words = "too high"
-    if lean.high is not None and lean.high < 0:
+    elif (lean.high or 0) < 0:
         words = "too low"
     return f"On average its score is {lean:+.2g} from people's: {words}."
 
 
-# -- what the figures are worth --------------------------------------------------------------------------------------
+# -- what the figures are worth -------------------------------------------------------------------
 
 
 def _traffic(traffic: Traffic) -> list[str]:
     lines = [_share(share, traffic) for share in traffic.shares]
-    for count, why in (
-        (traffic.unscored, "without a verdict"),
-        (traffic.taught, "that the judge was taught"),
-    ):
-        if count:
-            lines.append(f"{count:,} rows {why} are left out.")
-    return [*lines, *(f"Warning: {warning}." for warning in traffic.warnings)]
+    if traffic.unscored:
+        lines.append(f"{traffic.unscored:,} rows without a verdict are left out.")
+    if traffic.taught:
+        lines.append(f"{traffic.taught:,} rows that the judge was taught are left out.")
+    return lines + [f"Warning: {warning}." for warning in traffic.warnings]
 
 
 def _share(share: Share, traffic: Traffic) -> str:
     rows = f"{traffic.judged:,} judged rows"
-    own = f"Of {rows}, {percent(share.judge)} are {share.label} as the judge says it"
-    corrected, people = percent(share.corrected), percent(share.people)
     if share.label == "mean":
         own = f"The mean of {rows} is {share.judge:.2f} as the judge scores them"
-        corrected, people = f"{share.corrected:.2f}", f"{share.people:.2f}"
+        corrected, people = f"{share.corrected}", f"{share.people}"
+    else:
+        own = f"Of {rows}, {percent(share.judge)} are {share.label} as the judge says it"
+        corrected, people = percent(share.corrected), percent(share.people)
+    alone = f"People's labels alone: {people}."
     if share.refused:
-        return f"{own}. That is not corrected: {share.refused}. People's labels alone: {people}."
-    labels = f"{traffic.labelled:,} labelled cases"
-    return f"{own}, and {corrected} corrected for its errors on {labels}. People's labels alone: {people}."
+        return f"{own}. That is not corrected: {share.refused}. {alone}"
+    errors = f"its errors on {traffic.labelled:,} labelled cases"
+    return f"{own}, and {corrected} corrected for {errors}. {alone}"
 
 
 def _promise(promise: Promise) -> list[str]:
@@ -147,11 +194,22 @@ def _promise(promise: Promise) -> list[str]:
     proof = f"people agree with at least {least} of them, at 95 % confidence ({here})"
     if kept.share == 1:
         return [f"All verdicts may pass without a person: {proof}."]
+    shares = f"{percent(kept.share)} of the verdicts pass, and {percent(1 - kept.share)}"
     return [
         f"Verdicts with a confidence of {kept.at:g} or more may pass without a person: {proof}.",
-        f"So {percent(kept.share)} of the verdicts pass, and {percent(1 - kept.share)} are left for people: "
-        f"memalign judge … --ask-below {kept.at:g}",
+        f"So {shares} are left for people: memalign judge … --ask-below {kept.at:g}",
     ]
+
+
+def passing_rows(evaluation: Evaluation) -> list[list[str | Estimate]]:
+    """Return the rows of the table of what may pass without a person; the agreement is a figure."""
+    rows: list[list[str | Estimate]] = []
+    for step in evaluation.thresholds:
+        left = percent(1 - step.share)
+        rows.append(
+            [step.label or "any", f"{step.at:g}", percent(step.share), step.agreement, left]
+        )
+    return rows
 
 
 def _repeated(repeated: Repeated) -> list[str]:
@@ -164,22 +222,29 @@ def _repeated(repeated: Repeated) -> list[str]:
     return lines
 
 
-# -- how many labels -------------------------------------------------------------------------------------------------
+# -- how many labels ------------------------------------------------------------------------------
 
 
 def plan_of(evaluation: Evaluation) -> list[str]:
     """Say what more labels would show."""
-    n, accuracy = evaluation.n, evaluation.metrics["accuracy"]
+    n = evaluation.n
+    accuracy = evaluation.metrics["accuracy"]
     if accuracy.value is None or accuracy.low is None or accuracy.high is None:
         return ["There is no interval yet, so nothing can be planned from these cases."]
-    share, half = accuracy.value, (accuracy.high - accuracy.low) / 2
+    share = accuracy.value
+    half = (accuracy.high - accuracy.low) / 2
     worth = (half / half_width(share, n)) ** 2  # above 1 where cases belong together
     lines = [f"With {n:,} cases agreement is known to ±{100 * half:.1f} points."]
     for words, goal in (("half of that", half / 2), ("±5 points", 0.05), ("±3 points", 0.03)):
-        needed = round(worth * fewest(lambda n, goal=goal: half_width(share, n) <= goal))  # type: ignore[misc]
-        if needed > n:
-            lines.append(f"{needed - n:,} more labels: {words}.")
+        needed = fewest(partial(_reaches, share, goal))
+        more = round(worth * needed) - n
+        if more > 0:
+            lines.append(f"{more:,} more labels: {words}.")
     return lines
+
+
+def _reaches(share: float, goal: float, n: int) -> bool:
+    return half_width(share, n) <= goal
 
 
 def half_width(share: float, n: int) -> float:
@@ -189,12 +254,5 @@ def half_width(share: float, n: int) -> float:
 
 
 def fewest(holds: Callable[[int], bool]) -> int:
-    """Return the fewest cases, from 2 to a million, for which something holds that then holds for all more."""
-    low, high = 2, 1_000_000
-    while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return high
+    """Return the fewest cases, from 2 to a million, from which on something holds."""
+    return bisect_left(range(_MOST), True, lo=2, key=holds)

@@ -1,9 +1,9 @@
-"""The share of each label in real traffic: the judge's own share, corrected by its errors on labelled cases.
+"""The share of each label in real traffic, corrected by the judge's errors on labelled cases.
 
 The point is that of prediction-powered inference with a power-tuned weight (Angelopoulos, Duchi and
-Zrnic 2023, PPI++), which for a verdict of two values is the post-stratified share. Its interval is put
-together from Wilson's intervals of the two strata (Zou and Donner 2008), because a normal one fails at
-thirty labels; benchmarks/coverage.py has tried it.
+Zrnic 2023, PPI++), which for a verdict of two values is the post-stratified share. Its interval is
+put together from Wilson's intervals of the two strata (Zou and Donner 2008), because a normal one
+fails at thirty labels; benchmarks/coverage.py has tried it.
 """
 
 from __future__ import annotations
@@ -15,31 +15,37 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from memalign.evaluation.cases import FEWEST_GROUPS, ScoredCase, clusters, estimate
-from memalign.evaluation.intervals import mean_interval, share_interval
+from memalign.evaluation.cases import Cases, clusters, with_verdict
+from memalign.evaluation.intervals import (
+    FEWEST_GROUPS,
+    LEVEL,
+    Groups,
+    design_effect,
+    estimate_mean,
+    mean_interval,
+    share_interval,
+)
 from memalign.metrics import Estimate, student_t
 from memalign.values import Value, ValueType, value_text
 
 __all__ = ["Share", "Traffic", "corrected_mean", "corrected_share", "refusal", "traffic_of"]
 
 _FEWEST_LABELS = 20
-_FEWEST_VERDICTS = (
-    3  # labelled cases on either side, so that the judge's errors there can be measured
-)
+_FEWEST_VERDICTS = 3  # labelled cases that the judge calls otherwise than most
 
 _CHANCE = 1.07
 """The chi-square that chance alone exceeds in three of ten samples. A stricter test would keep only
 lucky samples, whose intervals then cover too rarely."""
 
 _ALL_TOGETHER = 4.0
-"""Groups that are added in which all cases go together: ten groups show little of how far they do."""
+"""Groups that are added in which all cases go together: ten groups show little of it."""
 
-_LEVEL = 0.95
 _LISTED = 12  # labels: of more, those that the judge gives most
 
 Numbers = Sequence[float]
-Groups = Sequence[str] | None
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +69,7 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What a judge's verdicts on unlabelled rows are worth, in the light of its errors on labelled ones.
+    """What a judge's verdicts on unlabelled rows are worth, given its errors on labelled ones.
 
     Attributes:
         system: The system or week that the rows name in their column `system`, or None.
@@ -86,14 +92,14 @@ class Traffic:
 
 def traffic_of(
     kind: ValueType,
-    cases: Sequence[ScoredCase],
-    rows: Sequence[ScoredCase],
+    cases: Cases,
+    rows: Cases,
     taught: int = 0,
 ) -> tuple[Traffic, ...]:
     """Correct the judge's shares of traffic by its errors on labelled cases.
 
-    Rows of several systems are corrected one by one, each by labelled cases of its own: a correction
-    that is shared can turn the sign of a comparison (arXiv 2605.06939).
+    Rows of several systems are corrected one by one, each by labelled cases of its own: a
+    correction that is shared can turn the sign of a comparison (arXiv 2605.06939).
 
     Args:
         kind: The judge's value type.
@@ -104,90 +110,88 @@ def traffic_of(
     Returns:
         One result for each system, or one for all rows.
     """
-    systems = list(dict.fromkeys(row.system for row in rows))
+    scored = with_verdict(cases)
+    systems = dict.fromkeys(row.system for row in rows)
     results = []
     for system in systems:
+        own = [case for case in scored if len(systems) == 1 or case.system == system]
         mine = [row for row in rows if row.system == system]
-        own = cases
-        if len(systems) > 1:
-            own = [case for case in cases if case.system == system]
         results.append(_traffic(kind, own, mine, system, taught))
     return tuple(results)
 
 
 def _traffic(
     kind: ValueType,
-    cases: Sequence[ScoredCase],
-    rows: Sequence[ScoredCase],
+    cases: Cases,
+    rows: Cases,
     system: str | None,
     taught: int,
 ) -> Traffic:
-    scored = [case for case in cases if case.value is not None]
-    judged = [row for row in rows if row.value is not None]
-    labels: Sequence[Value | None] = ()
-    if kind.numeric:
-        labels = (None,)
-    elif judged:
-        labels = kind.labels[:1] if kind.kind == "bool" else kind.labels
-        if len(labels) > _LISTED:
-            labels = [
-                label for label, _ in Counter(row.value for row in judged).most_common(_LISTED)
-            ]
-    warnings = [] if labels else ["free text has no shares"]
-    theirs = sorted({case.system or "no system" for case in scored})
-    if scored and theirs != [system or "no system"]:
+    judged = with_verdict(rows)
+    warnings: list[str] = []
+    if kind.kind == "str":
+        warnings.append("free text has no shares")
+    here = system or "no system"
+    theirs = sorted({case.system or "no system" for case in cases})
+    if theirs not in ([], [here]):
         named = ", ".join(theirs)
-        warnings.append(
-            f"labelled cases come from {named}, and the judged rows from {system or 'no system'}"
-        )
+        warnings.append(f"labelled cases come from {named}, and the judged rows from {here}")
+    shares = [_share(kind, label, cases, judged, warnings) for label in _labels(kind, judged)]
     return Traffic(
         system=system,
-        labelled=len(scored),
+        labelled=len(cases),
         judged=len(judged),
         unscored=len(rows) - len(judged),
         taught=taught,
-        shares=tuple(_share(kind, label, scored, judged, warnings) for label in labels),
+        shares=tuple(shares),
         warnings=tuple(warnings),
     )
+
+
+def _labels(kind: ValueType, judged: Cases) -> Sequence[Value | None]:
+    """Return the labels whose shares are corrected; None for the mean of a score."""
+    if kind.numeric:
+        return [None]
+    if kind.kind == "bool":
+        return kind.labels[:1]
+    if len(kind.labels) <= _LISTED:
+        return kind.labels
+    commonest = Counter(row.value for row in judged).most_common(_LISTED)
+    return [label for label, _ in commonest]
 
 
 def _share(
     kind: ValueType,
     label: Value | None,
-    cases: Sequence[ScoredCase],
-    judged: Sequence[ScoredCase],
+    cases: Cases,
+    judged: Cases,
     warnings: list[str],
 ) -> Share:
     """Correct the share of one label, or the mean without one; add to the warnings."""
 
-    def number(value: Any) -> float:
-        return float(value) if label is None else float(value == label)
+    def numbers(values: Sequence[Any]) -> list[float]:
+        return [float(value if label is None else value == label) for value in values]
 
     ids = {case.id for case in cases}
     others = [row for row in judged if row.id not in ids]
-    truth = [number(case.label) for case in cases]
-    verdicts = [number(case.value) for case in cases]
-    rest = [number(row.value) for row in others]
+    truth = numbers([case.label for case in cases])
+    verdicts = numbers([case.value for case in cases])
+    rest = numbers([row.value for row in others])
+    own = numbers([row.value for row in judged])
     groups = clusters(cases)
-    interval = mean_interval if label is None else share_interval
-    people = estimate(
-        sum(truth) / len(truth) if truth else None,
-        groups,
-        lambda: interval(truth, groups),
-    )
     name = "mean" if label is None else value_text(label)
-    refused = refusal(truth, verdicts, groups)
     corrected = Estimate(value=None)
+    refused = refusal(truth, verdicts, groups)
     if not refused:
         correct = corrected_mean if label is None else corrected_share
         corrected = _on_scale(kind, correct(truth, verdicts, rest, groups, clusters(others)))
         warnings += _not_at_random(name, verdicts, rest)
-    own = [number(row.value) for row in judged]
+    interval = mean_interval if label is None else share_interval
     return Share(
         label=name,
         judge=sum(own) / len(own) if own else math.nan,
         corrected=corrected,
-        people=people,
+        people=estimate_mean(truth, groups, interval),
         refused=refused,
     )
 
@@ -196,26 +200,27 @@ def _on_scale(kind: ValueType, figure: Estimate) -> Estimate:
     """Keep the mean of a score and its interval between the bounds of the scale."""
     if not kind.numeric:
         return figure
-    ends = np.clip(
-        [figure.value or 0.0, figure.low or 0.0, figure.high or 0.0], kind.low, kind.high
-    )
-    return Estimate(value=float(ends[0]), low=float(ends[1]), high=float(ends[2]))
+    ends: Any = (figure.value, figure.low, figure.high)
+    value, low, high = np.clip(ends, kind.low, kind.high).tolist()
+    return Estimate(value=value, low=low, high=high)
 
 
 def _not_at_random(name: str, labelled: Numbers, others: Numbers) -> list[str]:
     """Warn where verdicts on labelled and other rows differ by more than three standard errors."""
     if not others:
         return []
-    one, other = np.array(labelled), np.array(others)
-    error = math.sqrt(one.var() / len(one) + other.var() / len(other))
-    spread = float(np.concatenate([one, other]).std())
-    apart = abs(float(one.mean() - other.mean()))
-    if apart <= max(3 * error, spread / 5):
+    here, there = float(np.mean(labelled)), float(np.mean(others))
+    error = math.sqrt(np.var(labelled) / len(labelled) + np.var(others) / len(others))
+    spread = float(np.std([*labelled, *others]))
+    if abs(here - there) <= max(3 * error, spread / 5):
         return []
     return [
-        f"by the judge's verdicts, {name} is {one.mean():.2f} of labelled and {other.mean():.2f} of other rows, "
+        f"by the judge's verdicts, {name} is {here:.2f} of labelled and {there:.2f} of other rows, "
         "so the labelled ones do not look drawn at random"
     ]
+
+
+# -- the corrections ------------------------------------------------------------------------------
 
 
 def refusal(labels: Numbers, verdicts: Numbers, groups: Groups = None) -> str:
@@ -229,10 +234,9 @@ def refusal(labels: Numbers, verdicts: Numbers, groups: Groups = None) -> str:
     n = len(labels)
     if n < _FEWEST_LABELS:
         return f"it takes {_FEWEST_LABELS} labelled cases, and {n} count here"
-    if groups is not None and len(set(groups)) < FEWEST_GROUPS:
-        few = len(set(groups))
+    if groups is not None and (few := len(set(groups))) < FEWEST_GROUPS:
         return f"it takes {FEWEST_GROUPS} groups of labelled cases, and there are {few}"
-    commonest = max(verdicts.count(value) for value in set(verdicts))
+    commonest = max(Counter(verdicts).values())
     if n - commonest < _FEWEST_VERDICTS:
         same = f"the judge says the same of {commonest} of {n} labelled cases"
         return f"{same}, so its errors cannot be measured"
@@ -263,34 +267,27 @@ def corrected_share(
         The share in [0, 1] with its interval at 95 %.
     """
     y = np.array(labels, dtype=float)
-    said = np.array(verdicts, dtype=bool)
-    every = np.concatenate([said, np.array(others, dtype=bool)]).astype(float)
-    weight = float(every.mean())
-    inside = float(y[said].mean() if said.any() else y.mean())
-    outside = float(y.mean() if said.all() else y[~said].mean())
-    slope = inside - outside
-    value = weight * inside + (1 - weight) * outside
-    part = np.where(
-        said, weight / max(said.mean(), 1e-9), (1 - weight) / max(1 - said.mean(), 1e-9)
-    )
-    influence = slope * (every - weight) / len(every)
-    influence[: len(y)] += part * (y - np.where(said, inside, outside)) / len(y)
-    effect, t = _effect(influence, len(y), groups, other_groups)
-    down = up = 0.0
-    for factor, share, n in (
-        (weight, inside, said.sum()),
-        (1 - weight, outside, (~said).sum()),
-        (slope, weight, len(every)),
-    ):
-        low, high = _wilson(share, n / effect, t)
-        sides = (share - low, high - share)
-        down += (factor * sides[factor < 0]) ** 2
-        up += (factor * sides[factor >= 0]) ** 2
-    return Estimate(
-        value=value,
-        low=max(0.0, value - math.sqrt(down)),
-        high=min(1.0, value + math.sqrt(up)),
-    )
+    said = np.array(verdicts, dtype=int)
+    every = np.array([*verdicts, *others], dtype=float)
+    n = np.bincount(
+        said, minlength=2
+    )  # labelled cases of which the judge does not say it, and says it
+    inside = np.bincount(said, y, minlength=2) / np.maximum(n, 1)
+    inside[n == 0] = y.mean()
+    weight = np.array([1 - every.mean(), every.mean()])
+    slope = inside[1] - inside[0]
+    influence = slope * (every - weight[1]) / len(every)
+    influence[: len(y)] += (weight / np.maximum(n, 1))[said] * (y - inside[said])
+    effect, t = _worth(influence, len(y), groups, other_groups)
+    parts = np.append(inside, weight[1])
+    low, high = _wilson(parts, np.append(n, len(every)) / effect, t)
+    factors = np.append(weight, slope)
+    under = np.where(factors < 0, high - parts, parts - low)
+    over = np.where(factors < 0, parts - low, high - parts)
+    value = float(weight @ inside)
+    down = float(np.linalg.norm(factors * under))
+    up = float(np.linalg.norm(factors * over))
+    return Estimate(value=value, low=max(0.0, value - down), high=min(1.0, value + up))
 
 
 def corrected_mean(
@@ -300,30 +297,28 @@ def corrected_mean(
     groups: Groups = None,
     other_groups: Groups = None,
 ) -> Estimate:
-    """Estimate the mean score of traffic, as `corrected_share` does a share; in units of the score."""
-    y, said = np.array(labels, dtype=float), np.array(verdicts, dtype=float)
-    every = np.concatenate([said, np.array(others, dtype=float)])
+    """Estimate the mean score of traffic, in units of the score; see `corrected_share`."""
+    y = np.array(labels, dtype=float)
+    every = np.array([*verdicts, *others], dtype=float)
+    said = every[: len(y)]
     slope, start = np.polyfit(said, y, 1)
     value = float(start + slope * every.mean())
     influence = slope * (every - every.mean()) / len(every)
     influence[: len(y)] += (y - start - slope * said) / (len(y) - 1)
-    effect, t = _effect(influence, len(y), groups, other_groups)
-    half = t * math.sqrt(effect * float((influence**2).sum()))
+    effect, t = _worth(influence, len(y), groups, other_groups)
+    half = t * math.sqrt(effect) * float(np.linalg.norm(influence))
     return Estimate(value=value, low=value - half, high=value + half)
 
 
-def _wilson(share: float, n: float, t: float) -> tuple[float, float]:
-    """Return Wilson's interval (1927) of a share; everything is possible without a case."""
-    if n <= 0:
-        return 0.0, 1.0
-    middle = (share + t * t / (2 * n)) / (1 + t * t / n)
-    inside = max(0.0, share * (1 - share)) / n + t * t / (4 * n * n)
-    half = t * math.sqrt(inside) / (1 + t * t / n)
-    return max(0.0, middle - half), min(1.0, middle + half)
+def _wilson(share: Floats, n: Floats, t: float) -> tuple[Floats, Floats]:
+    """Return Wilson's intervals (1927) of shares; everything is possible without a case."""
+    middle = (n * share + t * t / 2) / (n + t * t)
+    half = t * np.sqrt(n * share * (1 - share) + t * t / 4) / (n + t * t)
+    return middle - half, middle + half
 
 
-def _effect(influence: Any, labelled: int, groups: Groups, others: Groups) -> tuple[float, float]:
-    """Return how many cases tell as much as one independent case (Kish 1965), and Student's t.
+def _worth(influence: Floats, labelled: int, groups: Groups, others: Groups) -> tuple[float, float]:
+    """Return the design effect of a figure, and Student's t.
 
     Args:
         influence: The part of each case in the figure's error, labelled cases first.
@@ -331,16 +326,9 @@ def _effect(influence: Any, labelled: int, groups: Groups, others: Groups) -> tu
         groups: Their groups; None where all are independent.
         others: The groups of the others.
     """
-    if groups is None and others is None:
-        return 1.0, student_t(_LEVEL, labelled - 2)
-    named = list(groups or range(labelled))
-    named += others or range(labelled, len(influence))
-    places = np.unique([str(name) for name in named], return_inverse=True)[1]
-    sizes = np.bincount(places[:labelled]).astype(float)
-    count = int((sizes > 0).sum())
-    most = float((sizes**2).sum()) / labelled
-    alone = float((influence**2).sum())
-    together = float((np.bincount(places, influence) ** 2).sum())
-    shown = max(1.0, together / alone * count / (count - 1)) if alone > 0 else most
-    effect = (count * shown + _ALL_TOGETHER * most) / (count + _ALL_TOGETHER)
-    return effect, student_t(_LEVEL, count - 2)
+    named = None
+    if groups or others:
+        alone = [f"alone {place}" for place in range(len(influence))]
+        named = [*(groups or alone[:labelled]), *(others or alone[labelled:])]
+    effect, degrees = design_effect(influence, named, labelled=labelled, together=_ALL_TOGETHER)
+    return effect, student_t(LEVEL, (degrees or labelled - 1) - 1)
