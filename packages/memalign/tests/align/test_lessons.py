@@ -25,6 +25,7 @@ from tests.support.learning import (
     TAKEN,
     Imp,
     bare,
+    key_of,
     learn,
     own_words,
     reason,
@@ -132,9 +133,9 @@ class TestSeveralPeople:
     def test_a_bare_name_as_authority_is_refused(self) -> None:
         judge, _ = bare()
         for refused in (
-            lambda: MemAlign(authority="ana"),
+            lambda: MemAlign(authority="ana"),  # type: ignore[arg-type]
             lambda: set_policy(judge, authority="ana"),
-        ):  # type: ignore[arg-type]
+        ):
             with pytest.raises(InputError, match=r"list of sources.*\('ana',\)"):
                 refused()
         assert MemAlign(authority=["ana", "ana"]).authority == ("ana",)  # type: ignore[arg-type]  # a list will do
@@ -215,6 +216,29 @@ class TestSupportAndRevise:
         assert [g.text for g in judge.memory.semantic] == ["Be kind twice."]
         assert states(judge)["t-3@cleo"] == "pending"
         assert "no longer stands" in reason(judge, "t-3@cleo")
+
+    @pytest.mark.parametrize("size", [1, 10])
+    @pytest.mark.parametrize(
+        "orders",
+        [("support", "revise"), ("revise", "support"), ("support", "revise", "support")],
+    )
+    def test_support_for_a_guideline_that_is_revised_meanwhile_counts(
+        self, orders: tuple[str, ...], size: int
+    ) -> None:
+        judge = bare(Imp(healed=True), shard_size=size)[0]
+        judge = learn(judge, [row(1, "ana", "add")]).judge
+        rows = [row(n, "ben", order) for n, order in enumerate(orders, 2)]
+        result = learn(judge, rows)
+        assert not result.pending
+        (revision,) = result.judge.memory.semantic
+        assert revision.supported_by == keys("t-1@ana", *map(key_of, rows))
+        check_memory(result.judge)
+        # Without the revision, the older guideline is in force again, with its supporters.
+        others = [one for one, order in zip(rows, orders, strict=True) if order == "support"]
+        alone = learn(judge, others).judge.memory
+        left = result.judge.unalign(f"t-{orders.index('revise') + 2}").judge.memory
+        said = [(each.text, each.supported_by) for each in left.semantic]
+        assert said == [(each.text, each.supported_by) for each in alone.semantic]
 
 
 class TestByHand:

@@ -275,11 +275,9 @@ class JudgeMachine(RuleBasedStateMachine):
                     or "person" in reason
                     or "locked case" in reason
                 )
-                assert told or "not mention" in reason or "rule was not taken" in reason, (
-                    key,
-                    orders[key],
-                    reason,
-                )
+                # A revision of what another one has just revised, or of a guideline that the model invented.
+                odd = orders[key] in ("revise", "foreign") and "rule was not taken" in reason
+                assert told or odd, (key, orders[key], reason)
 
     @invariant()
     def everything_that_must_hold(self) -> None:
@@ -476,7 +474,8 @@ def test_forgetting_leaves_what_the_others_alone_would_teach(
         assert what_was_learned(taught.unalign(*away).judge.memory) == what_was_learned(
             alone.memory
         )
-    if (
-        not first.memory.pending
-    ):  # of two calls side by side one may support what the other revises: it is tried again
+    # What waits is a second revision of one guideline, or one of a guideline that the model invented: it is asked again.
+    waiting = [annotation.rationale or "" for annotation in first.memory.pending]
+    assert all("do:revise" in words or "do:foreign" in words for words in waiting)
+    if not waiting:
         assert learn(first, rows).judge == first

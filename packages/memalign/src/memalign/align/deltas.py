@@ -1,6 +1,8 @@
-"""Typed deltas: what a distillation call proposes, whether it may be carried out, and what it does to memory."""
+"""Typed deltas: the changes that a distillation call proposes, and what they do to memory."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -8,31 +10,49 @@ from msgspec.structs import replace
 from memalign.memory import FeedbackConflict, Memory, Outcome
 from memalign.types import CodeTest, FeedbackKey, Guideline
 
-__all__ = ["CallAnswer", "Delta", "apply_answer"]
+__all__ = ["REFUSED", "CallAnswer", "Delta", "apply_answer"]
 
-REFUSED = "its rule was refused: {}; write it yourself (memalign guideline NAME --add), or reword the feedback"
+REFUSED = (
+    "its rule was refused: {}; write it yourself (memalign guideline NAME --add), "
+    "or reword the feedback"
+)
 NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
-NOTHING_DRAWN = "kept as an example: the model drew no rule from it"  # not in its words: it saw other people's feedback
+NOT_TAKEN = "its rule was not taken: {}"
+REMARK = "learned without one more rule from it: {}"
+# Not in the model's words: it saw other people's feedback.
+NOTHING_DRAWN = "kept as an example: the model drew no rule from it"
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """One typed change to the guidelines, as a model proposed it (ACE, arXiv 2510.04618).
 
-    A `fault` says why the text of an ADD or REVISE may not enter a prompt. SUPPORT and REVISE are about a `guideline`.
+    Attributes:
+        action: ADD, SUPPORT, REVISE or NOOP, or whatever else the model wrote.
+        text: The text of an ADD or REVISE.
+        fault: Why the text may not enter a prompt.
+        feedback: The feedback that the change is about.
+        guideline: The guideline of a SUPPORT or REVISE.
+        tests: The tests of a new guideline that labels bear out.
     """
 
     action: str
     text: str = ""
     fault: str | None = None
     feedback: tuple[FeedbackKey, ...] = ()
-    guideline: str | None = None
+    guideline: str = ""
     tests: tuple[CodeTest, ...] = ()
 
 
 class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one call about the feedback of `keys` gave, or why it failed (`fault`).
+    """What one distillation call gave.
 
-    `guideline_ids` are those that its prompt held, `exposed_to` all feedback whose words or guidelines it held.
+    Attributes:
+        keys: The feedback that it was asked about.
+        guideline_ids: The guidelines that its prompt held.
+        exposed_to: All feedback whose words were in its prompt, or behind its guidelines.
+        deltas: The changes that it proposes.
+        conflicts: The conflicts that it names.
+        fault: Why it failed.
     """
 
     keys: tuple[FeedbackKey, ...]
@@ -46,94 +66,122 @@ class CallAnswer(msgspec.Struct, frozen=True, kw_only=True):
 def apply_answer(
     memory: Memory, answer: CallAnswer
 ) -> tuple[Memory, dict[FeedbackKey, Outcome | None]]:
-    """The memory after the deltas of one call, each checked first, and what becomes of the call's feedback."""
-    taught, passed = set[FeedbackKey](), set[FeedbackKey]()
-    faults, refused = dict[FeedbackKey, str](), dict[FeedbackKey, str]()
+    """Carry out the deltas of one call that are possible.
+
+    Args:
+        memory: The memory after the answers before this one.
+        answer: The answer.
+
+    Returns:
+        The memory, and the outcome of each piece of feedback that the call was about.
+    """
+    taught = set[FeedbackKey]()
+    passed = set[FeedbackKey]()
+    impossible = dict[FeedbackKey, str]()
+    refused = dict[FeedbackKey, str]()
     for delta in answer.deltas:
-        keys = {key for key in delta.feedback if key in answer.keys}
-        if (fault := _impossible(memory, answer, delta)) is not None:
-            faults |= dict.fromkeys(keys, fault)
+        keys = set(answer.keys).intersection(delta.feedback)
+        why = _impossible(memory, answer, delta)
+        if why is not None:
+            impossible.update(dict.fromkeys(keys, why))
         elif delta.fault is not None:
-            refused |= dict.fromkeys(keys, delta.fault)
+            refused.update(dict.fromkeys(keys, delta.fault))
         elif delta.action == "NOOP":
             passed |= keys
-        elif keys:
-            memory = _carried_out(memory, answer, delta, keys)
+        else:
+            memory = _carried_out(memory, answer, delta)
             taught |= keys
 
+    outcomes = dict[FeedbackKey, Outcome | None]()
     seen = answer.exposed_to
-    # What went wrong may be told in words of the prompt: some servers send back what they refuse.
-    waiting = Outcome(
-        kind="waiting",
-        reason=answer.fault or NOT_MENTIONED,
-        exposed_to=seen if answer.fault else (),
-    )
-    outcomes: dict[FeedbackKey, Outcome | None] = dict.fromkeys(answer.keys, waiting)
-    before = {
-        key: annotation.outcome for key in answer.keys if (annotation := memory.annotation(key))
-    }
-    # For the same reason as before: nothing has changed.
-    outcomes |= {
-        key: outcome
-        for key, outcome in before.items()
-        if outcome and outcome.reason == answer.fault
-    }
-    outcomes |= dict.fromkeys(
-        passed, Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=seen)
-    )
-    outcomes |= {
-        key: Outcome(kind="waiting", reason=f"its rule was not taken: {why}")
-        for key, why in faults.items()
-    }
-    for key, why in refused.items():
-        outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(why), exposed_to=seen)
-    for key in taught:
-        outcomes[key] = None
-        if also := refused.get(key) or faults.get(key):
-            outcomes[key] = Outcome(
-                kind="taught", reason=f"learned without one more rule from it: {also}"
-            )
-
-    dismissed = [
-        {*conflict.feedback} for conflict in memory.conflicts if conflict.dismissed_by is not None
-    ]
-    named = (
-        new
-        for new in answer.conflicts
-        if not any(rest.issuperset(new.feedback) for rest in dismissed)
-    )
-    conflicts = {conflict.feedback: conflict for conflict in (*named, *memory.conflicts)}
-    memory = replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
-    return memory, outcomes
+    for key in answer.keys:
+        fault = refused.get(key) or impossible.get(key)
+        if key in taught:
+            remark = Outcome(kind="taught", reason=REMARK.format(fault))
+            outcomes[key] = remark if fault else None
+        elif key in refused:
+            outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(fault), exposed_to=seen)
+        elif key in impossible:
+            outcomes[key] = Outcome(kind="waiting", reason=NOT_TAKEN.format(fault))
+        elif key in passed:
+            outcomes[key] = Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=seen)
+        else:
+            outcomes[key] = _unanswered(memory, answer, key)
+    return _with_conflicts(memory, answer.conflicts), outcomes
 
 
 def _impossible(memory: Memory, answer: CallAnswer, delta: Delta) -> str | None:
-    """Why a delta cannot be carried out, or None."""
+    """Return why a delta cannot be carried out, or None."""
     if not delta.feedback:
         return "it names no feedback"
-    if any(key not in answer.keys for key in delta.feedback):
+    if not set(answer.keys).issuperset(delta.feedback):
         return "it names feedback outside its call"
     if delta.action in ("ADD", "NOOP"):
         return None
     if delta.action not in ("SUPPORT", "REVISE"):
         return "its action is unknown"
-    name = delta.guideline or ""
-    if name not in answer.guideline_ids or memory.status(memory.guideline(name)) != "active":
-        return "it names a guideline that it was not shown, or one that no longer stands"
-    if delta.action == "REVISE" and memory.guideline(name).people:
-        return f"{name} was set by a person"
-    return None
-
-
-def _carried_out(
-    memory: Memory, answer: CallAnswer, delta: Delta, keys: set[FeedbackKey]
-) -> Memory:
-    old = [] if delta.action == "ADD" else [memory.guideline(delta.guideline or "")]
-    supported = tuple(sorted(keys.union(*(guideline.supported_by for guideline in old))))
+    if delta.guideline not in answer.guideline_ids:
+        return "it names a guideline that it was not shown"
     if delta.action == "SUPPORT":
-        return memory.with_guidelines([replace(old[0], supported_by=supported)])
-    name, seen = f"G{memory.next_guideline}", answer.exposed_to
+        return None
+    guideline = memory.guideline(delta.guideline)
+    if memory.status(guideline) != "active":
+        return f"{guideline.id} no longer stands: other feedback has just revised it"
+    return f"{guideline.id} was set by a person" if guideline.people else None
+
+
+def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta) -> Memory:
+    if delta.action == "SUPPORT":
+        return _supported(memory, delta.guideline, delta.feedback)
+    name = f"G{memory.next_guideline}"
+    supporters = set(delta.feedback)
+    changed = list[Guideline]()
+    if delta.action == "REVISE":
+        revised = memory.guideline(delta.guideline)
+        supporters.update(revised.supported_by)
+        changed.append(replace(revised, replaced_by=name))
     new = Guideline(
-        id=name, text=delta.text, supported_by=supported, exposed_to=seen, tests=delta.tests
+        id=name,
+        text=delta.text,
+        supported_by=tuple(sorted(supporters)),
+        exposed_to=answer.exposed_to,
+        tests=delta.tests,
     )
-    return memory.with_guidelines([*(replace(revised, replaced_by=name) for revised in old), new])
+    return memory.with_guidelines([*changed, new])
+
+
+def _supported(memory: Memory, guideline_id: str, keys: Collection[FeedbackKey]) -> Memory:
+    """Return the memory with this feedback behind a guideline.
+
+    Other feedback of the same align may have revised the guideline. Then it is behind the revisions
+    too, whichever answer came first.
+    """
+    name: str | None = guideline_id
+    while name is not None:
+        guideline = memory.guideline(name)
+        supporters = tuple(sorted({*guideline.supported_by, *keys}))
+        memory = memory.with_guidelines([replace(guideline, supported_by=supporters)])
+        revision = guideline.replaced_by
+        name = revision if revision and revision == memory.successor(guideline) else None
+    return memory
+
+
+def _unanswered(memory: Memory, answer: CallAnswer, key: FeedbackKey) -> Outcome:
+    """Return the outcome of feedback that no change of the answer is about."""
+    if answer.fault is None:
+        return Outcome(kind="waiting", reason=NOT_MENTIONED)
+    before = memory.record(key)[0].outcome
+    if before is not None and before.reason == answer.fault:
+        return before  # it waits for the same reason as before
+    # The fault may repeat words of the prompt: some servers send back what they refuse.
+    return Outcome(kind="waiting", reason=answer.fault, exposed_to=answer.exposed_to)
+
+
+def _with_conflicts(memory: Memory, named: Iterable[FeedbackConflict]) -> Memory:
+    """Return the memory with new conflicts, except those that a person dismissed."""
+    conflicts = {conflict.feedback: conflict for conflict in memory.conflicts}
+    dismissed = [set(each.feedback) for each in memory.conflicts if each.dismissed_by is not None]
+    for new in named:
+        if not any(keys.issuperset(new.feedback) for keys in dismissed):
+            conflicts.setdefault(new.feedback, new)
+    return replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
