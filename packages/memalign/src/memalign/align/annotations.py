@@ -53,7 +53,8 @@ def checked_rows(
     """
     if source.is_empty:
         return FeedbackFile(rows=(), lines=())
-    # Bad rows are left out at first, so that one message names them together with rows that do not fit the judge.
+    # Bad rows are left out at first, so that one message names them together with rows that do not
+    # fit the judge.
     file = read_feedback(
         source,
         value_type=judge.value_type,
@@ -122,7 +123,7 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
     )
 
 
-# -- the judge's own verdicts ------------------------------------------------------------------------------------------
+# -- the judge's own verdicts ----------------------------------------------------------------------
 
 
 def with_own_verdicts(
@@ -164,7 +165,8 @@ class _OwnVerdicts:
         judge: The judge, with its model opened.
         made_by: Its fingerprint without memory.
         models: The names of its model that a judgment may have.
-        memories: The memories with which it may have judged, by hash. With others nobody knows what it had seen.
+        memories: The memories with which it may have judged, by hash. With others nobody knows what
+            it had seen.
         replaced: The ids of cases whose feedback changes now, and of those of the same content.
     """
 
@@ -200,7 +202,8 @@ class _OwnVerdicts:
     def verdict(self, case: Case, judgment: Judgment) -> PreAlignmentVerdict | None:
         """Return the verdict of a judgment on a case, or None if it does not count or one is known already.
 
-        A verdict does not count that was given beside feedback on this very case, or beside replaced feedback.
+        A verdict does not count that was given beside feedback on this very case, or beside
+        replaced feedback.
         """
         memory = self.memories.get(judgment.memory_hash)
         known = case.pre_alignment is not None and case.pre_alignment.judge == self.made_by

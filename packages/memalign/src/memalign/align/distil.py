@@ -15,7 +15,7 @@ from msgspec import structs
 from memalign import aio
 from memalign.align.deltas import CallAnswer, apply_answer
 from memalign.align.distil_answer import AnswerReader, changes_schema, merge_schema, merged_rules
-from memalign.align.result import Run
+from memalign.align.run import AlignRun
 from memalign.align.word_for_word import NO_WORDS
 from memalign.content import part_in
 from memalign.content.encoding import estimate_tokens
@@ -49,7 +49,7 @@ RETRIES = 12
 """Calls more for one answered wrongly or refused: enough to find one record of fifty by halves, and its neighbour."""
 
 
-async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judge:
+async def distil(judge: Judge, model: ChatModel, run: AlignRun, *, size: int) -> Judge:
     """The judge with everything distilled that is pending in its memory. Never raises for a failing model.
 
     Later feedback goes in with the guidelines that stand. Where several calls wrote the first guidelines side by side,
@@ -85,7 +85,7 @@ async def distil(judge: Judge, model: ChatModel, run: Run, *, size: int) -> Judg
     return judge.replace(memory=learned)
 
 
-def _calls(judge: Judge, model: ChatModel, run: Run, size: int) -> list[DistilCall]:
+def _calls(judge: Judge, model: ChatModel, run: AlignRun, size: int) -> list[DistilCall]:
     """The calls about all that waits: as few as may be, of equal size, beside what fits in a quarter of the context."""
     memory = judge.memory
     keys = [annotation.key for annotation in memory.pending]
@@ -128,7 +128,7 @@ class DistilCall:
 
     judge: Judge
     model: ChatModel
-    run: Run
+    run: AlignRun
     keys: tuple[FeedbackKey, ...]
     guidelines: tuple[Guideline, ...] = ()
 
@@ -261,7 +261,7 @@ class DistilCall:
 # -- merging -----------------------------------------------------------------------------------------------------------
 
 
-async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: Run) -> Memory:
+async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: AlignRun) -> Memory:
     """`memory` with its distilled guidelines merged by one call; a note says where that failed.
 
     Those that a merged guideline was made from stay behind it, and step in when it goes. What a person wrote, confirmed

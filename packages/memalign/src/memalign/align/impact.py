@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from memalign.align.result import Impact, Run, VerdictChange
+from memalign.align.result import Impact, VerdictChange
+from memalign.align.run import AlignRun
 from memalign.align.taught_cases import agrees, judge_cases, taught_cases
 from memalign.judge import Judge
 
 __all__ = ["impact"]
 
 
-async def impact(after: Judge, count: int, run: Run) -> Impact | None:
+async def impact(after: Judge, count: int, run: AlignRun) -> Impact | None:
     """What the align changed on at most `count` taught cases; None where nothing changed or no case has a label."""
     cases, before = taught_cases(after)[:count], run.before
     if not cases or before.memory.hash == after.memory.hash:

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import msgspec
 
-from memalign.align.result import AlignResult, BrokenLock, Run
+from memalign.align.result import AlignResult, BrokenLock
+from memalign.align.run import AlignRun
 from memalign.align.taught_cases import agrees, judge_cases
 from memalign.judge import Judge
 from memalign.memory import Case, Outcome
@@ -17,7 +18,7 @@ __all__ = ["broken_locks", "held_back", "with_lessons_waiting"]
 WAITS = "a locked case would be judged wrong, so nothing was learned; to learn it all the same: --force (force=True)"
 
 
-async def broken_locks(judge: Judge, run: Run) -> tuple[BrokenLock, ...]:
+async def broken_locks(judge: Judge, run: AlignRun) -> tuple[BrokenLock, ...]:
     """Return the locked cases that a judge gets wrong, and those that nobody could judge.
 
     Args:

@@ -23,7 +23,8 @@ from memalign.align.impact import impact
 from memalign.align.locks import broken_locks, with_lessons_waiting
 from memalign.align.mining import with_mined
 from memalign.align.pasted import check_instructions
-from memalign.align.result import AlignResult, Run
+from memalign.align.result import AlignResult
+from memalign.align.run import AlignRun
 from memalign.align.word_for_word import word_for_word
 from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
@@ -112,7 +113,7 @@ class MemAlign:
         Raises:
             InvalidRows: A row cannot be used, unless `skip_invalid`.
         """
-        run = Run(
+        run = AlignRun(
             before=judge, progress=progress or notebook_progress(), calls=calls or self.calls()
         )
         judge = self._configured(judge)
@@ -178,7 +179,7 @@ class MemAlign:
         Raises:
             UnknownKey: A selector names nothing here.
         """
-        run = Run(
+        run = AlignRun(
             before=judge, progress=progress or notebook_progress(), calls=calls or self.calls()
         )
         run.removed = judge.memory.keys(*selectors, source=source)
@@ -213,7 +214,7 @@ class MemAlign:
 
     # -- steps of both -------------------------------------------------------------------------------------------------
 
-    async def _embedded(self, judge: Judge, run: Run) -> Judge:
+    async def _embedded(self, judge: Judge, run: AlignRun) -> Judge:
         """With a vector for every case: only new cases are embedded, unless the embedding model changed."""
         memory, model = judge.memory, resolve_embedding(judge.embedding_model)
         current = memory.embedding_model == model.name
@@ -231,7 +232,7 @@ class MemAlign:
         )
         return judge.replace(memory=replace(memory, embedding_model=model.name, cases=cases))
 
-    async def _distilled(self, judge: Judge, run: Run) -> Judge:
+    async def _distilled(self, judge: Judge, run: AlignRun) -> Judge:
         """Return the judge with what is pending distilled; no model is opened where nothing is.
 
         Whoever is too weak to write writes nothing: comments are guidelines word for word, and code finds the tests.

@@ -8,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from memalign import aio
-from memalign.align.result import Run
+from memalign.align.run import AlignRun
 from memalign.errors import AccessDenied, InputError, ModelError
 from memalign.judge import Judge
 from memalign.judge.spec import lacks
@@ -39,7 +39,7 @@ def agrees(judge: Judge, case: Case, judgment: Judgment) -> bool:
 
 
 async def judge_cases(
-    pairs: Sequence[tuple[Judge, Case]], run: Run, phase: str
+    pairs: Sequence[tuple[Judge, Case]], run: AlignRun, phase: str
 ) -> list[Judgment | str]:
     """Return what judges of one model say of cases, or for each that failed the reason."""
 

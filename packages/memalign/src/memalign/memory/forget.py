@@ -1,8 +1,9 @@
 """Forgetting: pure functions over a memory, without a model.
 
-Exposure decides, not similarity. A guideline goes if withdrawn feedback was in the prompt that wrote it, unless a
-person made its wording theirs. What the remaining feedback had taught beside it waits to be distilled again. To redo
-only what was touched is the idea of SISA (Bourtoule et al. 2021, arXiv 1912.03817).
+Exposure decides, not similarity. A guideline goes if withdrawn feedback was in the prompt that
+wrote it, unless a person made its wording theirs. What the remaining feedback had taught beside it
+waits to be distilled again. To redo only what was touched is the idea of SISA (Bourtoule et al.
+2021, arXiv 1912.03817).
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def forget_lessons(
 ) -> Memory:
     """Return the memory without what this feedback taught; its annotations stay, and wait.
 
-    Exposed guidelines, verdicts and conflicts go. The feedback behind them waits as well. Changed feedback is treated
-    the same way as withdrawn feedback.
+    Exposed guidelines, verdicts and conflicts go. The feedback behind them waits as well. Changed
+    feedback is treated the same way as withdrawn feedback.
 
     Args:
         memory: The memory.
@@ -84,8 +85,8 @@ def forget_lessons(
         if guideline.id not in staying and not gone.isdisjoint(guideline.exposure):
             exposed.add(guideline.id)
             waiting.update(guideline.supported_by)
-    # An example may have been covered by a rule that goes, and the reason why something waits may stem from the
-    # feedback that goes.
+    # An example may have been covered by a rule that goes, and the reason why something waits may
+    # stem from the feedback that goes.
     for annotation in memory.annotations():
         if annotation.outcome and not gone.isdisjoint(annotation.outcome.exposed_to):
             waiting.add(annotation.key)
@@ -105,7 +106,8 @@ def exposed_wordings(
     Args:
         memory: The memory.
         withdrawn: The feedback that goes.
-        keep: Ids of guidelines that stay even if a person whose feedback goes wrote or confirmed them.
+        keep: Ids of guidelines that stay even if a person whose feedback goes wrote or confirmed
+            them.
     """
     gone = frozenset(withdrawn)
     withdrawing = {name_key(key.source) for key in gone}

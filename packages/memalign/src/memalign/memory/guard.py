@@ -1,8 +1,8 @@
 """What a guideline must look like before it may enter the system message.
 
-A guideline is written by a person, or by a model that has read judged outputs. Either may carry text that would act as
-an instruction of its own. So a guideline is one short line, without control tokens, fences or the beginning of a chat
-turn, and never a copy of what was judged.
+A guideline is written by a person, or by a model that has read judged outputs. Either may carry
+text that would act as an instruction of its own. So a guideline is one short line, without control
+tokens, fences or the beginning of a chat turn, and never a copy of what was judged.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ MAX_CHARACTERS = 800
 COPIED_WORDS = 8
 """A run of so many words from a judged text is a copy. Without spaces, twice as many characters are."""
 
-# In addition to all that `encode` would break in judged text. The text is searched in NFKC form: a full-width bracket
-# or colon is the plain one to many tokenizers, and to readers.
+# In addition to all that `encode` would break in judged text. The text is searched in NFKC form: a
+# full-width bracket or colon is the plain one to many tokenizers, and to readers.
 _MARKS = re.compile(
     r"<\||\|>|<<SYS|```|~~~|^\s*#"
     r"|\[/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS)\]"
     r"|</?\s*(?:system|user|assistant|think|tool|start_of_turn|end_of_turn)\b|</?(?:s|bos|eos)>",
     re.IGNORECASE,
 )
-# Vicuna's template and its kin open a turn by a name in capitals within a line. Names in small letters are refused only
-# for the sides that give and take instructions: "User: never promise a date" is how experts begin a rule.
+# Vicuna's template and its kin open a turn by a name in capitals within a line. Names in small
+# letters are refused only for the sides that give and take instructions: "User: never promise a
+# date" is how experts begin a rule.
 _TURN = re.compile(
     r"\b(?:SYSTEM|USER|ASSISTANT|HUMAN|DEVELOPER)\s*:|(?:^|[.;!?]\s*)(?i:system|assistant)\s*:"
 )
-# The form in which judges answer and past cases are shown: a rule of this form would be a verdict of its own.
+# The form in which judges answer and past cases are shown: a rule of this form would be a verdict
+# of its own.
 _VERDICT = re.compile(r"[\"']value[\"']\s*:|(?:^|[.;!?]\s*)Expert\s*:", re.IGNORECASE)
-# Invisible, although their categories are those of letters and marks: fillers, selectors, joiners of graphemes.
-# U+FE0E and U+FE0F stay out: they choose between text and emoji.
+# Invisible, although their categories are those of letters and marks: fillers, selectors, joiners
+# of graphemes. U+FE0E and U+FE0F stay out: they choose between text and emoji.
 _HIDDEN = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164"
     "\ufe00-\ufe0d\uffa0\U000e0000-\U000e0fff]"
@@ -63,7 +65,8 @@ def guideline_fault(
 
     Args:
         text: The rule.
-        judged: Texts of the judged system, each with its field. They may have to be erased, so no rule copies them.
+        judged: Texts of the judged system, each with its field. They may have to be erased, so no
+            rule copies them.
         comments: The experts' own words that the text stems from: what they quote is theirs.
     """
     fault = _size_fault(text) or _form_fault(text)

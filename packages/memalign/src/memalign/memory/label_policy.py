@@ -34,8 +34,8 @@ def policy_label(
 ) -> Value | None:
     """Return the effective label of one case, or None if nobody gave one or it is a tie.
 
-    The label of the first of the `authority` that spoke counts, else the most frequent one, else the one given last. A
-    label that no named source gave never outranks one that somebody did.
+    The label of the first of the `authority` that spoke counts, else the most frequent one, else
+    the one given last. A label that no named source gave never outranks one that somebody did.
 
     Args:
         annotations: All that people said of the case.

@@ -1,8 +1,8 @@
 """Memory: everything a judge has learned, as one immutable value.
 
-Episodic memory is the cases, each with every annotation on it and the judge's own verdict before learning (its
-pre-alignment verdict). Semantic memory is the guidelines, each with the feedback that it was exposed to. Withdrawn
-feedback leaves only its key behind.
+Episodic memory is the cases, each with every annotation on it and the judge's own verdict before
+learning (its pre-alignment verdict). Semantic memory is the guidelines, each with the feedback that
+it was exposed to. Withdrawn feedback leaves only its key behind.
 """
 
 from __future__ import annotations
@@ -44,11 +44,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the last distillation call made of a piece of feedback, beside the guidelines that it supports.
 
     Attributes:
-        kind: `example`: the model drew nothing from it, and its case is all there is to learn. `refused`: its only rule
-            may not enter a prompt. `waiting`: there was no answer, or what it taught is gone. `taught`: there is a
-            remark on its rule.
+        kind: `example`: the model drew nothing from it, and its case is all there is to learn.
+            `refused`: its only rule may not enter a prompt. `waiting`: there was no answer, or what
+            it taught is gone. `taught`: there is a remark on its rule.
         reason: Why. It repeats nobody's words.
-        exposed_to: The feedback that the call saw; when one of them goes, so does the outcome. Empty for a remark.
+        exposed_to: The feedback that the call saw; when one of them goes, so does the outcome.
+            Empty for a remark.
     """
 
     kind: Literal["example", "refused", "waiting", "taught"]
@@ -102,7 +103,8 @@ class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
         value: The verdict.
         judge: The judge's fingerprint without memory.
         rationale: Its reason.
-        exposed_to: The feedback that the judge had in view; when one of them goes, so does the verdict.
+        exposed_to: The feedback that the judge had in view; when one of them goes, so does the
+            verdict.
     """
 
     value: Value
@@ -141,9 +143,10 @@ class FeedbackConflict(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         feedback: The keys, two or more.
-        about: What the conflict is about, in the model's words. Empty once a person dismissed the conflict; it is kept
-            so that no later distillation brings it back.
-        exposed_to: The feedback whose words were in the prompt; when one of them goes, so does the conflict.
+        about: What the conflict is about, in the model's words. Empty once a person dismissed the
+            conflict; it is kept so that no later distillation brings it back.
+        exposed_to: The feedback whose words were in the prompt; when one of them goes, so does the
+            conflict.
         dismissed_by: The person who says that there is no conflict.
     """
 

@@ -1,8 +1,9 @@
 """The past cases that an item is judged beside.
 
-The search is exact, over unit vectors: a team's feedback is thousands of cases, not millions. Cases are compared on
-inputs and outputs alike (and conversation and trace), because two answers to one question are rarely wrong for the same
-reason. No index is stored, so nothing remains of forgotten cases.
+The search is exact, over unit vectors: a team's feedback is thousands of cases, not millions. Cases
+are compared on inputs and outputs alike (and conversation and trace), because two answers to one
+question are rarely wrong for the same reason. No index is stored, so nothing remains of forgotten
+cases.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ NEAR_COPY = 0.98
 def embedding_text(example: Example) -> str:
     """Return the text of a case that is embedded, the same for a stored case and for a new item.
 
-    It holds values only, without field names or JSON punctuation, and the words of conversations and traces
-    (`words_of`). The reference (`expectations`) is left out unless there is nothing else, because a new item often has
-    none. Labels and comments never enter.
+    It holds values only, without field names or JSON punctuation, and the words of conversations
+    and traces (`words_of`). The reference (`expectations`) is left out unless there is nothing
+    else, because a new item often has none. Labels and comments never enter.
     """
     words = list[str]()
     for name, value in example.content.items():
@@ -72,14 +73,16 @@ def similar_cases(
     """Return up to `k` cases that an item is judged beside, the most useful first.
 
     An identical case comes first and always, also with k = 0: experts may have said more of it than a label. Then come
-    the misjudged ones among the nearest 2k, then the others by likeness. Cases without a label that counts are left
-    out, and so is a second case of a group (`meta["group"]`, such as a conversation) or of the same words. From CHOICE
-    cases on, none is less alike than RELEVANT. Ties are broken by id, so the result is deterministic.
+    the misjudged ones among the nearest 2k, then the others by likeness. Cases without a label that
+    counts are left out, and so is a second case of a group (`meta["group"]`, such as a
+    conversation) or of the same words. From CHOICE cases on, none is less alike than RELEVANT. Ties
+    are broken by id, so the result is deterministic.
 
     Args:
         memory: The memory.
         example: The item.
-        vector: Its embedding, of shape (d,). If its width is not that of memory's, nothing is compared.
+        vector: Its embedding, of shape (d,). If its width is not that of memory's, nothing is
+            compared.
         value_type: The judge's.
         k: The most cases to return.
         judge: The judge's fingerprint. Only its verdicts rank the cases.
@@ -133,7 +136,8 @@ def _nearest(memory: Memory, vector: NDArray[np.float32]) -> Iterator[Case]:
     """Yield the relevant cases, the nearest first; of equal likeness the lower id first."""
     import numpy as np  # a quarter of a second that `import memalign` should not cost
 
-    # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of them, up to 30 ms.
+    # Not `@`: it shares the work out among threads, and on a busy machine waits for the last of
+    # them, up to 30 ms.
     similarity = np.vecdot(memory.matrix, vector)
     choice = _in_process(memory) and len(memory.cases) >= CHOICE
     # Cases are ordered by id, so a stable sort breaks every tie by id.

@@ -1,8 +1,8 @@
 """Which guidelines are in force, and where each piece of feedback ended. Both are derived, and never stored.
 
-Nothing is thrown away: a superseded guideline becomes active again when its successor is removed. So forgetting
-promotes another one without a model call, and the result depends on the guidelines alone, never on the order in which
-they came.
+Nothing is thrown away: a superseded guideline becomes active again when its successor is removed.
+So forgetting promotes another one without a model call, and the result depends on the guidelines
+alone, never on the order in which they came.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ class Standing(NamedTuple):
 def standings(guidelines: Sequence[Guideline]) -> dict[str, Standing]:
     """Return the standing of each guideline beside the others, by id.
 
-    A guideline that a person retired is out of force. One that was replaced is superseded as long as its successor
-    exists. Of several in the same words one is active: a pinned one before others, then a person's, then the oldest.
-    A retired guideline also supersedes a model's guideline in its words.
+    A guideline that a person retired is out of force. One that was replaced is superseded as long
+    as its successor exists. Of several in the same words one is active: a pinned one before others,
+    then a person's, then the oldest. A retired guideline also supersedes a model's guideline in its
+    words.
     """
     ids = {guideline.id for guideline in guidelines}
     result: dict[str, Standing] = {}
@@ -122,7 +123,8 @@ def _entry(
     """
     outcome = annotation.outcome
     if annotation.value is not None and annotation.value != label:
-        # The other label is not named: it may be another person's free text, and outlive their feedback.
+        # The other label is not named: it may be another person's free text, and outlive their
+        # feedback.
         why = TIE if label is None else "another label counts"
         reason = f"this annotation gave {value_text(annotation.value)}, and {why}"
         return LedgerEntry(key=annotation.key, state="disputed", reason=reason)

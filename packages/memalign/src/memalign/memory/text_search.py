@@ -15,7 +15,8 @@ __all__ = ["Finder", "NameFinder"]
 class Finder:
     """Finds one text in texts and JSON values: folded as names are, and without accents.
 
-    JSON's escapes are undone before it is compared. Raises InputError for a text that holds nothing.
+    JSON's escapes are undone before it is compared. Raises InputError for a text that holds
+    nothing.
     """
 
     def __init__(self, text: str) -> None:
@@ -52,6 +53,7 @@ class NameFinder:
         plain = folded(text)
         if self._name not in plain:
             return False
-        # Where a language writes no spaces, a name from another script is a word of its own all the same.
+        # Where a language writes no spaces, a name from another script is a word of its own all the
+        # same.
         parted = plain if plain.isascii() else UNSPACED.sub(lambda run: f" {run[0]} ", plain)
         return bool(self._pattern.search(parted) or self._pattern.search(plain))

@@ -15,7 +15,7 @@ from typing import Any
 from memalign import aio
 from memalign.align import AlignResult, MemAlign, lock
 from memalign.align.locks import broken_locks, held_back
-from memalign.align.result import Run
+from memalign.align.run import AlignRun
 from memalign.errors import (
     ConfigurationError,
     InputError,
@@ -368,7 +368,7 @@ class Registry:
         locked = set(before.memory.locks).intersection(after.memory.locks)
         if not locked:
             return
-        found = aio.run(broken_locks(after, Run(before=before, calls=Calls())))
+        found = aio.run(broken_locks(after, AlignRun(before=before, calls=Calls())))
         broken = [lock for lock in found if lock.id in locked]
         if broken:
             named = "; ".join(map(str, broken))
