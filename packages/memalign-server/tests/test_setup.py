@@ -18,7 +18,17 @@ from openpyxl import Workbook
 from memalign.errors import ModelUnavailable
 from memalign_server.store.tables import queue
 from server_support import world
-from server_support.reviewing import CASES, answer, expect, hold_out, post, put_in, shows, wait
+from server_support.reviewing import (
+    CASES,
+    answer,
+    expect,
+    hold_out,
+    post,
+    put_in,
+    shows,
+    wait,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +116,7 @@ def test_the_kind_of_answer_stays_once_there_are_answers(queued: TestClient) -> 
         world.judge("mood").replace(feedback_value_type="happy|sad|neither")
     )
     page = local.get("/judges/mood/setup?open=question").text
-    assert ("happy|sad|neither" in page, 'name="kind"' in page) == (True, False), (
+    assert ("happy, sad, neither" in page, 'name="kind"' in page) == (True, False), (
         "a type that the page cannot choose"
     )
     post(local, "/judges/mood/setup/question", question="How does it sound?", model="scripted")
@@ -115,10 +125,11 @@ def test_the_kind_of_answer_stays_once_there_are_answers(queued: TestClient) -> 
 
 def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) -> None:
     trial: dict[str, Any] = {"judge": "tone", "question": "Is it kind?", "model": "scripted"}
-    assert "Of an invented case it said: <b>Yes</b>" in post(local, "/judges/try", **trial).text
+    invented = words_of("<main>" + post(local, "/judges/try", **trial).text)
+    assert "Of an invented case it said: Yes , “It answers the question.”" in invented
     put_in(local)
-    tried = post(local, "/judges/try", **trial).text
-    assert "On the first case it said: <b>Yes</b>, “It answers the question.”" in tried
+    tried = words_of("<main>" + post(local, "/judges/try", **trial).text)
+    assert "On the first case it said: Yes , “It answers the question.”" in tried
     assert len(world.registry_of(local).history("tone")) == 1
     world.registry_of(local).align(
         "tone", [{**CASES[0], "value": False, "rationale": "Cold.", "source": "ana"}]
@@ -182,7 +193,7 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
         "<option selected>customer_message</option>",
         "<option selected>agent_reply</option>",
         "<td>Why so late?</td><td>We are sorry.</td>",
-        "<th>Question </th><th>Reply </th>",  # as the judge's instructions, and the cards, call them
+        "<th>Question</th>",  # as the judge's instructions, and the cards, call them
         "Add 2 cases",
     )
     assert "No cases yet." in local.get(SETUP).text
@@ -196,7 +207,7 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     )
     assert "Add 1 case<" in sent(local, "b.csv", more).text
     shown = sent(local, "b.csv", more, "cases").headers["location"]
-    assert "1 new, 3 were there already." in local.get(shown).text
+    assert "1 new, 3 are there already, or twice in the file." in local.get(shown).text
     wait(local)
     ended = local.get(f"/judges/tone/jobs/{parse_qs(shown)['job'][0]}", headers={"x-part": "true"})
     assert ended.headers["x-go-to"] in shown, (

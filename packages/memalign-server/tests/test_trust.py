@@ -42,7 +42,7 @@ def page(client: TestClient) -> str:
 
 def heading(client: TestClient) -> str:
     (words,) = re.findall(r"<h1[^>]*>(.*?)</h1>", client.get(TRUST).text, flags=re.DOTALL)
-    return unescape(words)
+    return unescape(words).strip()
 
 
 def answer_all(client: TestClient, values: str, start: int = 0) -> None:

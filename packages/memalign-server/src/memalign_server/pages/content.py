@@ -18,7 +18,7 @@ from memalign.judge import Judge
 from memalign.types import Example
 from memalign_server.pages.texts import prose, visible
 
-__all__ = ["Block", "Node", "blocks_of", "case_text", "label_of"]
+__all__ = ["Block", "Node", "blocks_of", "case_text", "is_pair", "label_of"]
 
 Speaker = Literal["customer", "company", "reply", "reference", "steps", "system"]
 
@@ -79,7 +79,8 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
         judge: Its instructions name the fields, and its labels name the sides that are compared.
     """
     content = example.content
-    sides = sides_of(content, judge.value_type.choices) if judge.value_type.kind == "choice" else {}
+    kind = judge.value_type
+    sides = sides_of(content, kind.choices) if kind.kind == "choice" else {}
     blocks: list[Block] = []
     for name in _ORDER:
         value = content.get(name)
@@ -95,6 +96,12 @@ def blocks_of(example: Example, judge: Judge) -> list[Block]:
         if value not in (None, {}):
             blocks += _field(name, value, label_of(name, judge), judged="outputs" not in content)
     return blocks
+
+
+def is_pair(example: Example, judge: Judge) -> bool:
+    """Return whether a case has sides that are compared."""
+    kind = judge.value_type
+    return kind.kind == "choice" and bool(sides_of(example.content, kind.choices))
 
 
 def case_text(example: Example) -> str:

@@ -109,9 +109,7 @@ def _readable(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if text.translate(_LINES).isprintable():  # nearly every text, and a hundred times as fast
         return text
-    return "".join(
-        letter if _plain(letter) else f"\u3014{ord(letter):04X}\u3015" for letter in text
-    )
+    return "".join(letter if _plain(letter) else f"[U+{ord(letter):04X}]" for letter in text)
 
 
 def _plain(letter: str) -> bool:

@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse, Response
 from memalign.errors import InputError, InvalidValue
 from memalign_server.learned.routes import ask_to_teach
 from memalign_server.learned.teaching import untaught_words
-from memalign_server.pages.content import blocks_of
+from memalign_server.pages.content import blocks_of, is_pair
 from memalign_server.pages.rendering import MEASURING, error_text, link, render, speaking
 from memalign_server.pages.verdicts import choices_of, question_of, scale_ends, verdict_text
 from memalign_server.people.access import OWNER, Asking, Json, is_part
@@ -86,6 +86,7 @@ class Reviewing:
                 connection, self.judge, self.person.name, card.case_id if card else None
             ),
             "turned": False,
+            "width": "wide" if card and is_pair(card.example, self.loaded.judge) else "page-720",
             "problem": None,
             "conflict": None,
         }

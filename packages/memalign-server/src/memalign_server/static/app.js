@@ -357,8 +357,11 @@
       if (answer.page && answer.status < 400 && place) replace(place, answer.page, button.dataset.part);
       else window.location.assign(button.href);
     } else if (copy) {
-      await navigator.clipboard?.writeText(copy.dataset.copy);
-      if (navigator.clipboard) copy.textContent = copy.dataset.copied;
+      const text = one(copy.dataset.copy);
+      window.getSelection().selectAllChildren(text);
+      if (navigator.clipboard) await navigator.clipboard.writeText(text.textContent);
+      else doc.execCommand("copy"); // on a page without TLS there is no other way
+      copy.textContent = copy.dataset.copied;
     } else if (target.closest("[data-print]")) window.print();
   });
 
