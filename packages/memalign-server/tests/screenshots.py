@@ -197,6 +197,10 @@ def pictures(chromium: Browser, to: Path) -> None:
         page.keyboard.type("It is polite, but it helps nobody.")
         words_saved(page)
         take(page, "difference-light-wide")
+    with shop(taught=False) as (
+        address,
+        url,
+    ):  # of its own: a case that Ben answered is Ana's no more
         loop(chromium, address, url, to / "loop.gif")
     with shop(taught=True) as (address, url):
         page = entered(chromium, address, url, "Ana", "light", WIDE)

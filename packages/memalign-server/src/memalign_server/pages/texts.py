@@ -1,4 +1,4 @@
-"""Judged text as safe HTML: Markdown without links and images, its code in colours, hidden characters made plain."""
+"""Judged text as safe HTML: Markdown without links, code in colours, hidden characters made plain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
@@ -19,56 +19,63 @@ from pygments.lexers import get_lexer_by_name
 
 __all__ = ["is_word_in", "marked", "prose", "visible"]
 
-_MARKS = re.compile(
+_MARKS: Final = re.compile(
     r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\[\]\n]+\]\(", re.MULTILINE
 )
-_CODE = {  # a sentence begins with one capital letter, or ends before the second word
+# A sentence begins with one capital letter, or ends before the second word.
+_CODE: Final = {
     "sql": r"\s*(--.*\n\s*)*(?![A-Z][a-z])(?i:(select|with|insert|update|delete|create|alter)\b"
     r"([^.?!]|[.?!](?=\S))*\b(from|as|into|set|table)\b)",
     "python": r"\s*(#!|import \w+\n|from [\w.]+ import |def \w+\(|class \w+[(:])",
 }
-_LANGUAGES = {
-    "python": "python", "py": "python", "python3": "python", "sql": "sql", "json": "json", "jsonl": "json",
-    "javascript": "javascript", "js": "javascript", "typescript": "javascript", "ts": "javascript",
-    "bash": "bash", "sh": "bash", "shell": "bash", "html": "html", "xml": "html", "css": "css", "diff": "diff",
-}  # fmt: skip
-"""The lexer of each language that is coloured. Most others need minutes for a text that is made for it."""
-_MOST_CODE = 16_000  # characters of a text that are coloured: more would wait for seconds
-_MOST_MARKDOWN = (
-    100_000  # characters that are read as Markdown: a longer text is shown line for line
-)
-_LINES = str.maketrans("", "", "\n\t")
+_ALIASES: Final = {
+    "python": "python py python3",
+    "sql": "sql",
+    "json": "json jsonl",
+    "javascript": "javascript js typescript ts",
+    "bash": "bash sh shell",
+    "html": "html xml",
+    "css": "css",
+    "diff": "diff",
+}
+_LEXERS: Final = {name: lexer for lexer, names in _ALIASES.items() for name in names.split()}
+"""The lexer of each language that is coloured. Others may need minutes for a hostile text."""
+_MOST_CODE: Final = 16_000
+"""Characters of a text that are coloured: more would wait for seconds."""
+_MOST_MARKDOWN: Final = 100_000
+"""Characters that are read as Markdown: a longer text is shown line for line."""
+_LINES: Final = str.maketrans("", "", "\n\t")
+_HIDDEN: Final = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+"""Categories of characters that nobody sees, or that turn the order of others around."""
 
 
 def visible(text: str) -> Markup:
-    """`text` escaped, with characters that a reader cannot see, or that turn its order around, as their numbers."""
+    """Return a text escaped, with each hidden character as its number, such as [U+202E]."""
     return escape(_readable(text))
 
 
 def marked(text: str, wanted: str) -> Markup:
-    """Return a text with every place marked that reads as what was looked for, whatever its case and accents."""
-    parts = list[Markup]()
+    """Return a text with every place marked that reads as the wanted words, accents aside."""
+    parts: list[Markup] = []
     done = 0
     for start, end in _places(text, wanted):
-        parts += [
-            visible(text[done:start]),
-            Markup("<mark>{}</mark>").format(visible(text[start:end])),
-        ]
+        parts.append(visible(text[done:start]))
+        parts.append(Markup("<mark>{}</mark>").format(visible(text[start:end])))
         done = end
     return Markup().join([*parts, visible(text[done:])])
 
 
 def is_word_in(text: str, wanted: str) -> bool:
-    """Return whether a text has what was looked for outside longer words: "Ana", and not "Analysis"."""
+    """Return whether a text has the wanted words outside longer ones: "Ana", and not "Analysis"."""
     places = list(_places(text, wanted))
-    alone = (
-        not (text[:start][-1:].isalnum() or text[end : end + 1].isalnum()) for start, end in places
-    )
-    return not places or any(alone)
+    for start, end in places:
+        if not (text[:start][-1:].isalnum() or text[end : end + 1].isalnum()):
+            return True
+    return not places
 
 
 def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
-    """Where the text reads as what is wanted: the first letter, and the one after the last."""
+    """Yield where a text reads as the wanted words: the first letter, and the one after the last."""
     letters = [(folded, place) for place, letter in enumerate(text) for folded in _folded(letter)]
     read = "".join(folded for folded, _ in letters)
     sought = "".join(map(_folded, " ".join(wanted.split())))
@@ -80,41 +87,42 @@ def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
 
 
 def _folded(letter: str) -> str:
+    """Return a letter without case, accents and hidden marks."""
     if letter.isspace():
         return " "
     parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", letter).casefold())
-    return "".join(
-        part
-        for part in parts
-        if not unicodedata.combining(part) and unicodedata.category(part) != "Cf"
-    )
+    return "".join(part for part in parts if not _is_mark(part))
+
+
+def _is_mark(part: str) -> bool:
+    return bool(unicodedata.combining(part)) or unicodedata.category(part) == "Cf"
 
 
 def prose(text: str) -> Markup:
-    """A text: as code where it begins as SQL or Python, as Markdown where it has its marks, else line for line."""
+    """Return a text as code if it begins as such, as Markdown if it has marks, else as lines."""
     safe = _readable(text)
     for language, beginning in _CODE.items():
         if len(safe) <= _MOST_CODE and re.match(beginning, safe):
             return Markup(_code(safe, language))
-    if len(safe) > _MOST_MARKDOWN or not _MARKS.search(safe):
-        paragraphs = re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))
-        return Markup().join(
-            Markup('<p class="text">{}</p>').format(paragraph) for paragraph in paragraphs
-        )
-    # No HTML passes, every text is escaped, and nothing in it is a link or is fetched.
-    return Markup('<div class="markdown">{}</div>').format(Markup(_markdown().render(safe)))
+    if len(safe) <= _MOST_MARKDOWN and _MARKS.search(safe):
+        # No HTML passes, every text is escaped, and nothing in it is a link or is fetched.
+        html = Markup(_markdown().render(safe))
+        return Markup('<div class="markdown">{}</div>').format(html)
+    paragraph = Markup('<p class="text">{}</p>')
+    return Markup().join(map(paragraph.format, re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))))
 
 
 def _readable(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if text.translate(_LINES).isprintable():  # nearly every text, and a hundred times as fast
         return text
-    return "".join(letter if _plain(letter) else f"[U+{ord(letter):04X}]" for letter in text)
+    return "".join(letter if _is_plain(letter) else f"[U+{ord(letter):04X}]" for letter in text)
 
 
-def _plain(letter: str) -> bool:
-    hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-    return not hidden or letter in "\n\t\N{ZERO WIDTH JOINER}"
+def _is_plain(letter: str) -> bool:
+    if letter in "\n\t\N{ZERO WIDTH JOINER}":
+        return True
+    return unicodedata.category(letter) not in _HIDDEN
 
 
 @lru_cache(maxsize=1)
@@ -129,11 +137,11 @@ def _markdown() -> MarkdownIt:
 def _fence(
     _renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, env: Any
 ) -> str:
-    """A block of code with its colours, as long as there is room for them in the whole text."""
+    """Return a block of code, with its colours while the whole text has room for them."""
     token = tokens[at]
     room = env.setdefault("room", _MOST_CODE) - len(token.content)
     words = token.info.split()
-    language = _LANGUAGES.get(words[0].lower()) if words else None
+    language = _LEXERS.get(words[0].lower()) if words else None
     if language is None or room < 0:
         return _plain_code(token.content)
     env["room"] = room
@@ -141,10 +149,13 @@ def _fence(
 
 
 def _code(text: str, language: str) -> str:
-    """A block of code with its colours. Its lines lose their last blanks: a lexer looks for their end at each."""
+    """Return a block of code with its colours.
+
+    Its lines lose their last blanks, because a lexer looks for their end at each of them.
+    """
     lines = "\n".join(line.rstrip() for line in text.split("\n"))
-    inside = highlight(lines, get_lexer_by_name(language), HtmlFormatter(nowrap=True))  # it escapes
-    return _plain_code(Markup(inside))
+    coloured = highlight(lines, get_lexer_by_name(language), HtmlFormatter(nowrap=True))
+    return _plain_code(Markup(coloured))  # the formatter escapes
 
 
 def _plain_code(text: str) -> str:
@@ -154,8 +165,7 @@ def _plain_code(text: str) -> str:
 def _link_close(
     _renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, _env: object
 ) -> str:
-    while (
-        tokens[at].type != "link_open"
-    ):  # no link holds another one, so the last one that opened is this
+    """Return the end of a link with its address; no link holds another one."""
+    while tokens[at].type != "link_open":
         at -= 1
     return f"</span> <small>({escape(str(tokens[at].attrGet('href') or ''))})</small>"

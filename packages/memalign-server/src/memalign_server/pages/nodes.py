@@ -1,0 +1,121 @@
+"""JSON and traces as folded parts, as many as a page has room for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from markupsafe import Markup, escape
+
+from memalign.content import Span
+from memalign_server.pages.texts import prose, visible
+
+__all__ = ["Node", "json_inside", "json_text", "nodes_of_json", "nodes_of_spans"]
+
+_MOST_NODES: Final = 2_000
+_DEEPEST: Final = 40
+"""Parts within parts: a page nests no deeper."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A part of JSON or of a trace.
+
+    Attributes:
+        name: The key, the place in a list, or the span's name.
+        text: The value, safe; None where it has parts.
+        parts: The parts below it.
+        note: How many parts there are, or what else is known of a span.
+        failed: Whether the span failed.
+    """
+
+    name: str
+    text: Markup | None = None
+    parts: tuple[Node, ...] = ()
+    note: str = ""
+    failed: bool = False
+
+
+_MORE: Final = Node(name="…", text=Markup("…"))
+"""In the place of everything for which there is no room."""
+
+
+def json_inside(text: str) -> dict[str, Any] | list[Any] | None:
+    """Return the object or the list that a text is, or None for any other text."""
+    try:
+        parsed = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict | list) else None
+
+
+def json_text(value: object) -> str:
+    """Return a value as JSON that people can read."""
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+
+
+def nodes_of_json(value: object) -> tuple[Node, ...]:
+    """Return the parts of a JSON value; a plain value is one part without a name."""
+    return tuple(_Builder().parts(value))
+
+
+def nodes_of_spans(spans: Sequence[Span]) -> tuple[Node, ...]:
+    """Return a trace's spans, each with its inputs and outputs and with the spans below it."""
+    below: dict[str | None, list[Span]] = {}
+    for span in spans:
+        below.setdefault(span.parent, []).append(span)
+    return tuple(_Builder().spans(below, None))
+
+
+class _Builder:
+    """Builds the nodes of one block, until there is no room for more."""
+
+    def __init__(self) -> None:
+        self.room = _MOST_NODES
+
+    def _is_full(self) -> bool:
+        self.room -= 1
+        return self.room < 0
+
+    def parts(self, value: object, depth: int = 0) -> Iterator[Node]:
+        """Yield the parts of a JSON value."""
+        if not isinstance(value, dict | list):
+            yield Node(name="", text=visible(json_text(value)))
+            return
+        entries: Iterable[tuple[object, object]]
+        entries = value.items() if isinstance(value, dict) else enumerate(value, 1)
+        for key, part in entries:
+            if self._is_full():
+                yield _MORE
+                return
+            yield self._part(visible(str(key)), part, depth)
+
+    def _part(self, name: str, part: object, depth: int) -> Node:
+        if isinstance(part, str):
+            return Node(name=name, text=prose(part))
+        if not isinstance(part, dict | list) or not part:
+            return Node(name=name, text=escape(json_text(part)))
+        inner = (_MORE,) if depth >= _DEEPEST else tuple(self.parts(part, depth + 1))
+        return Node(name=name, parts=inner, note=str(len(part)))
+
+    def spans(
+        self, below: dict[str | None, list[Span]], parent: str | None, depth: int = 0
+    ) -> Iterator[Node]:
+        """Yield the spans below a parent, with all that is below them."""
+        for span in below.get(parent, ()):
+            if self._is_full() or depth >= _DEEPEST:
+                yield _MORE
+                return
+            shown = {"inputs": span.inputs, "outputs": span.outputs}
+            shown["attributes"] = span.attributes or None
+            own = self.parts({name: part for name, part in shown.items() if part is not None})
+            parts = (*own, *self.spans(below, span.id, depth + 1))
+            failed = span.status == "error"
+            yield Node(name=visible(span.name), parts=parts, note=_note(span), failed=failed)
+
+
+def _note(span: Span) -> str:
+    timed = "" if span.seconds is None else f"{span.seconds:.2f} s"
+    return visible(" · ".join(filter(None, (span.kind, timed, span.message))))
