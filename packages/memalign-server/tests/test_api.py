@@ -1,4 +1,4 @@
-"""The twelve routes of the API: judging for applications, reviewing blind, learning and forgetting."""
+"""The eight routes of the API: judging for applications, learning and forgetting."""
 
 from __future__ import annotations
 
@@ -34,17 +34,9 @@ def done(client: Any, path: str, **body: Any) -> Any:
     return job["result"]
 
 
-def say(client: Any, case: str, value: Any = False, **more: Any) -> Any:
-    return client.put(f"{TONE}/cases/{case}/answer", json={"value": value, **more})
-
-
-def following(client: Any, **query: Any) -> list[str]:
-    """The ids of the cases that come next."""
-    return ids_of(client, order="useful", **query)
-
-
-def ids_of(client: Any, **query: Any) -> list[str]:
-    return [case["id"] for case in client.get(f"{TONE}/cases", params=query).json()["items"]]
+def say(client: Any, case: str, value: bool = False, rationale: str = "", **more: Any) -> Any:
+    """Answer a case on the page: people review there alone."""
+    return reviewing.answer(client, case, value=str(value).lower(), rationale=rationale, **more)
 
 
 def blind_answers(client: Any) -> int:
@@ -65,11 +57,10 @@ def team(shared: world.Shared) -> tuple[Any, Any]:
     return shared.signed_in("reviewer"), owner
 
 
-def test_the_description_has_twelve_operations(local: TestClient) -> None:
+def test_the_description_has_eight_operations(local: TestClient) -> None:
     paths = local.get("/api/v1/openapi.json").json()["paths"].values()
     assert sorted(method["operationId"] for methods in paths for method in methods.values()) == [
-        "align_judge", "answer_case", "erase", "judge_one", "list_judges", "list_review_cases", "put_cases", "show_job",
-        "show_me", "teach_answers", "thumb_case", "unalign_judge",
+        "align_judge", "erase", "judge_one", "list_judges", "put_cases", "show_job", "show_me", "unalign_judge",
     ]  # fmt: skip
 
 
@@ -103,42 +94,25 @@ def kept_case(client: Any, **more: Any) -> str:
     return str(judged.json()["id"])
 
 
-def thumb(client: Any, case: str, *, up: bool, **more: Any) -> Any:
-    return client.post(f"{TONE}/cases/{case}/thumb", json={"up": up, **more})
-
-
 @world.ON_BOTH
-def test_a_thumb_down_becomes_feedback_that_is_learned(local: TestClient) -> None:
+def test_feedback_on_a_kept_case_needs_its_id_alone(local: TestClient) -> None:
     case = kept_case(local)
-    answer = thumb(local, case, up=False, rationale="Cold.", source="app-7").json()
-    assert [answer[name] for name in ("person", "value", "rationale", "taught")] == [
-        "app-7",
-        False,
-        "Cold.",
-        False,
-    ]
-    done(local, "teach")
+    row = {"id": case, "value": False, "rationale": "Cold.", "source": "app-7"}
+    done(local, "align", feedback=[row])
     assert learned(local) == {f"{case}@app-7": "learned"}
+    judge = world.server_of(local).judges.latest("tone").judge
+    (known,) = judge.memory.cases
+    assert (known.example.inputs, known.example.outputs) == ("Hm?", "No.")
 
 
-def test_no_thumb_changes_what_somebody_said_on_the_page(shared: world.Shared) -> None:
-    ana, owner = shared.signed_in("reviewer"), shared.signed_in("owner")
-    case = kept_case(owner)
-    ana.put(f"{TONE}/cases/{case}/answer", json={"value": False, "rationale": "Cold."})
-    for client in (owner, ana):
-        expect(thumb(client, case, up=True, source="reviewer"), 409, "'reviewer' has reviewed")
-    own = ana.get(f"{TONE}/cases").json()["items"][0]["own"]
-    assert (own["value"], own["rationale"], own["revision"]) == (False, "Cold.", 1)
-    for source, up in (("app-7", True), ("app-7", False), ("app-7", True), ("owner", True)):
-        assert thumb(owner, case, up=up, source=source).json()["value"] == up, (
-            "the last thumb counts"
-        )
-    expect(thumb(ana, case, up=True, source="owner"), 403)
+def test_what_a_row_says_of_a_kept_case_stays_as_it_is_sent(local: TestClient) -> None:
+    row = {"id": kept_case(local), "outputs": "No!", "value": False, "source": "app-7"}
+    done(local, "align", feedback=[row])
+    (known,) = world.server_of(local).judges.latest("tone").judge.memory.cases
+    assert (known.example.inputs, known.example.outputs) == ("Hm?", "No!")
 
 
-def test_a_thumb_needs_a_verdict_that_is_kept_under_its_id(local: TestClient) -> None:
-    local.post(f"{TONE}/judge", json={"id": "a-1", "inputs": "Hm?", "outputs": "No."})
-    expect(thumb(local, "a-1", up=True), 404)
+def test_an_id_names_one_kept_case(local: TestClient) -> None:
     kept_case(local, id="a-1")
     other = {"id": "a-1", "inputs": "Hm?", "outputs": "Yes."}
     assert local.post(f"{TONE}/judge", params={"keep": True}, json=other).status_code == 409
@@ -171,20 +145,20 @@ def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
     reviewer, owner = team
     say(owner, "late", rationale="Never so cold.")
     say(reviewer, "shop", True)
+    reviewing.post(owner, "/judges/tone/teach")
+    reviewing.wait(owner)
+    (job,) = world.server_of(owner).jobs.recent("tone")[:1]
     feedback = [{**FEEDBACK[0], "source": "ana@reviewer"}, {**FEEDBACK[1], "source": "reviewer"}]
-    for path, body, version, keys in (
-        ("teach", {}, 2, ["late@owner", "shop@reviewer"]),
-        (
-            "align",
-            {"feedback": feedback},
-            3,
-            ["t-1@ana@reviewer", "t-2@reviewer"],
-        ),  # a name that ends with hers
+    taught = job.id
+    aligned = ended(owner, owner.post(f"{TONE}/align", json={"feedback": feedback}).json())["id"]
+    for job_id, version, keys in (
+        (taught, 2, ["late@owner", "shop@reviewer"]),
+        (aligned, 3, ["t-1@ana@reviewer", "t-2@reviewer"]),  # a name that ends with hers
     ):
-        job = ended(owner, owner.post(f"{TONE}/{path}", json=body).json())
-        assert sorted(row["key"] for row in job["result"]["rows"]) == keys
-        result = reviewer.get(f"{TONE}/jobs/{job['id']}").json()["result"]
-        rows = [row for row in job["result"]["rows"] if row["key"] == keys[1]]
+        told = owner.get(f"{TONE}/jobs/{job_id}").json()["result"]
+        assert sorted(row["key"] for row in told["rows"]) == keys
+        result = reviewer.get(f"{TONE}/jobs/{job_id}").json()["result"]
+        rows = [row for row in told["rows"] if row["key"] == keys[1]]
         assert result == {"version": version, "rows": rows}
 
 
@@ -204,8 +178,6 @@ def test_no_program_teaches_what_only_measures(
     for rows in ([{"id": case, "value": False}, FEEDBACK[0]], [copy]):
         refused = local.post(f"{TONE}/align", json={"feedback": rows})
         assert (refused.status_code, refused.json().get("held_out")) == (409, [rows[0]["id"]])
-    thumb(local, case, up=False, rationale="Cold.")
-    done(local, "teach")
     assert learned(local) == {}
 
 
@@ -222,10 +194,7 @@ def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient
         ),
         ("POST", "unalign", '{"keys": ["T"], "source": "T"}'),
         ("POST", "erase", '{"keys": ["T"], "matching": "T"}'),
-        ("PUT", "cases/late/answer", '{"value": true, "rationale": "T", "form": "T"}'),
-        ("POST", "cases/late/thumb", '{"up": true, "rationale": "T", "source": "T"}'),
         ("GET", "jobs/%00", ""),
-        ("GET", "cases/%00/answer", ""),
     ):
         headers = {"content-type": "application/json"}
         response = local.request(
@@ -234,79 +203,11 @@ def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient
         assert response.status_code < 500, (path, response.text)
 
 
-def test_an_answer_comes_before_the_verdict(queued: TestClient) -> None:
-    (first,) = queued.get(f"{TONE}/cases?order=useful&limit=1").json()["items"]
-    assert [first[name] for name in ("hidden", "own", "judgment", "others")] == [
-        True,
-        None,
-        None,
-        [],
-    ]
-    answered = say(queued, first["id"]).json()
-    assert (answered["hidden"], answered["judgment"]["rationale"], answered["agree"]) == (
-        False,
-        VERDICT,
-        False,
-    )
-    assert (answered["own"]["value"], answered["own"]["revision"]) == (False, 1)
-    assert first["id"] not in following(queued)
-
-
-def test_skipping_shows_no_verdict(queued: TestClient) -> None:
-    for revision, state in enumerate(("skipped", "unclear")):
-        text = expect(
-            say(queued, "late", None, state=state, revision=revision), 200, '"hidden":true'
-        )
-        assert VERDICT not in text
-    assert say(queued, "late", revision=2).json()["hidden"] is False
-    assert blind_answers(queued) == 1
-
-
-def test_an_older_revision_changes_nothing(queued: TestClient) -> None:
-    first, again = (
-        say(queued, "late", False, rationale="Cold.", form="one").json() for _ in range(2)
-    )
-    assert (first, first["own"]["revision"]) == (again, 1), "sent twice, kept once"
-    stale = say(queued, "late", True)
-    assert stale.status_code == 409
-    assert (stale.json()["own"]["value"], stale.json()["own"]["revision"]) == (False, 1)
-    edited = say(queued, "late", True, revision=1).json()["own"]
-    assert (edited["value"], edited["rationale"], edited["revision"]) == (True, None, 2)
-
-
-def test_wrong_answers_say_what_is_wrong(queued: TestClient) -> None:
-    assert say(queued, "late", "perhaps").status_code == 422
-    assert (
-        say(queued, "late", None).json()["detail"]
-        == "choose a verdict, or write why, or skip the case"
-    )
-    assert say(queued, "nothing").status_code == 404
-    faults = queued.put(f"{TONE}/cases/late/answer", json={"vlaue": True}).json()["faults"]
-    assert [fault.partition(":")[0] for fault in faults] == ["body.vlaue"]
-    assert "late" in following(queued)
-
-
-def test_cases_are_listed_by_pieces_and_state(queued: TestClient) -> None:
-    say(queued, "late")
-    say(queued, "lamp", True)
-    say(queued, "shop", None, state="skipped")
-    ids, piece = list[str](), dict[str, Any](next=0)
-    while piece["next"] is not None:
-        piece = queued.get(f"{TONE}/cases", params={"limit": 2, "after": piece["next"]}).json()
-        ids += [case["id"] for case in piece["items"]]
-    assert ids == [case["id"] for case in CASES]
-    assert ids_of(queued, state="answered") == ["late", "lamp"]
-    assert sorted(following(queued)) == ["thanks", "twice"]
-    assert following(queued, state="skipped") == ["shop"]
-    assert queued.get(f"{TONE}/cases?order=useful&state=answered").status_code == 422
-
-
 def test_a_verdict_asked_for_is_no_blind_one(queued: TestClient) -> None:
     late = {name: CASES[0][name] for name in ("inputs", "outputs")}
-    say(queued, "late", None, state="skipped")
+    say(queued, "late", state="skipped")
     assert queued.post(f"{TONE}/judge", json=late).json()["value"] is True
-    assert say(queued, "late", revision=1).status_code == 200
-    thumb(queued, "lamp", up=True)
+    say(queued, "late", revision="1")
     say(queued, kept_case(queued, id="new"))
     assert blind_answers(queued) == 0
     say(queued, "shop")
@@ -317,30 +218,20 @@ def test_no_side_door_tells_a_reviewer(team: tuple[Any, Any]) -> None:
     reviewer, owner = team
     for case in ("late", "twice"):
         say(owner, case, rationale="Never so cold.")
-    job = ended(owner, owner.post(f"{TONE}/teach").json())["id"]
+    reviewing.post(owner, "/judges/tone/teach")
+    reviewing.wait(owner)
+    (job,) = world.server_of(owner).jobs.recent("tone")[:1]
     pages = (
-        f"learned?job={job}",
-        f"teach?job={job}",
+        f"learned?job={job.id}",
+        f"teach?job={job.id}",
         "trust",
         "review?case=late",
         "learned?find=three weeks",
     )
-    doors = (f"{TONE}/cases", f"{TONE}/cases?order=useful", f"{TONE}/jobs/{job}")
-    for door in (*doors, *(f"/judges/tone/{page}" for page in pages)):
+    doors = (f"{TONE}/jobs/{job.id}", *(f"/judges/tone/{page}" for page in pages))
+    for door in doors:
         text = expect(reviewer.get(door), 200)
         assert (VERDICT in text, "Never so cold." in text) == (False, False), door
-    assert "Never so cold." in say(reviewer, "late").text
-
-
-def test_pages_and_api_are_one_review(queued: TestClient) -> None:
-    say(queued, "twice", True)
-    reviewing.answer(queued, "late", value="false", rationale="Cold.")
-    assert "Case 3 of 5" in queued.get("/judges/tone/review").text
-    late = queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["own"]
-    assert (late["value"], late["rationale"], late["taught"]) == (False, "Cold.", False)
-    reviewing.post(queued, "/judges/tone/teach")
-    reviewing.wait(queued)
-    assert queued.get(f"{TONE}/cases?state=answered").json()["items"][0]["own"]["taught"] is True
 
 
 HALF = "\ud83d"  # of an emoji, as a cut text ends in
@@ -378,7 +269,7 @@ def test_half_an_emoji_in_a_reason_costs_no_other_case_its_verdict_and_is_paid_o
         assert len(asked) == len(rows), "nothing is paid for again"
         judged = client.post(f"{TONE}/judge", json=rows[1], params={"keep": True})
         assert (judged.status_code, judged.json()["rationale"]) == (200, "Fine \ufffd")
-        assert say(client, "c2", True).json()["judgment"]["rationale"] == "Fine \ufffd"
+        assert "Fine \ufffd" in say(client, "c2", False).text
         for page in ("review?case=c2", "learned", "trust", "setup"):
             assert client.get(f"/judges/tone/{page}").status_code == 200
 
@@ -393,7 +284,6 @@ def test_half_an_emoji_in_a_reason_costs_no_other_case_its_verdict_and_is_paid_o
         ("cases", '{"cases": [{"id": %s, "outputs": "x"}]}'),
         ("judge?keep=true", '{"inputs": "q", "outputs": %s}'),
         ("judge", '{"inputs": [{"role": "user", "content": %s}], "outputs": "a"}'),
-        ("cases/late/thumb", '{"up": false, "rationale": %s}'),
         (
             "align",
             '{"feedback": [{"id": "n", "outputs": %s, "value": true, "rationale": %s, "source": %s}]}',
@@ -416,7 +306,6 @@ def test_half_an_emoji_in_a_request_is_a_replacement_character(
                 ("done", False),
                 ("failed", False),
             )
-        assert client.get(f"{TONE}/cases").status_code == 200
         assert client.get("/judges/tone/review").status_code == 200
 
 
@@ -433,7 +322,7 @@ def test_a_value_that_is_nested_too_deeply_is_refused(
         f"{TONE}/{path}", content=body, headers={"content-type": "application/json"}
     )
     assert answer.status_code in (200, 202, 400, 422), answer.text
-    assert local.get(f"{TONE}/cases").status_code == 200
+    assert local.get("/judges/tone/review").status_code == 200
 
 
 def test_two_halves_that_stand_together_are_one_character(local: TestClient) -> None:

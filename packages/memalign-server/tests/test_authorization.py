@@ -28,8 +28,7 @@ BY_REVIEWERS = {
     "POST /judges/{judge}/learned/confirm", "POST /judges/{judge}/learned/better",
     "POST /judges/{judge}/learned/take-back", "POST /judges/{judge}/learned/conflict",
     "POST /api/v1/judges/{judge}/judge",
-    "POST /api/v1/judges/{judge}/cases/{case}/thumb", "PUT /api/v1/judges/{judge}/cases/{case}/answer",
-    "POST /api/v1/judges/{judge}/teach", "POST /api/v1/judges/{judge}/align", "POST /api/v1/judges/{judge}/unalign",
+    "POST /api/v1/judges/{judge}/align", "POST /api/v1/judges/{judge}/unalign",
 }  # fmt: skip
 """How a reviewer may change something. A new route is for owners, or has its line here."""
 

@@ -128,17 +128,16 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
     enter(page, url, name, "/judges/tone/review")
     until(page, "!!document.querySelector('#foot')")
     for number in range(3):
-        thumb = {"up": False, "source": name, "rationale": HOSTILE}
+        row = {"id": f"kept-{number}", "value": False, "source": name, "rationale": HOSTILE}
         judged = {
-            "id": f"thumb-{number}",
-            "inputs": f"thumb {number} {HOSTILE}",
+            "id": f"kept-{number}",
+            "inputs": f"kept {number} {HOSTILE}",
             "outputs": HOSTILE,
         }
         assert program.post("/api/v1/judges/tone/judge?keep=true", json=judged).status_code == 200
-        assert (
-            program.post(f"/api/v1/judges/tone/cases/thumb-{number}/thumb", json=thumb).status_code
-            == 200
-        )
+        body = {"feedback": [row]}
+        sent = program.post("/api/v1/judges/tone/align", json=body)
+        assert sent.status_code in (202, 409), sent.text  # 409: drawn to measure the judge
     program.close()
     for way in ("typed", "pasted", "filled"):
         page.goto("/judges/tone/review")

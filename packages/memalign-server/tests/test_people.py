@@ -17,7 +17,7 @@ from memalign_server.people.access import COOKIE
 from memalign_server.people.routes import inside
 from memalign_server.people.service import owner_link
 from memalign_server.store import Store
-from memalign_server.store.tables import people, reviews, sessions
+from memalign_server.store.tables import people, sessions
 from server_support import world
 from server_support.reviewing import answer, ended, expect, post, put_in, wait
 from tests.cli.conftest import invoke
@@ -347,21 +347,6 @@ def test_a_name_is_taken_in_every_spelling(spelling: str, shared: world.Shared) 
         422,
         "is taken" if spelling.isprintable() else "one line",
     )
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_person_answers_once_however_a_program_spells_them(
-    spelling: str, shared: world.Shared
-) -> None:
-    owner, program = shared.signed_in("owner"), shared.program()
-    invited(owner, "José")
-    put_in(owner)
-    for name, up in (("José", True), (spelling, False)):
-        body = {"up": up, "source": name, "rationale": f"Said by {name}."}
-        assert program.post(f"{JUDGES}/tone/cases/late/thumb", json=body).status_code == 200
-    (row,) = world.stored(owner, select(reviews))
-    assert (row.person, row.value) == ("José", False)
-    assert world.case_row(owner, "late").disputed == 0, "nobody differs with themselves"
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -15,6 +15,7 @@ from sqlalchemy import select
 from memalign.align import write_guideline
 from memalign.evaluation import Usefulness, next_cases
 from memalign_server.review.sharing import OPEN_SECONDS
+from memalign_server.store.cases import next_cases as queued_next
 from memalign_server.store.tables import queue, reviews
 from server_support import world
 from server_support.reviewing import answer, card, expect, hold_out, post, put_in, send
@@ -202,30 +203,6 @@ def test_what_one_skips_comes_to_another_and_is_not_asked_again_once_it_has_its_
     assert "that you skipped" not in ana.client.get(REVIEW).text
 
 
-def test_a_thumb_of_an_application_takes_no_expert_their_case(shared: world.Shared) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(1))
-    body = {"up": True, "source": "app-7"}
-    assert (
-        shared.program().post("/api/v1/judges/tone/cases/c-0/thumb", json=body).status_code == 200
-    )
-    assert Expert(shared, "Ana").look() == "c-0"
-
-
-def test_programs_that_ask_by_the_api_share_the_same_cases(shared: world.Shared) -> None:
-    owner = shared.signed_in("owner")
-    put_in(owner, cases(2))
-    query: dict[str, str | int] = {"order": "useful", "limit": 1}
-    ana, ben = shared.signed_in("Ana"), Expert(shared, "Ben")
-    (first,) = ana.get("/api/v1/judges/tone/cases", params=query).json()["items"]
-    assert ben.look() not in (first["id"], None)
-    ben.say(value="true")
-    assert ben.look() is None
-    answered = ana.put(f"/api/v1/judges/tone/cases/{first['id']}/answer", json={"value": True})
-    assert answered.status_code == 200
-    assert ana.get("/api/v1/judges/tone/cases", params=query).json()["items"] == []
-
-
 def test_a_case_opened_by_its_address_is_served_to_nobody_else(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(2))
@@ -263,10 +240,9 @@ def test_the_page_and_the_command_have_one_order(place: str) -> None:
         rows = world.stored(client, select(queue).where(queue.c.held_out == 0))
         scores = asyncio.run(Usefulness(judge)([(row.example, row.judgment) for row in rows]))
         assert [row.rank for row in rows] == pytest.approx(scores, abs=1e-12)
-        served = client.get(
-            "/api/v1/judges/tone/cases", params={"order": "useful", "limit": 12}
-        ).json()["items"]
-        order = [item["id"] for item in served]
+        with world.server_of(client).store.read() as connection:
+            served = queued_next(connection, "tone", "Ana", n=12)
+        order = [case.case_id for case in served if not case.held_out]
         first = next_cases(judge, cases(12), n=1).cases[0].id
         assert (order[0], first) == ("c-7", "c-7")
         assert order != sorted(order, key=lambda name: int(name[2:]))

@@ -1,4 +1,4 @@
-"""The API, `/api/v1`: twelve routes for applications, and for programs that review and teach, in OpenAPI's words."""
+"""The API, `/api/v1`: routes for applications, in OpenAPI's words. People review on the pages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, Any, Literal, Self, cast
+from typing import Annotated, Any, Self, cast
 
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from memalign import Example, Judge, Judgment
+from memalign import Example, Judgment
 from memalign.errors import InputError
 from memalign.evaluation import Usefulness
 from memalign.io import Examples, read_feedback
@@ -20,24 +20,18 @@ from memalign.judge import named_parts
 from memalign.keys import FeedbackKey, same_person
 from memalign.registry import JudgeSummary
 from memalign_server.people.access import OWNER, Asking
-from memalign_server.people.service import PROGRAM, Person, spelled
+from memalign_server.people.service import Person
 from memalign_server.problems import Problem
-from memalign_server.review.service import LONGEST, NewAnswer, mark_seen, same_value, save
+from memalign_server.review.service import mark_seen
 from memalign_server.server import JUDGE, Here, Loaded, Server
-from memalign_server.store import Transaction
-from memalign_server.store.answers import answer_of, answers_on
 from memalign_server.store.cases import (
-    THUMB,
     add_cases,
-    case_of,
-    cases_in_order,
+    cases_of,
     ids_with_content,
     measuring_names,
-    next_cases,
     store_judgments,
 )
-from memalign_server.store.rows import Answer, QueuedCase
-from memalign_server.store.tables import new_id, whole_value
+from memalign_server.store.tables import whole_value
 from memalign_server.work.jobs import Job
 from memalign_server.work.judging import useful_ranks
 
@@ -46,13 +40,10 @@ PREFIX = "/api/v1"
 router = APIRouter()
 of_judge = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 
-Label = bool | int | float | str | None
 JudgeName = Annotated[str, Path(max_length=200, description="The judge's name.")]
-CaseId = Annotated[str, Path(min_length=1, max_length=500, description="The case's id.")]
 JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])]
 Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
-Words = Annotated[str, Field(max_length=LONGEST)]
 
 
 class _Body(BaseModel):
@@ -85,37 +76,11 @@ class Cases(_Body):
     cases: Rows
 
 
-class CaseAnswer(_Body):
-    """Your answer on a case, which replaces the one before: a `value`, or words, unless you skip it or cannot tell.
-
-    `revision` is that of the answer that you saw: 0 for the first one. An answer that comes twice with one `form`, a
-    random text of yours, is saved once.
-    """
-
-    state: Literal["answered", "skipped", "unclear"] = "answered"
-    value: Label = None
-    rationale: Words = ""
-    revision: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
-    form: Annotated[str, Field(min_length=1, max_length=64, default_factory=new_id)]
-
-
-class Thumb(_Body):
-    """What somebody thinks of a verdict that was kept: `up` agrees. Words, and the right value, say more than a thumb.
-
-    Unless the verdict is yes or no, a thumb down needs a `value` or a `rationale`. `source` is whose thumb it is; you,
-    without.
-    """
-
-    up: bool
-    value: Label = None
-    rationale: Words = ""
-    source: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-
-
 class NewFeedback(_Body):
     """Feedback to learn: rows of an example's fields with `value`, `rationale` and `source`. None: what is pending.
 
-    A row without a source is yours. A row replaces the earlier one of the same id and source.
+    A row without a source is yours. A row replaces the earlier one of the same id and source. Of a case of the queue,
+    such as one that was judged and kept, the id is enough.
     """
 
     feedback: Rows = Field(default_factory=list)
@@ -140,42 +105,6 @@ class Erasure(Withdrawal):
     """Feedback to erase from every version; `matching` is all whose case or words hold a text."""
 
     matching: Annotated[str, Field(min_length=1, max_length=2000)] | None = None
-
-
-class AnswerState(BaseModel):
-    """One person's answer on a case. `taught` says that the judge has learned it as it is now."""
-
-    person: str
-    state: Literal["answered", "skipped", "unclear", "undone"]
-    value: Label
-    rationale: str | None
-    revision: int
-    taught: bool
-    updated_at: str
-
-
-class ReviewCase(BaseModel):
-    """One case of the queue. While it is `hidden`, `judgment` is null and `others` is empty: you are asked first.
-
-    `own` is your answer, and `agree` whether the judge says the same; `problem` is why it could not be judged.
-    """
-
-    id: str
-    example: dict[str, Any]
-    hidden: bool
-    own: AnswerState | None
-    judgment: Judgment | None
-    version: int | None
-    agree: bool | None
-    others: list[AnswerState]
-    problem: str | None
-
-
-class ReviewCases(BaseModel):
-    """A piece of the queue; `next` is the `after` of the piece that follows, null at the end."""
-
-    items: list[ReviewCase]
-    next: int | None
 
 
 def _beginning(
@@ -218,7 +147,8 @@ async def judge_one(
     server: Here,
     person: Asking,
     keep: Annotated[
-        bool, Query(description="Keep the case and its verdict for review, and for a thumb.")
+        bool,
+        Query(description="Keep the case and its verdict for review, and for feedback by its id."),
     ] = False,
 ) -> Judgment:
     """Judge one case now. A model that fails is a problem with its reason.
@@ -272,47 +202,6 @@ def _note(
             mark_seen(connection, judge, person, case_id)
 
 
-@of_judge.post("/cases/{case}/thumb", tags=["judging"])
-def thumb_case(
-    judge: JudgeName, case: CaseId, thumb: Thumb, server: Here, person: Asking
-) -> AnswerState:
-    """Agree with a kept verdict, or not; a second thumb of the same source replaces the first.
-
-    The judge learns it at the next `teach`, unless the case is the one in four that only measures the judge. What the
-    source has said in the review is never replaced: 409.
-    """
-    given = _own_source(person, thumb.source or person.name)
-    kind = server.judges.latest(judge).judge.value_type
-    with server.store.write() as connection:
-        source = spelled(connection, given)
-        queued = case_of(connection, judge, case)
-        if queued is None or queued.judgment is None:
-            raise Problem(
-                404, f"no verdict is kept on case {case!r}: judge it with keep=true first"
-            )
-        value, verdict = thumb.value, queued.judgment.value
-        if value is None and (thumb.up or isinstance(verdict, bool)):
-            value = verdict if thumb.up else not verdict
-        before = answer_of(connection, judge, source, case)
-        if not (
-            before is None
-            or before.state == "undone"
-            or before.form == THUMB
-            or source == PROGRAM.name
-        ):
-            raise Problem(
-                409, f"{source!r} has reviewed case {case!r}: what they said there is kept as it is"
-            )
-        revision, words = 0 if before is None else before.revision, thumb.rationale
-        answer = NewAnswer(
-            state="answered", value=value, rationale=words, form=THUMB, revision=revision, seen=True
-        )
-        save(connection, judge, source, case, answer, kind=kind)
-        kept = answer_of(connection, judge, source, case)
-    assert kept is not None
-    return _answer(kept)
-
-
 def _own_source(person: Person, source: str) -> str:
     """The source, if the person may hand in its feedback."""
     if not (person.owner or same_person(source, person.name)):
@@ -332,120 +221,6 @@ def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
     return begin("queue", {})
 
 
-@of_judge.get("/cases", tags=["review"])
-def list_review_cases(
-    judge: JudgeName,
-    server: Here,
-    person: Asking,
-    state: Annotated[
-        Literal["open", "answered", "skipped", "unclear"] | None,
-        Query(description="What they are for you; open ones wait for you."),
-    ] = None,
-    order: Annotated[
-        Literal["added", "useful"],
-        Query(description="`useful`: open or skipped ones in the order of the pages."),
-    ] = "added",
-    limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
-    after: Annotated[
-        int,
-        Query(ge=0, le=2**31 - 1, description="`next` of the piece before; in the order `added`."),
-    ] = 0,
-) -> ReviewCases:
-    """Cases of the queue. The next one for you is `?order=useful&limit=1`."""
-    latest = server.judges.latest(judge).judge
-    if order == "useful" and (state not in (None, "open", "skipped") or after):
-        raise Problem(
-            422, "the order `useful` is for cases that are open or skipped, and has no `after`"
-        )
-    with server.store.read() as connection:
-        if order == "useful":
-            with server.opened.turn(judge, person.name) as turn:
-                cases = next_cases(
-                    connection,
-                    judge,
-                    person.name,
-                    n=limit,
-                    again=(state,) if state == "skipped" else (),
-                    turn=turn,
-                )
-                for case in cases:
-                    server.opened.open(judge, case.case_id, person.name)
-        else:
-            cases = cases_in_order(
-                connection, judge, person.name, state=state, after=after, most=limit + 1
-            )
-        items = [_review_case(connection, latest, person.name, case) for case in cases[:limit]]
-    return ReviewCases(items=items, next=cases[limit - 1].number if len(cases) > limit else None)
-
-
-@of_judge.put("/cases/{case}/answer", tags=["review"])
-def answer_case(
-    judge: JudgeName, case: CaseId, answer: CaseAnswer, server: Here, person: Asking
-) -> ReviewCase:
-    """Answer a case, skip it, or say that you cannot tell; after an answer the case shows what the judge said.
-
-    An answer over another `revision` than that of now changes nothing: 409, with your answer of now as `own`.
-    """
-    latest = server.judges.latest(judge).judge
-    with server.store.write() as connection:
-        queued = case_of(connection, judge, case)
-        if queued is None:
-            raise Problem(
-                404,
-                f"case {case!r} is not in the queue of {judge!r}: it was erased or never put in",
-            )
-        form = NewAnswer(**answer.model_dump())
-        stays = save(connection, judge, person.name, case, form, kind=latest.value_type)
-        if stays is None:
-            server.opened.close(judge, case, person.name)
-            return _review_case(connection, latest, person.name, queued)
-    raise Problem(
-        409,
-        f"your answer on {case!r} has changed elsewhere; it is revision {stays.revision} now: look at it, and send "
-        "that `revision`",
-        own=_answer(stays).model_dump(),
-    )
-
-
-def _review_case(
-    connection: Transaction, judge: Judge, person: str, case: QueuedCase
-) -> ReviewCase:
-    """Return a case as a person may see it."""
-    own = answer_of(connection, judge.name, person, case.case_id)
-    review = ReviewCase(
-        id=case.case_id,
-        example=case.example.to_dict(),
-        hidden=own is None or own.state != "answered",
-        own=None if own is None else _answer(own),
-        judgment=None,
-        version=case.version,
-        agree=None,
-        others=[],
-        problem=case.problem,
-    )
-    if own is None or review.hidden:
-        return review
-    agree = None
-    if case.judgment is not None and case.judgment.value is not None and own.value is not None:
-        agree = same_value(case.judgment.value, own.value, judge.value_type)
-    answers = answers_on(connection, judge.name, case.case_id)
-    others = [_answer(answer) for answer in answers if answer.person != person]
-    shown = {"judgment": case.judgment, "agree": agree, "others": others}
-    return review.model_copy(update=shown)
-
-
-def _answer(answer: Answer) -> AnswerState:
-    fields = {name: getattr(answer, name) for name in AnswerState.model_fields}
-    fields["taught"] = bool(answer.taught) and not answer.is_untaught
-    return AnswerState(**fields)
-
-
-@of_judge.post("/teach", status_code=202, tags=["learning"])
-def teach_answers(begin: Begin) -> Job:
-    """Let the judge learn what people said on the pages and by thumbs, and has not learned yet."""
-    return begin("teach", {})
-
-
 @of_judge.post("/align", status_code=202, tags=["learning"])
 def align_judge(
     judge: JudgeName, body: NewFeedback, begin: Begin, server: Here, person: Asking
@@ -459,17 +234,23 @@ def align_judge(
         {**row, "source": _own_source(person, str(row.get("source") or person.name))}
         for row in body.feedback
     ]
+    asked = server.judges.latest(judge).judge
     with server.store.read() as connection:
         measuring = measuring_names(connection, judge)
-    held_out = {id_ for row in rows if (id_ := str(row.get("id"))) in measuring}
+        ids = [str(row.get("id")) for row in rows]
+        queued = {case.case_id: case for case in cases_of(connection, judge, ids)}
+    held_out = set(ids) & measuring
     if measuring:
         with suppress(InputError):  # rows that cannot be read are the job's to refuse
-            columns = server.judges.latest(judge).judge.columns
-            read = read_feedback(rows, columns=columns, skip_invalid=True).rows
+            read = read_feedback(rows, columns=asked.columns, skip_invalid=True).rows
             held_out |= {row.id for row in read if row.content_hash in measuring}
     if held_out:
         problem = "some of these cases are held out to measure the judge: leave them out"
         raise Problem(409, problem, held_out=sorted(held_out))
+    for row in rows:
+        case = queued.get(str(row.get("id")))
+        if case is not None:  # the case of the id is known, so nobody has to send it again
+            row.update({**case.example.content, **row})
     return begin("align", {**body.model_dump(), "feedback": rows})
 
 

@@ -163,12 +163,6 @@ def people_who_answered(connection: Connection, judge: str | None = None) -> lis
     return list(connection.execute(query).scalars())
 
 
-def answers_on(connection: Connection, judge: str, case_id: str) -> list[Answer]:
-    """Return what everybody answered on a case, the earliest first."""
-    query = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id == case_id, _ANSWERED)
-    return _answers(connection, query.order_by(reviews.c.created_at))
-
-
 def all_answers(connection: Connection, judge: str) -> list[Answer]:
     """Return everything that was said of a judge's cases, in whatever state."""
     return _answers(connection, select(reviews).where(reviews.c.judge == judge))

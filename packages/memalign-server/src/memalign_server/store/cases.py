@@ -44,8 +44,6 @@ ONE_IN = 4
 """Of so many cases one is held out: enough for a figure from forty answers, and three of four answers teach."""
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
-THUMB: Final = "thumb"
-"""In place of a form: a thumb of an application, which takes no expert's answer away."""
 CHOICES: Final = (1, 2, 3)
 """How many people's answers a case may want."""
 _MEASURING: Final = 2  # answers that a measuring case wants at least: people are compared there
@@ -293,8 +291,8 @@ def _given(judge: str) -> ColumnElement[int]:
     """Return the number of experts' answers that a row of the queue has."""
     given = reviews.alias()  # the query around it may read `reviews` too
     of_case = (given.c.judge == judge, given.c.case_id == queue.c.case_id)
-    said = (given.c.state == "answered", given.c.form != THUMB)
-    counted = select(func.count()).select_from(given).where(*of_case, *said)
+    said = given.c.state == "answered"
+    counted = select(func.count()).select_from(given).where(*of_case, said)
     return counted.correlate(queue).scalar_subquery()
 
 
@@ -432,27 +430,6 @@ def ids_with_content(connection: Connection, judge: str, content_hash: str) -> l
     """Return the ids of the cases that hold the same as one with this hash."""
     same = (queue.c.judge == judge, queue.c.content_hash == content_hash)
     return list(connection.execute(select(queue.c.case_id).where(*same)).scalars())
-
-
-def cases_in_order(
-    connection: Connection, judge: str, person: str, *, state: str | None, after: int, most: int
-) -> list[QueuedCase]:
-    """Return cases in the order in which they were put in.
-
-    Args:
-        connection: A transaction.
-        judge: The judge.
-        person: Whose state of a case counts.
-        state: Only those in this state; `open` without an answer of the person.
-        after: The number after which they begin.
-        most: How many at most.
-    """
-    query = select(queue).outerjoin(reviews, of_person(judge, person))
-    query = query.where(queue.c.judge == judge, queue.c.number > after)
-    if state is not None:
-        own = func.coalesce(func.nullif(reviews.c.state, "undone"), "open")
-        query = query.where(own == state)
-    return _cases(connection, query.order_by(queue.c.number).limit(most))
 
 
 def measuring_names(connection: Connection, judge: str) -> set[str]:
