@@ -1,14 +1,15 @@
-"""Distillation: what experts said becomes guidelines, as many records a call as the model takes.
+"""Distillation: feedback becomes guidelines, in calls of as many records as the model takes.
 
-A prompt that writes text holds records and guidelines that stand, and nothing else. What each was exposed to is kept
-with the guideline, so that forgetting is exact.
+A prompt holds records and the guidelines in force, and nothing else. Each guideline keeps what it
+was exposed to, so that forgetting is exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain
 
 from msgspec import structs
 
@@ -31,76 +32,106 @@ from memalign.types import FeedbackKey, Guideline
 __all__ = ["by_likeness", "distil"]
 
 CONTRAST = 0.1
-"""How much less alike a case of another label may be to stand next: near opposites teach (LEAP, arXiv 2402.05403)."""
+"""How much less alike a neighbour of another label may be: near opposites teach (LEAP, arXiv
+2402.05403)."""
 COMPARED = 1_000
-"""Records, the first that wait, which a record is compared with to find the one that follows it."""
+"""The number of waiting records that a record is compared with to find the one that follows it."""
 GUIDELINE_TOKENS = 4_000
-"""Of all guidelines in force: what a judge's prompt holds of them at most. A memory with more is merged."""
+"""Tokens of all guidelines in force that a judge's prompt holds at most. Beyond, they are merged."""
 CASE_TOKENS = 3000
-"""Of one case in a prompt at most."""
+"""Tokens of one case in a prompt at most."""
 USEFUL_TOKENS = 100
-"""Of each text of a case. Where there is no room for so many, the call asks about fewer records."""
+"""Tokens of each text of a case at least. Without so much room, the call has fewer records."""
 RULE_TOKENS = 260
-"""Of the answer, for each record: a rule and its tests."""
+"""Tokens of the answer for each record: a rule and its tests."""
 ANSWER_TOKENS = 8_192
-"""Of the answer at most: of fifty comments strong models wrote seventeen rules. A cut one is asked for with more."""
+"""Tokens of the answer at most: strong models wrote seventeen rules about fifty comments."""
 MARGIN = 64
 RETRIES = 12
-"""Calls more for one answered wrongly or refused: enough to find one record of fifty by halves, and its neighbour."""
+"""Calls that may follow a wrong or refused answer: enough to find one record of fifty by halves,
+and its neighbour."""
 
 
 async def distil(judge: Judge, model: ChatModel, run: AlignRun, *, size: int) -> Judge:
-    """The judge with everything distilled that is pending in its memory. Never raises for a failing model.
+    """Return the judge with all of its pending feedback distilled. Never raises for a failing model.
 
-    Later feedback goes in with the guidelines that stand. Where several calls wrote the first guidelines side by side,
-    and where guidelines outgrow their budget, one call more merges them; not where a call holds one record (`size`).
+    Later feedback goes in with the guidelines in force. If several calls wrote the first guidelines
+    side by side, or if guidelines outgrow their budget, one more call merges them.
+
+    Args:
+        judge: The judge.
+        model: The model that writes.
+        run: Counts what the calls cost.
+        size: How many records a call holds. With 1 nothing is merged.
     """
-    if size == 1:  # a label beside no other record teaches no rule
-        labels = [annotation.key for annotation in judge.memory.pending if not annotation.rationale]
-        examples = {
-            key: Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,)) for key in labels
-        }
-        judge = judge.replace(memory=judge.memory.with_outcomes(examples))
-    before = learned = judge.memory
-    outcomes = dict[FeedbackKey, Outcome | None]()
+    if size == 1:
+        judge = _without_lone_labels(judge)
+    before = judge.memory
     with run.timed("distil"):
         calls = _calls(judge, model, run, size)
+        limit = run.calls.in_flight(model)
         tell = partial(run.tell, "distil")
-        for answers in await aio.at_most(
-            run.calls.in_flight(model), DistilCall.answers, calls, tell
-        ):
-            for (
-                answer
-            ) in answers:  # in their order, whoever finished first: guideline ids depend on it
-                learned, ended = apply_answer(learned, answer)
-                outcomes |= ended
-        learned = learned.with_outcomes(outcomes)
-        if learned.next_guideline > before.next_guideline:
-            first = len(calls) > 1 and not any(
-                g.supported_by and not g.people for g in before.semantic
-            )
-            outgrown = sum(guideline_tokens(g) for g in learned.semantic) > GUIDELINE_TOKENS
-            if size > 1 and (first or outgrown):
-                learned = await _merged(judge, learned, model, run)
+        answered = await aio.at_most(limit, DistilCall.answers, calls, tell)
+        learned = _learned(before, chain.from_iterable(answered))
+        if size > 1 and _needs_merge(before, learned, len(calls)):
+            learned = await _merged(judge, learned, model, run)
     return judge.replace(memory=learned)
 
 
+def _without_lone_labels(judge: Judge) -> Judge:
+    """Keep pending labels as examples: a label beside no other record teaches no rule."""
+    examples = dict[FeedbackKey, Outcome | None]()
+    for annotation in judge.memory.pending:
+        if not annotation.rationale:
+            key = annotation.key
+            examples[key] = Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,))
+    return judge.replace(memory=judge.memory.with_outcomes(examples))
+
+
+def _learned(memory: Memory, answers: Iterable[CallAnswer]) -> Memory:
+    """Return the memory after all answers, in the order of their calls: guideline ids depend on it."""
+    outcomes = dict[FeedbackKey, Outcome | None]()
+    for answer in answers:
+        memory, ended = apply_answer(memory, answer)
+        outcomes |= ended
+    return memory.with_outcomes(outcomes)
+
+
+def _needs_merge(before: Memory, learned: Memory, calls: int) -> bool:
+    """Return whether new guidelines were written side by side, or all together are too long."""
+    if learned.next_guideline == before.next_guideline:
+        return False
+    known = any(rule.supported_by and not rule.people for rule in before.semantic)
+    first = calls > 1 and not known
+    return first or sum(map(guideline_tokens, learned.semantic)) > GUIDELINE_TOKENS
+
+
 def _calls(judge: Judge, model: ChatModel, run: AlignRun, size: int) -> list[DistilCall]:
-    """The calls about all that waits: as few as may be, of equal size, beside what fits in a quarter of the context."""
+    """Split pending feedback into the fewest equal calls.
+
+    Guidelines in force get a quarter of the context.
+    """
     memory = judge.memory
     keys = [annotation.key for annotation in memory.pending]
-    keys = by_likeness(memory, keys) if size > 1 else keys
-    count = -(-len(keys) // size)
+    if size > 1:
+        keys = by_likeness(memory, keys)
     standing, _ = fit_guidelines(memory.semantic, model.limits.context_tokens // 4)
-    shares = [
-        tuple(keys[n * len(keys) // count : (n + 1) * len(keys) // count]) for n in range(count)
-    ]
-    calls = (DistilCall(judge, model, run, keys=share, guidelines=standing) for share in shares)
-    return [part for call in calls for part in call.parts()]
+    count = -(-len(keys) // size)
+    calls = list[DistilCall]()
+    for n in range(count):
+        share = keys[n * len(keys) // count : (n + 1) * len(keys) // count]
+        call = DistilCall(judge, model, run, keys=tuple(share), guidelines=standing)
+        calls.extend(call.parts())
+    return calls
 
 
 def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey]:
-    """The keys so that each is followed by the most alike of the others, of another label if one is nearly as alike."""
+    """Order keys so that similar cases are adjacent, and prefer a neighbour with another label.
+
+    Args:
+        memory: The memory, with a vector for every case.
+        keys: The feedback, in any order.
+    """
     import numpy as np  # see Memory.matrix
 
     ordered = sorted(set(keys))
@@ -109,22 +140,24 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
     rows = {case.id: row for row, case in enumerate(memory.cases)}
     places = [rows[key.id] for key in ordered]
     labels = np.array([str(memory.label(memory.cases[place])) for place in places])
-    vectors, order, waiting = memory.matrix[places], [0], [*range(1, len(ordered))]
+    vectors = memory.matrix[places]
+    order = [0]
+    waiting = list(range(1, len(ordered)))
     while waiting:
-        last, near = order[-1], waiting[:COMPARED]
-        alike = np.round(vectors[near] @ vectors[last], 6) + CONTRAST * (
-            labels[near] != labels[last]
-        )
+        last = order[-1]
+        near = waiting[:COMPARED]
+        alike = np.round(vectors[near] @ vectors[last], 6)
+        alike += CONTRAST * (labels[near] != labels[last])
         order.append(waiting.pop(int(np.argmax(alike))))
     return [ordered[place] for place in order]
 
 
-# -- one call ----------------------------------------------------------------------------------------------------------
+# -- one call --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class DistilCall:
-    """What the feedback of `keys` teaches beside `guidelines` that stand."""
+    """One call about the feedback of `keys`, beside `guidelines` in force."""
 
     judge: Judge
     model: ChatModel
@@ -133,22 +166,29 @@ class DistilCall:
     guidelines: tuple[Guideline, ...] = ()
 
     def parts(self) -> list[DistilCall]:
-        """The call, or smaller ones: prompts that fit, with useful parts of the cases and the experts' words."""
+        """Return the call, or smaller ones whose prompts have room for useful parts of the cases."""
         least = min(USEFUL_TOKENS, self._most)
-        if len(self.keys) == 1 or self._fits(
-            fit_records(self._feedback, lambda _: True, most=least)
-        ):
+        shortest = fit_records(self._feedback, lambda _: True, most=least)
+        if len(self.keys) == 1 or self._fits(shortest):
             return [self]
-        return [part for half in self._halves() for part in half.parts()]
+        first, second = self._halves()
+        return [*first.parts(), *second.parts()]
 
     async def answers(self) -> list[CallAnswer]:
-        """What the model answers. A wrong, cut or refused answer is asked for again by halves; what fails says why."""
-        calls, answers, retries = [self], list[CallAnswer](), RETRIES
-        while calls:
-            call = calls.pop(0)
+        """Ask the model. A wrong, cut or refused answer is asked for again by halves.
+
+        Returns:
+            The answers, in the order of the keys; one that failed says why.
+        """
+        waiting = [self]
+        answers = list[CallAnswer]()
+        retries = RETRIES
+        while waiting:
+            call = waiting.pop(0)
             answer, again = await call._answer()
             if again and len(call.keys) > 1 and retries > 1:
-                calls, retries = [*call._halves(), *calls], retries - 2
+                waiting[:0] = call._halves()
+                retries -= 2
             else:
                 answers.append(answer)
         return answers
@@ -158,70 +198,74 @@ class DistilCall:
         return replace(self, keys=self.keys[:half]), replace(self, keys=self.keys[half:])
 
     async def _answer(self) -> tuple[CallAnswer, bool]:
-        """What the model answers, and whether fewer records may be answered better."""
+        """Return the model's answer, and whether fewer records may be answered better."""
         records = fit_records(self._feedback, self._fits, most=self._most)
         try:
             reply = await self.run.calls.complete(self.model, self._request(records))
         except ModelError as error:
-            fault = self.run.failure(error)
-            return structs.replace(self._reader.call, fault=fault), isinstance(
-                error, InvalidOutput | ModelRefused
-            )
+            failed = structs.replace(self._reader.call, fault=self.run.failure(error))
+            return failed, isinstance(error, InvalidOutput | ModelRefused)
         self.run.spend(reply.usage)
         return self._reader.read(reply.data), False
 
-    # -- its records and guidelines ------------------------------------------------------------------------------------
+    # -- its records and guidelines ----------------------------------------------------------------
 
     @cached_property
     def _reader(self) -> AnswerReader:
-        """Reads the answer; exposed is it to every record, and to what guidelines and own verdicts were exposed to."""
-        verdicts = (self._own_verdict(*self.judge.memory.record(key)) for key in self.keys)
-        exposures = [rule.exposed_to for rule in self.guidelines]
-        exposures += [verdict.exposed_to for verdict in verdicts if verdict is not None]
-        exposed, ids = (
-            tuple(sorted({*self.keys}.union(*exposures))),
-            tuple(rule.id for rule in self.guidelines),
+        """Reader of the answer.
+
+        Its exposure is every record shown, plus the exposure of the guidelines and verdicts shown.
+        """
+        exposed = set(self.keys)
+        for guideline in self.guidelines:
+            exposed.update(guideline.exposed_to)
+        for key in self.keys:
+            verdict = self._own_verdict(*self.judge.memory.record(key))
+            exposed.update(verdict.exposed_to if verdict is not None else ())
+        call = CallAnswer(
+            keys=self.keys,
+            guideline_ids=tuple(guideline.id for guideline in self.guidelines),
+            exposed_to=tuple(sorted(exposed)),
         )
-        call = CallAnswer(keys=self.keys, guideline_ids=ids, exposed_to=exposed)
         return AnswerReader(judge=self.judge, call=call)
 
     def _own_verdict(self, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
-        """What the judge said of the case before its experts did, where that is known and can be compared."""
-        return (
-            case.pre_alignment
-            if self.judge.value_type.closed and annotation.value is not None
-            else None
-        )
+        """Return the judge's verdict before its experts' if it is known and can be compared."""
+        comparable = self.judge.value_type.closed and annotation.value is not None
+        return case.pre_alignment if comparable else None
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:
-        return tuple(
-            self._record(label, *self.judge.memory.record(key))
-            for label, key in self._reader.labels.items()
-        )
+        records = list[FeedbackRecord]()
+        for name, key in self._reader.labels.items():
+            annotation, case = self.judge.memory.record(key)
+            records.append(self._record(name, annotation, case))
+        return tuple(records)
 
     def _record(self, name: str, annotation: Annotation, case: Case) -> FeedbackRecord:
-        verdict, label = self._own_verdict(annotation, case), annotation.value
-        wrong = (
-            verdict and label is not None and not self.judge.value_type.agree(label, verdict.value)
-        )
-        parts = (
-            (part, part_in(case.example.content, part))
-            for part in named_parts(self.judge.instructions)
-        )
-        return FeedbackRecord(
+        """Return what the prompt shows of one piece of feedback."""
+        content = list[tuple[str, object]]()
+        for part in named_parts(self.judge.instructions):
+            value = part_in(case.example.content, part)
+            if value is not None:
+                content.append((part, value))
+        record = FeedbackRecord(
             label=name,
-            content=tuple((part, value) for part, value in parts if value is not None),
-            value=label,
+            content=tuple(content),
+            value=annotation.value,
             rationale=annotation.rationale,
-            judge=None if verdict is None else verdict.value,
-            judge_rationale=verdict.rationale if verdict and wrong else None,
         )
+        verdict = self._own_verdict(annotation, case)
+        if verdict is None or annotation.value is None:
+            return record
+        wrong = not self.judge.value_type.agree(annotation.value, verdict.value)
+        reason = verdict.rationale if wrong else None
+        return structs.replace(record, judge=verdict.value, judge_rationale=reason)
 
-    # -- its prompt ----------------------------------------------------------------------------------------------------
+    # -- its prompt --------------------------------------------------------------------------------
 
     def _fits(self, records: Sequence[DistilRecord]) -> bool:
-        """Whether an answer still fits into the context of a prompt that shows the records."""
+        """Return whether an answer still fits into the context of a prompt with these records."""
         request = self._request(records)
         used = estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens
         return used + MARGIN <= self.model.limits.context_tokens
@@ -234,23 +278,22 @@ class DistilCall:
             records=records,
             fields=self._tested,
         )
-        tokens = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
+        guideline_ids = self._reader.call.guideline_ids
+        room = min(256 + RULE_TOKENS * len(self.keys), ANSWER_TOKENS)
+        parameters = self.judge.parameters
         return ChatRequest(
             system=system,
             user=user,
-            schema=changes_schema(
-                [*self._reader.labels], self._reader.call.guideline_ids, self._tested
-            ),
+            schema=changes_schema(list(self._reader.labels), guideline_ids, self._tested),
             schema_name="changes",
-            max_tokens=max(
-                tokens, self.judge.parameters.get("max_tokens", 0)
-            ),  # of a model that thinks first
-            timeout=self.judge.parameters.get("timeout"),
+            # A model that thinks first gets the room that the judge gives it.
+            max_tokens=max(room, parameters.get("max_tokens", 0)),
+            timeout=parameters.get("timeout"),
         )
 
     @cached_property
     def _tested(self) -> tuple[str, ...]:
-        """What tests may read of an item; nothing where the labels are too few to bear one out."""
+        """The fields that tests may read; none if the labels are too few to bear a test out."""
         return named_parts(self.judge.instructions) if decidable(self._reader.cases) else ()
 
     @property
@@ -258,16 +301,16 @@ class DistilCall:
         return CASE_TOKENS // max(len(named_parts(self.judge.instructions)), 1)
 
 
-# -- merging -----------------------------------------------------------------------------------------------------------
+# -- merging ---------------------------------------------------------------------------------------
 
 
 async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: AlignRun) -> Memory:
-    """`memory` with its distilled guidelines merged by one call; a note says where that failed.
+    """Return the memory with its distilled guidelines merged by one call; a note says if it failed.
 
-    Those that a merged guideline was made from stay behind it, and step in when it goes. What a person wrote, confirmed
-    or retired is left alone.
+    Merged guidelines replace their sources, which become active again when the merged one goes.
+    Guidelines that a person wrote, confirmed or retired are left alone.
     """
-    guidelines = [g for g in memory.semantic if g.supported_by and not g.people]
+    guidelines = [rule for rule in memory.semantic if rule.supported_by and not rule.people]
     if len(guidelines) < 2:
         return memory
     system, user = render_merge(
@@ -284,22 +327,21 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: AlignRun)
     try:
         reply = await run.calls.complete(model, request)
     except ModelError as error:
-        run.notes.append(
-            f"the guidelines were not merged, they stay as they are: {run.failure(error)}"
-        )
+        why = run.failure(error)
+        run.notes.append(f"the guidelines were not merged, they stay as they are: {why}")
         return memory
     run.spend(reply.usage)
-    exposed = tuple(sorted({key for guideline in guidelines for key in guideline.exposed_to}))
+    exposed = set[FeedbackKey]().union(*(guideline.exposed_to for guideline in guidelines))
     for text, sources in merged_rules(reply.data, guidelines):
-        name, supported = (
-            f"G{memory.next_guideline}",
-            {key for rule in sources for key in rule.supported_by},
+        name = f"G{memory.next_guideline}"
+        supported = set[FeedbackKey]().union(*(source.supported_by for source in sources))
+        merged = Guideline(
+            id=name,
+            text=text,
+            supported_by=tuple(sorted(supported)),
+            exposed_to=tuple(sorted(exposed)),
+            tests=tuple(chain.from_iterable(source.tests for source in sources)),
         )
-        new = Guideline(
-            id=name, text=text, supported_by=tuple(sorted(supported)), exposed_to=exposed
-        )
-        new = structs.replace(new, tests=tuple(test for rule in sources for test in rule.tests))
-        memory = memory.with_guidelines(
-            [*(structs.replace(old, replaced_by=name) for old in sources), new]
-        )
+        replaced = [structs.replace(source, replaced_by=name) for source in sources]
+        memory = memory.with_guidelines([*replaced, merged])
     return memory

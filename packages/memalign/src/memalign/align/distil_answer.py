@@ -1,4 +1,4 @@
-"""What a distillation call answers: the JSON schema that it is held to, and how it is read, whatever its form."""
+"""The answer of a distillation call: the JSON schema that it should have, and how it is read, whatever its form."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from memalign.types import FeedbackKey, Guideline, TestKind
 
 __all__ = ["AnswerReader", "changes_schema", "merge_schema", "merged_rules"]
 
-# -- the schemas -------------------------------------------------------------------------------------------------------
+# -- the schemas -----------------------------------------------------------------------------------
+
+_TEXT = {"type": "string"}
+_BOUND = {"type": ["number", "null"]}
 
 
 def _object(properties: dict[str, Any], required: Collection[str]) -> dict[str, Any]:
@@ -34,8 +37,8 @@ def _object(properties: dict[str, Any], required: Collection[str]) -> dict[str, 
     }
 
 
-def _array(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": _object(properties, properties)}
+def _array(properties: dict[str, Any], required: Collection[str] = ()) -> dict[str, Any]:
+    return {"type": "array", "items": _object(properties, required or properties)}
 
 
 def _one_of(*words: str) -> dict[str, Any]:
@@ -45,50 +48,55 @@ def _one_of(*words: str) -> dict[str, Any]:
 def changes_schema(
     labels: Sequence[str], guideline_ids: Sequence[str], fields: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the JSON schema of an answer; tests are asked for where they have `fields` to read.
+    """Return the JSON schema of an answer.
 
-    Only the call's own feedback and guidelines can be named.
+    Args:
+        labels: The names of the call's records; no others can be named.
+        guideline_ids: The guidelines that the call shows; no others can be named.
+        fields: The fields that tests can read. Without any, no tests are asked for.
     """
-    feedback, text = {"type": "array", "items": _one_of(*labels)}, {"type": "string"}
-    bound, kinds = {"type": ["number", "null"]}, get_args(TestKind)
-    test = {
-        "kind": _one_of(*kinds),
-        "field": _one_of(*fields),
-        "text": text,
-        "low": bound,
-        "high": bound,
-    }
-    test["holds"] = {"type": "boolean"}
+    feedback = {"type": "array", "items": _one_of(*labels)}
+    actions = ("ADD", "SUPPORT", "REVISE", "NOOP") if guideline_ids else ("ADD", "NOOP")
     change = {
-        "action": _one_of("ADD", "SUPPORT", "REVISE", "NOOP")
-        if guideline_ids
-        else _one_of("ADD", "NOOP"),
+        "action": _one_of(*actions),
         "feedback": feedback,
-        "text": text,
+        "text": _TEXT,
         "guideline": _one_of("", *guideline_ids),
-        **({"tests": _array(test)} if fields else {}),
     }
-    conflicts = _array({"feedback": feedback, "about": text})
-    # An answer without tests or conflicts is an answer; where a provider holds to a schema, all are required.
-    needed = [name for name in change if name != "tests"]
-    changes = {"type": "array", "items": _object(change, needed)}
-    return _object({"changes": changes, "conflicts": conflicts}, ["changes"])
+    # An answer without tests or conflicts is an answer too.
+    needed = list(change)
+    if fields:
+        test = {
+            "kind": _one_of(*get_args(TestKind)),
+            "field": _one_of(*fields),
+            "text": _TEXT,
+            "low": _BOUND,
+            "high": _BOUND,
+            "holds": {"type": "boolean"},
+        }
+        change["tests"] = _array(test)
+    conflicts = _array({"feedback": feedback, "about": _TEXT})
+    return _object({"changes": _array(change, needed), "conflicts": conflicts}, ["changes"])
 
 
 def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
-    """The JSON schema of an answer that merges the guidelines of these ids."""
+    """Return the JSON schema of an answer that merges the guidelines of these ids."""
     sources = {"type": "array", "items": _one_of(*ids)}
-    return _object(
-        {"guidelines": _array({"text": {"type": "string"}, "from": sources})}, ["guidelines"]
-    )
+    guidelines = _array({"text": _TEXT, "from": sources})
+    return _object({"guidelines": guidelines}, ["guidelines"])
 
 
-# -- reading -----------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerReader:
-    """Reads what a model wrote about the records of one call. Never raises for what it wrote."""
+    """Reads what a model wrote about the records of one call. It never raises for what the model wrote.
+
+    Attributes:
+        judge: The judge that learns.
+        call: The call, without an answer.
+    """
 
     judge: Judge
     call: CallAnswer
@@ -98,113 +106,140 @@ class AnswerReader:
         """The key of each record, by its name in the prompt."""
         return {f"F{n}": key for n, key in enumerate(self.call.keys, start=1)}
 
+    @cached_property
+    def cases(self) -> list[LabelledCase]:
+        """The labelled cases that the prompt was exposed to; proposed tests are held against them."""
+        ids = {key.id for key in self.call.exposed_to}
+        return labelled_cases(self.judge.memory, self.judge.value_type, ids)
+
     def read(self, data: Mapping[str, Any]) -> CallAnswer:
-        """What the call gave: changes and conflicts, labels turned into keys and tests read."""
+        """Return the answer with its changes and conflicts, names turned into keys and tests read.
+
+        A bad entry costs itself, never the answer.
+
+        Args:
+            data: The JSON object that the model wrote.
+        """
         entries = map(opened, _entries(data.get("changes")))
-        changes = [_whole(change) for change in entries if isinstance(change, dict)]
+        changes = [entry for entry in entries if isinstance(entry, dict)]
         tried = sum(len(_entries(change.get("tests"))) for change in changes)
         deltas = tuple(self._delta(change, tried) for change in changes)
-        conflicts = filter(None, map(self._conflict, _entries(data.get("conflicts"))))
-        return replace(self.call, deltas=deltas, conflicts=tuple(conflicts))
+        conflicts = map(self._conflict, _entries(data.get("conflicts")))
+        return replace(self.call, deltas=deltas, conflicts=tuple(filter(None, conflicts)))
 
     def _delta(self, change: Mapping[str, Any], tried: int) -> Delta:
-        text, keys = tidy(change["text"]), self._keys(change.get("feedback"))
-        delta = Delta(action=change["action"], feedback=keys, guideline=change["guideline"])
-        if delta.action == "REVISE" and not self.call.guideline_ids:  # there was nothing to revise
-            delta = replace(delta, action="ADD")
-        if delta.action not in ("ADD", "REVISE"):
+        """Read one change; `tried` is the number of tests in the whole answer."""
+        keys = self._keys(change.get("feedback"))
+        guideline = _word(change.get("guideline")).strip().upper()
+        action = _action(change)
+        if action == "REVISE" and not self.call.guideline_ids:  # there was nothing to revise
+            action = "ADD"
+        delta = Delta(action=action, feedback=keys, guideline=guideline)
+        if action not in ("ADD", "REVISE"):
             return delta
+        text = tidy(_word(change.get("text")))
+        proposed = change.get("tests")
         tests = proposed_tests(
-            self.judge, change.get("tests"), keys, self.cases, tried=tried, judged=self._judged
+            self.judge, proposed, keys, self.cases, tried=tried, judged=self._judged
         )
         return replace(delta, text=text, fault=self._fault(text, keys), tests=tests)
 
     def _conflict(self, entry: object) -> FeedbackConflict | None:
-        """Feedback that contradicts other feedback. What it is about may say nothing that a guideline may not."""
-        keys = tuple(
-            sorted({key for key in self._keys(_field(entry, "feedback")) if key in self.call.keys})
-        )
+        """Read one conflict; its words may say nothing that a guideline may not."""
+        keys = tuple(sorted(set(self._keys(_field(entry, "feedback")))))
+        if len(keys) < 2:
+            return None
         about = tidy(_word(_field(entry, "about")))
-        about = about if self._fault(about, keys) is None else ""
-        return (
-            FeedbackConflict(feedback=keys, about=about, exposed_to=self.call.exposed_to)
-            if len(keys) > 1
-            else None
-        )
+        if self._fault(about, keys) is not None:
+            about = ""
+        return FeedbackConflict(feedback=keys, about=about, exposed_to=self.call.exposed_to)
 
-    def _fault(self, text: str, keys: Sequence[FeedbackKey]) -> str | None:
-        """Why a text about the feedback of `keys` may not enter a prompt, or None."""
-        return guideline_fault(text, self._judged, self._comments(keys))
+    def _fault(self, text: str, keys: Collection[FeedbackKey]) -> str | None:
+        """Return why a text about this feedback may not enter a prompt, or None."""
+        comments = list[str]()
+        for key in keys:
+            annotation = self.judge.memory.record(key)[0]
+            if annotation.rationale:
+                comments.append(annotation.rationale)
+        return guideline_fault(text, self._judged, comments)
 
-    def _comments(self, keys: Collection[FeedbackKey]) -> list[str]:
-        annotations = (self.judge.memory.annotation(key) for key in keys)
-        return [
-            annotation.rationale
-            for annotation in annotations
-            if annotation and annotation.rationale
-        ]
-
-    def _keys(self, labels: object) -> tuple[FeedbackKey, ...]:
-        """Return the keys of labels. Invented ones are left out; a change that names only such is about nothing."""
-        named = [str(label).strip().upper() for label in _names(labels)]
-        spelled = [f"F{name}" if name.isdecimal() else name for name in named]
-        return tuple(self.labels[name] for name in dict.fromkeys(spelled) if name in self.labels)
-
-    @cached_property
-    def cases(self) -> list[LabelledCase]:
-        """The labelled cases that the prompt held something of: they admit tests."""
-        return labelled_cases(
-            self.judge.memory, self.judge.value_type, {key.id for key in self.call.exposed_to}
-        )
+    def _keys(self, names: object) -> tuple[FeedbackKey, ...]:
+        """Return the keys of records by their names; invented names are left out."""
+        keys = dict[FeedbackKey, None]()
+        for name in map(_name, _names(names)):
+            label = f"F{name}" if name.isdecimal() else name
+            if label in self.labels:
+                keys[self.labels[label]] = None
+        return tuple(keys)
 
     @cached_property
     def _judged(self) -> JudgedTexts:
-        cases = (self.judge.memory.record(key)[1] for key in self.call.keys)
-        return JudgedTexts(text for case in cases for text in judged_texts(case.example.content))
+        texts = list[tuple[str, str]]()
+        for key in self.call.keys:
+            texts.extend(judged_texts(self.judge.memory.record(key)[1].example.content))
+        return JudgedTexts(texts)
+
+
+def merged_rules(
+    data: Mapping[str, Any], guidelines: Sequence[Guideline]
+) -> Iterator[tuple[str, list[Guideline]]]:
+    """Yield each merged text with the guidelines it replaces: at least two, each used once.
+
+    Args:
+        data: The JSON object that the model wrote.
+        guidelines: The guidelines that it was shown.
+    """
+    free = {guideline.id: guideline for guideline in guidelines}
+    for entry in _entries(data.get("guidelines")):
+        text = tidy(_word(_field(entry, "text")))
+        named = dict.fromkeys(map(_name, _names(_field(entry, "from"))))
+        sources = [free[name] for name in named if name in free]
+        if len(sources) > 1 and guideline_fault(text) is None:
+            for source in sources:
+                del free[source.id]
+            yield text, sources
+
+
+# -- odd forms -------------------------------------------------------------------------------------
 
 
 def _entries(value: object) -> list[Any]:
-    return value if isinstance(value, list) else [value] if isinstance(value, dict) else []
-
-
-def _names(value: object) -> list[Any]:
-    """Return the names in a list, or in a text that lists them."""
-    if isinstance(value, str):
-        return re.split(r"[\s,;]+", value.strip(" []"))
-    return value if isinstance(value, list) else [value] if isinstance(value, int) else []
-
-
-def _word(value: object) -> str:
-    """Return the text of a field; "" for what is none."""
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    return value if isinstance(value, str) else ""
-
-
-def _whole(change: dict[str, Any]) -> dict[str, Any]:
-    """Return a change with texts where texts belong, and with the action that its parts are if it names none."""
-    text, guideline = _word(change.get("text")), _word(change.get("guideline")).strip().upper()
-    action = _word(change.get("action")).strip().upper()
-    if not action and text:
-        action = "REVISE" if guideline else "ADD"
-    elif not action:
-        action = "SUPPORT" if guideline else "NOOP"
-    return change | {"action": action, "text": text, "guideline": guideline}
+    """Return the entries of a list; an object alone is one entry."""
+    if isinstance(value, dict):
+        return [value]
+    return value if isinstance(value, list) else []
 
 
 def _field(entry: object, name: str) -> Any:
     return entry.get(name) if isinstance(entry, dict) else None
 
 
-def merged_rules(
-    data: Mapping[str, Any], guidelines: Sequence[Guideline]
-) -> Iterator[tuple[str, list[Guideline]]]:
-    """The texts of a merge, each with the guidelines, two or more, that no text before it took."""
-    free = {guideline.id: guideline for guideline in guidelines}
-    for entry in _entries(data.get("guidelines")):
-        text = tidy(_word(_field(entry, "text")))
-        named = dict.fromkeys(str(name).strip().upper() for name in _names(_field(entry, "from")))
-        sources = [free[name] for name in named if name in free]
-        if len(sources) > 1 and guideline_fault(text) is None:  # one rule alone stays as it is
-            free = {name: guideline for name, guideline in free.items() if guideline not in sources}
-            yield text, sources
+def _word(value: object) -> str:
+    """Return a text, also one alone in a list; "" for anything else."""
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value if isinstance(value, str) else ""
+
+
+def _names(value: object) -> list[Any]:
+    """Return the names in a list, in a text that lists them, or a number alone."""
+    if isinstance(value, str):
+        return re.split(r"[\s,;]+", value.strip(" []"))
+    if isinstance(value, int):
+        return [value]
+    return value if isinstance(value, list) else []
+
+
+def _name(value: object) -> str:
+    return str(value).strip().upper()
+
+
+def _action(change: Mapping[str, Any]) -> str:
+    """Return the action of a change; if it names none, the one that its other parts mean."""
+    action = _word(change.get("action")).strip().upper()
+    if action:
+        return action
+    guideline = _word(change.get("guideline")).strip()
+    if _word(change.get("text")):
+        return "REVISE" if guideline else "ADD"
+    return "SUPPORT" if guideline else "NOOP"

@@ -1,49 +1,75 @@
-"""Which verdicts on taught cases an align changed, and by which guideline: the case is hidden, its guidelines stay."""
+"""Impact: the verdicts on taught cases that an align changed, and the guidelines that changed them."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from memalign.align.result import Impact, VerdictChange
 from memalign.align.run import AlignRun
-from memalign.align.taught_cases import agrees, judge_cases, taught_cases
+from memalign.align.taught_cases import agrees, judge_hidden, taught_cases
 from memalign.judge import Judge
+from memalign.memory import Case
+from memalign.types import Judgment
 
 __all__ = ["impact"]
 
 
 async def impact(after: Judge, count: int, run: AlignRun) -> Impact | None:
-    """What the align changed on at most `count` taught cases; None where nothing changed or no case has a label."""
-    cases, before = taught_cases(after)[:count], run.before
+    """Judge taught cases by the judge before and after, with each case hidden from both.
+
+    Args:
+        after: The judge that learned.
+        count: How many cases at most.
+        run: Has the judge before, and counts what the judgments cost.
+
+    Returns:
+        What changed; None if the judge is the same, or no case has a label.
+    """
+    before = run.before
+    cases = taught_cases(after)[:count]
     if not cases or before.memory.hash == after.memory.hash:
         return None
+    pairs = [(judge, case) for judge in (before, after) for case in cases]
     with run.timed("impact"):
-        pairs = [
-            (judge.without_case(case.example), case) for judge in (before, after) for case in cases
-        ]
-        judgments = await judge_cases(pairs, run, "impact")
-    earlier = {guideline.id for guideline in before.memory.guidelines}
-    changes, checked = list[VerdictChange](), 0
+        judgments = await judge_hidden(pairs, run, "impact")
+    failed = [judgment for judgment in judgments if isinstance(judgment, str)]
+    if failed:
+        run.notes.append(
+            f"{len(failed)} of {len(judgments)} judgments for the impact failed: {failed[0]}"
+        )
+    old_ids = {guideline.id for guideline in before.memory.guidelines}
+    changes = list[VerdictChange]()
+    checked = 0
     for case, old, new in zip(cases, judgments[: len(cases)], judgments[len(cases) :], strict=True):
         if isinstance(old, str) or isinstance(new, str):
             continue
         checked += 1
         if old.value != new.value:
-            was_right, is_right = (agrees(after, case, judgment) for judgment in (old, new))
-            speaking = (
-                finding.guideline for finding in new.findings if finding.value in (None, new.value)
-            )
             change = VerdictChange(
                 id=case.id,
                 label=after.memory.label(case),
                 before=old.value,
                 after=new.value,
-                effect="moved" if was_right == is_right else "fixed" if is_right else "broken",
-                guideline_ids=tuple(
-                    dict.fromkeys(name for name in speaking if name and name not in earlier)
-                ),
+                effect=_effect(after, case, old, new),
+                guideline_ids=tuple(name for name in _speaking(new) if name not in old_ids),
             )
             changes.append(change)
-    if failed := [answer for answer in judgments if isinstance(answer, str)]:
-        run.notes.append(
-            f"{len(failed)} of {len(judgments)} judgments for the impact failed: {failed[0]}"
-        )
     return Impact(checked=checked, changes=tuple(changes))
+
+
+def _effect(
+    judge: Judge, case: Case, old: Judgment, new: Judgment
+) -> Literal["fixed", "broken", "moved"]:
+    is_right = agrees(judge, case, new)
+    if agrees(judge, case, old) == is_right:
+        return "moved"
+    return "fixed" if is_right else "broken"
+
+
+def _speaking(judgment: Judgment) -> list[str]:
+    """Return the guidelines whose findings speak for the verdict, in their order."""
+    names = dict[str, None]()
+    for finding in judgment.findings:
+        if finding.guideline and finding.value in (None, judgment.value):
+            names[finding.guideline] = None
+    return list(names)

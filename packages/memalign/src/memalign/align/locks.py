@@ -4,34 +4,37 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import msgspec
+from msgspec import structs
 
 from memalign.align.result import AlignResult, BrokenLock
 from memalign.align.run import AlignRun
-from memalign.align.taught_cases import agrees, judge_cases
+from memalign.align.taught_cases import agrees, judge_hidden
 from memalign.judge import Judge
 from memalign.memory import Case, Outcome
 from memalign.types import Judgment
 
 __all__ = ["broken_locks", "held_back", "with_lessons_waiting"]
 
-WAITS = "a locked case would be judged wrong, so nothing was learned; to learn it all the same: --force (force=True)"
+# No case is named: the reason is kept with other people's feedback, and may outlive the case.
+WAITS = (
+    "a locked case would be judged wrong, so nothing was learned; "
+    "to learn it all the same: --force (force=True)"
+)
 
 
 async def broken_locks(judge: Judge, run: AlignRun) -> tuple[BrokenLock, ...]:
-    """Return the locked cases that a judge gets wrong, and those that nobody could judge.
+    """Judge the locked cases, and return those that come out wrong or cannot be judged.
 
     Args:
         judge: The judge that is to be delivered.
         run: Counts what the judgments cost.
     """
-    named = (judge.memory.case(name) for name in judge.memory.locks)
-    locked = [case for case in named if case is not None and judge.memory.label(case) is not None]
-    pairs = [(judge.without_case(case.example), case) for case in locked]
+    named = filter(judge.memory.has_label, judge.memory.locks)
+    pairs = [(judge, case) for case in filter(None, map(judge.memory.case, named))]
     with run.timed("locks"):
-        judgments = await judge_cases(pairs, run, "locks")
-    broken = []
-    for case, judgment in zip(locked, judgments, strict=True):
+        judgments = await judge_hidden(pairs, run, "locks")
+    broken = list[BrokenLock]()
+    for (_, case), judgment in zip(pairs, judgments, strict=True):
         if isinstance(judgment, str) or not agrees(judge, case, judgment):
             broken.append(_broken(judge, case, judgment))
     return tuple(broken)
@@ -41,31 +44,27 @@ def _broken(judge: Judge, case: Case, judgment: Judgment | str) -> BrokenLock:
     label = judge.memory.label(case)
     if isinstance(judgment, str):
         return BrokenLock(id=case.id, label=label, reason=f"could not be judged: {judgment}")
-    ids = tuple(
-        dict.fromkeys(
-            (*judgment.guideline_ids, *(finding.guideline for finding in judgment.findings))
-        )
-    )
-    return BrokenLock(id=case.id, label=label, value=judgment.value, guideline_ids=ids)
+    found = (finding.guideline for finding in judgment.findings)
+    names = tuple(dict.fromkeys([*judgment.guideline_ids, *found]))
+    return BrokenLock(id=case.id, label=label, value=judgment.value, guideline_ids=names)
 
 
 def with_lessons_waiting(judge: Judge) -> Judge:
     """Return a judge whose pending feedback waits because a locked case would be broken."""
-    # The reason names no case: it is kept with other people's feedback, and may outlive the case.
     keys = [annotation.key for annotation in judge.memory.pending]
     waiting = dict.fromkeys(keys, Outcome(kind="waiting", reason=WAITS))
     return judge.replace(memory=judge.memory.with_outcomes(waiting))
 
 
 def held_back(result: AlignResult) -> AlignResult:
-    """Return the result of an align of which nothing may be committed: the judge as it was, its feedback pending."""
+    """Return the result of an align that commits nothing: the judge as it was, its feedback pending."""
     held = result.held or result.judge
     ledger = {str(entry.key): entry for entry in held.memory.ledger()}
     rows = []
-    for reported in result.rows:
-        row = reported
+    for row in result.rows:
         entry = ledger.get(row.key)
-        if entry is not None:
-            row = msgspec.structs.replace(row, state=entry.state, reason=entry.reason)
-        rows.append(row)
+        if entry is None:
+            rows.append(row)
+        else:
+            rows.append(structs.replace(row, state=entry.state, reason=entry.reason))
     return replace(result, judge=held, rows=tuple(rows), changed=False)

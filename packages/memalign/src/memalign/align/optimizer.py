@@ -1,7 +1,7 @@
 """MemAlign: from experts' feedback to a judge that learned from it, step by step.
 
-The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases themselves), with typed deltas
-and exact forgetting added.
+The method is MemAlign's (dual memory: guidelines distilled from feedback, and the cases
+themselves), with typed deltas and exact forgetting added.
 """
 
 from __future__ import annotations
@@ -50,15 +50,19 @@ class MemAlign:
     """The optimizer and its knobs; None leaves a knob as the judge has it.
 
     Attributes:
-        reflection_model: Distils (None: the one of the judge's parameters, else its model).
-        embedding_model: Embeds cases (None: the judge's own, or the in-process one).
+        reflection_model: The model that distils (None: the one of the judge's parameters, else its
+            model).
+        embedding_model: The model that embeds cases (None: the judge's own, or the in-process one).
         retrieval_k: How many examples a judgment sees.
-        shard_size: How many pieces of feedback one distillation call holds (None: what the model can take).
+        shard_size: How many pieces of feedback one distillation call holds (None: as many as the
+            model can take).
         authority: The sources whose label decides where people differ, first one first.
-        columns: Which column a field is read from, such as `{"value": "label"}`; the judge remembers it.
-        max_cost: What one align may spend, in dollars: what it stops stays pending.
+        columns: The column that a field is read from, such as `{"value": "label"}`; the judge
+            remembers it.
+        max_cost: The most that one align may spend, in dollars; what it stops stays pending.
         concurrency: How many calls are in flight at most (None: as many as suit the model).
-        impact: How many taught cases are judged again, before and after, to say which verdicts changed; without, none.
+        impact: How many taught cases are judged again, before and after, to say which verdicts
+            changed (None: no case).
     """
 
     reflection_model: str | ChatModel | None = None
@@ -73,14 +77,20 @@ class MemAlign:
 
     def __post_init__(self) -> None:
         for name in ("shard_size", "impact"):
-            if (number := getattr(self, name)) is not None and number < 1:
+            number = getattr(self, name)
+            if number is not None and number < 1:
                 raise InputError(f"{name} must be 1 or more")
-        self.calls()
+        self.calls()  # which checks the limits
         if self.authority is not None:
             object.__setattr__(self, "authority", checked_authority(self.authority))
 
     def calls(self, answers: AnswerStore | None = None, dry_run: DryRun | None = None) -> Calls:
-        """The model calls of one align, within this optimizer's limits: for its `calls`."""
+        """Create the model calls of one run, within this optimizer's limits.
+
+        Args:
+            answers: Answers that are kept, so that they are paid for once.
+            dry_run: Counts calls instead of making them.
+        """
         return Calls(
             answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, dry_run=dry_run
         )
@@ -101,21 +111,19 @@ class MemAlign:
         A model call that fails leaves named feedback pending instead.
 
         Args:
-            judge: The judge that is to learn.
-            feedback: The rows; none: only what is pending.
+            judge: The judge that learns.
+            feedback: The rows; without any, only what is pending is learned.
             skip_invalid: Whether rows that cannot be used are left out and named.
             refuse: Gives a reason why a row may not be learned, or None.
-            own_verdicts: Judgments that the judge gave before, by the ids of the cases, or a file of them: what it had
-                said stands beside what its experts say. Nothing is asked for them.
+            own_verdicts: Judgments that the judge gave before, by the ids of the cases, or a file
+                of them. They stand beside what its experts say. Nothing is asked for them.
             progress: Is told of each call.
-            calls: Those of an align before, on another version of the judge.
+            calls: The calls of an earlier align, on another version of the judge.
 
         Raises:
             InvalidRows: A row cannot be used, unless `skip_invalid`.
         """
-        run = AlignRun(
-            before=judge, progress=progress or notebook_progress(), calls=calls or self.calls()
-        )
+        run = self._begin(judge, progress, calls)
         judge = self._configured(judge)
 
         # 1. Validate: what can fail without a model call fails here. Unchanged rows cost nothing.
@@ -123,33 +131,26 @@ class MemAlign:
         source = RowSource.of(feedback, columns=self.columns, remembered=judge.columns)
         run.file = checked_rows(judge, source, skip_invalid=skip_invalid, refuse=refuse)
         run.notes += run.file.notes
-        status = sort_rows(judge.memory, run.file.rows)
-        news = [row for row in run.file.rows if status[row.key] != "unchanged"]
-        replaced = [row.key for row in news if status[row.key] == "changed"]
 
-        # 2. Annotations: all are kept, the policy says which label counts. What the judge itself had said of the cases
-        #    goes with them.
-        memory = add_annotations(judge.memory, news)
-        memory, note = with_own_verdicts(run.before, memory, own_verdicts or {}, replaced)
-        run.notes += [note] if note else []
-        memory = without_disputed(memory)
+        # 2. Annotations: all are kept, and the judge's policy says which label counts.
+        annotated = _annotated(judge, own_verdicts or {}, run)
 
-        # 3. Embed what is new, in the process by default.
-        embedded = await self._embedded(judge.replace(memory=memory), run)
+        # 3. Embed new cases, in the process by default.
+        embedded = await _embedded(annotated, run)
 
-        # 4. Distil what is pending: as many records as the model takes in one call, beside the guidelines that stand.
-        #    Tests come with it: a model proposes them in its answer; where it is too weak for that, code finds them.
+        # 4. and 5. Distil pending feedback, as many records a call as the model takes, beside the
+        #    guidelines in force. Tests come with it: a model proposes them, or code mines them.
         learned = await self._distilled(embedded, run)
-
-        # What a label speaks against, code does not decide any more.
         run.notes += lost_rules(judge.memory, learned.memory, judge.value_type)
 
-        # 5. Locked cases are judged, hidden from themselves: a registry commits nothing that breaks one, unless it is
-        #    told to. Then the impact, where it is asked for.
+        # 6. Locked cases are judged, hidden from themselves: a registry commits nothing that breaks
+        #    one, unless it is told to. Then the impact, if asked for.
         if learned.memory.hash != judge.memory.hash:
             run.broken = await broken_locks(learned, run)
-            run.held = with_lessons_waiting(embedded) if run.broken else None
-        run.impact = await impact(learned, self.impact, run) if self.impact is not None else None
+        if run.broken:
+            run.held = with_lessons_waiting(embedded)
+        if self.impact is not None:
+            run.impact = await impact(learned, self.impact, run)
         return run.result(learned)
 
     async def unalign(
@@ -162,80 +163,74 @@ class MemAlign:
         progress: Progress | None = None,
         calls: Calls | None = None,
     ) -> AlignResult[Any]:
-        """Forget feedback and all that came from it; what survivors taught beside it is distilled again without it.
+        """Forget feedback and all that came from it; distil again what other feedback taught with it.
 
-        The forgetting needs no model: when none answers, the survivors' lessons are pending. A guideline that a person
-        wrote or confirmed stays, and a note names it, unless that person's own words are withdrawn.
+        The forgetting needs no model: if none answers, those lessons are pending. A guideline that
+        a person wrote or confirmed stays, and a note names it, unless that person's own words are
+        withdrawn.
 
         Args:
-            judge: The judge that is to forget.
+            judge: The judge that forgets.
             selectors: Ids (all annotations on a case) or keys (one).
             source: All feedback of this person.
-            people_agree: Whether guidelines that people wrote or confirmed go too, where they saw the feedback.
-            keep: Guidelines, by id, whose wording the person keeps although their own feedback goes.
+            people_agree: Whether guidelines that people wrote or confirmed go too, if they were
+                exposed to the feedback.
+            keep: Ids of guidelines whose wording the person keeps although their own feedback goes.
             progress: Is told of each call.
-            calls: Those of an earlier attempt.
+            calls: The calls of an earlier attempt.
 
         Raises:
             UnknownKey: A selector names nothing here.
         """
-        run = AlignRun(
-            before=judge, progress=progress or notebook_progress(), calls=calls or self.calls()
-        )
+        run = self._begin(judge, progress, calls)
         run.removed = judge.memory.keys(*selectors, source=source)
         keep = {keep} if isinstance(keep, str) else keep
         judge = self._configured(judge)
 
-        # 1. Forget, without a model. Whatever is asked from here on is asked by a judge that has forgotten already.
-        if theirs := () if people_agree else exposed_wordings(judge.memory, run.removed, keep):
+        # 1. Forget, without a model. From here on every question is asked by a judge that forgot.
+        staying = () if people_agree else exposed_wordings(judge.memory, run.removed, keep)
+        if staying:
+            names = ", ".join(staying)
             run.notes.append(
-                f"{', '.join(theirs)} stay: people wrote or confirmed them; with consent they go too"
+                f"{names} stay: people wrote or confirmed them; with consent they go too"
             )
-        memory = without_disputed(
-            forget(judge.memory, run.removed, people_agree=people_agree, keep=keep)
-        )
-        judge = judge.replace(memory=memory)
+        memory = forget(judge.memory, run.removed, people_agree=people_agree, keep=keep)
+        judge = judge.replace(memory=without_disputed(memory))
 
-        # 2. Distil what survivors lost, and hold it against locked cases: a rule must not come back by another's end.
+        # 2. Distil what was lost beside it, and judge locked cases: no new rule may break one.
         try:
-            embedded = await self._embedded(judge, run)
+            embedded = await _embedded(judge, run)
             learned = await self._distilled(embedded, run)
             if learned.memory.hash != judge.memory.hash:
                 run.broken = await broken_locks(learned, run)
-                learned = with_lessons_waiting(embedded) if run.broken else learned
+            if run.broken:
+                learned = with_lessons_waiting(embedded)
         except (ConfigurationError, ModelError) as error:
-            # No key, no model, no vectors: the forgetting happens all the same, and the survivors' lessons wait.
-            keys = tuple(annotation.key for annotation in judge.memory.pending)
-            waiting = dict.fromkeys(
-                keys, Outcome(kind="waiting", reason=f"{WHY}: {error}", exposed_to=keys)
-            )
-            learned = judge.replace(memory=judge.memory.with_outcomes(waiting))
+            # There is no key, no model or no vector. What was forgotten stays forgotten.
+            learned = _all_waiting(judge, f"{WHY}: {error}")
         return run.result(learned)
 
-    # -- steps of both -------------------------------------------------------------------------------------------------
-
-    async def _embedded(self, judge: Judge, run: AlignRun) -> Judge:
-        """With a vector for every case: only new cases are embedded, unless the embedding model changed."""
-        memory, model = judge.memory, resolve_embedding(judge.embedding_model)
-        current = memory.embedding_model == model.name
-        missing = [case for case in memory.cases if not (current and case.vector)]
-        if not missing:
-            return judge
-        run.tell("embed", 0, len(missing))
-        rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
-        run.tell("embed", len(missing), len(missing))
-        vectors = {
-            case.id: row.astype("<f4").tobytes() for case, row in zip(missing, rows, strict=True)
-        }
-        cases = tuple(
-            replace(case, vector=vectors.get(case.id, case.vector)) for case in memory.cases
+    def _begin(self, judge: Judge, progress: Progress | None, calls: Calls | None) -> AlignRun:
+        return AlignRun(
+            before=judge, progress=progress or notebook_progress(), calls=calls or self.calls()
         )
-        return judge.replace(memory=replace(memory, embedding_model=model.name, cases=cases))
+
+    def _configured(self, judge: Judge) -> Judge:
+        """Return the judge with these knobs."""
+        changes = dict[str, Any]()
+        for name in ("retrieval_k", "embedding_model", "columns"):
+            value = getattr(self, name)
+            if value is not None:
+                changes[name] = value
+        if self.authority is not None:
+            changes["memory"] = replace(judge.memory, authority=self.authority)
+        return judge.replace(**changes) if changes else judge
 
     async def _distilled(self, judge: Judge, run: AlignRun) -> Judge:
-        """Return the judge with what is pending distilled; no model is opened where nothing is.
+        """Return the judge with its pending feedback distilled.
 
-        Whoever is too weak to write writes nothing: comments are guidelines word for word, and code finds the tests.
+        If nothing is pending, no model is opened. A model that is too weak to write is not asked:
+        comments are guidelines word for word, and code finds the tests.
         """
         if not judge.memory.pending and not run.removed:
             return judge
@@ -243,16 +238,46 @@ class MemAlign:
         if model.limits.writes:
             return await distil(judge, model, run, size=self.shard_size or model.limits.shard_size)
         judge = word_for_word(judge)
-        return judge.replace(
-            memory=with_mined(judge.memory, judge.value_type, named_parts(judge.instructions))
-        )
+        fields = named_parts(judge.instructions)
+        return judge.replace(memory=with_mined(judge.memory, judge.value_type, fields))
 
-    def _configured(self, judge: Judge) -> Judge:
-        """The judge with these knobs."""
-        names = ("retrieval_k", "embedding_model", "columns")
-        changes: dict[str, Any] = {
-            name: value for name in names if (value := getattr(self, name)) is not None
-        }
-        if self.authority is not None:
-            changes["memory"] = replace(judge.memory, authority=self.authority)
-        return judge.replace(**changes) if changes else judge
+
+def _annotated(judge: Judge, own_verdicts: OwnVerdicts, run: AlignRun) -> Judge:
+    """Return the judge with the rows of a run as annotations, beside its own verdicts."""
+    status = sort_rows(judge.memory, run.file.rows)
+    news = [row for row in run.file.rows if status[row.key] != "unchanged"]
+    changed = [row.key for row in news if status[row.key] == "changed"]
+    memory = add_annotations(judge.memory, news)
+    memory, note = with_own_verdicts(run.before, memory, own_verdicts, changed)
+    if note:
+        run.notes.append(note)
+    return judge.replace(memory=without_disputed(memory))
+
+
+async def _embedded(judge: Judge, run: AlignRun) -> Judge:
+    """Return the judge with a vector for every case.
+
+    Only new cases are embedded, unless the embedding model changed.
+    """
+    memory = judge.memory
+    model = resolve_embedding(judge.embedding_model)
+    known = memory.embedding_model == model.name
+    missing = [case for case in memory.cases if not (known and case.vector)]
+    if not missing:
+        return judge
+    run.tell("embed", 0, len(missing))
+    rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
+    run.tell("embed", len(missing), len(missing))
+    cases = {case.id: case for case in memory.cases}
+    for case, row in zip(missing, rows, strict=True):
+        cases[case.id] = replace(case, vector=row.astype("<f4").tobytes())
+    memory = replace(memory, embedding_model=model.name, cases=tuple(cases.values()))
+    return judge.replace(memory=memory)
+
+
+def _all_waiting(judge: Judge, reason: str) -> Judge:
+    """Return the judge with all of its pending feedback waiting for this reason."""
+    keys = tuple(annotation.key for annotation in judge.memory.pending)
+    # An error may repeat words of any of them.
+    waiting = Outcome(kind="waiting", reason=reason, exposed_to=keys)
+    return judge.replace(memory=judge.memory.with_outcomes(dict.fromkeys(keys, waiting)))

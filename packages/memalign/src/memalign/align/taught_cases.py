@@ -17,40 +17,52 @@ from memalign.memory import Case
 from memalign.models.judge_models import open_judging_model
 from memalign.types import Judgment
 
-__all__ = ["agrees", "judge_cases", "taught_cases"]
+__all__ = ["agrees", "judge_hidden", "taught_cases"]
 
 
 def taught_cases(judge: Judge) -> list[Case]:
-    """Return the labelled cases, one for each content, in the order of content hashes: the same whatever came first."""
-    labelled = dict[str, Case]()
+    """Return the labelled cases that the judge can be asked about, one for each content.
+
+    They are in the order of content hashes, which does not depend on what was taught first.
+    """
+    taught = dict[str, Case]()
     for case in judge.memory.cases:
-        if (
-            judge.memory.label(case) is not None
-            and lacks(judge, case.example.content, "the case") is None
-        ):
-            labelled.setdefault(case.example.content_hash, case)
-    return [labelled[content] for content in sorted(labelled)]
+        labelled = judge.memory.label(case) is not None
+        if labelled and lacks(judge, case.example.content, "the case") is None:
+            taught.setdefault(case.example.content_hash, case)
+    return [taught[content] for content in sorted(taught)]
 
 
 def agrees(judge: Judge, case: Case, judgment: Judgment) -> bool:
     """Return whether a judgment agrees with the experts' label."""
-    label, value = judge.memory.label(case), judgment.value
-    return label is not None and value is not None and judge.value_type.agree(label, value)
+    label = judge.memory.label(case)
+    if label is None or judgment.value is None:
+        return False
+    return judge.value_type.agree(label, judgment.value)
 
 
-async def judge_cases(
+async def judge_hidden(
     pairs: Sequence[tuple[Judge, Case]], run: AlignRun, phase: str
 ) -> list[Judgment | str]:
-    """Return what judges of one model say of cases, or for each that failed the reason."""
+    """Ask judges of one model about cases that are hidden from them.
+
+    Args:
+        pairs: The judges and the cases.
+        run: Counts what the judgments cost.
+        phase: The name of this step, for the progress.
+
+    Returns:
+        The judgments in the order of the pairs. For one that failed, the reason: judgments that are
+        paid for already must not be lost with it.
+    """
 
     async def judged(pair: tuple[Judge, Case]) -> Judgment | str:
         judge, case = pair
         try:
-            judgment = await decide(judge, case.example, run.calls, standing=False)
+            hidden = judge.without_case(case.example)
+            judgment = await decide(hidden, case.example, run.calls, standing=False)
         except (ModelError, InputError, AccessDenied) as error:
-            return run.failure(
-                error
-            )  # as text: judgments that are paid for already must not go with it
+            return run.failure(error)
         run.spend(replace(judgment.usage, seconds={}))
         return judgment
 
