@@ -124,12 +124,19 @@ def test_limits_come_from_the_environment_and_the_price_list(monkeypatch):
             "openrouter:meta-llama/llama-3:free cannot .*OPENROUTER_API_KEY",
         ),
         ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
+        ("ollama:llama3.1", r"OLLAMA_BASE_URL` environment variable to .*openai:llama3.1@URL"),
     ],
 )
 @pytest.mark.parametrize("by_name", [resolve, resolve_embedding])
 def test_what_a_provider_lacks_is_named_before_any_call(by_name, name, remedy):
     with pytest.raises(ConfigurationError, match=remedy):
         by_name(name)
+
+
+def test_a_server_without_a_models_name_is_told_what_is_missing(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:11434/v1")
+    with pytest.raises(ConfigurationError, match=r"names a server.*MEMALIGN_MODEL=openai:NAME"):
+        resolve()
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,9 @@ _OPENAI_SDK = "_OpenAISDKProvider"
 _INSTALL = re.compile(r'pip install "[^"]+"')
 """The command in pydantic-ai's sentence about a library that is missing."""
 
+_OWN_ARGUMENT = re.compile(r" or pass it via `[^`]*`")
+"""Half a sentence of pydantic-ai about an argument that nobody can give here."""
+
 _opened: list[
     object
 ] = []  # were one dropped, asyncio would warn of each connection that is still open
@@ -158,12 +161,15 @@ class ProviderModel(Generic[ClientT]):
         except (
             Exception
         ) as error:  # a missing library, key or region: the first line says what to do
-            reason = str(error).strip().split("\n")[0] or type(error).__name__
+            reason = _OWN_ARGUMENT.sub("", str(error).strip().split("\n")[0])
+            reason = reason or type(error).__name__
             hint = ""
             if command := _INSTALL.search(str(error)):
                 raise ConfigurationError(
                     f"{self.name} needs a library that is not installed. Run: {command[0]}"
                 ) from error
+            if "BASE_URL" in reason:
+                hint = f" Or write openai:{self.target.model}@URL, with the server's address."
             if "Unknown provider" in reason:
                 hint = f". Any other OpenAI-compatible server is openai:MODEL@URL. {SAVED_OBJECT}"
             raise ConfigurationError(f"{self.name} cannot be used: {reason}{hint}") from error

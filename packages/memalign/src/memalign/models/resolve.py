@@ -68,6 +68,11 @@ def resolve(
     Raises ConfigurationError for no model, an unknown provider, a missing key, and settings of the embedded model.
     """
     chosen = default_model_name() if name is None else name
+    if chosen is None and any(os.environ.get(name) for name in PROVIDERS["openai"].servers):
+        raise ConfigurationError(
+            "no model: the environment names a server, and none of its models; set "
+            "MEMALIGN_MODEL=openai:NAME, or use --model openai:NAME"
+        )
     if chosen is None:
         raise ConfigurationError(
             "no model: set a provider's key (OPENAI_API_KEY, ANTHROPIC_API_KEY, GOOGLE_API_KEY) or MEMALIGN_MODEL, or "
