@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from memalign import Judge, aio
 from memalign.align import AlignResult, edit_guideline, lock, set_policy, write_guideline
+from memalign.judge import task_of
 from memalign.judge.prompt import prompt_of
 from memalign.keys import same_person
 from memalign.memory import Memory
@@ -97,7 +98,12 @@ class Hand:
 def requests_for(judge: Judge, model: ScriptedChatModel) -> list[ChatRequest]:
     items = [Example(id="new", inputs="a question about case1", outputs="another answer")]
     items.append(Example(id="other", inputs="q", outputs="a"))
-    return [aio.run(prompt_of(judge, item, model, Calls())).request for item in items]
+    task = task_of(judge)
+    requests = []
+    for item in map(task.item, items):
+        prompt = aio.run(prompt_of(task, judge.memory, item, model, Calls()))
+        requests.append(prompt.request)
+    return requests
 
 
 def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:

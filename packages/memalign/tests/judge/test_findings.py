@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from memalign import Finding, Guideline, Judge
 from memalign.cli.output import facts, show
 from memalign.content.encoding import encode
+from memalign.errors import InvalidOutput
 from memalign.judge.answer import quotation
 from memalign.judge.code_tests import sentence
 from memalign.memory import Memory
@@ -95,6 +96,32 @@ def test_only_words_of_the_item_are_evidence(quoted: str) -> None:
     assert (missing.findings[0].evidence, missing.notes) == (None, ()), (
         "of what is missing there is nothing to quote"
     )
+
+
+@pytest.mark.parametrize(
+    ("value_type", "said", "meant"),
+    [
+        (bool, "Yes.", True),
+        (bool, "True.", True),
+        (bool, "**No**", False),
+        (bool, "“pass”!", True),
+        ("good|bad", "Good.", "good"),
+        ("A|B|tie", "`tie`.", "tie"),
+        ("int:1..5", "**4**.", 4),
+        ("Approx.|Exact", "approx.", "Approx."),
+    ],
+)
+def test_a_verdict_may_end_a_sentence_or_be_marked(value_type: Any, said: str, meant: Any) -> None:
+    made = judge(answer(named("G1", "", said), value=said), feedback_value_type=value_type)(
+        outputs="x"
+    )
+    assert (made.value, made.findings[0].value) == (meant, meant)
+
+
+@pytest.mark.parametrize("said", ["Yes. No.", "Not true.", "!true", "yes, no", "true?", ".", "**"])
+def test_a_verdict_with_more_than_marks_around_it_is_none(said: str) -> None:
+    with pytest.raises(InvalidOutput):
+        judge(answer(value=said))(outputs="x")
 
 
 @given(

@@ -246,12 +246,12 @@ def test_a_huge_field_is_cut_with_a_note() -> None:
     assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, "what fits is not touched"
 
 
-def test_a_judge_has_fifteen_names_beside_its_settings() -> None:
+def test_a_judge_has_seventeen_names_beside_its_settings() -> None:
     settings = (
         "name instructions feedback_value_type model embedding_model retrieval_k parameters columns"
     )
     assert [setting.name for setting in dataclasses.fields(Judge)] == [*settings.split(), "memory"]
     names = "ajudge judge_many ajudge_many predict_batch apredict_batch align aalign unalign aunalign replace"
-    names += " without_case value_type fields model_name fingerprint"
+    names += " prompt aprompt without_case value_type fields model_name fingerprint"
     public = {name for name in dir(Judge) if not name.startswith("_")}
     assert public - {*settings.split(), "memory"} == set(names.split())

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from memalign.errors import (
 from memalign.io import read_judgments
 from memalign.memory import Memory
 from memalign.models.base import ChatReply, ChatRequest, Limits
+from memalign.prompts import rendering
 
 INSTRUCTIONS = "Is the reply good?\nReply: {{ outputs }}"
 
@@ -278,3 +281,58 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     assert str(later[59].error).startswith("NotJudged: 32 examples in a row failed"), (
         "a server is down as ever"
     )
+
+
+@pytest.fixture
+def wording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+    """Changes a word of a prompt file, as another release of memalign does."""
+    copy = tmp_path / "prompts"
+    shutil.copytree(Path(rendering.__file__).parent, copy)
+    monkeypatch.setattr(rendering, "resources", SimpleNamespace(files=lambda _: copy))
+
+    def change(name: str) -> None:
+        template = copy / f"{name}.jinja"
+        template.write_text(template.read_text("utf-8").replace(" the ", " that ", 1), "utf-8")
+        rendering.judging_prompts_hash.cache_clear()
+
+    yield change
+    rendering.judging_prompts_hash.cache_clear()
+
+
+def test_a_reworded_distillation_leaves_judged_files_resumable(
+    tmp_path: Path, wording: Callable[[str], None]
+) -> None:
+    model, out = Model(), tmp_path / "out.jsonl"
+    judge(model).judge_many(items(5), out=out)
+    for name in ("distil_system", "distil_more_system", "distil_user", "distil_merge_system"):
+        wording(name)
+    judge(model).judge_many(items(5), out=out)
+    assert sum(model.asked.values()) == 5, "nothing is asked again"
+
+
+@pytest.mark.parametrize("name", ["judge_system", "judge_user", "decide_verdict"])
+def test_a_reworded_judging_prompt_makes_other_judgments(
+    name: str, tmp_path: Path, wording: Callable[[str], None]
+) -> None:
+    one, out = judge(Model()), tmp_path / "out.jsonl"
+    one.judge_many(items(2), out=out)
+    wording(name)
+    why = "which differs in the wording of memalign's prompts; name another output file"
+    with pytest.raises(InputError, match=why):
+        one.judge_many(items(2), out=out)
+
+
+def test_a_refused_file_says_what_has_changed(tmp_path: Path) -> None:
+    one, out = judge(Model()), tmp_path / "out.jsonl"
+    one.judge_many(items(2), out=out)
+    memory = Memory(guidelines=(Guideline(id="G1", text="Be kind."),))
+    settings = "its instructions, value type, model or parameters"
+    for changes, what in (
+        ({"parameters": {"seed": 1}}, settings),
+        ({"instructions": "{{ outputs }}?"}, settings),
+        ({"name": "other"}, "its name"),
+        ({"memory": memory}, "what it has learned"),
+        ({"memory": memory, "parameters": {"seed": 1}}, f"{settings} and what it has learned"),
+    ):
+        with pytest.raises(InputError, match=f"which differs in {what}; name another"):
+            one.replace(**changes).judge_many(items(2), out=out)

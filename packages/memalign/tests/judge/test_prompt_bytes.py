@@ -13,6 +13,7 @@ import pytest
 
 from memalign import Example, Guideline, Judge, aio
 from memalign.errors import InputError
+from memalign.judge import task_of
 from memalign.judge.explain import explain
 from memalign.memory import Memory
 from memalign.models.base import Limits
@@ -136,7 +137,7 @@ def test_the_prompt_shown_is_the_one_that_is_sent() -> None:
         question.text for _, question in deciding.asked
     ]
     assert {shown["item"]} == {state for state, _ in deciding.asked}
-    told = aio.run(explain(decided, item, judgment))
+    told = aio.run(explain(task_of(decided), decided.memory, item, judgment))
     assert told["prompt"] == shown
     with pytest.raises(InputError, match="outputs"):
         talking.prompt(Example(id="b", inputs="Hello?"))

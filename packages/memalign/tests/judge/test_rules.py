@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from memalign import CodeTest, Example, Guideline, Judge, Registry
 from memalign.align import edit_guideline
 from memalign.errors import InputError
+from memalign.judge import task_of
 from memalign.judge.prohibitions import forbidden_answer
 from memalign.judge.rules import rule_sentence, ruled_judgment, rules_in_force
 from memalign.memory import Memory
@@ -338,7 +339,9 @@ def test_no_rule_decides_against_a_label(taught_rows: Any, later: Any, confirmed
         labels = {
             annotation.value for annotation in case.annotations if annotation.value is not None
         }
-        made = ruled_judgment(judge, Example(id="x", outputs=case.example.outputs))
+        task = task_of(judge)
+        item = task.item(Example(id="x", outputs=case.example.outputs))
+        made = ruled_judgment(task, memory, item)
         assert made is None or labels <= {made.value}
 
 

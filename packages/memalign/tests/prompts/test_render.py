@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +12,8 @@ from hypothesis import strategies as st
 from memalign.content.encoding import encode
 from memalign.content.normal import word_form
 from memalign.memory.guard import guideline_fault, tidy
-from memalign.prompts import rendering
 from memalign.prompts.rendering import (
     DistilRecord,
-    prompts_hash,
     render_distil,
     render_judge_system,
 )
@@ -142,18 +137,6 @@ def test_one_comment_more_is_told_nothing_that_only_several_need() -> None:
     assert ("conflicts" in one, "conflicts" in two) == (False, True)
     for word in ("ADD", "SUPPORT", "REVISE", "NOOP", "45 words", '"tests"', "never instructions"):
         assert word in one
-
-
-def test_the_prompts_hash_is_of_the_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    before, copy = prompts_hash(), tmp_path / "prompts"
-    shutil.copytree(Path(rendering.__file__).parent, copy)
-    monkeypatch.setattr(rendering, "resources", SimpleNamespace(files=lambda _: copy))
-    of_the_copy = prompts_hash.__wrapped__  # what it is of files that change
-    assert of_the_copy() == before
-    assert len(before) == 64
-    template = copy / "judge_user.jinja"
-    template.write_text(template.read_text("utf-8") + "!", "utf-8")
-    assert of_the_copy() != before
 
 
 class TestGuard:

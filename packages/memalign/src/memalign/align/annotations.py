@@ -18,8 +18,7 @@ from memalign.io import (
     label_notes,
     read_feedback,
 )
-from memalign.judge import Judge
-from memalign.judge.spec import base_fingerprint_of, fingerprint_of, misfit, named_parts
+from memalign.judge import Judge, named_parts, task_of
 from memalign.memory import Annotation, Case, Memory, PreAlignmentVerdict
 from memalign.memory.forget import forget_lessons
 from memalign.models.judge_models import open_judging_model
@@ -65,8 +64,9 @@ def checked_rows(
     rows = list[Feedback]()
     lines = list[int]()
     invalid = list(file.invalid)
+    task = task_of(judge)
     for row, line in zip(file.rows, file.lines, strict=True):
-        fault = misfit(judge, row) or (refuse and refuse(row))
+        fault = task.misfit(judge.memory, row) or (refuse and refuse(row))
         if fault:
             invalid.append(RowError(line=line, id=str(row.key), reason=fault))
             continue
@@ -162,7 +162,7 @@ class _OwnVerdicts:
     """Reads judgments that a judge gave before it learned.
 
     Attributes:
-        judge: The judge, with its model opened.
+        judge: The judge.
         made_by: Its fingerprint without memory.
         models: The names of its model that a judgment may have.
         memories: The memories with which it may have judged, by hash. With others nobody knows what
@@ -187,8 +187,8 @@ class _OwnVerdicts:
         model = open_judging_model(judge)
         memories = (Memory(), Memory(authority=judge.memory.authority), judge.memory)
         return cls(
-            judge=judge.replace(model=model),
-            made_by=base_fingerprint_of(judge),
+            judge=judge,
+            made_by=task_of(judge).base_fingerprint,
             models=("", judge.model_name, model.name),
             memories={memory.hash: memory for memory in memories},
             replaced=judge.memory.ids_beside(replaced),
@@ -196,8 +196,10 @@ class _OwnVerdicts:
 
     def wrote(self, file: JudgmentFile) -> bool:
         """Return whether the judge wrote this file, with one of its memories."""
-        written = file.judge.rpartition("@")[2].partition("-")[0]
-        return any(fingerprint_of(self.judge, each) == written for each in self.memories.values())
+        task = task_of(self.judge)
+        written = _settings_and_memory(file.judge)
+        signatures = map(task.signature, self.memories.values())
+        return written in map(_settings_and_memory, signatures)
 
     def verdict(self, case: Case, judgment: Judgment) -> PreAlignmentVerdict | None:
         """Return the verdict of a judgment on a case, or None if it does not count or one is known already.
@@ -225,3 +227,8 @@ class _OwnVerdicts:
         """Return whether the judge's model gave the verdict."""
         answered = not judgment.error and judgment.decided_by != "expert"
         return answered and judgment.model in self.models
+
+
+def _settings_and_memory(signature: str) -> str:
+    """Return the part of a signature without the judge's name and the wording of prompts."""
+    return signature.rpartition("@")[2].rpartition("-")[0]

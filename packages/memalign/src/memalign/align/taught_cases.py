@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from memalign import aio
 from memalign.align.run import AlignRun
 from memalign.errors import AccessDenied, InputError, ModelError
-from memalign.judge import Judge
-from memalign.judge.spec import lacks
+from memalign.judge import Judge, task_of
 from memalign.judge.verdict import decide
 from memalign.memory import Case
 from memalign.models.judge_models import open_judging_model
@@ -28,7 +27,7 @@ def taught_cases(judge: Judge) -> list[Case]:
     taught = dict[str, Case]()
     for case in judge.memory.cases:
         labelled = judge.memory.label(case) is not None
-        if labelled and lacks(judge, case.example.content, "the case") is None:
+        if labelled and task_of(judge).lacks(case.example.content, "the case") is None:
             taught.setdefault(case.example.content_hash, case)
     return [taught[content] for content in sorted(taught)]
 
@@ -60,7 +59,9 @@ async def judge_hidden(
         judge, case = pair
         try:
             hidden = judge.without_case(case.example)
-            judgment = await decide(hidden, case.example, run.calls, standing=False)
+            task = task_of(hidden)
+            example = case.example
+            judgment = await decide(task, hidden.memory, example, run.calls, standing=False)
         except (ModelError, InputError, AccessDenied) as error:
             return run.failure(error)
         run.spend(replace(judgment.usage, seconds={}))

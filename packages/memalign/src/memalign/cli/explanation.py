@@ -40,6 +40,7 @@ def explain(
     """
     from memalign import aio
     from memalign.io import read_examples, read_judgments
+    from memalign.judge import task_of
     from memalign.judge.explain import explain as explain_judgment
 
     file = read_judgments(out)
@@ -58,7 +59,7 @@ def explain(
             f"{examples}: {example_id!r} has changed since it was judged; use the file as it was, or judge it again"
         )
     number, judge = session.registry().judged_by(name, file.judge, judgment.memory_hash)
-    explained = aio.run(explain_judgment(judge, example, judgment))
+    explained = aio.run(explain_judgment(task_of(judge), judge.memory, example, judgment))
     data = {"judge": name, "version": number, "id": example_id, **explained}
     session.give(data, *_parts(explained["judgment"], data))
     return DONE

@@ -2,7 +2,7 @@
 
 from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import check_field, check_fields
-from memalign.content.paths import Part, first_lacking, part_in, sides_of
+from memalign.content.paths import Part, first_lacking, part_in, parts_in, sides_of
 from memalign.content.text import as_read, judged_texts, words_of
 from memalign.content.traces import Span, SpanTree, exported_spans, shown_spans, span_tree, trace_of
 
@@ -18,6 +18,7 @@ __all__ = [
     "first_lacking",
     "judged_texts",
     "part_in",
+    "parts_in",
     "shown_spans",
     "sides_of",
     "span_tree",

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from memalign.content.conversation import turns_of
 from memalign.content.json_values import MEDIA, Fault
-from memalign.content.paths import Part, part_in
+from memalign.content.paths import Part, parts_in
 from memalign.errors import InputError
 
 __all__ = ["check_field", "check_fields"]
@@ -139,12 +139,12 @@ def check_fields(case: _Case, parts: Iterable[str]) -> None:
     Raises:
         InputError: As for `check_field`, and for what was left out of a part because JSON cannot hold it.
     """
-    for name in parts:
-        part = Part.parse(name)
-        for fault in case.faults:
+    faults = case.faults
+    for name, value in parts_in(case.content, parts).items():
+        for fault in faults:
+            part = Part.parse(name)
             if _touches(fault, part):
                 raise InputError(f"{fault}, or leave it out of {part.field}")
-        value = part_in(case.content, name)
         if value is not None:
             check_field(name, value)
 

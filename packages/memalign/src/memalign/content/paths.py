@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from memalign.errors import InputError
 
-__all__ = ["Part", "first_lacking", "part_in", "sides_of"]
+__all__ = ["Part", "first_lacking", "part_in", "parts_in", "sides_of"]
 
 _FIELD = re.compile(r"\s*([^\W\d]\w*)")
 _STEP = re.compile(
@@ -81,6 +81,11 @@ def part_in(content: Mapping[str, Any], name: str) -> Any:
         return Part.parse(name).of(content)
     except InputError:
         return None
+
+
+def parts_in(content: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return the parts of these written names, in their order, None for each that is missing."""
+    return {name: part_in(content, name) for name in names}
 
 
 def first_lacking(content: Mapping[str, Any], names: Iterable[str]) -> tuple[str, str] | None:

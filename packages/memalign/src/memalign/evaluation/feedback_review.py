@@ -10,8 +10,7 @@ from typing import Literal
 from memalign.errors import RowError
 from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
 from memalign.io import FeedbackSource, label_notes, read_feedback
-from memalign.judge import Judge
-from memalign.judge.spec import misfit, named_parts
+from memalign.judge import Judge, named_parts, task_of
 from memalign.keys import first_spellings
 from memalign.memory import Memory
 from memalign.memory.label_policy import policy_label
@@ -94,7 +93,7 @@ def review_feedback(
     rows: list[Feedback] = []
     invalid = list(file.invalid)
     for row, line in zip(file.rows, file.lines, strict=True):
-        reason = None if judge is None else misfit(judge, row)
+        reason = None if judge is None else task_of(judge).misfit(memory, row)
         if reason:
             invalid.append(RowError(line=line, id=row.id, reason=reason))
         else:

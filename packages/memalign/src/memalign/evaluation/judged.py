@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from memalign.errors import InputError
 from memalign.evaluation.cases import ScoredCase
 from memalign.io import Examples, ExampleSource, read_judgments
-from memalign.judge.many import signature_of
-from memalign.judge.spec import named_parts
-from memalign.prompts.rendering import prompts_hash
+from memalign.io.judgments import difference
+from memalign.judge import named_parts, signature_of
 from memalign.types import Example, Judgment
 
 if TYPE_CHECKING:
@@ -141,11 +140,16 @@ def column_of(example: Example | None, name: str) -> str | None:
 
 def _made_by(judge: Judge, path: str | Path) -> bool:
     """Return whether the judge as it is today wrote the file, by any name; no key is needed."""
-    named = f"@{judge.fingerprint}-{prompts_hash()[:6]}"
-    signature = named if judge.model_name else signature_of(judge)
-    return signature.rpartition("@")[2] == read_judgments(path).judge.rpartition("@")[2]
+    written = read_judgments(path).judge
+    return signature_of(judge).rpartition("@")[2] == written.rpartition("@")[2]
 
 
 def _made_by_another(judge: Judge, path: str | Path) -> InputError:
     other = f"by {judge.name} with another model, instructions, setting or memory"
-    return InputError(f"{path} was judged by another judge, or {other}; judge the cases again")
+    name, _, hashes = signature_of(judge).rpartition("@")
+    written = read_judgments(path).judge.rpartition("@")[2]
+    changed = difference(f"{name}@{written}", f"{name}@{hashes}")
+    reason = f" (what differs: {changed})" if changed else ""
+    return InputError(
+        f"{path} was judged by another judge, or {other}{reason}; judge the cases again"
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memalign.errors import InputError
 from memalign.evaluation.cases import annotations_by_case
 from memalign.io import FeedbackSource, read_feedback
-from memalign.judge.spec import named_parts
+from memalign.judge import named_parts, task_of
 from memalign.judge.standing import same_cases
 from memalign.memory.label_policy import policy_label
 from memalign.types import Example, Feedback
@@ -116,7 +116,9 @@ def knows(judge: Judge, case: Example | Feedback) -> bool:
     example = case if isinstance(case, Example) else case.example
     if example is None:
         return False
-    return bool(judge.memory.duplicates(example) or same_cases(judge, example))
+    return bool(
+        judge.memory.duplicates(example) or same_cases(task_of(judge), judge.memory, example)
+    )
 
 
 def need_judge(judge: object, call: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.judge import Judge, signature_of
+from memalign.judge import Judge, signature_of, task_of
 from memalign.judge.frames import content_hashes, verdict_schema
 from memalign.models.base import PricedModel
 from memalign.models.calls import Calls, check_concurrency
@@ -97,7 +97,7 @@ class EngineTask:
             )
         self.keep = tuple(keep)
         for name in self.keep:
-            if name not in columns or name in verdict_schema(judge):
+            if name not in columns or name in verdict_schema(judge.value_type):
                 why = (
                     "is a column of the verdicts; rename it"
                     if name in columns
@@ -122,7 +122,7 @@ class EngineTask:
 
     def hashed(self, table: pa.Table) -> pa.Table:
         """Return a table with a column for its ids as text and one for the hash of each row's content."""
-        hashes = content_hashes(self.judge.replace(columns={}), self._rows(table))
+        hashes = content_hashes(task_of(self.judge), self._rows(table), columns={})
         ids = table[self.read["id"]].cast("string") if "id" in self.read else _column(hashes)
         return table.append_column("memalign_id", ids).append_column(
             "memalign_hash", _column(hashes)

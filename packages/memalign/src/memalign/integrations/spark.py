@@ -138,7 +138,7 @@ def _keys(df: DataFrame, done: Any, signature: str) -> DataFrame:
 def _verdicts(task: EngineTask, given: StructType) -> StructType:
     """Return the schema of verdicts: ids and kept columns as they are in the rows."""
     fields = []
-    for field in verdict_schema(task.judge).to_arrow():
+    for field in verdict_schema(task.judge.value_type).to_arrow():
         fields.append(StructField(field.name, _TYPES.get(str(field.type), StringType())))
     if "id" in task.read:
         fields[0] = StructField("id", given[task.read["id"]].dataType)

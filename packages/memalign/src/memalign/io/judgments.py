@@ -1,11 +1,13 @@
 """Judgment files: one JSON object a line, `id` and the Judgment's fields, written as judging goes and resumed from.
 
-Each line also names the `judge` that gave it (a fingerprint) and the `content_hash` of the example, so that a verdict
-of another judge, or on an example that has changed since, is never taken for this one's.
+Each line also names the `judge` that gave it, by a signature `NAME@SETTINGS-MEMORY-PROMPTS` of hashes, and the
+`content_hash` of the example, so that a verdict of another judge, or on an example that has changed since, is never
+taken for this one's.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ __all__ = [
     "JudgmentFile",
     "JudgmentWriter",
     "OwnVerdicts",
+    "difference",
     "is_judgment_file",
     "mark_for_people",
     "read_judgments",
@@ -61,6 +64,30 @@ class JudgmentFile:
     def fits(self, example: Example) -> bool:
         """Whether the example is still what was judged under its id."""
         return self.contents.get(example.id) in ("", None, example.content_hash)
+
+
+_SIGNATURE = re.compile(r"(.*)@([0-9a-f]+)-([0-9a-f]+)-([0-9a-f]+)", re.DOTALL)
+_SIGNED = (
+    "its name",
+    "its instructions, value type, model or parameters",
+    "what it has learned",
+    "the wording of memalign's prompts",
+)
+
+
+def difference(one: str, other: str) -> str:
+    """Return in words what differs in two signatures of judges, or "" if nobody can tell.
+
+    Args:
+        one: A signature, `NAME@SETTINGS-MEMORY-PROMPTS`.
+        other: Another one.
+    """
+    parts = _SIGNATURE.fullmatch(one)
+    others = _SIGNATURE.fullmatch(other)
+    if parts is None or others is None:
+        return ""
+    signed = zip(_SIGNED, parts.groups(), others.groups(), strict=True)
+    return " and ".join(words for words, part, another in signed if part != another)
 
 
 OwnVerdicts = Mapping[str, Judgment] | JudgmentFile
@@ -262,9 +289,13 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         place = 0
         for head, judgment, raw in _lines_of(self._path):
             if head.judge != self._judge:
+                judges = f"judge {head.judge}, but this judge is {self._judge}"
+                changed = difference(head.judge, self._judge)
+                if changed:
+                    judges += f", which differs in {changed}"
                 raise InputError(
-                    f"{self._path} has judgments of judge {head.judge}, but this judge is {self._judge}; "
-                    "name another output file, or delete that one"
+                    f"{self._path} has judgments of {judges}; name another output file, or delete "
+                    "that one"
                 )
             self._places.pop(head.id, None)
             if judgment.error is None and head.content_hash in (

@@ -1,93 +1,71 @@
-"""The answer of a chat model: which JSON object it is asked for, what is read from it, and what it quotes."""
+"""The answer of a chat model: what is read from it, and what it quotes of the item."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from memalign.content.normal import quote_form
 from memalign.errors import InvalidOutput, InvalidValue
 from memalign.judge.code_tests import places
+from memalign.judge.prompt import Prompt
+from memalign.judge.task import Task
+from memalign.memory import Memory
+from memalign.models.answers import meant_value
 from memalign.models.base import ChatModel, ChatReply
 from memalign.types import Finding, Judgment
-from memalign.values import ValueType
 
-if TYPE_CHECKING:
-    from memalign.judge.judge import Judge
-    from memalign.judge.prompt import Prompt
-
-__all__ = ["answer_schema", "quotation", "read_answer"]
-
-SHORT_RATIONALE = (
-    240  # characters: about 40 tokens, the length a weak model needs to reach a verdict
-)
+__all__ = ["quotation", "read_answer"]
 
 
-def answer_schema(
-    value_type: ValueType, guideline_ids: Sequence[str], *, writes: bool
-) -> dict[str, Any]:
-    """The JSON schema of an answer: findings where there are guidelines, a reason, and last the value.
+def read_answer(
+    task: Task, memory: Memory, prompt: Prompt, reply: ChatReply, model: ChatModel
+) -> Judgment:
+    """Return the judgment that a model's answer comes to.
 
-    A verdict that is asked for first is justified afterwards instead of reached. A model that does not write names no
-    findings: it would write on and on.
+    No note repeats what the model wrote: judgments are kept, and may carry nobody's words along.
+
+    Args:
+        task: What the judge asks.
+        memory: What it was taught.
+        prompt: What the model was asked.
+        reply: What it answered.
+        model: Who answered.
+
+    Raises:
+        InvalidOutput: The value is outside the judge's value type.
     """
-    properties: dict[str, Any] = {}
-    if guideline_ids and writes:
-        finding = {
-            "guideline": {"type": "string", "enum": [*guideline_ids]},
-            "evidence": {"type": "string"},
-            "value": value_type.json_schema(),
-        }
-        properties["findings"] = {"type": "array", "items": _object(finding)}
-    properties["rationale"] = (
-        {"type": "string"} if writes else {"type": "string", "maxLength": SHORT_RATIONALE}
-    )
-    properties["value"] = value_type.json_schema()
-    return _object(properties)
-
-
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
-
-
-def read_answer(judge: Judge, prompt: Prompt, reply: ChatReply, model: ChatModel) -> Judgment:
-    """The judgment that a model's answer comes to. Raises InvalidOutput for a value outside the judge's value type.
-
-    A finding of a guideline that was not in the prompt is dropped, and evidence that the item does not have; a note
-    says so. Neither note repeats what the model wrote: judgments are kept, and may not carry anyone's words along.
-    """
-    value_type = judge.value_type
     try:
-        value = value_type.parse(reply.data.get("value"))
+        value = meant_value(task.value_type, reply.data.get("value"))
     except InvalidValue as error:
-        wrong = f"{model.name} answered outside the value type; allowed: {value_type.allowed}"
-        raise InvalidOutput(wrong, usage=reply.usage) from error
-    findings, notes = _findings(judge, prompt, reply.data.get("findings"))
-    applied = tuple(finding.guideline for finding in findings if finding.guideline)
+        allowed = f"allowed: {task.value_type.allowed}"
+        fault = f"{model.name} answered outside the value type; {allowed}"
+        raise InvalidOutput(fault, usage=reply.usage) from error
+    notes: list[str] = []
+    findings: tuple[Finding, ...] = ()
+    guideline_ids = prompt.guideline_ids
+    if "findings" in prompt.request.schema["properties"]:
+        findings = _findings(task, memory, prompt, reply.data.get("findings"), notes)
+    if model.limits.writes:  # of one that names no findings, all that it read may have counted
+        guideline_ids = tuple(finding.guideline for finding in findings)
     return Judgment(
         id=prompt.request.about,
         value=value,
         rationale=_words(reply.data.get("rationale")),
         findings=(*findings, *prompt.facts),
-        # Of a model that names no findings all that it read may have counted.
-        guideline_ids=applied if model.limits.writes else prompt.guideline_ids,
+        guideline_ids=guideline_ids,
         example_ids=prompt.example_ids,
-        memory_hash=judge.memory.hash,
+        memory_hash=memory.hash,
         model=model.name,
         answered_by=reply.answered_by,
         usage=reply.usage,
-        notes=(*prompt.notes, *notes),
+        notes=(*prompt.notes, *dict.fromkeys(notes)),
     )
 
 
 def _words(reason: object) -> str | None:
-    """Return a reason as text, in whatever form a model gave it; None without one."""
+    """Return a reason as text, in whatever form a model gave it, or None without one."""
     if isinstance(reason, list) and all(isinstance(part, str) for part in reason):
         reason = " ".join(reason)
     if reason is None or isinstance(reason, bool):
@@ -96,54 +74,68 @@ def _words(reason: object) -> str | None:
     return text.strip() or None
 
 
+# -- findings ----------------------------------------------------------------------------------
+
+
 def _findings(
-    judge: Judge, prompt: Prompt, answer: object
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    memory, findings, notes = judge.memory, dict[str, Finding](), list[str]()
-    if "findings" not in prompt.request.schema["properties"]:
-        return (), ()
+    task: Task, memory: Memory, prompt: Prompt, answer: object, notes: list[str]
+) -> tuple[Finding, ...]:
+    """Read the findings; one of a guideline that was not in the prompt is dropped, with a note."""
     if not isinstance(answer, list):
-        return (), () if answer is None else (
-            "the model's findings were ignored because they are not a list",
-        )
-    for entry in (entry if isinstance(entry, dict) else {} for entry in answer):
-        name, evidence = entry.get("guideline"), entry.get("evidence")
+        if answer is not None:
+            notes.append("the model's findings were ignored because they are not a list")
+        return ()
+    findings: dict[str, Finding] = {}
+    for entry in answer:
+        name = entry.get("guideline") if isinstance(entry, dict) else None
         if name not in prompt.guideline_ids:
             notes.append("a finding was ignored because it names a guideline that was not shown")
-        elif name not in findings:  # named twice it is one finding
-            quoted = quotation(evidence, prompt.item_texts)
-            if quoted is None and isinstance(evidence, str) and evidence.strip():
-                notes.append(
-                    f"the evidence for {name} was ignored because the item does not contain these words"
-                )
-            try:
-                value = judge.value_type.parse(entry.get("value"))
-            except InvalidValue:
-                value = None
-            taught_by = memory.sources_of(memory.guideline(name))
-            findings[name] = Finding(
-                guideline=name, evidence=quoted, value=value, taught_by=taught_by
-            )
-    return tuple(findings.values()), tuple(dict.fromkeys(notes))
+        elif name not in findings:
+            findings[name] = _finding(task, memory, prompt, entry, notes)
+    return tuple(findings.values())
+
+
+def _finding(
+    task: Task, memory: Memory, prompt: Prompt, entry: dict[str, Any], notes: list[str]
+) -> Finding:
+    """Read one finding; evidence that the item does not have is dropped, with a note."""
+    name = entry["guideline"]
+    evidence = entry.get("evidence")
+    quoted = quotation(evidence, prompt.item_texts)
+    if quoted is None and isinstance(evidence, str) and evidence.strip():
+        reason = "the item does not contain these words"
+        notes.append(f"the evidence for {name} was ignored because {reason}")
+    try:
+        value = meant_value(task.value_type, entry.get("value"))
+    except InvalidValue:
+        value = None
+    taught_by = memory.sources_of(memory.guideline(name))
+    return Finding(guideline=name, evidence=quoted, value=value, taught_by=taught_by)
 
 
 _OUTER = " \"'`‘’“”„«»…"  # noqa: RUF001  # the marks are what is searched for
 
 
 def quotation(evidence: object, texts: Iterable[str]) -> str | None:
-    """The words that `evidence` quotes, if one of the texts that a model was shown has them; else None.
+    """Return the words that a model quotes, or None if no text has them.
 
-    Compared is the normal form of tests, with all quotation marks as the same one and JSON's escapes as what they stand
-    for, on both sides: the texts are JSON, and a model may escape a second time. A piece of a word is no quotation, for
-    "not safe" is not in "not safety", and neither are marks alone.
+    Compared is the normal form of tests, with all quotation marks as the same one and JSON's
+    escapes as what they mean, on both sides: the texts are JSON, and a model may escape a second
+    time. A piece of a word is no quotation, for "not safe" is not in "not safety", and neither are
+    marks alone.
+
+    Args:
+        evidence: What the model wrote as its evidence.
+        texts: The encoded texts that it was shown.
     """
     if not isinstance(evidence, str):
         return None
-    words, plain = " ".join(evidence.split()), [quote_form(text) for text in texts]
+    plain = [quote_form(text) for text in texts]
+    words = " ".join(evidence.split())
     for quoted in (words, words.strip(_OUTER)):
         wanted = quote_form(quoted)
-        if any(map(str.isalnum, wanted)) and any(
-            next(places(text, wanted), -1) >= 0 for text in plain
-        ):
-            return quoted
+        if any(map(str.isalnum, wanted)):
+            for text in plain:
+                if next(places(text, wanted), None) is not None:
+                    return quoted
     return None

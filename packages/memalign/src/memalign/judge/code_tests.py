@@ -219,9 +219,8 @@ def named_in(test: CodeTest, text: str) -> bool:
     return (not literal or next(places(said, literal), -1) >= 0) and bounds <= numbers
 
 
-def facts(memory: Memory, content: Mapping[str, Any]) -> tuple[Finding, ...]:
+def facts(memory: Memory, reading: Reading) -> tuple[Finding, ...]:
     """Return what the tests of the guidelines in force find of an item, each test once."""
-    reading = Reading(content)
     findings = dict[str, Finding]()
     for guideline in memory.semantic:
         for test in guideline.tests:

@@ -1,28 +1,26 @@
-"""A decision model judges: one request, the verdict as a typed question and a yes/no question for each guideline."""
+"""A decision model judges: one request, with a typed question for the verdict and for each guideline."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
 
 from memalign.content import sides_of
 from memalign.errors import ConfigurationError, ModelRejected
 from memalign.judge.code_tests import facts
-from memalign.judge.prompt import budget_of, whole_item
-from memalign.judge.spec import named_parts
+from memalign.judge.prompt import budget_of, too_long, whole_item
+from memalign.judge.task import Item, Task
+from memalign.memory import Memory
 from memalign.models.base import Decision, DecisionModel, Question
 from memalign.models.calls import Calls
 from memalign.models.judge_models import open_judging_model
 from memalign.prompts.fitting import fit_guidelines
 from memalign.prompts.rendering import render_guideline_question, render_verdict_question
-from memalign.types import Example, Finding, Guideline, Judgment, Usage
+from memalign.types import Finding, Guideline, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
-if TYPE_CHECKING:
-    from memalign.judge.judge import Judge
-
-__all__ = ["decided"]
+__all__ = ["decided", "decision_request"]
 
 BROKEN = 0.5
 """The probability from which on an item counts as going against a guideline."""
@@ -30,107 +28,125 @@ NAMED = 3
 """Guidelines that a reason in words names, the likeliest broken first."""
 
 
-async def decided(judge: Judge, example: Example, calls: Calls) -> Judgment:
+async def decided(task: Task, memory: Memory, item: Item, calls: Calls) -> Judgment:
     """Return the judgment of a judge whose model is a decision model.
 
     Args:
-        judge: The judge.
-        example: The item.
+        task: What the judge asks.
+        memory: What it was taught.
+        item: What is to be judged.
         calls: Within whose limits the model is asked.
 
     Raises:
         ConfigurationError: The judge's values cannot be listed.
         ModelError: The verdict has no answer.
     """
-    model = cast("DecisionModel", open_judging_model(judge))
-    if not judge.value_type.labels:
+    model = cast("DecisionModel", open_judging_model(task))
+    if not task.value_type.labels:
         kinds = "true or false, categories and whole numbers; other values need a chat model"
         raise ConfigurationError(f"{model.name} is a decision model and answers {kinds}")
     await calls.ready(model)
     started = time.perf_counter()
-    guidelines, omitted = _guidelines(judge, model)
-    item, questions = decision_request(judge, example, model)
-    decision = await calls.decide(model, item, questions, timeout=judge.parameters.get("timeout"))
+    request = decision_request(task, memory, item, model)
+    timeout = task.parameters.get("timeout")
+    decision = await calls.decide(model, request.item, request.questions, timeout=timeout)
     chances = decision.probabilities.get("value")
     if not chances:
         why = decision.refused.get("value", f"{model.name} gave no verdict")
         raise ModelRejected(why, usage=decision.usage)
-    value = _value(judge.value_type, chances)
-    findings = _findings(judge, guidelines, decision)
+    value = _value(task.value_type, chances)
+    findings = _findings(memory, request.guidelines, decision)
     broken = [finding.guideline for finding in findings if (finding.probability or 0.0) >= BROKEN]
-    notes = [f"no answer on {name}: {why}" for name, why in decision.refused.items()]
-    notes += [
-        f"guideline {name} was left out because the prompt would be too long" for name in omitted
-    ]
+    refused = [f"no answer on {name}: {why}" for name, why in decision.refused.items()]
+    spent = Usage(seconds={"model": time.perf_counter() - started})
     return Judgment(
-        id=example.id,
+        id=item.id,
         value=value,
         confidence=chances.get(value_text(value)),
-        rationale=_in_words(judge, broken),
-        findings=(*findings, *facts(judge.memory, example.content)),
+        rationale=_in_words(memory, broken),
+        findings=(*findings, *facts(memory, item.reading)),
         guideline_ids=tuple(broken),
-        memory_hash=judge.memory.hash,
+        memory_hash=memory.hash,
         model=model.name,
         answered_by=decision.answered_by,
-        usage=decision.usage + Usage(seconds={"model": time.perf_counter() - started}),
-        notes=tuple(notes),
+        usage=decision.usage + spent,
+        notes=(*refused, *too_long(request.omitted)),
     )
+
+
+class DecisionRequest(NamedTuple):
+    """What a decision model is asked about one item.
+
+    Attributes:
+        item: The item as the model reads it.
+        questions: That of the verdict, and one about each guideline.
+        guidelines: Those that the model has room for.
+        omitted: The ids of the others.
+    """
+
+    item: str
+    questions: list[Question]
+    guidelines: tuple[Guideline, ...]
+    omitted: tuple[str, ...]
 
 
 def decision_request(
-    judge: Judge, example: Example, model: DecisionModel
-) -> tuple[str, list[Question]]:
-    """Return the item as the model reads it, and what it is asked about it."""
-    guidelines, _ = _guidelines(judge, model)
-    questions = [_verdict_question(judge, guidelines)]
-    sides = sides_of(example.content, judge.value_type.choices)
-    if len(sides) < 2:  # of a pair the question about a guideline has no answer
-        questions += [
-            Question(key=rule.id, text=render_guideline_question(rule)) for rule in guidelines
-        ]
-    return whole_item(judge, example, model.limits), questions
+    task: Task, memory: Memory, item: Item, model: DecisionModel
+) -> DecisionRequest:
+    """Return what a decision model is asked about an item."""
+    room = budget_of(task, memory, model.limits).guidelines
+    guidelines, omitted = fit_guidelines(memory.semantic, room)
+    questions = [_verdict_question(task, guidelines)]
+    # Of a pair, "does it go against this guideline?" has no answer.
+    if not sides_of(item.content, task.value_type.choices):
+        questions += map(_guideline_question, guidelines)
+    shown = whole_item(task, memory, item, model.limits)
+    return DecisionRequest(shown, questions, guidelines, omitted)
 
 
-def _guidelines(
-    judge: Judge, model: DecisionModel
-) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
-    """Return the guidelines that fit the model, and the ids of those that do not."""
-    return fit_guidelines(judge.memory.semantic, budget_of(judge, model.limits).guidelines)
-
-
-def _verdict_question(judge: Judge, guidelines: tuple[Guideline, ...]) -> Question:
-    value_type = judge.value_type
+def _verdict_question(task: Task, guidelines: Sequence[Guideline]) -> Question:
     text = render_verdict_question(
-        instructions=judge.instructions,
-        fields=named_parts(judge.instructions),
-        value_type=value_type,
+        instructions=task.instructions,
+        fields=task.parts,
+        value_type=task.value_type,
         guidelines=guidelines,
     )
-    kind: Literal["score", "choice"] = "score" if value_type.numeric else "choice"
     return Question(
-        key="value", text=text, kind=kind, labels=tuple(map(value_text, value_type.labels))
+        key="value",
+        text=text,
+        kind="score" if task.value_type.numeric else "choice",
+        labels=tuple(map(value_text, task.value_type.labels)),
     )
 
 
-def _findings(judge: Judge, guidelines: tuple[Guideline, ...], decision: Decision) -> list[Finding]:
+def _guideline_question(guideline: Guideline) -> Question:
+    return Question(key=guideline.id, text=render_guideline_question(guideline))
+
+
+def _findings(memory: Memory, guidelines: Sequence[Guideline], decision: Decision) -> list[Finding]:
     """Return a finding for each answered guideline, the likeliest broken first."""
     findings = []
     for guideline in guidelines:
-        if chances := decision.probabilities.get(guideline.id):
-            taught_by = judge.memory.sources_of(guideline)
-            findings.append(
-                Finding(guideline=guideline.id, probability=chances["yes"], taught_by=taught_by)
+        chances = decision.probabilities.get(guideline.id)
+        if chances:
+            finding = Finding(
+                guideline=guideline.id,
+                probability=chances["yes"],
+                taught_by=memory.sources_of(guideline),
             )
+            findings.append(finding)
     return sorted(findings, key=lambda finding: -(finding.probability or 0.0))
 
 
-def _in_words(judge: Judge, broken: list[str]) -> str:
-    rules = [f"{name}: {judge.memory.guideline(name).text}" for name in broken[:NAMED]]
-    return f"Against {' '.join(rules)}" if rules else "It goes against no guideline."
+def _in_words(memory: Memory, broken: Sequence[str]) -> str:
+    if not broken:
+        return "It goes against no guideline."
+    rules = [f"{name}: {memory.guideline(name).text}" for name in broken[:NAMED]]
+    return f"Against {' '.join(rules)}"
 
 
 def _value(value_type: ValueType, chances: Mapping[str, float]) -> Value:
-    """Return the likeliest label; of whole numbers the one nearest to the mean."""
+    """Return the likeliest label, or of whole numbers the one nearest to the mean."""
     if not value_type.numeric:
         return max(value_type.labels, key=lambda label: chances.get(value_text(label), 0.0))
     mean = sum(float(label) * chance for label, chance in chances.items())

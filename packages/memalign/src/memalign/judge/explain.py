@@ -2,67 +2,87 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from memalign.errors import InputError
 from memalign.judge.decision import decision_request
-from memalign.judge.prompt import check_item, prompt_of
+from memalign.judge.prompt import prompt_of
+from memalign.judge.task import Item, Task
+from memalign.memory import Memory
+from memalign.models.base import DecisionModel
 from memalign.models.calls import Calls
 from memalign.models.judge_models import decides_alone, open_judging_model, open_model
-
-if TYPE_CHECKING:
-    from memalign.judge.judge import Judge
-    from memalign.models.base import DecisionModel
-    from memalign.types import Example, Judgment
+from memalign.types import Example, Judgment
 
 __all__ = ["explain", "prompt_for"]
 
 
-async def explain(judge: Judge, example: Example, judgment: Judgment) -> dict[str, Any]:
-    """How `judge` came to its judgment of `example`: guidelines, cases with their labels, and the prompt byte for byte.
+async def explain(
+    task: Task, memory: Memory, example: Example, judgment: Judgment
+) -> dict[str, Any]:
+    """Say how a judge came to its judgment; no judge model is asked.
 
-    No judge model is asked. `prompt` is None where experts had judged this very item, or where a
-    rule of theirs decided. `same_prompt` is False where
-    other cases would be shown now. Raises InputError for a judgment that failed.
+    Args:
+        task: What the judge asks.
+        memory: What it was taught.
+        example: What was judged.
+        judgment: What it said.
+
+    Returns:
+        The judgment, its guidelines, its cases with their labels, and the prompt byte for byte.
+        `prompt` is None if experts had judged this very item, or a rule of theirs decided.
+        `same_prompt` is False if other cases would be shown now.
+
+    Raises:
+        InputError: The judgment failed.
     """
     if judgment.error is not None:
         raise InputError(f"{judgment.id!r} was not judged: {judgment.error}")
-    memory = judge.memory
-    cases = {key: memory.case(key) for key in judgment.example_ids}
-    data: dict[str, Any] = {
+    guidelines = []
+    for name in judgment.guideline_ids:
+        guidelines.append({"id": name, "text": memory.guideline(name).text})
+    examples = []
+    for name in judgment.example_ids:
+        case = memory.case(name)
+        examples.append({"id": name, "label": memory.label(case) if case else None})
+    explained: dict[str, Any] = {
         "judgment": judgment,
-        "guidelines": [
-            {"id": name, "text": memory.guideline(name).text} for name in judgment.guideline_ids
-        ],
-        "examples": [
-            {"id": key, "label": memory.label(case) if case else None}
-            for key, case in cases.items()
-        ],
+        "guidelines": guidelines,
+        "examples": examples,
         "same_prompt": True,
         "prompt": None,
     }
-    if judgment.decided_by != "model":
-        return data
-    prompt, shown = await _asked(judge, example)
-    return data | {"prompt": prompt, "same_prompt": set(shown) == set(judgment.example_ids)}
+    if judgment.decided_by == "model":
+        asked = await _asked(task, memory, task.item(example))
+        explained["prompt"] = asked.prompt
+        explained["same_prompt"] = set(asked.example_ids) == set(judgment.example_ids)
+    return explained
 
 
-async def prompt_for(judge: Judge, example: Example) -> dict[str, Any]:
-    """See `Judge.aprompt`."""
-    check_item(judge, example)
-    prompt, _ = await _asked(judge, example)
-    return prompt
+async def prompt_for(task: Task, memory: Memory, example: Example) -> dict[str, Any]:
+    """Return what a judge's model would read about an item; see `Judge.aprompt`."""
+    return (await _asked(task, memory, task.item(example))).prompt
 
 
-async def _asked(judge: Judge, example: Example) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what the judge's model is asked about an item, and the ids of the cases in it."""
-    if decides_alone(judge):
-        model = cast("DecisionModel", open_judging_model(judge))
-        item, questions = decision_request(judge, example, model)
-        return {"item": item, "questions": msgspec.to_builtins(questions)}, ()
-    prompt = await prompt_of(judge, example, open_model(judge), Calls())
-    request = prompt.request
-    asked = {"system": request.system, "user": request.user, "schema": request.schema}
-    return asked, prompt.example_ids
+class _Asked(NamedTuple):
+    """What a judge's model is asked about an item, and the ids of the cases in it."""
+
+    prompt: dict[str, Any]
+    example_ids: tuple[str, ...]
+
+
+async def _asked(task: Task, memory: Memory, item: Item) -> _Asked:
+    if decides_alone(task):
+        model = cast("DecisionModel", open_judging_model(task))
+        request = decision_request(task, memory, item, model)
+        questions = msgspec.to_builtins(request.questions)
+        return _Asked({"item": request.item, "questions": questions}, ())
+    prompt = await prompt_of(task, memory, item, open_model(task), Calls())
+    messages = {
+        "system": prompt.request.system,
+        "user": prompt.request.user,
+        "schema": prompt.request.schema,
+    }
+    return _Asked(messages, prompt.example_ids)

@@ -1,11 +1,9 @@
-"""Judge: instructions, a value type, a model and a memory; immutable, and callable on one item or many."""
+"""Judge: instructions, a value type, a model and a memory; immutable, and callable on items."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -16,8 +14,8 @@ import msgspec
 from typing_extensions import TypeForm
 
 from memalign import aio
-from memalign.content import Part
-from memalign.errors import ConfigurationError, InputError
+from memalign.cache import cached
+from memalign.errors import InputError
 from memalign.io import (
     Examples,
     ExampleSource,
@@ -29,76 +27,63 @@ from memalign.io import (
 )
 from memalign.judge.explain import prompt_for
 from memalign.judge.frames import FrameT, JudgmentList, predict_batch
-from memalign.judge.many import OnJudgment, Progress, Run
-from memalign.judge.spec import checked_parameters, fingerprint_of, name_of, named_parts
+from memalign.judge.many import OnJudgment, Progress, judge_examples
+from memalign.judge.spec import check_name, check_retrieval_k, checked_model, checked_parameters
 from memalign.judge.standing import same_cases
+from memalign.judge.task import Task
 from memalign.judge.verdict import decide
-from memalign.memory.model import Memory
+from memalign.memory import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
-from memalign.models.calls import Calls, check_concurrency
-from memalign.models.resolve import canonical_name, checked_object
-from memalign.notebook import notebook_progress
-from memalign.types import CONTENT_FIELDS, Example, Judgment
+from memalign.models.calls import Calls
+from memalign.models.resolve import checked_object
+from memalign.types import Example, Judgment
 from memalign.values import ValueT_co, ValueType
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult, MemAlign
     from memalign.types import FeedbackKey
 
-__all__ = ["Judge"]
-
-_NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
-
-
-def _given(model: str | ChatModel | DecisionModel | None) -> str | ChatModel | DecisionModel | None:
-    """Return a model as a judge keeps it: a name in its one spelling, an object that has what is asked of it.
-
-    Raises ConfigurationError for an address that holds a password: it would be kept with the judge.
-    """
-    if model is None or not isinstance(model, str):
-        return model if model is None else checked_object(model, "complete", "decide")
-    if "@http" in model:
-        return canonical_name(model)
-    with suppress(ConfigurationError):  # perhaps the name of an object, which comes later
-        return canonical_name(model)
-    return model
+__all__ = ["Judge", "signature_of", "task_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judge(Generic[ValueT_co]):
     """An LLM judge: says of an item what the experts who taught it would say.
 
-    Immutable: `align`, `unalign` and `replace` return a new judge. Generic in the value: to a type checker the verdicts
-    of a judge with `feedback_value_type=bool` are `bool`.
+    Immutable: `align`, `unalign` and `replace` return a new judge. Generic in the value: to a type
+    checker the verdicts of a judge with `feedback_value_type=bool` are `bool`.
 
     Attributes:
         name: 1 to 100 characters on one line, without slashes.
-        instructions: The author's text. `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`, `{{ conversation }}` and
-            `{{ trace }}` name fields of the item, `{{ inputs.question }}` and `{{ outputs[0].text }}` parts of them.
-            Nothing is rendered: the text stays as it is.
-        feedback_value_type: bool, a Literal of strings, a bounded int or float (`Annotated[int, Ge(1), Le(5)]`), str,
-            or the same as text (`int:1..5`). An Enum stands for its texts, or the numbers of an IntEnum; verdicts are
-            these plain values.
-        model: A name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any ChatModel; None takes it from
-            the environment at the first call. A decision model (`system-one:m@URL`, `typesafe:m`,
-            `openai-decisions:m`) answers typed questions and writes nothing: `reflection_model` then writes guidelines.
+        instructions: The author's text. `{{ inputs }}`, `{{ outputs }}`, `{{ expectations }}`,
+            `{{ conversation }}` and `{{ trace }}` name fields of the item, `{{ inputs.question }}`
+            and `{{ outputs[0].text }}` parts of them. Nothing is rendered: the text stays as it is.
+        feedback_value_type: bool, a Literal of strings, a bounded int or float
+            (`Annotated[int, Ge(1), Le(5)]`), str, or the same as text (`int:1..5`). An Enum stands
+            for its texts, or the numbers of an IntEnum; verdicts are these plain values.
+        model: A name such as `openai:/gpt-4.1-mini` or `local:qwen2.5-coder-1.5b`, or any
+            ChatModel; None takes it from the environment at the first call. A decision model
+            (`system-one:m@URL`, `typesafe:m`, `openai-decisions:m`) answers typed questions and
+            writes nothing: `reflection_model` then writes guidelines.
         embedding_model: Finds similar cases; None for the one in this process.
-        retrieval_k: How many similar cases a judgment sees; None for as many as suit the model. An identical case is
-            always shown.
+        retrieval_k: How many similar cases a judgment sees; None for as many as suit the model. An
+            identical case is always shown.
         parameters: temperature, max_tokens, seed, timeout (seconds), and:
 
-            - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped: where both answers
-              differ, the confidence is one half;
-            - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think before they answer;
+            - `swap`: ask a judge of two sides, such as A|B, a second time with the sides swapped:
+              where both answers differ, the confidence is one half;
+            - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think
+              before they answer;
             - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
-            - `models`: by the name of a model its `context` in tokens and its `prices` in dollars per million tokens:
+            - `models`: by the name of a model its `context` in tokens and its `prices` in dollars
+              per million tokens:
               `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`.
-        columns: Which column of files and frames a field is read from where it has another name, such as
-            `{"outputs": "answer"}`; it changes no verdict.
+        columns: Which column of files and frames a field is read from where it has another name,
+            such as `{"outputs": "answer"}`; it changes no verdict.
         memory: What it has learned.
 
     Raises:
-        InvalidInstructions, InvalidValueType, InputError: What no judge can be made of.
+        InvalidInstructions, InvalidValueType, InputError: A setting makes no judge.
         ConfigurationError: A model's address holds a password.
     """
 
@@ -112,91 +97,7 @@ class Judge(Generic[ValueT_co]):
     columns: Mapping[str, str] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory, repr=False)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise InputError(
-                "the name of a judge has 1 to 100 characters on one line, without slashes"
-            )
-        named_parts(self.instructions)  # raises InvalidInstructions
-        object.__setattr__(self, "model", _given(self.model))
-        if self.embedding_model is not None and not isinstance(self.embedding_model, str):
-            checked_object(self.embedding_model, "embed")
-        k = self.retrieval_k
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or k < 0):
-            raise InputError(
-                "retrieval_k is the number of similar cases: 0 or more, or None for the model's default"
-            )
-        parameters = checked_parameters(self.parameters, self.value_type)
-        object.__setattr__(self, "parameters", MappingProxyType(parameters))
-        object.__setattr__(self, "columns", MappingProxyType(checked_columns(self.columns)))
-        # Whatever spelling was given, the judge keeps the annotation, so that equal judges are equal.
-        object.__setattr__(
-            self, "feedback_value_type", ValueType.of(self.feedback_value_type).annotation
-        )
-
-    def __hash__(self) -> int:
-        """Equal judges have equal hashes; parameters are left out, since 0 and 0.0 are equal and not the same text."""
-        return hash((self.name, self.instructions, self.value_type, self.memory.hash))
-
-    def __reduce__(self) -> tuple[Callable[..., Judge], tuple[()]]:
-        """A judge is pickled as the arguments that make it: a read-only mapping has no pickled form."""
-        settings = vars(self) | {"parameters": dict(self.parameters), "columns": dict(self.columns)}
-        return partial(Judge, **settings), ()
-
-    def __repr__(self) -> str:
-        text = " ".join(self.instructions.split())
-        short = text if len(text) <= 80 else f"{text[:79]}…"
-        return (
-            f"Judge(name={self.name!r}, feedback_value_type={self.value_type.spec!r}, model={self.model_name!r}, "
-            f"instructions={short!r}, memory={self.memory!r})"
-        )
-
-    # -- what the judge is ---------------------------------------------------------------------------------------
-
-    @property
-    def value_type(self) -> ValueType:
-        """The value type in its parsed form."""
-        return ValueType.of(self.feedback_value_type)
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of an item that the instructions name, whole or in part; others are not shown to the model."""
-        return tuple(
-            dict.fromkeys(Part.parse(name).field for name in named_parts(self.instructions))
-        )
-
-    @property
-    def model_name(self) -> str | None:
-        """The model's name, or None while it is left to the environment."""
-        return name_of(self.model)
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hex digits over everything that can change a verdict: text, type, models, parameters, memory."""
-        return fingerprint_of(self)
-
-    def replace(self, **changes: Any) -> Judge[ValueT_co]:
-        """A judge with other settings and the same memory."""
-        return replace(self, **changes)
-
-    def without_case(self, example: Example) -> Judge[ValueT_co]:
-        """This judge with one case hidden, and with it all cases that look the same to the judge.
-
-        What experts said of it then answers nothing, and is no similar case: so a judge is tried on what it was taught.
-        Its guidelines stay, also those that the case taught.
-
-        Args:
-            example: The case, or any item.
-        """
-        hidden = {same.id for same in same_cases(self, example)}
-        cases = tuple(case for case in self.memory.cases if case.id not in hidden)
-        return (
-            self.replace(memory=msgspec.structs.replace(self.memory, cases=cases))
-            if hidden
-            else self
-        )
-
-    # -- judging -------------------------------------------------------------------------------------------------
+    # -- one item ------------------------------------------------------------------------------
 
     async def ajudge(
         self,
@@ -210,24 +111,38 @@ class Judge(Generic[ValueT_co]):
         trace: Any = None,
         id: str | None = None,
     ) -> Judgment[ValueT_co]:
-        """Judge one item: an Example, or its fields by name; its `id` is "item" unless one is given.
+        """Judge one item: an Example, or its fields by name.
+
+        Args:
+            example: The item; or give its fields.
+            inputs: What the judged system was asked.
+            outputs: What it answered.
+            expectations: A reference.
+            conversation: A list of turns.
+            trace: A trace, as text or JSON.
+            id: The item's id; "item" unless one is given.
 
         Raises:
             InputError: A field that the instructions name is missing.
             ModelError: The model failed.
         """
-        fields = dict(
-            zip(CONTENT_FIELDS, (inputs, outputs, expectations, conversation, trace), strict=True)
-        )
+        content = {
+            "inputs": inputs,
+            "outputs": outputs,
+            "expectations": expectations,
+            "conversation": conversation,
+            "trace": trace,
+        }
         if example is None:
-            example = Example(id="item" if id is None else id, **fields)
-        elif any(value is not None for value in (id, *fields.values())):
+            example = Example(id="item" if id is None else id, **content)
+        elif id is not None or any(value is not None for value in content.values()):
             raise InputError("pass either an Example or its fields, not both")
         elif not isinstance(example, Example):
             raise InputError(
-                f"pass fields by name, judge(inputs=…), or an Example, not a {type(example).__name__}"
+                "pass fields by name, judge(inputs=…), or an Example, "
+                f"not a {type(example).__name__}"
             )
-        return await decide(self, example, Calls())
+        return await decide(task_of(self), self.memory, example, Calls())
 
     __call__ = aio.blocking(ajudge)
 
@@ -246,96 +161,11 @@ class Judge(Generic[ValueT_co]):
             InputError: A field that the instructions name is missing.
             ConfigurationError: There is no model.
         """
-        return await prompt_for(self, example)
+        return await prompt_for(task_of(self), self.memory, example)
 
     prompt = aio.blocking(aprompt)
 
-    async def ajudge_many(
-        self,
-        examples: ExampleSource | Examples,
-        *,
-        concurrency: int | None = None,
-        out: str | Path | None = None,
-        progress: Progress | None = None,
-        max_cost: float | Calls | None = None,
-        on_judgment: OnJudgment | None = None,
-        columns: Mapping[str, str] | None = None,
-    ) -> JudgmentList[ValueT_co]:
-        """Judge many items; the judgments come back in the order of the items.
-
-        An item that fails keeps its error in its judgment and never stops the rest. Where the limit is reached, or
-        the model could not be reached for dozens in a row, the run stops, and the rest have an error that begins with
-        `NotJudged`.
-
-        Args:
-            examples: Examples, mappings with the same fields, a DataFrame, a data set, or the path of a file; all are
-                checked before the first is judged.
-            concurrency: Items at a time; None for as many as suit the model.
-            out: Where judgments are written as JSON lines. What an earlier run of the same judge left is resumed, and
-                only what failed is judged again.
-            progress: Called with "judge", how many are done and how many there are.
-            max_cost: What this run may spend, in dollars, or the Calls whose limit it shares with other runs.
-            on_judgment: Called with the id and the judgment of each item that was judged in this run.
-            columns: Field to column of another name, for these rows; None for those that the judge remembers.
-
-        Returns:
-            A sequence, with `to_frame()` for a DataFrame.
-
-        Raises:
-            ConfigurationError: There is a limit, and the model's price is not known.
-        """
-        check_concurrency(concurrency)
-        if isinstance(examples, Example | Mapping):
-            raise InputError(
-                "judge_many takes a list of examples or a file's path; for one example, call judge(…)"
-            )
-        source = examples
-        if not isinstance(source, Examples):
-            rows = (
-                source
-                if columns is None
-                else RowSource.of(source, name="examples", columns=columns)
-            )
-            source = Examples.of(rows, columns=self.columns, fields=named_parts(self.instructions))
-        calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
-        run = Run(
-            self, source, calls, concurrency or 0, progress or notebook_progress(), on_judgment
-        )
-        return JudgmentList(await run.judgments(out), examples)
-
-    judge_many = aio.blocking(ajudge_many)
-
-    async def apredict_batch(
-        self,
-        frame: FrameT,
-        *,
-        done: Frame | Collection[tuple[str, str]] = (),
-        concurrency: int | None = None,
-        max_cost: float | Calls | None = None,
-    ) -> FrameT:
-        """The verdict on every row of a frame, as a frame of the same library: a row for a row, in the same order.
-
-        The columns are `id`, `value` (of the judge's value type), `probability` (of the value, in [0, 1]), `findings`
-        (JSON text), `rationale`, `input_tokens`, `cached_tokens`, `output_tokens`, `cost` (dollars), `error`, `judge`
-        (name and fingerprint) and `content_hash`, of the same types whatever the rows are. A row that cannot be judged
-        has an `error` and stops no other. Rows of one id and one content are asked once, and the copies cost nothing.
-
-        Args:
-            frame: A frame of pandas, Polars, Arrow or another library that narwhals reads.
-            done: Earlier verdicts, as a frame or as keys (`id`, `content_hash`): their rows are left out. Errors and
-                verdicts of other judges do not count.
-            concurrency: As for `ajudge_many`.
-            max_cost: As for `ajudge_many`.
-
-        Raises:
-            InputError: It is no frame, or has no column of content.
-            ConfigurationError: As for `ajudge_many`.
-        """
-        return await predict_batch(self, frame, done, concurrency, max_cost)
-
-    predict_batch = aio.blocking(apredict_batch)
-
-    # -- learning and forgetting: the work is done in memalign.align -----------------------------------------------
+    # -- learning and forgetting: the work is done in memalign.align ----------------------------
 
     async def aalign(
         self,
@@ -352,15 +182,19 @@ class Judge(Generic[ValueT_co]):
         Args:
             feedback: A path, a DataFrame, a data set, Feedback objects or flat mappings.
             optimizer: The knobs; None: the usual ones.
-            skip_invalid: Whether rows that cannot be used are reported and left out, instead of refusing all.
-            own_verdicts: Judgments that this judge gave on the cases before, by their ids, or a file of them, as
-                `memalign.io.read_judgments` reads it: guidelines are then written against what it got wrong.
+            skip_invalid: Whether rows that cannot be used are reported and left out, instead of
+                refusing all.
+            own_verdicts: Judgments that this judge gave on the cases before, by their ids, or a
+                file of them, as `memalign.io.read_judgments` reads it: guidelines are then written
+                against what it got wrong.
             progress: Called with the phase, how many of its steps are done, and how many there are.
-            columns: Field to column of another name, which the new judge remembers; the same as the optimizer's.
+            columns: Field to column of another name, which the new judge remembers; the same as
+                the optimizer's.
 
         Raises:
             InvalidRows: A row cannot be used.
-            ConfigurationError: There is no model to learn with, or its price is not known where a limit is set.
+            ConfigurationError: There is no model to learn with, or its price is not known where a
+                limit is set.
         """
         from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
 
@@ -381,9 +215,10 @@ class Judge(Generic[ValueT_co]):
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
     ) -> AlignResult[ValueT_co]:
-        """Forget feedback and all that came from it: what nobody else taught goes at once, without a model.
+        """Forget feedback and all that came from it.
 
-        Guidelines that a person wrote or confirmed stay, unless `people_agree` or the person's own words are withdrawn.
+        What nobody else taught goes at once, without a model. Guidelines that a person wrote or
+        confirmed stay, unless `people_agree` or the person's own words are withdrawn.
 
         Args:
             keys: `t-17` for all annotations on a case, `t-17@ana` for one.
@@ -402,3 +237,209 @@ class Judge(Generic[ValueT_co]):
         )
 
     unalign = aio.blocking(aunalign)
+
+    # -- many items ----------------------------------------------------------------------------
+
+    async def ajudge_many(
+        self,
+        examples: ExampleSource | Examples,
+        *,
+        concurrency: int | None = None,
+        out: str | Path | None = None,
+        progress: Progress | None = None,
+        max_cost: float | Calls | None = None,
+        on_judgment: OnJudgment | None = None,
+        columns: Mapping[str, str] | None = None,
+    ) -> JudgmentList[ValueT_co]:
+        """Judge many items; the judgments come back in the order of the items.
+
+        An item that fails keeps its error in its judgment and never stops the rest. Where the limit
+        is reached, or the model could not be reached for dozens in a row, the run stops, and the
+        rest have an error that begins with `NotJudged`.
+
+        Args:
+            examples: Examples, mappings with the same fields, a DataFrame, a data set, or the path
+                of a file; all are checked before the first is judged.
+            concurrency: Items at a time; None for as many as suit the model.
+            out: Where judgments are written as JSON lines. What an earlier run of the same judge
+                left is resumed, and only what failed is judged again.
+            progress: Called with "judge", how many are done and how many there are.
+            max_cost: What this run may spend, in dollars, or the Calls whose limit it shares with
+                other runs.
+            on_judgment: Called with the id and the judgment of each item that was judged in this
+                run.
+            columns: Field to column of another name, for these rows; None for those that the judge
+                remembers.
+
+        Returns:
+            A sequence, with `to_frame()` for a DataFrame.
+
+        Raises:
+            ConfigurationError: There is a limit, and the model's price is not known.
+        """
+        if isinstance(examples, Example | Mapping):
+            one = "for one example, call judge(…)"
+            raise InputError(f"judge_many takes a list of examples or a file's path; {one}")
+        source = examples
+        if columns is not None and not isinstance(source, Examples):
+            source = RowSource.of(source, name="examples", columns=columns)
+        judgments = await judge_examples(
+            task_of(self),
+            self.memory,
+            source,
+            columns=self.columns,
+            concurrency=concurrency,
+            max_cost=max_cost,
+            out=out,
+            progress=progress,
+            on_judgment=on_judgment,
+        )
+        return JudgmentList(judgments, examples)
+
+    judge_many = aio.blocking(ajudge_many)
+
+    async def apredict_batch(
+        self,
+        frame: FrameT,
+        *,
+        done: Frame | Collection[tuple[str, str]] = (),
+        concurrency: int | None = None,
+        max_cost: float | Calls | None = None,
+    ) -> FrameT:
+        """Return the verdict on every row of a frame, as a frame of the same library and order.
+
+        The columns are `id`, `value` (of the judge's value type), `probability` (of the value, in
+        [0, 1]), `findings` (JSON text), `rationale`, `input_tokens`, `cached_tokens`,
+        `output_tokens`, `cost` (dollars), `error`, `answered_by`, `judge` (its name and hashes of
+        what it judges with) and `content_hash`, of the same types whatever the rows are. A row that
+        cannot be judged has an `error` and stops no other. Rows of one id and one content are asked
+        once, and the copies cost nothing.
+
+        Args:
+            frame: A frame of pandas, Polars, Arrow or another library that narwhals reads.
+            done: Earlier verdicts, as a frame or as keys (`id`, `content_hash`): their rows are
+                left out. Errors and verdicts of other judges do not count.
+            concurrency: As for `ajudge_many`.
+            max_cost: As for `ajudge_many`.
+
+        Raises:
+            InputError: It is no frame, or has no column of content.
+            ConfigurationError: As for `ajudge_many`.
+        """
+        return await predict_batch(
+            task_of(self),
+            self.memory,
+            frame,
+            columns=self.columns,
+            done=done,
+            concurrency=concurrency,
+            max_cost=max_cost,
+        )
+
+    predict_batch = aio.blocking(apredict_batch)
+
+    # -- other judges --------------------------------------------------------------------------
+
+    def replace(self, **changes: Any) -> Judge[ValueT_co]:
+        """Return a judge with other settings and the same memory.
+
+        Args:
+            changes: The settings that change, by their names.
+        """
+        return replace(self, **changes)
+
+    def without_case(self, example: Example) -> Judge[ValueT_co]:
+        """Return this judge with one case hidden, and all cases that look the same to it.
+
+        What experts said of it then answers nothing, and is no similar case: so a judge is tried on
+        what it was taught. Its guidelines stay, also those that the case taught.
+
+        Args:
+            example: The case, or any item.
+        """
+        hidden = {same.id for same in same_cases(task_of(self), self.memory, example)}
+        if not hidden:
+            return self
+        cases = tuple(case for case in self.memory.cases if case.id not in hidden)
+        return self.replace(memory=msgspec.structs.replace(self.memory, cases=cases))
+
+    # -- what the judge is ---------------------------------------------------------------------
+
+    @property
+    def value_type(self) -> ValueType:
+        """The value type in its parsed form."""
+        return task_of(self).value_type
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields of an item that the instructions name; others are not shown to the model."""
+        return task_of(self).fields
+
+    @property
+    def model_name(self) -> str | None:
+        """The model's name, or None while it is left to the environment."""
+        return task_of(self).model_name
+
+    @property
+    def fingerprint(self) -> str:
+        """16 hex digits over all that can change a verdict, the memory included."""
+        return task_of(self).fingerprint(self.memory)
+
+    def __post_init__(self) -> None:
+        value_type = ValueType.of(self.feedback_value_type)
+        check_name(self.name)
+        check_retrieval_k(self.retrieval_k)
+        if self.embedding_model is not None and not isinstance(self.embedding_model, str):
+            checked_object(self.embedding_model, "embed")
+        parameters = checked_parameters(self.parameters, value_type)
+        # Whatever spelling was given, the judge keeps one, so that equal judges are equal.
+        kept = {
+            "feedback_value_type": value_type.annotation,
+            "model": checked_model(self.model),
+            "parameters": MappingProxyType(parameters),
+            "columns": MappingProxyType(checked_columns(self.columns)),
+        }
+        for name, value in kept.items():
+            object.__setattr__(self, name, value)
+        _ = self.fields  # raises InvalidInstructions
+
+    def __hash__(self) -> int:
+        """Leave parameters out: 0 and 0.0 are equal, and are not the same text."""
+        return hash((self.name, self.instructions, self.value_type, self.memory.hash))
+
+    def __reduce__(self) -> tuple[Callable[..., Judge], tuple[()]]:
+        """Pickle a judge as the arguments that make it: a read-only mapping has no pickled form."""
+        settings = {each.name: getattr(self, each.name) for each in fields(self)}
+        settings["parameters"] = dict(self.parameters)
+        settings["columns"] = dict(self.columns)
+        return partial(Judge, **settings), ()
+
+    def __repr__(self) -> str:
+        text = " ".join(self.instructions.split())
+        short = text if len(text) <= 80 else f"{text[:79]}…"
+        return (
+            f"Judge(name={self.name!r}, feedback_value_type={self.value_type.spec!r}, "
+            f"model={self.model_name!r}, instructions={short!r}, memory={self.memory!r})"
+        )
+
+
+def task_of(judge: Judge) -> Task:
+    """Return what a judge asks, derived once from its settings."""
+
+    def make() -> Task:
+        return Task(
+            name=judge.name,
+            instructions=judge.instructions,
+            value_type=ValueType.of(judge.feedback_value_type),
+            model=judge.model,
+            embedding_model=judge.embedding_model,
+            retrieval_k=judge.retrieval_k,
+            parameters=judge.parameters,
+        )
+
+    return cached(judge, "task", make)
+
+
+def signature_of(judge: Judge) -> str:
+    """Return who gives a judgment: a judge's name, and hashes of all that makes its verdicts."""
+    return task_of(judge).signature(judge.memory)

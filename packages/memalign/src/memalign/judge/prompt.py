@@ -1,22 +1,20 @@
-"""From an item to the request that a chat model is asked: similar cases, facts of tests, all fitted to the context."""
+"""From an item to the request that a chat model is asked, fitted to the model's context."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from memalign.cache import cached
-from memalign.content import check_fields, part_in, span_tree
+from memalign.content import part_in, span_tree
 from memalign.content.encoding import estimate_tokens
-from memalign.errors import InputError
-from memalign.judge.answer import answer_schema
 from memalign.judge.code_tests import facts
-from memalign.judge.spec import base_fingerprint_of, lacks, named_parts
 from memalign.judge.standing import expert_words
-from memalign.memory.model import Case, Memory
+from memalign.judge.task import Item, Task
+from memalign.memory import Case, Memory
 from memalign.memory.retrieval import embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.calls import Calls
@@ -24,119 +22,172 @@ from memalign.models.resolve import resolve_embedding
 from memalign.prompts.fitting import fit_example, fit_fields, fit_guidelines, guideline_tokens
 from memalign.prompts.rendering import RenderedExample, render_item, render_judge_system
 from memalign.types import Example, Finding
+from memalign.values import ValueType
 
-if TYPE_CHECKING:
-    from memalign.judge.judge import Judge
+__all__ = ["Prompt", "budget_of", "prompt_of", "retrieve", "shown_case", "too_long", "whole_item"]
 
-__all__ = ["Prompt", "budget_of", "check_item", "prompt_of", "retrieve", "shown_case", "whole_item"]
+_TASK_TOKENS = 500
+"""What the system message has beside instructions and guidelines: the form of the answer."""
 
-_TASK_TOKENS = 500  # what the system message has beside instructions and guidelines, the form of the answer above all
+_SHORT_RATIONALE = 240
+"""Characters: about 40 tokens, the length a weak model needs to reach a verdict."""
+
+_MOST_GUIDELINE_TOKENS = 4000
+"""Models follow instructions worse the more there are (IFScale, arXiv 2507.11538)."""
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
-    """The request for one item, and what its judgment will say about it."""
+    """The request for one item, and what its judgment will say about it.
+
+    Attributes:
+        request: What the model is asked.
+        guideline_ids: The guidelines in the prompt.
+        example_ids: The similar cases in it, the most useful last.
+        facts: What tests of guidelines found in the item.
+        notes: What was cut or left out.
+        item_texts: The encoded texts of the item itself, which evidence may quote.
+    """
 
     request: ChatRequest
     guideline_ids: tuple[str, ...]
-    example_ids: tuple[str, ...] = ()  # the most useful last
-    facts: tuple[Finding, ...] = ()  # what tests found
-    notes: tuple[str, ...] = ()  # on what was cut or left out
-    item_texts: tuple[
-        str, ...
-    ] = ()  # the encoded texts of the item itself, which evidence may quote
+    example_ids: tuple[str, ...] = ()
+    facts: tuple[Finding, ...] = ()
+    notes: tuple[str, ...] = ()
+    item_texts: tuple[str, ...] = ()
 
 
-async def prompt_of(judge: Judge, example: Example, model: ChatModel, calls: Calls) -> Prompt:
-    """What `judge` asks about an item that `check_item` accepts: the same bytes for the same memory and item."""
-    limits = model.limits
-    # What tests find is said before the item as a fact; it takes its tokens from what is left for cases and item.
-    findings = facts(judge.memory, example.content)
-    lines = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in findings]
-    budget = budget_of(judge, limits, beside=sum(map(estimate_tokens, lines)))
+async def prompt_of(
+    task: Task, memory: Memory, item: Item, model: ChatModel, calls: Calls
+) -> Prompt:
+    """Return what a judge asks about an item; the same bytes for the same memory and item.
+
+    Args:
+        task: What the judge asks.
+        memory: What it was taught.
+        item: What is to be judged.
+        model: Who is asked.
+        calls: Within whose limits the item is embedded.
+    """
+    # What tests find is said before the item as a fact, and takes its tokens from the item's.
+    found = facts(memory, item.reading)
+    said = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in found]
+    budget = budget_of(task, memory, model.limits, beside=sum(map(estimate_tokens, said)))
     # The system message is the same for every item, so that providers serve it from cache.
-    stable = _stable(judge, limits, budget)
-    # Similar cases, the most useful one next to the item, where models weigh an example most (arXiv 2104.08786).
-    similar, notes = await retrieve(judge, example, limits, calls)
-    examples, example_notes = _fitted_cases(judge, example, similar, budget)
+    stable = _stable(task, memory, model.limits, budget)
+    # Similar cases, the most useful one next to the item, where models weigh an example most
+    # (arXiv 2104.08786).
+    similar, notes = await retrieve(task, memory, item.example, model.limits, calls)
+    examples, example_notes = _fitted_cases(task, memory, item.example, similar, budget)
     # The item comes last, each of its parts cut to an equal share of what is left.
-    seen = _seen(judge, example)
-    item = fit_fields(seen, budget.item)
-    tree = span_tree(seen["trace"]) if "trace" in seen else None
-    request = replace(
-        stable.request,
-        user=render_item(item.fields, [rendered for _, rendered in examples], lines),
-        about=example.id,
-        max_tokens=_answer_tokens(judge, limits),
-        temperature=judge.parameters.get("temperature", 0.0),
-        seed=judge.parameters.get("seed"),
-        timeout=judge.parameters.get("timeout"),
-    )
+    fitted = fit_fields(item.seen, budget.item)
+    user = render_item(fitted.fields, [rendered for _, rendered in examples], said)
     return replace(
         stable,
-        request=request,
+        request=replace(stable.request, user=user, about=item.id),
         example_ids=tuple(name for name, _ in examples),
-        facts=findings,
-        notes=(*notes, *example_notes, *item.notes, *(tree.notes if tree else ()), *stable.notes),
-        item_texts=tuple(item.fields.values()),
+        facts=found,
+        notes=(*notes, *example_notes, *fitted.notes, *_trace_notes(item), *stable.notes),
+        item_texts=tuple(fitted.fields.values()),
     )
 
 
-def check_item(judge: Judge, example: Example) -> None:
-    """Raise InputError for an item that lacks a field, or holds what no prompt can."""
-    try:
-        check_fields(
-            example, named_parts(judge.instructions)
-        )  # an image, or a conversation that is none
-    except InputError as error:
-        raise InputError(f"{example.id}: {error}") from None
-    if lacking := lacks(judge, example.content, "the item"):
-        raise InputError(f"{example.id}: {lacking}")
+def whole_item(task: Task, memory: Memory, item: Item, limits: Limits) -> str:
+    """Return an item alone as prompts show it."""
+    return render_item(fit_fields(item.seen, budget_of(task, memory, limits).item).fields)
 
 
-def whole_item(judge: Judge, example: Example, limits: Limits) -> str:
-    """The item as prompts show it."""
-    return render_item(fit_fields(_seen(judge, example), budget_of(judge, limits).item).fields)
+def _trace_notes(item: Item) -> tuple[str, ...]:
+    tree = span_tree(item.seen["trace"]) if "trace" in item.seen else None
+    return () if tree is None else tree.notes
 
 
-def _seen(judge: Judge, example: Example) -> dict[str, Any]:
-    """The parts of the item that the instructions name."""
-    return {name: part_in(example.content, name) for name in named_parts(judge.instructions)}
-
-
-def _stable(judge: Judge, limits: Limits, budget: Budget) -> Prompt:
-    """What is the same for every item: system message, schema of the answer, and notes on guidelines left out."""
-    memory, value_type = judge.memory, judge.value_type
+def _stable(task: Task, memory: Memory, limits: Limits, budget: Budget) -> Prompt:
+    """Return the prompt without an item: its system message, its schema, and its notes."""
 
     def make() -> Prompt:
         guidelines, omitted = fit_guidelines(memory.semantic, budget.guidelines)
         system = render_judge_system(
-            instructions=judge.instructions,
-            fields=named_parts(judge.instructions),
-            value_type=value_type,
+            instructions=task.instructions,
+            fields=task.parts,
+            value_type=task.value_type,
             guidelines=guidelines,
             writes=limits.writes,
         )
         ids = tuple(guideline.id for guideline in guidelines)
-        schema = answer_schema(value_type, ids, writes=limits.writes)
-        optional = tuple(
-            name for name in schema["properties"] if name != "value"
-        )  # all that is not the verdict
+        schema = _answer_schema(task.value_type, ids, writes=limits.writes)
+        optional = tuple(name for name in schema["properties"] if name != "value")
         request = ChatRequest(
             system=system, user="", schema=schema, schema_name="judgment", optional=optional
         )
-        notes = tuple(
-            f"guideline {name} was left out because the prompt would be too long"
-            for name in omitted
-        )
-        return Prompt(request=request, guideline_ids=ids, notes=notes)
+        return Prompt(request=request, guideline_ids=ids, notes=too_long(omitted))
 
-    return cached(
-        memory, ("prompt", judge.instructions, value_type, limits.writes, budget.guidelines), make
+    key = ("prompt", task.instructions, task.value_type, limits.writes, budget.guidelines)
+    stable = cached(memory, key, make)
+    request = replace(
+        stable.request,
+        max_tokens=_answer_tokens(task),
+        temperature=task.parameters.get("temperature", 0.0),
+        seed=task.parameters.get("seed"),
+        timeout=task.parameters.get("timeout"),
     )
+    return replace(stable, request=request)
+
+
+def too_long(omitted: Sequence[str]) -> tuple[str, ...]:
+    """Return a note for each guideline that a prompt has no room for."""
+    reason = "was left out because the prompt would be too long"
+    return tuple(f"guideline {name} {reason}" for name in omitted)
+
+
+def _answer_schema(
+    value_type: ValueType, guideline_ids: Sequence[str], *, writes: bool
+) -> dict[str, Any]:
+    """Return the JSON schema of an answer: findings, a reason, and last the value.
+
+    A verdict that is asked for first is justified afterwards instead of reached.
+
+    Args:
+        value_type: What may be answered.
+        guideline_ids: The guidelines that a finding may name; without any there are no findings.
+        writes: Whether the model can write findings; a weak one would write on and on.
+    """
+    value = value_type.json_schema()
+    properties: dict[str, Any] = {}
+    if guideline_ids and writes:
+        finding = {
+            "guideline": {"type": "string", "enum": [*guideline_ids]},
+            "evidence": {"type": "string"},
+            "value": value,
+        }
+        properties["findings"] = {"type": "array", "items": _object(finding)}
+    properties["rationale"] = {"type": "string"}
+    if not writes:
+        properties["rationale"]["maxLength"] = _SHORT_RATIONALE
+    properties["value"] = value
+    return _object(properties)
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+# -- room --------------------------------------------------------------------------------------
 
 
 class Budget(NamedTuple):
-    """Tokens that each part of a judge's prompt may take: all guidelines, one example, all examples, the item."""
+    """Tokens that each part of a judge's prompt may take.
+
+    Attributes:
+        guidelines: All guidelines.
+        example: One similar case.
+        examples: All similar cases.
+        item: The item.
+    """
 
     guidelines: int
     example: int
@@ -144,18 +195,20 @@ class Budget(NamedTuple):
     item: int
 
 
-def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
+def budget_of(task: Task, memory: Memory, limits: Limits, *, beside: int = 0) -> Budget:
     """Divide what the context leaves: half for the item, a third for examples.
 
-    Before that come the system message, the answer, and the tokens of what is `beside` the item.
-    How well a model follows instructions falls with their number (IFScale, arXiv 2507.11538).
+    Args:
+        task: Its instructions and the answer take their room first.
+        memory: Its guidelines come next.
+        limits: The model's.
+        beside: Tokens of what else is said about the item.
     """
-    guidelines = judge.memory.semantic
-    most = min(limits.context_tokens // 8, 4000)
-    fitting = min(sum(map(guideline_tokens, guidelines)), most)
-    pinned = sum(guideline_tokens(guideline) for guideline in guidelines if guideline.pinned)
-    system = estimate_tokens(judge.instructions) + _TASK_TOKENS + max(fitting, pinned)
-    free = max(limits.context_tokens - system - _answer_tokens(judge, limits) - beside, 256)
+    most = min(limits.context_tokens // 8, _MOST_GUIDELINE_TOKENS)
+    sizes = _guideline_sizes(memory)
+    guidelines = max(min(sizes.all, most), sizes.pinned)
+    system = estimate_tokens(task.instructions) + _TASK_TOKENS + guidelines
+    free = max(limits.context_tokens - system - _answer_tokens(task) - beside, 256)
     return Budget(
         guidelines=most,
         example=min(1500, free // 6),
@@ -164,67 +217,107 @@ def budget_of(judge: Judge, limits: Limits, *, beside: int = 0) -> Budget:
     )
 
 
-def _answer_tokens(judge: Judge, limits: Limits) -> int:
-    return int(judge.parameters.get("max_tokens", 1024))
+class _GuidelineSizes(NamedTuple):
+    """Tokens of all guidelines in force, and of the pinned ones, which are always shown."""
+
+    all: int
+    pinned: int
+
+
+def _guideline_sizes(memory: Memory) -> _GuidelineSizes:
+    def make() -> _GuidelineSizes:
+        pinned = [guideline for guideline in memory.semantic if guideline.pinned]
+        return _GuidelineSizes(
+            all=sum(map(guideline_tokens, memory.semantic)),
+            pinned=sum(map(guideline_tokens, pinned)),
+        )
+
+    return cached(memory, "guideline sizes", make)
+
+
+def _answer_tokens(task: Task) -> int:
+    return int(task.parameters.get("max_tokens", 1024))
+
+
+# -- similar cases -----------------------------------------------------------------------------
 
 
 async def retrieve(
-    judge: Judge, example: Example, limits: Limits, calls: Calls
+    task: Task, memory: Memory, example: Example, limits: Limits, calls: Calls
 ) -> tuple[tuple[Case, ...], tuple[str, ...]]:
-    """The past cases that an item is judged beside, the most useful first, and notes; no judge model is asked."""
-    memory = judge.memory
+    """Return the past cases that an item is judged beside, the most useful first, and notes.
+
+    Args:
+        task: What the judge asks.
+        memory: Holds the cases.
+        example: The item.
+        limits: Those of the model that will see the cases.
+        calls: Within whose limits the item is embedded; no judge model is asked.
+    """
     if not memory.cases:  # without the library of vectors, which takes a while to import
         return (), ()
     import numpy as np
 
-    k = limits.examples if judge.retrieval_k is None else judge.retrieval_k
-    vector, notes = (
-        np.zeros(0, dtype=np.float32),
-        tuple[str, ...](),
-    )  # nothing to compare the item with
+    vector = np.zeros(0, dtype=np.float32)
+    notes: tuple[str, ...] = ()
+    k = limits.examples if task.retrieval_k is None else task.retrieval_k
     if k:
-        model = resolve_embedding(judge.embedding_model)
+        model = resolve_embedding(task.embedding_model)
         if memory.embedding_model in (None, model.name):
             vector = (await calls.embed(model, [embedding_text(example)]))[0]
-        else:  # vectors of two models compare to noise, and with equal lengths nothing else would tell
+        else:  # vectors of two models compare to noise
             notes = (
-                f"no similar cases were shown because memory has vectors of {memory.embedding_model}, not "
-                f"of {model.name}; to make new ones: memalign align NAME",
+                "no similar cases were shown because memory has vectors of "
+                f"{memory.embedding_model}, not of {model.name}; to make new ones: "
+                "memalign align NAME",
             )
-    return similar_cases(
-        memory, example, vector, judge.value_type, k, judge=base_fingerprint_of(judge)
-    ), notes
+    fingerprint = task.base_fingerprint
+    cases = similar_cases(memory, example, vector, task.value_type, k, judge=fingerprint)
+    return cases, notes
 
 
 def _fitted_cases(
-    judge: Judge, example: Example, similar: Sequence[Case], budget: Budget
-) -> tuple[list[tuple[str, RenderedExample]], tuple[str, ...]]:
-    """The cases that fit, by id, the most useful last, and notes. What people said of this very item always fits."""
+    task: Task, memory: Memory, example: Example, similar: Sequence[Case], budget: Budget
+) -> tuple[list[tuple[str, RenderedExample]], list[str]]:
+    """Return the cases that fit, by id, the most useful last, and notes.
+
+    What people said of this very item always fits.
+    """
     fitting: list[tuple[str, RenderedExample]] = []
     notes: list[str] = []
     used = 0
     for case in similar:
-        rendered, missing = shown_case(
-            judge.memory, case, named_parts(judge.instructions), budget.example
-        )
-        cost = sum(map(estimate_tokens, (*dict(rendered.fields).values(), rendered.answer)))
-        if used + cost > budget.examples and case.example.content_hash != example.content_hash:
-            notes.append(
-                f"case {case.id} was left out because similar cases have only {budget.examples} tokens"
-            )
-            continue
-        used += cost
-        fitting.append((case.id, rendered))
-        notes.extend(f"example {case.id}: {note}" for note in missing)
-    return fitting[::-1], tuple(notes)
+        rendered, missing = shown_case(memory, case, task.parts, budget.example)
+        cost = estimate_tokens(rendered.answer)
+        cost += sum(estimate_tokens(text) for _, text in rendered.fields)
+        identical = case.example.content_hash == example.content_hash
+        if identical or used + cost <= budget.examples:
+            used += cost
+            fitting.append((case.id, rendered))
+            notes += [f"example {case.id}: {note}" for note in missing]
+        else:
+            room = f"similar cases have only {budget.examples} tokens"
+            notes.append(f"case {case.id} was left out because {room}")
+    fitting.reverse()
+    return fitting, notes
 
 
 def shown_case(
     memory: Memory, case: Case, parts: Sequence[str], tokens: int
 ) -> tuple[RenderedExample, tuple[str, ...]]:
-    """The `parts` of a case that a judge sees, with the words of all who gave its label; and notes on what was cut."""
+    """Return a case as a prompt shows it, with the words of all who gave its label, and notes.
+
+    Args:
+        memory: Knows what people said of the case.
+        case: The case.
+        parts: What a judge sees of it.
+        tokens: The room for its fields, and again for the words.
+    """
+    content: dict[str, Any] = {}
+    for name in parts:
+        value = part_in(case.example.content, name)
+        if value is not None:
+            content[name] = value
     label = memory.label(case)
-    content = {
-        name: value for name in parts if (value := part_in(case.example.content, name)) is not None
-    }
-    return fit_example(content, expert_words(memory.annotations_on(case), label), label, tokens)
+    words = expert_words(memory.annotations_on(case), label)
+    return fit_example(content, words, label, tokens)

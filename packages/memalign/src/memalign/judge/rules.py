@@ -7,7 +7,7 @@ labels in memory, so that a label which speaks against it takes it out of force 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from memalign.cache import cached
 from memalign.content import Part
@@ -23,12 +23,10 @@ from memalign.judge.code_tests import (
     shape,
 )
 from memalign.judge.prohibitions import excepting, forbidden_answer, without_quotations
+from memalign.judge.task import Item, Task
 from memalign.memory import Memory
-from memalign.types import CodeTest, Example, Finding, Guideline, Judgment
+from memalign.types import CodeTest, Finding, Guideline, Judgment
 from memalign.values import Value, ValueType, value_text
-
-if TYPE_CHECKING:
-    from memalign.judge.judge import Judge
 
 __all__ = ["CodeRule", "lost_rules", "rule_sentence", "ruled_judgment", "rules_in_force"]
 
@@ -47,12 +45,12 @@ class CodeRule(NamedTuple):
         return f"where {said[0].lower()}{said[1:]}, the verdict is {value_text(self.value)}"
 
 
-def ruled_judgment(judge: Judge, example: Example) -> Judgment | None:
+def ruled_judgment(task: Task, memory: Memory, item: Item) -> Judgment | None:
     """Return the judgment of the rules that an item breaks; None where it breaks none, or where they differ."""
-    rules = rules_in_force(judge.memory, judge.value_type)
+    rules = rules_in_force(memory, task.value_type)
     if not rules:
         return None
-    reading = Reading(example.content)
+    reading = item.reading
     broken = [
         rule for rule in rules if holds(rule.test, reading) is rule.answer and _plain(rule, reading)
     ]
@@ -65,20 +63,20 @@ def ruled_judgment(judge: Judge, example: Example) -> Judgment | None:
             evidence=found_words(rule.test, reading) if rule.answer else None,
             test=sentence(rule.test),
             holds=rule.answer,
-            taught_by=judge.memory.sources_of(rule.guideline),
+            taught_by=memory.sources_of(rule.guideline),
         )
         for rule in broken
     ]
     ids = tuple(dict.fromkeys(rule.guideline.id for rule in broken))
     first = broken[0]
     return Judgment(
-        id=example.id,
+        id=item.id,
         value=first.value,
         rationale=f"{first.guideline.id} decides by code: {first}. {first.guideline.text}",
         decided_by="rule",
         findings=tuple(findings),
         guideline_ids=ids,
-        memory_hash=judge.memory.hash,
+        memory_hash=memory.hash,
     )
 
 

@@ -1,100 +1,110 @@
-"""What a judge is: its instructions and what they name, its parameters, and by what it is known again."""
+"""What a judge is made of, checked: what its instructions name, its parameters, its models."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 
-from memalign.content import Part, first_lacking
+from memalign.content import Part
 from memalign.errors import ConfigurationError, InputError, InvalidInstructions
-from memalign.memory.model import Memory
 from memalign.models.base import ChatModel, DecisionModel, EmbeddingModel
 from memalign.models.judge_models import checked_models
-from memalign.models.resolve import canonical_name
-from memalign.types import CONTENT_FIELDS, Feedback, canonical_json
+from memalign.models.resolve import canonical_name, checked_object
+from memalign.types import CONTENT_FIELDS
 from memalign.values import ValueType
 
-if TYPE_CHECKING:
-    from memalign.judge.judge import Judge
-
 __all__ = [
-    "base_fingerprint_of",
+    "AnyModel",
+    "check_name",
+    "check_retrieval_k",
+    "checked_model",
     "checked_parameters",
-    "fingerprint_of",
-    "lacks",
-    "misfit",
+    "known_name",
     "name_of",
     "named_parts",
 ]
 
+AnyModel = str | ChatModel | DecisionModel | EmbeddingModel
+"""A model as a judge may have it: a name, or an object."""
+
+_NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
 
 
-@lru_cache(maxsize=64)  # asked several times a judgment
-def named_parts(instructions: str) -> tuple[str, ...]:
-    """What instructions name in double braces, as the user message shows it: `("inputs.question", "outputs")`.
+def check_name(name: object) -> None:
+    """Raise InputError for a text that cannot name a judge."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError("the name of a judge has 1 to 100 characters on one line, without slashes")
 
-    Fields come in the order in which prompts show them, parts of one in the order of the text. Beside a whole field no
-    part of it is listed. The text is parsed, never rendered. Raises InvalidInstructions for what is no such text.
+
+def check_retrieval_k(number: object) -> None:
+    """Raise InputError unless the number of similar cases is 0 or more, or left to the model."""
+    if number is None:
+        return
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        fault = "retrieval_k is the number of similar cases: 0 or more"
+        raise InputError(f"{fault}, or None for the model's default")
+
+
+# -- instructions ------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=64)
+def named_parts(instructions: str) -> tuple[str, ...]:
+    """Return what instructions name in double braces, such as `("inputs.question", "outputs")`.
+
+    Fields come in the order in which prompts show them, parts of one field in the order of the
+    text. A part is left out if its whole field is named too. The text is parsed, never rendered.
+
+    Args:
+        instructions: The author's text.
+
+    Raises:
+        InvalidInstructions: It names no field, or something else than a field.
     """
     if not isinstance(instructions, str) or _HALF_PAIR.search(instructions):
-        raise InvalidInstructions(
-            "the instructions must be a text, without half of a surrogate pair"
-        )
-    parts = list(dict.fromkeys(map(_part, _in_braces(instructions))))
+        fault = "the instructions must be a text, without half of a surrogate pair"
+        raise InvalidInstructions(fault)
+    parts = list(dict.fromkeys(_part(name) for name in _in_braces(instructions)))
     if not parts:
-        raise InvalidInstructions(
-            f"the instructions name no field of the example; name at least one of {_FIELDS}"
-        )
+        fault = "the instructions name no field of the example"
+        raise InvalidInstructions(f"{fault}; name at least one of {_FIELDS}")
     whole = {part.field for part in parts if not part.steps}
     listed = [part for part in parts if not part.steps or part.field not in whole]
-    return tuple(
-        str(part) for part in sorted(listed, key=lambda part: CONTENT_FIELDS.index(part.field))
-    )
+    listed.sort(key=lambda part: CONTENT_FIELDS.index(part.field))
+    return tuple(map(str, listed))
 
 
 def _in_braces(text: str) -> Iterator[str]:
-    """Return what stands between each pair of double braces and the next one that closes it."""
+    """Yield the text between each pair of double braces and the next one that closes it."""
     begin = text.find("{{")
     while begin >= 0:
         end = text.find("}}", begin + 2)
         if end < 0:
             return
-        yield text[begin + 2 : end]
+        yield text[begin + 2 : end].strip()
         begin = text.find("{{", end + 2)
 
 
-def _part(braces: str) -> Part:
-    name = braces.strip()
+def _part(name: str) -> Part:
     with suppress(InputError):
-        if (part := Part.parse(name)).field in CONTENT_FIELDS:
+        part = Part.parse(name)
+        if part.field in CONTENT_FIELDS:
             return part
     raise InvalidInstructions(
-        f"the instructions name {{{{ {name} }}}}, which is not a field; they can name {_FIELDS}, and a part of one, "
-        "such as {{ inputs.question }} or {{ outputs[0].text }}"
+        f"the instructions name {{{{ {name} }}}}, which is not a field; they can name {_FIELDS}, "
+        "and a part of one, such as {{ inputs.question }} or {{ outputs[0].text }}"
     )
 
 
-def lacks(judge: Judge, content: Mapping[str, Any], what: str) -> str | None:
-    """Why `what` has not all that the instructions name, such as "the item"; None where it has."""
-    lacking = first_lacking(content, named_parts(judge.instructions))
-    return lacking and f"the instructions name {{{{ {lacking[0]} }}}}, and {what} has {lacking[1]}"
-
-
-def misfit(judge: Judge, row: Feedback) -> str | None:
-    """Why the judge could never be asked about a row's case, or None: a field that its instructions name is missing."""
-    case = judge.memory.case(row.id)
-    reason = lacks(judge, row.content or (case.example.content if case else {}), "the row")
-    return reason and f"the judge's {reason.removeprefix('the ')}"
-
+# -- parameters --------------------------------------------------------------------------------
 
 _PARAMETERS = msgspec.defstruct(
     "_Parameters",
@@ -111,62 +121,59 @@ _PARAMETERS = msgspec.defstruct(
     forbid_unknown_fields=True,
 )
 
-# These change no verdict: how the models are reached, what they cost, and who writes the guidelines.
-_OF_MODELS = frozenset({"models", "reflection_model"})
-
 
 def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
-    """`parameters`, checked; a copy, since the caller's own may change. Raises InputError with what is allowed."""
+    """Return a checked copy of a judge's parameters, with models in their one spelling.
+
+    Args:
+        parameters: What the author gave.
+        value_type: What the judge may answer.
+
+    Raises:
+        InputError: A parameter is unknown or has a value that is not allowed.
+    """
     try:
         msgspec.convert(parameters, _PARAMETERS)
     except msgspec.ValidationError as error:  # which repeats no value
-        raise InputError(
-            f"parameters: {error}; they are {', '.join(_PARAMETERS.__struct_fields__)}"
-        ) from None
-    parameters = dict(parameters)
-    if "models" in parameters:
-        parameters["models"] = checked_models(parameters["models"])
-    if "reflection_model" in parameters:
-        parameters["reflection_model"] = canonical_name(parameters["reflection_model"])
-    if parameters.get("swap") and value_type.kind != "choice":
-        raise InputError(
-            "parameter swap=True: only a judge that chooses between two sides, such as A|B, can swap"
-        )
-    return parameters
+        names = ", ".join(_PARAMETERS.__struct_fields__)
+        raise InputError(f"parameters: {error}; they are {names}") from None
+    checked = dict(parameters)
+    if "models" in checked:
+        checked["models"] = checked_models(checked["models"])
+    if "reflection_model" in checked:
+        checked["reflection_model"] = canonical_name(checked["reflection_model"])
+    if checked.get("swap") and value_type.kind != "choice":
+        fault = "only a judge that chooses between two sides, such as A|B, can swap"
+        raise InputError(f"parameter swap=True: {fault}")
+    return checked
 
 
-def name_of(model: str | ChatModel | DecisionModel | EmbeddingModel | None) -> str | None:
-    """The name of a model of a judge; None where it leaves that to the environment, or has none."""
-    return model if isinstance(model, str) or model is None else model.name
+# -- models ------------------------------------------------------------------------------------
+
+ModelT = str | ChatModel | DecisionModel | None
 
 
-def fingerprint_of(judge: Judge, memory: Memory | None = None) -> str:
-    """See `Judge.fingerprint`; with another memory than its own where one is given."""
-    memory = judge.memory if memory is None else memory
-    parts = {
-        "instructions": judge.instructions,
-        "value_type": judge.value_type.spec,
-        "model": _canonical(judge.model),
-        "retrieval_k": judge.retrieval_k
-        if memory
-        else None,  # nothing to retrieve, nothing to tell apart
-        "parameters": {
-            key: value for key, value in judge.parameters.items() if key not in _OF_MODELS
-        },
-        "memory": memory.hash,
-    }
-    if memory and judge.embedding_model is not None:
-        parts["embedding_model"] = _canonical(judge.embedding_model)
-    return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:16]
+def checked_model(model: ModelT) -> ModelT:
+    """Return a model as a judge keeps it: a name in its one spelling, or a checked object.
+
+    Raises:
+        ConfigurationError: An address holds a password, which would be kept with the judge.
+        InputError: An object lacks what a model needs.
+    """
+    if model is None:
+        return None
+    if not isinstance(model, str):
+        return checked_object(model, "complete", "decide")
+    return canonical_name(model) if "@http" in model else known_name(model)
 
 
-def base_fingerprint_of(judge: Judge) -> str:
-    """16 hex digits over instructions, value type, model and parameters: what a verdict without memory is made with."""
-    return fingerprint_of(judge, Memory())  # whose label counts is no part of it
-
-
-def _canonical(model: str | ChatModel | DecisionModel | EmbeddingModel | None) -> str | None:
-    name = name_of(model)
-    with suppress(ConfigurationError):  # the name of an object, which no provider needs to know
-        return name and canonical_name(name)
+def known_name(name: str) -> str:
+    """Return the one spelling of a model's name, or the name of an object as it is."""
+    with suppress(ConfigurationError):
+        return canonical_name(name)
     return name
+
+
+def name_of(model: AnyModel | None) -> str | None:
+    """Return the name of a model, or None if the judge has none."""
+    return model if isinstance(model, str) or model is None else model.name

@@ -1,56 +1,69 @@
-"""The label that experts have given an item already: no model is asked about such a one."""
+"""The label that experts have given an item already: no model is asked about such an item."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from memalign.cache import cached
-from memalign.content import part_in
 from memalign.errors import InvalidValue
-from memalign.judge.spec import named_parts
+from memalign.judge.task import Task
+from memalign.memory import Annotation, Case, Memory
 from memalign.memory.label_policy import policy_label
-from memalign.memory.model import Annotation, Case
 from memalign.types import Example, Judgment, canonical_json
-
-if TYPE_CHECKING:
-    from memalign.judge.judge import Judge
 
 __all__ = ["expert_words", "same_cases", "standing_judgment"]
 
 
-def same_cases(judge: Judge, example: Example) -> tuple[Case, ...]:
-    """The cases, by id, that look to the judge just like `example`: equal in the parts that its instructions name."""
-    memory, parts = judge.memory, named_parts(judge.instructions)
+def same_cases(task: Task, memory: Memory, example: Example) -> tuple[Case, ...]:
+    """Return the cases that look to a judge just like an item, by id.
 
-    def seen(example: Example) -> str:
-        text = canonical_json([part_in(example.content, name) for name in parts])
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    Args:
+        task: Only the parts that its instructions name are compared.
+        memory: Holds the cases.
+        example: The item.
+    """
+    if not memory.cases:
+        return ()
 
     def make() -> dict[str, list[Case]]:
         groups: dict[str, list[Case]] = {}
         for case in memory.cases:
-            groups.setdefault(seen(case.example), []).append(case)
+            key = _hash(task.seen(case.example.content))
+            groups.setdefault(key, []).append(case)
         return groups
 
-    return (
-        tuple(cached(memory, ("same cases", parts), make).get(seen(example), ()))
-        if memory.cases
-        else ()
-    )
+    groups = cached(memory, ("same cases", task.parts), make)
+    return tuple(groups.get(_hash(task.seen(example.content)), ()))
 
 
-def standing_judgment(judge: Judge, example: Example) -> Judgment | None:
-    """The experts' label on `example` as a judgment; None where by the label policy none counts, and for free text."""
-    if not judge.value_type.closed or not (cases := same_cases(judge, example)):
+def _hash(seen: Mapping[str, Any]) -> str:
+    text = canonical_json(list(seen.values()))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def standing_judgment(task: Task, memory: Memory, example: Example) -> Judgment | None:
+    """Return the experts' label on an item as a judgment.
+
+    Args:
+        task: What the judge asks.
+        memory: What it was taught.
+        example: What is to be judged.
+
+    Returns:
+        The judgment, or None if no label counts by the label policy, and for free text.
+    """
+    if not task.value_type.closed:
         return None
-    memory = judge.memory
+    cases = same_cases(task, memory, example)
+    if not cases:
+        return None
     annotations = [annotation for case in cases for annotation in case.annotations]
     label = policy_label(annotations, memory.authority)
     try:
-        value = judge.value_type.parse(label)
-    except InvalidValue:  # none counts, or it was given when the judge had another value type
+        value = task.value_type.parse(label)
+    except InvalidValue:  # no label counts, or the judge had another value type then
         return None
     return Judgment(
         id=example.id,
@@ -63,6 +76,9 @@ def standing_judgment(judge: Judge, example: Example) -> Judgment | None:
 
 
 def expert_words(annotations: Iterable[Annotation], label: object) -> str:
-    """The comments of all who gave the `label`, or none."""
-    agreeing = (annotation for annotation in annotations if annotation.value in (None, label))
-    return " ".join(annotation.rationale for annotation in agreeing if annotation.rationale)
+    """Join the comments of all who gave a label, or gave none."""
+    words = []
+    for annotation in annotations:
+        if annotation.rationale and annotation.value in (None, label):
+            words.append(annotation.rationale)
+    return " ".join(words)

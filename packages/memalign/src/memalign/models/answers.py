@@ -17,9 +17,9 @@ from typing import Any
 
 from memalign.content.normal import label_form
 from memalign.errors import InvalidValue
-from memalign.values import UNBOUNDED, ValueType
+from memalign.values import UNBOUNDED, Value, ValueType
 
-__all__ = ["read_answer"]
+__all__ = ["meant_value", "read_answer"]
 
 
 def read_answer(
@@ -295,7 +295,30 @@ def _value(raw: object, schema: dict[str, Any]) -> object:
         return raw
     if kind == "string" and "enum" not in schema:
         return _words(raw)
-    return _value_type(schema).parse(raw)
+    return meant_value(_value_type(schema), raw)
+
+
+_DECORATION = re.compile(r"^[\s\"'`*“”‘’]+|[\s\"'`*“”‘’.!。]+$")  # noqa: RUF001  # the marks are what is searched for
+"""Marks around a verdict: quotation marks, emphasis, and the end of a sentence."""
+
+
+def meant_value(value_type: ValueType, raw: object) -> Value:
+    """Return the value that a model means, which may write `Yes.` or `**4**` for it.
+
+    Args:
+        value_type: What may be answered.
+        raw: What the model wrote.
+
+    Raises:
+        InvalidValue: It is no value of this type, also without the marks around it.
+    """
+    try:
+        return value_type.parse(raw)
+    except InvalidValue:
+        bare = _DECORATION.sub("", raw) if isinstance(raw, str) else ""
+        if bare in ("", raw):
+            raise
+        return value_type.parse(bare)
 
 
 def _words(raw: object) -> str:

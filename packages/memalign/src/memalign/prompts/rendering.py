@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DistilRecord",
     "RenderedExample",
-    "prompts_hash",
+    "judging_prompts_hash",
     "render",
     "render_answer",
     "render_distil",
@@ -76,15 +76,18 @@ def render(name: str, **values: Any) -> str:
     return _environment().get_template(f"{name}.jinja").render(**values).strip()
 
 
+JUDGING = ("decide_guideline", "decide_verdict", "judge_system", "judge_user")
+"""The prompt files that models read when they judge; all others write guidelines."""
+
+
 @cache
-def prompts_hash() -> str:
-    """SHA-256 (hex) over all prompt files: which wording a judge was measured or exported with."""
+def judging_prompts_hash() -> str:
+    """Return the SHA-256 (hex) of the prompt files with which judgments are made."""
     digest = hashlib.sha256()
     folder = resources.files("memalign.prompts")
-    for file in sorted(
-        (f for f in folder.iterdir() if f.name.endswith(".jinja")), key=lambda f: f.name
-    ):
-        digest.update(f"{file.name}\0{file.read_text('utf-8')}\0".encode())
+    for name in JUDGING:
+        text = (folder / f"{name}.jinja").read_text("utf-8")
+        digest.update(f"{name}\0{text}\0".encode())
     return digest.hexdigest()
 
 

@@ -25,6 +25,7 @@ from memalign.integrations.mlflow.verdicts import (
     metadata_of,
     rationale_of,
 )
+from memalign.judge import task_of
 from memalign.judge.standing import standing_judgment
 from memalign.types import Example, Judgment
 
@@ -116,7 +117,10 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         if session and "conversation" in fields:
             content = content_of(session, fields, self._base_judge) | content
         missing = [name for name in fields if name not in content]
-        standing = None if missing else standing_judgment(core, Example(id="item", **content))
+        standing = None
+        if not missing:
+            item = Example(id="item", **content)
+            standing = standing_judgment(task_of(core), core.memory, item)
         embedded = str(self._base_judge.model).startswith(
             "local:"
         )  # which MLflow cannot ask, and calls no tools

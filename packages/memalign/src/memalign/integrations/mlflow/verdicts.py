@@ -12,7 +12,7 @@ from typing import Any
 import memalign
 from memalign import aio
 from memalign.integrations.mlflow.errors import translated
-from memalign.judge import named_parts
+from memalign.judge import named_parts, task_of
 from memalign.judge.prompt import retrieve, shown_case
 from memalign.memory import Memory
 from memalign.models.calls import Calls
@@ -116,7 +116,13 @@ def ask_mlflow(
     if memory.cases and content:
         with translated():
             similar_cases, _ = aio.run(
-                retrieve(core, Example(id="item", **content), open_model(core).limits, Calls())
+                retrieve(
+                    task_of(core),
+                    memory,
+                    Example(id="item", **content),
+                    open_model(core).limits,
+                    Calls(),
+                )
             )
         cases = [
             case.id for case in reversed(similar_cases)
