@@ -40,48 +40,86 @@ INPUTS = ("inputs", "input")
 OUTPUTS = ("outputs", "output")
 KINDS = ("span_kind", "run_type", "type", "kind")
 MESSAGES = ("message", "description", "status_message", "statusMessage")
-INPUT_ATTRIBUTES = ("mlflow.spanInputs", "input.value", "traceloop.entity.input", "langfuse.observation.input",
-                    "gen_ai.input.messages", "gen_ai.tool.call.arguments", "gen_ai.prompt")  # fmt: skip
-OUTPUT_ATTRIBUTES = ("mlflow.spanOutputs", "output.value", "traceloop.entity.output", "langfuse.observation.output",
-                     "gen_ai.output.messages", "gen_ai.tool.call.result", "gen_ai.completion")  # fmt: skip
+INPUT_ATTRIBUTES = (
+    "mlflow.spanInputs",
+    "input.value",
+    "traceloop.entity.input",
+    "langfuse.observation.input",
+    "gen_ai.input.messages",
+    "gen_ai.tool.call.arguments",
+    "gen_ai.prompt",
+)
+OUTPUT_ATTRIBUTES = (
+    "mlflow.spanOutputs",
+    "output.value",
+    "traceloop.entity.output",
+    "langfuse.observation.output",
+    "gen_ai.output.messages",
+    "gen_ai.tool.call.result",
+    "gen_ai.completion",
+)
 KIND_ATTRIBUTES = (
     "mlflow.spanType",
     "openinference.span.kind",
     "traceloop.span.kind",
     "gen_ai.operation.name",
 )
-OK, FAILED, UNSET = ("1", "OK", "SUCCESS"), ("2", "ERROR", "FAILED"), ("", "0", "UNSET", "DEFAULT")
-READ = frozenset((*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES, "id", "name",
-                  "context", "attributes", "events", "status", "status_code", "level"))  # fmt: skip
-SAID = re.compile(  # names of what somebody said of a run: they would tell the judge the verdict
+STATUSES: dict[str, Literal["ok", "error", "unset"]] = {
+    "1": "ok",
+    "OK": "ok",
+    "SUCCESS": "ok",
+    "2": "error",
+    "ERROR": "error",
+    "FAILED": "error",
+    "": "unset",
+    "0": "unset",
+    "UNSET": "unset",
+    "DEFAULT": "unset",
+}
+READ = frozenset(
+    (
+        *(*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES),
+        *("id", "name", "context", "attributes", "events", "status", "status_code", "level"),
+    )
+)
+"""Fields of a span that are read as something."""
+
+SAID = re.compile(
     r"(?!retrieval|reranker).*"
     r"(scores?|scoring|feedback|assessment|annotation|evaluat|comment|metadata|verdict|association).*"
     r"|(.*[._-])?(tags?|ratings?|thumbs?|(human|expert|gold|reviewer)[._-]labels?)([._-].*)?"
 )
-RECORDED = re.compile(  # names of fields that say how a run was recorded
+"""Names of what somebody said of a run: it would tell the judge the verdict."""
+
+RECORDED = re.compile(
     r".*(time|dropped|trace_?state|instrumentation|metrics).*|.*_ids?"
     r"|flags|links|resource|scope|dotted_order|bookmarked|public|environment|(created|updated|is_root).*"
 )
+"""Names of fields that say how a run was recorded."""
+
 TRACERS = re.compile(
     r"mlflow\.(traceRequestId|spanFunctionName|experimentId|spanLogLevel)|(in|out)put\.mime_type"
 )
 KIND_NAMES = re.compile(
     r"(.*[._])?(span|observation|run|event|call|weave)(_attributes)?[._]?(kind|type)"
 )
-JUDGING = re.compile(  # kinds of spans that say how good the run was
-    r"(.*[_-])?(EVALUATORS?|SCORERS?|SCORES?|SCORING|GRADERS?|JUDGES?|ANNOTATIONS?|ANNOTATORS?|FEEDBACK|ASSESSMENTS?)"
-    r"|REVIEW"
+JUDGING = re.compile(
+    r"(.*[_-])?(EVALUATORS?|SCORERS?|SCORES?|SCORING|GRADERS?|JUDGES?|ANNOTATIONS?|ANNOTATORS?"
+    r"|FEEDBACK|ASSESSMENTS?)|REVIEW"
 )
-EVALUATIONS = (
-    "EVAL",
-    "EVALUATION",
-)  # the whole of an experiment if uppermost, and a verdict below another span
+"""Kinds of spans that say how good the run was."""
+
+EVALUATIONS = ("EVAL", "EVALUATION")
+"""Kinds of spans that are the whole of an experiment if uppermost, and a verdict below another span."""
+
 NAMESPACES = re.compile(
     "ai|arize|braintrust|eval|gen_ai|langfuse|langsmith|lmnr|logfire|mlflow|opik|phoenix|traceloop|weave"
 )
-"""Attributes in which tracers nest their names, instead of writing them with dots. What else is nested is content."""
+"""Attributes in which tracers nest their names, instead of writing them with dots. Others nest content."""
+
 SECONDS = 10**9
-"""From here to a hundred times as much, a number in `start` is seconds of a time since 2001, not some ns after 1970."""
+"""From here to a hundred times as much, a number in `start` is seconds of a time since 2001, not ns after 1970."""
+
 LEVELS = 4
 """How deep such names are nested at most."""
 
@@ -89,8 +127,20 @@ LEVELS = 4
 class Span(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a run, with what it was given and what it returned.
 
-    Its `id` is S1, S2, … in the order of the tree, and `parent` that of the span that it belongs to. `kind` is what the
-    tracer says (LLM, TOOL, CLIENT, …), `start` in nanoseconds since the epoch, and None like `seconds` where unknown.
+    Attributes:
+        id: S1, S2, … in the order of the tree.
+        parent: The id of the span that it belongs to; None for an uppermost one.
+        depth: How many spans are above it.
+        name: Its name, in one line.
+        kind: What the tracer says: LLM, TOOL, CLIENT, …
+        status: How it ended.
+        message: What it says of how it ended.
+        start: Nanoseconds since the epoch; None where unknown.
+        seconds: How long it took; None where unknown.
+        inputs: What it was given.
+        outputs: What it returned.
+        attributes: What else the tracer kept, without what was said of the run.
+        events: What happened meanwhile, likewise.
     """
 
     id: str = ""
@@ -125,42 +175,62 @@ class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def seconds(self) -> float | None:
         """From the start of the first span to the end of the last, None where times are unknown."""
-        timed = [
-            (s.start, s.seconds)
-            for s in self.spans
-            if s.start is not None and s.seconds is not None
-        ]
-        if not timed:
-            return None
-        return (max(start + round(took * 1e9) for start, took in timed) - min(timed)[0]) / 1e9
+        starts: list[int] = []
+        ends: list[int] = []
+        for span in self.spans:
+            if span.start is not None and span.seconds is not None:
+                starts.append(span.start)
+                ends.append(span.start + round(span.seconds * 1e9))
+        return (max(ends) - min(starts)) / 1e9 if starts else None
 
 
 def span_tree(trace: object) -> SpanTree | None:
     """Read a trace in one of the forms above, or in their JSON text, as a tree of spans.
 
-    None for anything else: other JSON and plain text are judged as they are.
+    Returns:
+        None for anything else: other JSON and plain text are judged as they are.
     """
-    trace = opened(trace)
+    spans = _spans_in(opened(trace))
+    for span in spans:
+        if not isinstance(span, Mapping) or "name" not in span or not _id(span):
+            return None
+    return _tree([_span(span) for span in spans]) if spans else None
+
+
+def _spans_in(trace: object) -> Sequence[Any]:
     if isinstance(trace, Mapping):
         data = trace["data"] if isinstance(trace.get("data"), Mapping) else trace
-        spans = (
-            data["spans"] if isinstance(data.get("spans"), list | tuple) else exported_spans(trace)
-        )
-    elif isinstance(trace, list | tuple):
-        spans = [span for part in trace for span in (exported_spans(part) or [part])]
-    else:
-        return None
-    whole = all(isinstance(span, Mapping) and "name" in span and _id(span) for span in spans)
-    return _tree([_span(span) for span in spans]) if spans and whole else None
+        listed = _list(data.get("spans"))
+        return exported_spans(trace) if listed is None else listed
+    spans: list[Any] = []
+    for part in _list(trace) or ():
+        spans += exported_spans(part) or [part]
+    return spans
 
 
 def exported_spans(trace: object) -> list[Any]:
     """Return the spans in an object of OpenTelemetry's JSON export, none for anything else."""
     parts = [trace]
     for keys in (("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",)):
-        lists = (_first(part, keys) for part in parts)
-        parts = [part for listed in lists if isinstance(listed, list | tuple) for part in listed]
+        parts = [inner for part in parts for inner in _list(_first(part, keys)) or ()]
     return parts
+
+
+def shown_spans(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Leave out the spans of evaluators, scorers and annotations, and all below them, as a tree does.
+
+    Args:
+        spans: Spans in one of the forms above.
+
+    Returns:
+        The others as they were given, in the same order.
+    """
+    links = []
+    for span in spans:
+        kind = _kind(span, _attributes(span.get("attributes")))
+        links.append(Span(id=_id(span), parent=_parent(span), name="", kind=kind))
+    hidden = _judging(links, _children(links, range(len(links))))
+    return [span for place, span in enumerate(spans) if place not in hidden]
 
 
 def trace_of(span: object) -> str:
@@ -169,74 +239,85 @@ def trace_of(span: object) -> str:
 
 
 def _id(span: object) -> str:
-    """The id of a span; one that is called `id` alone is none."""
+    """Return the id of a span; one that is called `id` alone is none."""
     own = _first(span, IDS) or _first(_first(span, ("context",)), IDS)
-    return str(own or (_first(span, ("id",)) if trace_of(span) else None) or "")
+    if own is None and trace_of(span):
+        own = _first(span, ("id",))
+    return str(own or "")
 
 
 def _first(value: object, keys: Sequence[str]) -> Any:
-    """The value of the first of these keys that an object has."""
+    """Return the value of the first of these keys that an object has."""
     if not isinstance(value, Mapping):
         return None
     return next((value[key] for key in keys if value.get(key) is not None), None)
+
+
+def _list(value: object) -> Sequence[Any] | None:
+    return value if isinstance(value, list | tuple) else None
 
 
 # -- one span ----------------------------------------------------------------------------------------------------------
 
 
 def _span(value: Mapping[str, Any]) -> Span:
-    """The span with the ids that the tracer gave it and its parent, "" for none."""
+    """Return the span with the ids that the tracer gave it and its parent, "" for none."""
     attributes = _attributes(value.get("attributes"))
-    start, end = _moment(value, STARTS), _moment(value, ENDS)
+    start = _moment(value, STARTS)
+    end = _moment(value, ENDS)
+    timed = start is not None and end is not None and end >= start
     status, message = _status(value)
-    error = isinstance(value.get("error"), str)
+    read = READ | {"error"} if isinstance(value.get("error"), str) else READ
+    kind = _kind(value, attributes)
+    inputs = _taken(value, INPUTS, attributes, INPUT_ATTRIBUTES)
+    outputs = _taken(value, OUTPUTS, attributes, OUTPUT_ATTRIBUTES)
     return Span(
         id=_id(value),
         parent=_parent(value),
         name=" ".join(str(value.get("name") or "").split()) or "(unnamed)",
-        kind=_kind(value, attributes),
+        kind=kind,
         status=status,
         message=message,
         start=start,
-        seconds=(end - start) / 1e9
-        if start is not None and end is not None and end >= start
-        else None,
-        inputs=_taken(value, INPUTS, attributes, INPUT_ATTRIBUTES),
-        outputs=_taken(value, OUTPUTS, attributes, OUTPUT_ATTRIBUTES),
-        attributes=_tidy(attributes) | _others(value, READ | {"error"} if error else READ),
+        seconds=((end or 0) - (start or 0)) / 1e9 if timed else None,
+        inputs=inputs,
+        outputs=outputs,
+        attributes=_tidy(attributes) | _others(value, read),
         events=_events(value.get("events")),
     )
 
 
 def _parent(value: Mapping[str, Any]) -> str:
-    """The id of the parent that the tracer gave; of several spans above, the nearest comes last."""
+    """Return the id of the parent that the tracer gave; of several spans above, the nearest comes last."""
     parent = _first(value, PARENTS) or ""
-    return str(parent[-1] if isinstance(parent, list | tuple) and parent else parent)
+    return str(parent[-1] if _list(parent) else parent)
 
 
 def _taken(
     span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]
 ) -> Any:
-    """The value of the first of the `keys`, else of the first of the `named` attributes, which is taken out."""
-    if (value := _first(span, keys)) is not None:
-        return _opened(value)
-    name = next((name for name in named if attributes.get(name) is not None), None)
-    return None if name is None else _opened(attributes.pop(name))
+    """Return the value of the first of the `keys`, else of the first of the `named` attributes, which is taken out."""
+    value = _first(span, keys)
+    if value is None:
+        name = next((name for name in named if attributes.get(name) is not None), "")
+        value = attributes.pop(name, None)
+    return _opened(value)
 
 
 def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
     """Return the first kind that a span has, and before it one by which the span is an evaluator's."""
-    named = [
-        value for name, value in _dotted(span, attributes) if KIND_NAMES.fullmatch(snake_case(name))
-    ]
+    named: list[Any] = []
+    for name, value in _dotted(span, attributes):
+        if KIND_NAMES.fullmatch(snake_case(name)):
+            named.append(value)
     own = [attributes.pop(name, None) for name in KIND_ATTRIBUTES]
     words = [word for word in map(_kind_word, (*own, *map(span.get, KINDS))) if word]
-    every = (*words, *map(_kind_word, named))
-    judging = [word for word in every if word in EVALUATIONS or JUDGING.fullmatch(word)]
+    for word in (*words, *map(_kind_word, named)):
+        if word in EVALUATIONS or JUDGING.fullmatch(word):
+            return word
     if "evaluator_name" in attributes:
-        judging.append("EVALUATOR")
-    first = next(iter((*judging, *words)), "")
-    return "" if first in ("UNKNOWN", "INTERNAL") else first
+        return "EVALUATOR"
+    return words[0] if words and words[0] not in ("UNKNOWN", "INTERNAL") else ""
 
 
 def _kind_word(kind: object) -> str:
@@ -260,34 +341,38 @@ def _dotted(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[
 
 
 def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], str]:
-    """How it ended, and the message; a word of its own is a message."""
+    """Return how a span ended, and the message; a word of its own is a message."""
     status = span.get("status", span)
-    code = (
-        _first(status, ("code", "status_code", "level")) if isinstance(status, Mapping) else status
-    )
+    code = status
+    if isinstance(status, Mapping):
+        code = _first(status, ("code", "status_code", "level"))
     error = span.get("error") if isinstance(span.get("error"), str) else ""
     message = str(_first(status, MESSAGES) or error)
     word = str("" if code is None else code).upper().rpartition("_")[2].rpartition(".")[2]
-    if error or word in FAILED:
+    if error:
         return "error", message
-    if word in OK or word in UNSET:
-        return "ok" if word in OK else "unset", message
-    return "unset", f"{code}{': ' * bool(message)}{message}"
+    if word in STATUSES:
+        return STATUSES[word], message
+    return "unset", f"{code}: {message}" if message else str(code)
 
 
 def _events(value: object) -> tuple[dict[str, Any], ...]:
-    """Those that do not say how good the run was, which would tell the judge the verdict."""
-    return tuple(
-        _others(event, ("attributes",)) | _tidy(_attributes(event.get("attributes")))
-        for event in (value if isinstance(value, list | tuple) else ())
-        if isinstance(event, Mapping) and not _is_said(str(event.get("name", "")))
-    )
+    """Return the events that do not say how good the run was, which would tell the judge the verdict."""
+    events: list[dict[str, Any]] = []
+    for event in _list(value) or ():
+        if isinstance(event, Mapping) and not _is_said(str(event.get("name", ""))):
+            attributes = _tidy(_attributes(event.get("attributes")))
+            events.append(_others(event, ("attributes",)) | attributes)
+    return tuple(events)
 
 
 def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
-    """The fields of a span or an event that are shown although no convention names them."""
-    names = (str(name) for name in value if name not in read)
-    return _tidy({name: value[name] for name in names if not RECORDED.fullmatch(snake_case(name))})
+    """Return the fields of a span or an event that are shown although no convention names them."""
+    others: dict[str, Any] = {}
+    for name in value:
+        if name not in read and not RECORDED.fullmatch(snake_case(str(name))):
+            others[str(name)] = value[name]
+    return _tidy(others)
 
 
 def _tidy(attributes: Mapping[str, Any], depth: int = 1) -> dict[str, Any]:
@@ -310,32 +395,31 @@ def _is_said(name: str) -> bool:
 
 
 def _opened(value: object) -> Any:
-    """The value itself where it is written as JSON inside a text, as most tracers write what a span was given."""
+    """Return the value itself where it is JSON inside a text, as most tracers write what a span was given."""
     return opened(value, '{["')
 
 
 def _moment(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:
-    """Nanoseconds since the epoch; in `start` and `end` a whole number may be seconds without their fraction."""
+    """Return a time in nanoseconds since the epoch.
+
+    In `start` and `end` a whole number may be seconds without their fraction.
+    """
     time = _time(_first(span, keys))
     bare = _first(span, keys[:-1]) is None
-    return time * 10**9 if bare and time is not None and SECONDS <= time < 100 * SECONDS else time
+    if bare and time is not None and SECONDS <= time < 100 * SECONDS:
+        return time * 10**9
+    return time
 
 
 def _time(value: object) -> int | None:
-    """Nanoseconds since the epoch, which a whole number is; of a fraction it is seconds, and of a text ISO 8601."""
+    """Return nanoseconds since the epoch, which a whole number is; a fraction is seconds, and a text ISO 8601."""
     try:
         if isinstance(value, str):
-            value = (
-                int(value)
-                if value.isdecimal()
-                else datetime.fromisoformat(value.strip()).timestamp()
-            )
+            whole = value.isdecimal()
+            value = int(value) if whole else datetime.fromisoformat(value.strip()).timestamp()
         nanoseconds = round(value * 1e9) if isinstance(value, float) else value
-    except (
-        ValueError,
-        OverflowError,
-        OSError,
-    ):  # no time, or one of a year that the system's clock does not know
+    # Not a time, or of a year that the system's clock does not know.
+    except (ValueError, OverflowError, OSError):
         return None
     if not isinstance(nanoseconds, int) or isinstance(nanoseconds, bool):
         return None
@@ -343,29 +427,28 @@ def _time(value: object) -> int | None:
 
 
 def _attributes(value: object) -> dict[str, Any]:
-    """The attributes of a span or an event by their names, whichever way they are written."""
+    """Return the attributes of a span or an event by their names, whichever way they are written."""
     if isinstance(value, Mapping):
         return {str(name): part for name, part in value.items()}
-    pairs = value if isinstance(value, list | tuple) else ()
-    return {
-        str(p["key"]): _any_value(p.get("value"))
-        for p in pairs
-        if isinstance(p, Mapping) and "key" in p
-    }
+    attributes: dict[str, Any] = {}
+    for pair in _list(value) or ():
+        if isinstance(pair, Mapping) and "key" in pair:
+            attributes[str(pair["key"])] = _any_value(pair.get("value"))
+    return attributes
 
 
 def _any_value(value: object) -> Any:
-    """An OTLP AnyValue as plain JSON."""
+    """Return an OTLP AnyValue as plain JSON."""
     if not isinstance(value, Mapping) or len(value) != 1:
         return value
     ((kind, content),) = value.items()
     if kind == "intValue":  # a text, since JSON's numbers end at 2^53
         return int(content) if re.fullmatch(r"-?[0-9]{1,40}", str(content)) else content
-    values = content.get("values", ()) if isinstance(content, Mapping) else None
-    if kind in ("arrayValue", "kvlistValue") and isinstance(values, list | tuple):
-        return (
-            [_any_value(part) for part in values] if kind == "arrayValue" else _attributes(values)
-        )
+    values = _list(content.get("values", ())) if isinstance(content, Mapping) else None
+    if kind == "arrayValue" and values is not None:
+        return [_any_value(part) for part in values]
+    if kind == "kvlistValue" and values is not None:
+        return _attributes(values)
     return content if str(kind).endswith("Value") else value
 
 
@@ -373,76 +456,65 @@ def _any_value(value: object) -> Any:
 
 
 def _tree(links: Sequence[Span]) -> SpanTree:
-    """The spans, each below its parent and siblings by their start."""
-    by_start = sorted(
-        range(len(links)), key=lambda n: (links[n].start is None, links[n].start or 0)
-    )
+    """Return the spans, each below its parent and siblings by their start."""
+    by_start = sorted(range(len(links)), key=lambda place: _start(links[place]))
     children = _children(links, by_start)
     hidden = _judging(links, children)
     spans: dict[int, Span] = {}
-    # What no uppermost span leads to is in a circle, or below one: the first of it becomes uppermost.
+    # Spans that no uppermost span leads to are in a circle, or below one: the first of it becomes uppermost.
     for root in (*children.get(None, ()), *by_start):
         # A stack, not recursion: an agent's loop nests thousands deep.
         waiting: list[tuple[int, str | None, int]] = [(root, None, 0)]
         while waiting:
-            n, parent, depth = waiting.pop()
-            if n not in spans and n not in hidden:
+            place, parent, depth = waiting.pop()
+            if place not in spans and place not in hidden:
                 own = f"S{len(spans) + 1}"
-                spans[n] = msgspec.structs.replace(links[n], id=own, parent=parent, depth=depth)
-                waiting.extend((child, own, depth + 1) for child in reversed(children.get(n, ())))
-    orphans = [
-        span.name[:40] for n, span in spans.items() if links[n].parent and span.parent is None
-    ]
-    some = f"{', '.join(orphans[:5])}{', …' * (len(orphans) > 5)}"
-    note = f"trace: {len(orphans)} of {len(spans)} spans ({some}) have no parent in it; shown as uppermost"
-    return SpanTree(spans=tuple(spans.values()), notes=(note,) * bool(orphans))
+                link = links[place]
+                spans[place] = msgspec.structs.replace(link, id=own, parent=parent, depth=depth)
+                below = reversed(children.get(place, ()))
+                waiting.extend((child, own, depth + 1) for child in below)
+    orphans: list[str] = []
+    for place, span in spans.items():
+        if links[place].parent and span.parent is None:
+            orphans.append(span.name[:40])
+    return SpanTree(spans=tuple(spans.values()), notes=_notes(orphans, len(spans)))
+
+
+def _start(span: Span) -> tuple[bool, int]:
+    return span.start is None, span.start or 0
+
+
+def _notes(orphans: Sequence[str], count: int) -> tuple[str, ...]:
+    if not orphans:
+        return ()
+    names = ", ".join((*orphans[:5], "…") if len(orphans) > 5 else orphans)
+    some = f"{len(orphans)} of {count} spans ({names})"
+    return (f"trace: {some} have no parent in it; shown as uppermost",)
 
 
 def _children(links: Sequence[Span], order: Iterable[int]) -> dict[int | None, list[int]]:
     """Return the places of spans in this order by that of their parent, None where it is not there."""
     places: dict[str | None, int] = {}
-    for n, link in enumerate(links):
-        places.setdefault(link.id, n)
+    for place, link in enumerate(links):
+        places.setdefault(link.id, place)
     children: dict[int | None, list[int]] = {}
-    for n in order:
-        children.setdefault(places.get(links[n].parent), []).append(n)
+    for place in order:
+        children.setdefault(places.get(links[place].parent), []).append(place)
     return children
 
 
 def _judging(links: Sequence[Span], children: Mapping[int | None, Sequence[int]]) -> set[int]:
     """Return the places of spans that say how good the run was, and of all below them."""
     uppermost = set(children.get(None, ()))
-    waiting = [
-        n
-        for n, link in enumerate(links)
-        if JUDGING.fullmatch(link.kind) or (link.kind in EVALUATIONS and n not in uppermost)
-    ]
+    waiting: list[int] = []
+    for place, link in enumerate(links):
+        verdict = link.kind in EVALUATIONS and place not in uppermost
+        if verdict or JUDGING.fullmatch(link.kind):
+            waiting.append(place)
     hidden: set[int] = set()
     while waiting:
-        n = waiting.pop()
-        if n not in hidden:
-            hidden.add(n)
-            waiting.extend(children.get(n, ()))
+        place = waiting.pop()
+        if place not in hidden:
+            hidden.add(place)
+            waiting.extend(children.get(place, ()))
     return hidden
-
-
-def shown_spans(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Leave out the spans of evaluators, scorers and annotations, and all below them, as a tree does.
-
-    Args:
-        spans: Spans in one of the forms above.
-
-    Returns:
-        The others as they were given, in the same order.
-    """
-    links = [
-        Span(
-            id=_id(span),
-            parent=_parent(span),
-            name="",
-            kind=_kind(span, _attributes(span.get("attributes"))),
-        )
-        for span in spans
-    ]
-    hidden = _judging(links, _children(links, range(len(links))))
-    return [span for n, span in enumerate(spans) if n not in hidden]
