@@ -69,7 +69,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         role: The speaker; None where nobody is named.
         content: What they say, text or other JSON.
-        calls: The tools that they call, each with `name` and `arguments`, its `id` if it has one, and its other keys.
+        calls: The tools that they call, each with `name` and `arguments`, its `id` if it has one,
+            and its other keys.
         rest: All other keys of the turn.
     """
 
@@ -82,15 +83,16 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 def turns_of(conversation: object) -> tuple[Turn, ...] | None:
     """Return the turns of a conversation, in order; None where it is one text, which is judged as it is.
 
-    A turn is a text, or a message as chat models take it, tool calls and lists of text parts included. Messages of
-    LangChain, turns of ShareGPT, items of OpenAI's Responses, contents of Gemini and an object with the list of turns
-    are read as such.
+    A turn is a text, or a message as chat models take it, tool calls and lists of text parts
+    included. Messages of LangChain, turns of ShareGPT, items of OpenAI's Responses, contents of
+    Gemini and an object with the list of turns are read as such.
 
     Args:
         conversation: The field.
 
     Raises:
-        InputError: It is something else; the message names the turn, what is wrong with it and what a turn is.
+        InputError: It is something else; the message names the turn, what is wrong with it and what
+            a turn is.
     """
     if isinstance(conversation, str):
         return None
@@ -150,7 +152,7 @@ def _listed(calls: Any) -> Sequence[Any]:
     return () if calls in _EMPTY else (calls,)
 
 
-# -- how others write a turn -------------------------------------------------------------------------------------------
+# -- how others write a turn -----------------------------------------------------------------------
 
 
 def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -236,7 +238,7 @@ def _of_responses(item: Mapping[str, Any], kind: str) -> dict[str, Any]:
     return {"role": "tool", "content": item.get("output"), **rest}
 
 
-# -- content and calls -------------------------------------------------------------------------------------------------
+# -- content and calls -----------------------------------------------------------------------------
 
 
 def _content(value: object) -> object:

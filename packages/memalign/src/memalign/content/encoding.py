@@ -17,10 +17,11 @@ def estimate_tokens(text: str) -> int:
     return int(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN) + 1
 
 
-# A chat template's control tokens (<|im_start|>, [INST], <start_of_turn>) are recognised in plain text by some servers.
-# Case counts: <User> in a list of generics is no token. The names are those of Llama, Mistral, Gemma, Qwen, DeepSeek,
-# Phi, Cohere, GLM, EXAONE, Kimi, Nemotron, Seed, MiniMax and StarCoder; a full-width bracket or bar counts as a plain
-# one, because some tokenizers normalise it to that.
+# A chat template's control tokens (<|im_start|>, [INST], <start_of_turn>) are recognised in plain
+# text by some servers. Case counts: <User> in a list of generics is no token. The names are those
+# of Llama, Mistral, Gemma, Qwen, DeepSeek, Phi, Cohere, GLM, EXAONE, Kimi, Nemotron, Seed, MiniMax
+# and StarCoder; a full-width bracket or bar counts as a plain one, because some tokenizers
+# normalise it to that.
 _CONTROL = re.compile(
     r"[<\uff1c\ufe64](?=[|\uff5c])|[|\uff5c](?=[>\uff1e\ufe65])"
     r"|[\[\uff3b](?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|THINK|MODEL_SETTINGS|"
@@ -31,29 +32,33 @@ _CONTROL = re.compile(
     r"|<(?=/?(?:unk>|pad>|sop>|eop>|[A-Z]{3}_TOKEN>|seed:|extra_id_\d|SPECIAL_\d|reserved_\d|unused\d|fim_|__media__))"
 )
 
-# What nobody sees and a model reads: terminal controls, line separators, bidirectional overrides, tag characters and
-# selectors in which whole sentences are smuggled, and lone surrogates, which UTF-8 cannot hold. Joiners, direction
-# marks, zero-width spaces and U+FEFF are part of ordinary text in many languages and stay; no token contains them.
+# What nobody sees and a model reads: terminal controls, line separators, bidirectional overrides,
+# tag characters and selectors in which whole sentences are smuggled, and lone surrogates, which
+# UTF-8 cannot hold. Joiners, direction marks, zero-width spaces and U+FEFF are part of ordinary
+# text in many languages and stay; no token contains them.
 _HIDDEN = re.compile(
     "[\x7f-\x9f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufff0-\ufffb"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 
-# All that `encode` could have to change begins with one of these: brackets, bars, what is beyond printable ASCII.
+# All that `encode` could have to change begins with one of these: brackets, bars, what is beyond
+# printable ASCII.
 _SUSPECT = re.compile(r"[<>\[\]|]|[^ -~]")
 
 
 def encode(value: object) -> str:
     """`value` as JSON on one line, with nothing in it that a fence or a chat template would understand.
 
-    Still valid JSON: control tokens are broken by escaping their first character, hidden characters are escaped whole.
+    Still valid JSON: control tokens are broken by escaping their first character, hidden characters
+    are escaped whole.
     """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     if not _SUSPECT.search(text):  # nearly every text: five passes for one
         return text
     text = _HIDDEN.sub(lambda match: json.dumps(match[0])[1:-1], text)
     text = _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
-    # Every bracket that two more follow: of four in a row, three would be left of a plain replacement.
+    # Every bracket that two more follow: of four in a row, three would be left of a plain
+    # replacement.
     return re.sub(r"<(?=<<)|>(?=>>)", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

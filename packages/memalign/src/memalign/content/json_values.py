@@ -105,7 +105,8 @@ def decode_json(text: str | bytes) -> Any:
     """Return the value of JSON text, which may hold NaN, Infinity and lone surrogates, as Python's `json` writes them.
 
     Raises:
-        InputError: It is not JSON, is nested too deep, or an object has a key twice with different contents.
+        InputError: It is not JSON, is nested too deep, or an object has a key twice with different
+            contents.
     """
     try:
         value = msgspec.json.decode(text)
@@ -173,8 +174,9 @@ def whole(value: Any) -> Any:
 def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -> Any:
     """Return `value` as JSON has it, whichever library it is of.
 
-    NaN and infinity become None, half a surrogate pair U+FFFD, arrays and sets lists, times ISO 8601 text. Pydantic
-    models, dataclasses and the like become objects, and bytes that are text become text.
+    NaN and infinity become None, half a surrogate pair U+FFFD, arrays and sets lists, times ISO
+    8601 text. Pydantic models, dataclasses and the like become objects, and bytes that are text
+    become text.
 
     Args:
         value: Anything.
@@ -274,7 +276,7 @@ def _name(key: object) -> str:
     return whole_text(str(key))
 
 
-# -- values of other libraries -----------------------------------------------------------------------------------------
+# -- values of other libraries ---------------------------------------------------------------------
 
 
 def _unwrapped(value: Any) -> Any:

@@ -13,8 +13,9 @@ from memalign.errors import InputError
 
 __all__ = ["check_field", "check_fields"]
 
-# Types of content parts. They are media only with a payload or with what points to one: {"type": "file", "path": …} is
-# a line of a directory, {"type": "image", "alt": …} a block of a page, and {"type": "image_url"} alone a form.
+# Types of content parts. They are media only with a payload or with what points to one: {"type":
+# "file", "path": …} is a line of a directory, {"type": "image", "alt": …} a block of a page, and
+# {"type": "image_url"} alone a form.
 _TYPE = re.compile(r"(input_)?(image|audio|video|file|document)(_url)?")
 _PAYLOADS = frozenset(
     ("data", "blob", "base64", "file", "file_data", "file_uri", "fileUri", "file_id")
@@ -109,7 +110,8 @@ def check_field(name: str, value: object) -> None:
         value: What it holds.
 
     Raises:
-        InputError: It holds an image, audio, video or a file, or is no conversation; with where, and what to do.
+        InputError: It holds an image, audio, video or a file, or is no conversation; with where,
+            and what to do.
     """
     if (medium := _medium_in(value, name)) is not None:
         place, kind, sign = medium
@@ -137,7 +139,8 @@ def check_fields(case: _Case, parts: Iterable[str]) -> None:
         parts: The written names of fields, or of parts of them, as instructions name them.
 
     Raises:
-        InputError: As for `check_field`, and for what was left out of a part because JSON cannot hold it.
+        InputError: As for `check_field`, and for what was left out of a part because JSON cannot
+            hold it.
     """
     faults = case.faults
     for name, value in parts_in(case.content, parts).items():

@@ -1,7 +1,7 @@
 """Every normal form of words, side by side: two texts say the same where their forms are equal.
 
-Which form is asked decides what is forgotten, quoted, found or retired, so each says why it differs from the others.
-No form changes what is stored or shown.
+Which form is asked decides what is forgotten, quoted, found or retired, so each says why it differs
+from the others. No form changes what is stored or shown.
 
 | form | letters | accents | white space | other signs | for |
 |---|---|---|---|---|---|
@@ -60,18 +60,19 @@ _QUOTES = str.maketrans(
 )
 _ONE_QUOTE = str.maketrans('"`', "''")
 
-# To blanks: all that is in no word. For ASCII ten times as quick as a regular expression, and the same.
+# To blanks: all that is in no word. For ASCII ten times as quick as a regular expression, and the
+# same.
 _GAPS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
 
 
-# -- words of people ---------------------------------------------------------------------------------------------------
+# -- words of people -------------------------------------------------------------------------------
 
 
 def folded(text: str) -> str:
     """Return a text without what makes no difference to a reader: the form of names, for texts of any length.
 
-    Case, composed and decomposed letters, wide and narrow forms, kinds and runs of white space, and invisible
-    characters make no difference. Accents do, because José and Jose may be two people.
+    Case, composed and decomposed letters, wide and narrow forms, kinds and runs of white space, and
+    invisible characters make no difference. Accents do, because José and Jose may be two people.
     """
     if text.isascii():
         return " ".join(_HIDDEN.sub("", text).lower().split())
@@ -86,8 +87,8 @@ def folded(text: str) -> str:
 def name_key(name: str) -> str:
     """Return the folded form of a person's name: two spellings of one name have the same.
 
-    Compare people by this form alone, and show them as they were written. It differs from `folded` in a name of
-    which nothing is visible, because such people must not all become one.
+    Compare people by this form alone, and show them as they were written. It differs from `folded`
+    in a name of which nothing is visible, because such people must not all become one.
 
     Args:
         name: The name as somebody wrote it.
@@ -101,8 +102,8 @@ def name_key(name: str) -> str:
 def search_form(text: str) -> str:
     """Return a text as a search compares it: folded, and without accents.
 
-    Accents go because people search without them. What a search finds too much a person unticks; what it misses
-    stays behind when everything should be forgotten.
+    Accents go because people search without them. What a search finds too much a person unticks;
+    what it misses stays behind when everything should be forgotten.
     """
     plain = folded(text)
     if plain.isascii():
@@ -110,7 +111,7 @@ def search_form(text: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", plain)))
 
 
-# -- words of guidelines and cases -------------------------------------------------------------------------------------
+# -- words of guidelines and cases -----------------------------------------------------------------
 
 
 def word_form(text: str) -> str:
@@ -148,14 +149,15 @@ def literal_form(text: str) -> str:
 def quote_form(text: str) -> str:
     """Return a text as quotations are compared: the form of tests, all quotation marks the same, escapes undone.
 
-    A model that quotes inside JSON changes marks and escapes a second time, which tests of experts never do.
+    A model that quotes inside JSON changes marks and escapes a second time, which tests of experts
+    never do.
     """
     for _ in range(3):  # JSON in JSON: a text that was cut is encoded twice
         text = _ANY_ESCAPE.sub(_meant, text)
     return literal_form(text).translate(_ONE_QUOTE)
 
 
-# -- names of labels, keys and columns ---------------------------------------------------------------------------------
+# -- names of labels, keys and columns -------------------------------------------------------------
 
 
 def label_form(text: str) -> str:
@@ -174,12 +176,13 @@ def snake_case(name: str) -> str:
 def column_form(name: str) -> str:
     """Return the name of a column as `user_feedback`, whichever signs are between its words.
 
-    Signs become `_`, unlike in `snake_case`, because spreadsheets write `User feedback:` for the same column.
+    Signs become `_`, unlike in `snake_case`, because spreadsheets write `User feedback:` for the
+    same column.
     """
     return "_".join(re.findall(r"[^\W_]+", snake_case(name).casefold()))
 
 
-# -- characters --------------------------------------------------------------------------------------------------------
+# -- characters ------------------------------------------------------------------------------------
 
 _ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|([nrtbf])|([\"'/]))")
 """How JSON writes a character, also JSON in a text of JSON, where every backslash is written twice."""
@@ -191,8 +194,9 @@ _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
 def unescaped(text: str) -> str:
     r"""Return the text with JSON's escapes undone, however deep: `Jos\\u00e9` is José.
 
-    The text need not be JSON: a log line, half an object, or a fence around one is read too. An escape of white space
-    becomes a blank, and so does a backslash before one of its letters in a text that is none.
+    The text need not be JSON: a log line, half an object, or a fence around one is read too. An
+    escape of white space becomes a blank, and so does a backslash before one of its letters in a
+    text that is none.
     """
     if "\\" not in text:
         return text

@@ -101,8 +101,8 @@ def first_lacking(content: Mapping[str, Any], names: Iterable[str]) -> tuple[str
 def sides_of(content: Mapping[str, Any], choices: Collection[str]) -> dict[str, Any]:
     """The sides of an item that a judge compares, each by its name, in the item's order; empty without sides.
 
-    Sides are entries of one field whose keys are two or more of the judge's choices; of several such fields the
-    outputs'.
+    Sides are entries of one field whose keys are two or more of the judge's choices; of several
+    such fields the outputs'.
     """
     for _, field in sorted(content.items(), key=lambda item: item[0] != "outputs"):
         if isinstance(field, dict):

@@ -21,8 +21,9 @@ _OTHER_SIDE = frozenset(("user", "human", "customer", "client", "system", "devel
 def words_of(name: str, value: object) -> Iterator[str]:
     """The texts and numbers of the field `name`, in order.
 
-    Of a conversation what is said, not by whom; of a trace what came in and what went out, the names of its steps and
-    what went wrong: ids, times and the repetitions on the way would make all traces alike.
+    Of a conversation what is said, not by whom; of a trace what came in and what went out, the
+    names of its steps and what went wrong: ids, times and the repetitions on the way would make all
+    traces alike.
     """
     if name == "trace" and (tree := span_tree(value)) is not None:
         for span in tree.spans:

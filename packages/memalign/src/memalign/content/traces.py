@@ -1,13 +1,13 @@
 """A trace as a tree of spans, whichever of the usual forms it was written in.
 
-- OpenTelemetry's JSON export: resourceSpans → scopeSpans → spans, attributes as lists of key and value
-  (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding);
+- OpenTelemetry's JSON export: resourceSpans → scopeSpans → spans, attributes as lists of key and
+  value (https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding);
 - a list of spans, each with its id and its parent's;
 - an object that has such a list: MLflow's trace (data.spans), or `spans`.
 
-Tracers have several names for the same field; of these the first that a span has counts. Fields of other names are
-shown too, but for those in which tools keep what was said of the run. Nor are the spans of evaluators, scorers and
-annotations shown, and all that is below them.
+Tracers have several names for the same field; of these the first that a span has counts. Fields of
+other names are shown too, but for those in which tools keep what was said of the run. Nor are the
+spans of evaluators, scorers and annotations shown, and all that is below them.
 """
 
 from __future__ import annotations
@@ -161,7 +161,8 @@ class Span(msgspec.Struct, frozen=True, kw_only=True):
 class SpanTree(msgspec.Struct, frozen=True, kw_only=True):
     """The spans of a trace, each once: every span after its parent, siblings by when they started.
 
-    `notes` say which spans had to be shown as uppermost, because their parent is missing or below them.
+    `notes` say which spans had to be shown as uppermost, because their parent is missing or below
+    them.
     """
 
     spans: tuple[Span, ...]
@@ -257,7 +258,7 @@ def _list(value: object) -> Sequence[Any] | None:
     return value if isinstance(value, list | tuple) else None
 
 
-# -- one span ----------------------------------------------------------------------------------------------------------
+# -- one span --------------------------------------------------------------------------------------
 
 
 def _span(value: Mapping[str, Any]) -> Span:
@@ -452,7 +453,7 @@ def _any_value(value: object) -> Any:
     return content if str(kind).endswith("Value") else value
 
 
-# -- the tree ----------------------------------------------------------------------------------------------------------
+# -- the tree --------------------------------------------------------------------------------------
 
 
 def _tree(links: Sequence[Span]) -> SpanTree:
@@ -461,7 +462,8 @@ def _tree(links: Sequence[Span]) -> SpanTree:
     children = _children(links, by_start)
     hidden = _judging(links, children)
     spans: dict[int, Span] = {}
-    # Spans that no uppermost span leads to are in a circle, or below one: the first of it becomes uppermost.
+    # Spans that no uppermost span leads to are in a circle, or below one: the first of it becomes
+    # uppermost.
     for root in (*children.get(None, ()), *by_start):
         # A stack, not recursion: an agent's loop nests thousands deep.
         waiting: list[tuple[int, str | None, int]] = [(root, None, 0)]

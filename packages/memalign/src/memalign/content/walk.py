@@ -20,8 +20,8 @@ def members(value: object) -> Iterable[tuple[Any, Any]]:
 def walk(value: object) -> Iterator[tuple[str | int | None, Any]]:
     """Yield the value and all that it holds, each before what it holds itself, as JSON writes them.
 
-    Each comes with its key or place in what holds it, the value itself with None. Iterative, because a
-    value may be nested deeper than Python calls functions.
+    Each comes with its key or place in what holds it, the value itself with None. Iterative,
+    because a value may be nested deeper than Python calls functions.
     """
     waiting: list[tuple[str | int | None, Any]] = [(None, value)]
     while waiting:

@@ -30,13 +30,17 @@ LABEL_FIELDS = ("value", "rationale", "source", "created_at")
 FIELDS = ("id", *CONTENT_FIELDS, *LABEL_FIELDS, "group")
 """The fields that may be read from a column of another name."""
 
-_COMMA = re.compile(
-    rf",(?=\s*(?:{'|'.join(FIELDS)})\s*=)"
-)  # a comma inside a column's name splits nothing
+_COMMA = re.compile(rf",(?=\s*(?:{'|'.join(FIELDS)})\s*=)")
+"""A comma between two columns; one inside a column's name splits nothing."""
 
 
 def checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
-    """The same, field to column, without fields that are read from their own name. Raises InputError."""
+    """Check a mapping of field to column, and leave out fields that are read from their own name.
+
+    Raises:
+        InputError: A field does not exist, a column has no name, or one is mapped twice.
+    """
+    checked: dict[str, str] = {}
     for field, column in columns.items():
         if field not in FIELDS:
             raise InputError(
@@ -44,39 +48,53 @@ def checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
             )
         if not isinstance(column, str) or not column.strip():
             raise InputError(f"the mapping of {field} names no column; write {field}=COLUMN")
-    names = [column.strip() for column in columns.values()]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise InputError(f"column {twice[0]!r} is mapped to two fields; map it to one")
-    return {field: column.strip() for field, column in columns.items() if field != column.strip()}
+        if column.strip() in checked.values():
+            raise InputError(f"column {column.strip()!r} is mapped to two fields; map it to one")
+        checked[field] = column.strip()
+    return {field: column for field, column in checked.items() if field != column}
 
 
 def parse_columns(texts: Iterable[str]) -> dict[str, str]:
-    """The columns of `outputs=answer,value=label`, written as often as you like, or of `none`. Raises InputError."""
+    """Read the columns of `outputs=answer,value=label`, written as often as you like, or of `none`.
+
+    Raises:
+        InputError: A part names no field or no column, or a field twice.
+    """
     texts = list(texts)
     if [text.strip().lower() for text in texts] == ["none"]:
         return {}
     columns: dict[str, str] = {}
-    for part in (part for text in texts for part in _COMMA.split(text)):
-        field, equals, column = part.partition("=")
-        if not equals:
-            raise InputError(
-                f"--map {part}: write FIELD=COLUMN, for example outputs=answer; --map none forgets it"
-            )
-        if field.strip() in columns:
-            raise InputError(f"--map names the field {field.strip()} twice")
-        columns[field.strip()] = column
+    for text in texts:
+        for part in _COMMA.split(text):
+            field, equals, column = part.partition("=")
+            if not equals:
+                raise InputError(
+                    f"--map {part}: write FIELD=COLUMN, for example outputs=answer; "
+                    "--map none forgets it"
+                )
+            if field.strip() in columns:
+                raise InputError(f"--map names the field {field.strip()} twice")
+            columns[field.strip()] = column
     return checked_columns(columns)
 
 
 def unmapped(
     name: str, missing: Iterable[str], present: Collection[str], names: Mapping[str, str]
 ) -> InputError:
-    """Return the error for rows, called `name`, that have `present` fields, from columns `names`, and lack others."""
+    """Return the error for rows that lack fields.
+
+    Args:
+        name: What the error calls the rows.
+        missing: The fields that they lack.
+        present: The fields that they have.
+        names: The columns from which fields are read, where they have other names.
+    """
     missing = list(missing)
     listed = ", ".join(names.get(field, field) for field in present)[:300]
+    likely = {field: column for column, field in nearest(present).items()}
     mapping = {field: names[field] for field in names if field in present}
-    likely = {field: column for column, field in nearest(present).items() if field in missing}
-    mapping |= {field: likely.get(field, "COLUMN") for field in missing}
+    for field in missing:
+        mapping[field] = likely.get(field, "COLUMN")
     return InputError(
         f"{name} has no column for {', '.join(missing)}. Its columns are {listed}. "
         f"Name the right ones: {written(mapping)}"
@@ -89,23 +107,27 @@ def written(mapping: Mapping[str, str]) -> str:
     return f"--map {shlex.quote(pairs)} (in Python: columns={mapping})"
 
 
-# -- columns that are not read -----------------------------------------------------------------------------------------
+# -- columns that are not read ---------------------------------------------------------------------
 
 _MEANT = {
     "inputs": "input question query prompt request instruction user_input",
     "outputs": "output answer response reply completion prediction generated_text model_output",
     "expectations": "expectation expected expected_output reference ground_truth gold target",
-    "conversation": "messages conversations chat dialogue transcript",
+    "conversation": "messages conversations chat dialogue transcript contents",
+    "trace": "",
     "value": "label score rating verdict grade feedback_value",
-    "rationale": "comment comments reason explanation feedback critique justification note notes remark rational",
+    "rationale": (
+        "comment comments reason explanation feedback critique justification note notes remark rational"
+    ),
     "source": "annotator reviewer rater author expert user labeler annotated_by",
     "created_at": "timestamp date time created annotated_at",
     "id": "example_id case_id item_id uid uuid key",
 }
-_NAMES = {name: field for field, words in _MEANT.items() for name in (field, *words.split())} | {
-    "trace": "trace"
+_FIELD_BY_NAME = {
+    name: field for field, names in _MEANT.items() for name in (field, *names.split())
 }
-_MOST_NAMED, _LONGEST = 30, 40  # columns that are named, and characters of each that are compared
+_MOST_NAMED = 30  # columns
+_LONGEST = 40  # characters of each that are compared
 _CLOSE = 0.8  # of `difflib`: "coment" and "rationnale" are close, "region" is close to nothing
 
 _OURS = frozenset(("meta", "memalign", "judge's verdict", "judge's reason", *FIELDS))
@@ -113,9 +135,11 @@ _OURS = frozenset(("meta", "memalign", "judge's verdict", "judge's reason", *FIE
 
 def nearest(columns: Iterable[str]) -> dict[str, str]:
     """Return the field that each column seems to be, for those of another name that come close to one."""
+    columns = list(columns)
     taken = set(columns) & set(FIELDS)
     found: dict[str, str] = {}
-    for column in islice((name for name in columns if name not in _OURS), _MOST_NAMED):
+    others = (name for name in columns if name not in _OURS)
+    for column in islice(others, _MOST_NAMED):
         field = _field_near(column[:_LONGEST])
         if field is not None and field not in taken:
             taken.add(field)
@@ -125,25 +149,24 @@ def nearest(columns: Iterable[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=1000)
 def _field_near(column: str) -> str | None:
-    plain = column_form(column)
-    if plain in _NAMES:
-        return _NAMES[plain]
-    close = get_close_matches(plain, _NAMES, n=1, cutoff=_CLOSE)
-    return _NAMES[close[0]] if close else None
+    name = column_form(column)
+    if name not in _FIELD_BY_NAME:
+        name = next(iter(get_close_matches(name, _FIELD_BY_NAME, n=1, cutoff=_CLOSE)), "")
+    return _FIELD_BY_NAME.get(name)
 
 
 def unused(columns: Iterable[str]) -> list[str]:
-    """Return a note on each column that no field is read from and that comes close to one, and one on all others."""
+    """Return a note on each column that is not read and comes close to a field, and one on all others."""
+    columns = list(columns)
     likely = nearest(columns)
-    notes = [
-        f"{column}: not used; did you mean {column} → {field}? Use {written({field: column})}"
-        for column, field in likely.items()
-    ]
-    others = [
-        name
-        for name in columns
-        if name not in likely and name not in _OURS and not name.startswith("memalign ")
-    ]
+    notes: list[str] = []
+    for column, field in likely.items():
+        use = written({field: column})
+        notes.append(f"{column}: not used; did you mean {column} → {field}? Use {use}")
+    others: list[str] = []
+    for name in columns:
+        if name not in likely and name not in _OURS and not name.startswith("memalign "):
+            others.append(name)
     if others:
         listed = ", ".join(others[:_MOST_NAMED])[:300]
         notes.append(f"not used, and kept as meta: {listed}")
@@ -151,9 +174,15 @@ def unused(columns: Iterable[str]) -> list[str]:
 
 
 class Columns:
-    """Fields read from columns of other `names`, field to column; if `required`, each must be among these very rows.
+    """Fields that are read from columns of other names.
 
-    `read` are the columns of any name that fields are read from.
+    Args:
+        names: Field to column.
+        required: Whether each column must be among these very rows.
+
+    Attributes:
+        read: The columns of any name that fields are read from.
+        ids: The columns from which an id is read.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None, *, required: bool = False) -> None:
@@ -164,18 +193,31 @@ class Columns:
         self.read = frozenset((*FIELDS, *self._fields))
 
     def renamed(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row by its fields. A column of a field's name, where that field is read elsewhere, gets another name."""
+        """Return a row by its fields.
+
+        A column of a field's name, where that field is read elsewhere, gets another name.
+        """
         taken = {field for column, field in self._fields.items() if column in row}
-        names = {column: f"{column} (column)" if column in taken else column for column in row}
-        return {self._fields.get(column, names[column]): value for column, value in row.items()}
+        renamed: dict[str, Any] = {}
+        for column, value in row.items():
+            name = f"{column} (column)" if column in taken else column
+            renamed[self._fields.get(column, name)] = value
+        return renamed
 
     def check(self, name: str, present: Collection[str]) -> None:
-        """Raise InputError for columns that were named for these rows, called `name`, and are in none of them."""
-        missing = [
-            f"{column!r} for {field}"
-            for field, column in self.names.items()
-            if column not in present
-        ]
+        """Check that the columns that were named for these rows are in some of them.
+
+        Args:
+            name: What errors call the rows.
+            present: The columns of all of them.
+
+        Raises:
+            InputError: Some are in none of them.
+        """
+        missing: list[str] = []
+        for field, column in self.names.items():
+            if column not in present:
+                missing.append(f"{column!r} for {field}")
         if self.required and missing:
             listed = ", ".join(map(str, present))[:300]
             raise InputError(

@@ -43,7 +43,8 @@ def delimited_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
 
 def _mark_of(first: Sequence[str], columns: Columns) -> str:
     """Return the mark by which a line names most columns; without names, the header's commonest."""
-    lines = [line.replace("\r", "") for line in first]  # the reader takes one only at a line's end
+    # The reader takes a carriage return only at a line's end.
+    lines = [line.replace("\r", "") for line in first]
 
     def fit(mark: str) -> tuple[int, int]:
         rows = list(csv.reader(lines, delimiter=mark))
@@ -74,7 +75,10 @@ def _records(
             reason = str(error)
             if "end of data" in reason:
                 end = begin + reader.line_num
-                reason = f"a quotation mark opens a cell and is never closed, so the cell runs on to line {end}"
+                reason = (
+                    "a quotation mark opens a cell and is never closed, "
+                    f"so the cell runs on to line {end}"
+                )
             if first:
                 raise InputError(f"{path}: the header on line {line} is broken: {reason}") from None
             yield RowError(line=line, reason=f"broken CSV: {reason}")
@@ -84,7 +88,7 @@ def _records(
             yield line, cells
 
 
-# -- any table ---------------------------------------------------------------------------------------------------------
+# -- any table -------------------------------------------------------------------------------------
 
 
 def table_rows(
@@ -153,15 +157,15 @@ def _cells_row(
     line: int, cells: Sequence[Any], header: Sequence[str], *, ragged: bool
 ) -> Row | RowError:
     """Return the row of a table's cells; one that says nothing is None."""
-    extra = [cell for cell in cells[len(header) :] if cell is not None and str(cell).strip()]
-    if (len(cells) < len(header) and not ragged) or extra:
+    extra = any(cell is not None and str(cell).strip() for cell in cells[len(header) :])
+    if extra or (len(cells) < len(header) and not ragged):
         counts = f"the row has {len(cells)} cells and the header {len(header)}"
         return RowError(line=line, reason=f"{counts}; write one cell for each column")
     said = (None if isinstance(cell, str) and not cell.strip() else cell for cell in cells)
     return Row(line=line, fields=dict(zip_longest(header, islice(said, len(header)))))
 
 
-# -- quotation marks of Spark ------------------------------------------------------------------------------------------
+# -- quotation marks of Spark ----------------------------------------------------------------------
 
 _BACKSLASHES = re.compile(r'(?<!\\)(\\+)"')
 

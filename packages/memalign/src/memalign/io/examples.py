@@ -1,4 +1,4 @@
-"""Examples are read twice: first every row is checked, and only hashes are kept; then they are given out one by one."""
+"""Examples are read twice: first every row is checked, and only hashes are kept; then they are given out."""
 
 from __future__ import annotations
 
@@ -7,15 +7,10 @@ from typing import Any, Self
 
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io.columns import LABEL_FIELDS
+from memalign.io.fields import CONTENT_NEEDED, case_fields, case_of
+from memalign.io.reader import RowReader
 from memalign.io.rows import Row
-from memalign.io.source import (
-    CONTENT_NEEDED,
-    ExampleSource,
-    Reading,
-    RowSource,
-    case_fields,
-    case_of,
-)
+from memalign.io.source import ExampleSource, RowSource
 from memalign.types import CONTENT_FIELDS, Example
 
 __all__ = ["Examples", "example_of", "read_examples"]
@@ -24,11 +19,12 @@ __all__ = ["Examples", "example_of", "read_examples"]
 class Examples:
     """Examples of a file, of a list, or of anything else that can be iterated over, in their order.
 
-    Rows of one id and content, such as several people's feedback, give one example, where its content is first; label
-    columns are ignored. An id with two contents is an error, and so is a row without id or content.
+    Rows of one id and content, such as several people's feedback, give one example, where its
+    content is first; label columns are ignored. An id with two contents is an error, and so is a
+    row without id or content.
 
-    `len` and iterating check everything first. Iterating raises InputError if the file has changed since. `notes` then
-    say what was left out of fields that the judge does not read.
+    `len` and iterating check everything first. Iterating raises InputError if the file has changed
+    since. `notes` then say what was left out of fields that the judge does not read.
     """
 
     def __init__(self, source: RowSource, fields: Collection[str] = ()) -> None:
@@ -47,13 +43,13 @@ class Examples:
         fields: Collection[str] = (),
         name: str = "examples",
     ) -> Self:
-        """The examples of a path, a frame, a data set, an iterable of Examples, Feedback or mappings, or a RowSource.
+        """Return the examples of a path, a frame, a data set, Examples, Feedback, mappings, or a RowSource.
 
         Args:
             rows: Whatever they are read from.
             columns: Columns of other names, read where they are there.
-            fields: The content fields, or parts of them, that the judge reads: a file or frame must have a column for
-                each, and nothing else is checked.
+            fields: The content fields, or parts of them, that the judge reads: a file or frame must
+                have a column for each, and nothing else is checked.
             name: What errors call rows that are no file.
         """
         return cls(RowSource.of(rows, name=name, remembered=columns), fields)
@@ -65,27 +61,28 @@ class Examples:
         return self._hashes or {}
 
     def check(self) -> None:
-        """Read all rows, unless that was done before. Raises InvalidRows, and InputError for a file as a whole."""
+        """Read all rows, unless that was done before. Raises InvalidRows, and InputError for a whole file."""
         for _ in self.checking():
             pass
 
     def checking(self) -> Iterator[None]:
-        """The same, a step for each row: for callers that have something else to do between them."""
+        """Check likewise, a step for each row: for callers that have something else to do in between."""
         if self._hashes is not None:
             return
-        reading = _Reading(self._parts)
+        reader = _ExampleReader(self._parts)
         for item in self._source.rows(distinct=True):
-            reading.take(item)
+            reader.take(item)
             yield
-        reading.check_columns(self._source, reading.needed())
-        self.notes = tuple(reading.left_out.values())
-        self._hashes = reading.complete(self.name)
+        reader.check_columns(self._source, reader.needed())
+        self.notes = tuple(reader.left_out.values())
+        self._hashes = reader.complete(self.name)
 
     def __len__(self) -> int:
         return len(self.hashes)
 
     def __iter__(self) -> Iterator[Example]:
-        remaining, yielded = iter(self.hashes.items()), set[str]()
+        remaining = iter(self.hashes.items())
+        yielded = set[str]()
         changed = InputError(
             f"{self.name} was changed while it was being read; run the command again"
         )
@@ -126,13 +123,13 @@ def example_of(row: Row) -> Example | None:
 
 
 def _example(case: Mapping[str, Any], row: Row) -> Example | None:
-    if not any(name in case for name in CONTENT_FIELDS) and not row.faults:
+    if case.keys().isdisjoint(CONTENT_FIELDS) and not row.faults:
         return None
     fields = {name: value for name, value in case.items() if name not in LABEL_FIELDS}
     return case_of(Example, row, fields)
 
 
-class _Reading(Reading):
+class _ExampleReader(RowReader):
     """The first reading: what is wrong, and the hashes of what is right."""
 
     def __init__(self, parts: Collection[str]) -> None:

@@ -10,17 +10,10 @@ import msgspec
 from memalign.content.json_values import is_absent
 from memalign.errors import InputError, InvalidRows, RowError
 from memalign.io.columns import LABEL_FIELDS, unused
+from memalign.io.fields import CONTENT_NEEDED, JUDGED, case_fields, case_of, labels_of
+from memalign.io.reader import RowReader
 from memalign.io.rows import Row
-from memalign.io.source import (
-    CONTENT_NEEDED,
-    JUDGED,
-    FeedbackSource,
-    Reading,
-    RowSource,
-    case_fields,
-    case_of,
-    labels_of,
-)
+from memalign.io.source import FeedbackSource, RowSource
 from memalign.types import CONTENT_FIELDS, NOTHING_SAID, Feedback, FeedbackKey
 from memalign.values import Value, ValueType, value_text
 
@@ -33,13 +26,14 @@ SKIP_HINT = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FeedbackFile:
-    """What was read.
+    """Feedback as it was read.
 
     Attributes:
         rows: The good rows, in order.
         lines: The line of each.
         invalid: The bad ones, empty unless they were to be skipped.
-        notes: What else became of rows: how many of a sheet are not filled in, how many have a made id.
+        notes: What else became of rows: how many of a sheet are not filled in, how many have a made
+            id.
     """
 
     rows: tuple[Feedback, ...]
@@ -58,11 +52,12 @@ def read_feedback(
     fields: Collection[str] = (),
     name: str = "feedback",
 ) -> FeedbackFile:
-    """The feedback in a path, a DataFrame, a data set, an iterable of Feedback or mappings, or a RowSource.
+    """Read feedback from a path, a DataFrame, a data set, Feedback, mappings, or a RowSource.
 
-    A row needs an id, a value or a rationale, and content. Content that only another row of the same id has is filled
-    in. A key twice, or an id with other content than in another row, is an error. null, NaN and empty CSV cells mean
-    "absent". Rows of a sheet for review that are not filled in are counted and left out.
+    A row needs an id, a value or a rationale, and content. Content that only another row of the
+    same id has is filled in. A key twice, or an id with other content than in another row, is an
+    error. null, NaN and empty CSV cells mean "absent". Rows of a sheet for review that are not
+    filled in are counted and left out.
 
     Args:
         rows: Whatever it is read from. A line of Python objects is their 1-based position.
@@ -70,7 +65,8 @@ def read_feedback(
         hashes: Of the content of cases that the judge has, by id: their content may be missing too.
         skip_invalid: Leave bad rows out.
         columns: Columns of other names, read where they are there (see `RowSource.of`).
-        fields: The content fields, or parts of them, that the judge reads; nothing else of the content is checked.
+        fields: The content fields, or parts of them, that the judge reads; no other content is
+            checked.
         name: What errors call rows of Python.
 
     Raises:
@@ -78,37 +74,26 @@ def read_feedback(
         InputError: A file cannot be read or is empty, or no column gives a field that is needed.
     """
     source = RowSource.of(rows, name=name, remembered=columns)
-    reading = _Reading(value_type, hashes or {}, fields)
+    reader = _FeedbackReader(value_type, hashes or {}, fields)
     for item in source.rows():
-        reading.take(item)
-    reading.complete()
-    if reading.filled_in:
-        content = reading.needed() if reading.needs_content else ()
-        reading.check_columns(
-            source, (*content, *(() if "rationale" in reading.columns else ("value",)))
-        )
-    bad = reading.faults()
-    good = reading.good
-    unfilled = reading.unfilled
+        reader.take(item)
+    reader.complete()
+    if reader.filled_in:
+        reader.check_columns(source, reader.fields_needed())
+    bad = reader.faults()
+    good = reader.good
     if bad and not skip_invalid:
         raise InvalidRows(source.name, bad, hint=SKIP_HINT)
-    if unfilled and not good and not bad:
+    if reader.unfilled and not good and not bad:
         raise InputError(
-            f"{source.name}: none of its {unfilled} rows is filled in; write a verdict in the column "
-            "value, a reason in rationale, or both"
+            f"{source.name}: none of its {reader.unfilled} rows is filled in; write a verdict in the "
+            "column value, a reason in rationale, or both"
         )
-    notes = []
-    if unfilled:
-        total = unfilled + len(good) + len(bad)
-        notes.append(
-            f"{unfilled} of {total} rows of {source.name} are not filled in and were left out"
-        )
-    if reading.made_ids:
-        notes.append(f"the rows have no id, so {reading.made_ids} got one made from their content")
-    notes += reading.left_out.values()
-    notes += unused(reading.columns)
     return FeedbackFile(
-        rows=tuple(good.values()), lines=tuple(good), invalid=tuple(bad), notes=tuple(notes)
+        rows=tuple(good.values()),
+        lines=tuple(good),
+        invalid=tuple(bad),
+        notes=tuple(reader.notes(source.name)),
     )
 
 
@@ -127,14 +112,13 @@ def label_notes(
         known: Labels that the judge has learned already.
     """
     notes: list[str] = []
-    labelled = [row for row in rows if row.value is not None]
-    labels = {value_text(row.value) for row in labelled if row.value is not None}
+    labels = [value_text(row.value) for row in rows if row.value is not None]
     closed = value_type is None or value_type.closed
-    if len(labelled) >= _FEW and closed and len(labels | {*map(value_text, known)}) == 1:
-        label = labels.pop()
+    every = {*labels, *map(value_text, known)}
+    if len(labels) >= _FEW and closed and len(every) == 1:
         notes.append(
-            f"all {len(labelled)} labels are {label}; a judge that sees one label alone learns to give it, "
-            "so add cases with another"
+            f"all {len(labels)} labels are {labels[0]}; a judge that sees one label alone learns to "
+            "give it, so add cases with another"
         )
     if len(rows) >= _FEW and not any(row.rationale for row in rows):
         notes.append(
@@ -143,8 +127,8 @@ def label_notes(
     return notes
 
 
-class _Reading(Reading):
-    """What the rows so far say."""
+class _FeedbackReader(RowReader):
+    """The feedback of the rows so far."""
 
     def __init__(
         self, value_type: ValueType | None, hashes: Mapping[str, str], parts: Collection[str]
@@ -155,13 +139,15 @@ class _Reading(Reading):
         self._lines: dict[FeedbackKey, int] = {}
         self._contents: dict[str, tuple[int, Feedback]] = {}
         self.good: dict[int, Feedback] = {}
-        self.filled_in = self.unfilled = self.made_ids = 0
-        self.needs_content = False
+        self.filled_in = 0
+        self.unfilled = 0
+        self.made_ids = 0
+        self._needs_content = False
 
     def use(self, row: Row) -> None:
         """Keep the row's feedback. Raises InputError."""
         fields = row.fields
-        if row.review and all(is_absent(fields.get(name)) for name in ("value", "rationale")):
+        if row.review and is_absent(fields.get("value")) and is_absent(fields.get("rationale")):
             self.unfilled += 1
             return
         self.filled_in += 1
@@ -170,10 +156,10 @@ class _Reading(Reading):
         known = str(fields.get("id")).strip() in self._hashes
         repeats_nothing = known and fields.keys().isdisjoint(CONTENT_FIELDS)
         if not (repeats_nothing or fields.keys() >= JUDGED):
-            self.needs_content = True
+            self._needs_content = True
         feedback = self._feedback(row)
         self.check(row, feedback)
-        self._check(feedback)
+        self._check_against_others(feedback)
         if feedback.content:
             self._contents.setdefault(feedback.id, (row.line, feedback))
         self._lines[feedback.key] = row.line
@@ -194,31 +180,25 @@ class _Reading(Reading):
         content = {name: value for name, value in case.items() if name not in LABEL_FIELDS}
         return case_of(Feedback, row, content | labels)
 
-    def _check(self, feedback: Feedback) -> None:
-        """Check one row against the rows before it and what the judge knows."""
+    def _check_against_others(self, feedback: Feedback) -> None:
+        """Check one row against the rows before it and what the judge knows. Raises InputError."""
+        name = feedback.id
         if feedback.key in self._lines:
-            raise InputError(
-                f"{feedback.key} is also on line {self._lines[feedback.key]}; keep one of the two rows"
-            )
+            line = self._lines[feedback.key]
+            raise InputError(f"{feedback.key} is also on line {line}; keep one of the two rows")
         if not feedback.content:
             return
-        line, first = self._contents.get(feedback.id, (0, feedback))
-        if first.content_hash != feedback.content_hash:
-            fields = [
-                name
-                for name in CONTENT_FIELDS
-                if first.content.get(name) != feedback.content.get(name)
-            ]
+        if name in self._contents:
+            line, first = self._contents[name]
+            if first.content_hash != feedback.content_hash:
+                differing = ", ".join(_differing(first, feedback))
+                raise InputError(
+                    f"{differing} differ from {name!r} on line {line}; give it another id"
+                )
+        elif self._hashes.get(name, feedback.content_hash) != feedback.content_hash:
             raise InputError(
-                f"{', '.join(fields)} differ from {feedback.id!r} on line {line}; give it another id"
-            )
-        if (
-            not line
-            and self._hashes.get(feedback.id, feedback.content_hash) != feedback.content_hash
-        ):
-            raise InputError(
-                f"the judge has a case {feedback.id!r} with other content; give it another id, or "
-                f"unalign {feedback.id!r} first"
+                f"the judge has a case {name!r} with other content; give it another id, or "
+                f"unalign {name!r} first"
             )
 
     def complete(self) -> None:
@@ -233,3 +213,24 @@ class _Reading(Reading):
                 del self.good[line]
                 reason = f"no content: {CONTENT_NEEDED}"
                 self.bad.append(RowError(line=line, reason=reason, id=feedback.id))
+
+    def fields_needed(self) -> list[str]:
+        """Return the fields for which a file must have a column."""
+        fields = list(self.needed()) if self._needs_content else []
+        return fields if "rationale" in self.columns else [*fields, "value"]
+
+    def notes(self, source: str) -> list[str]:
+        """Return what else became of the rows of a source, and which of its columns are not used."""
+        notes: list[str] = []
+        if self.unfilled:
+            total = self.unfilled + len(self.good) + len(self.bad)
+            notes.append(
+                f"{self.unfilled} of {total} rows of {source} are not filled in and were left out"
+            )
+        if self.made_ids:
+            notes.append(f"the rows have no id, so {self.made_ids} got one made from their content")
+        return [*notes, *self.left_out.values(), *unused(self.columns)]
+
+
+def _differing(one: Feedback, other: Feedback) -> list[str]:
+    return [name for name in CONTENT_FIELDS if one.content.get(name) != other.content.get(name)]

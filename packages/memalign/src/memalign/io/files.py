@@ -30,35 +30,39 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger("memalign.io")
-_URL = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.-]+:/+"
-)  # a Path keeps one of its two slashes; a drive has one letter
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/+")
+"""How a URL begins: a Path keeps one of its two slashes, and a drive has one letter."""
 
 
 def path_of(where: str | Path) -> Path:
-    """The path that a person named. Raises InputError for a URL, whose query may be a key and is not repeated."""
-    if match := _URL.match(str(where)):
+    """Return the path that a person named.
+
+    Raises:
+        InputError: It is a URL, whose query may be a key and is not repeated.
+    """
+    match = _URL.match(str(where))
+    if match:
         raise InputError(f"{match[0]}… is a URL; copy the file to this machine, and give its path")
     return Path(where)
 
 
 def target_of(path: Path) -> Path:
-    """The file behind a link, so that the link stays one."""
+    """Return the file behind a link, so that the link stays one."""
     return path.resolve() if path.is_symlink() else path
 
 
 def is_device(path: Path) -> bool:
-    """Whether something is there that is no file to be replaced: a device such as /dev/null, a pipe."""
+    """Return whether something is there that is no file to be replaced, such as a pipe or /dev/null."""
     return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def beside(path: Path, kind: str) -> Path:
-    """A hidden file next to `path` that serves it: its `lock`, or the `part` in which its new content is written."""
+    """Return a hidden file next to `path`: its `lock`, or the `part` in which its new content is written."""
     return path.parent / f".{path.name}.{kind}"
 
 
 def try_lock(path: Path) -> BaseFileLock | None:
-    """A lock on the file at `path` until `unlock`, or the end of the process; None if somebody else has it."""
+    """Lock the file at `path` until `unlock`, or the end of the process; None if somebody else has it."""
     from filelock import FileLock, Timeout  # a twentieth of a second
 
     path.parent.stat()  # filelock would make a folder that is missing
@@ -71,8 +75,9 @@ def try_lock(path: Path) -> BaseFileLock | None:
 
 
 def unlock(lock: BaseFileLock) -> None:
-    """Let go of a lock, and take its file away: filelock sees that a file it has waited for is no longer there."""
-    with contextlib.suppress(OSError):  # Windows removes no open file, and filelock does so itself
+    """Let go of a lock, and take its file away, which a filelock that waits for it sees."""
+    # Windows removes no open file, and filelock does so itself.
+    with contextlib.suppress(OSError):
         Path(lock.lock_file).unlink(missing_ok=True)
     lock.release()
 
@@ -98,8 +103,9 @@ def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterat
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """Open a file that takes the place of `path` when the block ends; after a crash the old one is there.
 
-    Two writers wait for each other, and the one that waits says so in the log `memalign.io`. A link stays one, and who
-    may read the old file may read the new one; a device or pipe is written to as it is.
+    Two writers wait for each other, and the one that waits says so in the log `memalign.io`. A link
+    stays one, and who may read the old file may read the new one; a device or pipe is written to as
+    it is.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -119,9 +125,8 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
                     part.chmod(stat.S_IMODE(path.stat().st_mode))
                 yield new
                 new.flush()
-                os.fsync(
-                    new.fileno()
-                )  # a power cut must not leave a file of the right name without its content
+                # A power cut must not leave a file of the right name without its content.
+                os.fsync(new.fileno())
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)

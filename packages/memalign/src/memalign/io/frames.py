@@ -1,4 +1,4 @@
-"""DataFrames, data sets and Parquet files as rows, their values as JSON has them. No library of them is required."""
+"""DataFrames, data sets and Parquet files as rows. No library of them is required."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ class Frame(Protocol):
 
 
 def is_frame(value: object) -> bool:
-    """Whether it is a DataFrame or a table, by the protocols that such objects have; nothing is imported."""
+    """Return whether it is a DataFrame or a table, by its protocols; nothing is imported."""
     if isinstance(value, str | Path | list | tuple | Mapping | Iterator):
         return False
     return any(hasattr(type(value), protocol) for protocol in _PROTOCOLS)
 
 
 def column_names(value: Any) -> list[str] | None:
-    """The names of the columns of a frame or data set, a named index among them; None for anything else."""
+    """Return the columns of a frame or data set, a named index among them; None for anything else."""
     names = getattr(value, "column_names", None)  # of Arrow tables and of Hugging Face's data sets
     if names is None and is_frame(value):
         names = getattr(value, "columns", None)
     if names is None or isinstance(value, Mapping):
         return None
+    listed = [str(name) for name in names]
     index = getattr(getattr(value, "index", None), "name", None)
-    return [str(name) for name in (*names, *([] if index is None else [index]))]
+    return listed if index is None else [*listed, str(index)]
 
 
 def frame_rows(frame: Any, columns: Columns) -> Iterator[Row | RowError]:
@@ -59,8 +60,8 @@ def frame_rows(frame: Any, columns: Columns) -> Iterator[Row | RowError]:
     Codes of a data set's classes are their names.
 
     Raises:
-        InputError: Narwhals does not read the frame, two of its columns have the name of a field, or its library
-            cannot read a row.
+        InputError: Narwhals does not read the frame, two of its columns have the name of a field,
+            or its library cannot read a row.
     """
     if not is_frame(frame):  # a data set, which gives its rows as mappings
         yield from _of_data_set(frame)
@@ -72,7 +73,7 @@ def frame_rows(frame: Any, columns: Columns) -> Iterator[Row | RowError]:
 
 
 def read_frame(frame: Any, columns: Columns) -> Any:
-    """Return a frame for Narwhals, its index, if it has a name, as a column and every column's name a text of its own.
+    """Return a frame for Narwhals, a named index as a column, and every column's name a text of its own.
 
     Raises:
         InputError: It cannot be read as a frame, or two columns have the name of a field.
@@ -122,23 +123,22 @@ def _named_once(frame: Any, kind: str, columns: Columns) -> Any:
 
 def _label(label: object) -> str:
     """Return a column's name as text; of several levels those that say anything."""
-    return (
-        ".".join(str(level) for level in label if str(level))
-        if isinstance(label, tuple)
-        else str(label)
-    )
+    if isinstance(label, tuple):
+        return ".".join(filter(None, map(str, label)))
+    return str(label)
 
 
 def parquet_rows(path: Path) -> Iterator[Row | RowError]:
-    """The rows of a Parquet file, or of all files below a folder; folders named `day=2026-01-01` are columns."""
+    """Read the rows of a Parquet file, or of all below a folder; folders named `day=2026-01-01` are columns."""
     try:
-        import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]  # ships no types
+        import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
         raise ConfigurationError(f"reading {path} needs pyarrow: pip install pyarrow") from None
     with reading(path, " as a Parquet file"):
         data = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False)
         names = data.schema.names
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
             listed = ", ".join(twice)
             raise InputError(
                 f"{path}: it has the column {listed} twice; give every column its own name"
@@ -151,7 +151,7 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
 
 
 def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]) -> Iterator[Row]:
-    """Return mappings as rows, each with its 1-based position; codes of classes, which have `names`, are names."""
+    """Return mappings as rows, each with its position; codes of classes, which have `names`, are names."""
     # -1 says that there is no class.
     codes = {name: {-1: None, **dict(enumerate(classes))} for name, classes in names.items()}
     for position, fields in enumerate(rows, 1):
@@ -161,7 +161,7 @@ def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]])
         yield Row(line=position, fields=read)
 
 
-# -- data sets of Hugging Face -----------------------------------------------------------------------------------------
+# -- data sets of Hugging Face ---------------------------------------------------------------------
 
 
 def _of_data_set(data: Any) -> Iterator[Row]:

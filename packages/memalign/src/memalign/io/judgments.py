@@ -1,8 +1,8 @@
 """Judgment files: one JSON object a line, `id` and the Judgment's fields, written as judging goes and resumed from.
 
-Each line also names the `judge` that gave it, by a signature `NAME@SETTINGS-MEMORY-PROMPTS` of hashes, and the
-`content_hash` of the example, so that a verdict of another judge, or on an example that has changed since, is never
-taken for this one's.
+Each line also names the `judge` that gave it, by a signature `NAME@SETTINGS-MEMORY-PROMPTS` of hashes,
+and the `content_hash` of the example, so that a verdict of another judge, or on an example that has
+changed since, is never taken for this one's.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
+from memalign.content.json_values import decode_json
 from memalign.errors import InputError
 from memalign.io.files import atomic_write, beside, path_of, target_of, try_lock, unlock
 from memalign.io.rows import reading
@@ -31,9 +32,8 @@ __all__ = [
     "read_judgments",
 ]
 
-_START = (
-    b'{"id":'  # how every line of ours begins; by it a cut line is told from somebody else's text
-)
+_START = b'{"id":'
+"""How every line of ours begins; by it a cut line is told from somebody else's text."""
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +43,21 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
     judge: str
     content_hash: str = ""
     ask: bool | None = None
+
+
+class _Line(NamedTuple):
+    """A line of a judgment file, read and as it is written."""
+
+    head: _Head
+    judgment: Judgment
+    raw: bytes
+
+
+class _Place(NamedTuple):
+    """Where in a file a line begins, and how many bytes it has."""
+
+    start: int
+    length: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +77,7 @@ class JudgmentFile:
     passed: frozenset[str] = frozenset()
 
     def fits(self, example: Example) -> bool:
-        """Whether the example is still what was judged under its id."""
+        """Return whether the example is still what was judged under its id."""
         return self.contents.get(example.id) in ("", None, example.content_hash)
 
 
@@ -97,24 +112,33 @@ OwnVerdicts = Mapping[str, Judgment] | JudgmentFile
 def read_judgments(path: str | Path) -> JudgmentFile:
     """Read the judgments of a file that `memalign judge -o` wrote, those with an error included.
 
-    A last line that a crash cut off is left out. Raises InputError if the file is missing, empty or something else.
+    A last line that a crash cut off is left out.
+
+    Raises:
+        InputError: The file is missing, empty or something else.
     """
-    lines = list(_lines_of(Path(path)))
-    if not lines:
+    judge = ""
+    judgments: dict[str, Judgment] = {}
+    contents: dict[str, str] = {}
+    passed: set[str] = set()
+    for head, judgment, _ in _lines_of(Path(path)):
+        judge = head.judge
+        judgments[head.id] = judgment
+        contents[head.id] = head.content_hash
+        if head.ask is False:
+            passed.add(head.id)
+    if not judgments:
         raise InputError(f"{path} has no judgments")
     return JudgmentFile(
-        judge=lines[-1][0].judge,
-        judgments={head.id: judgment for head, judgment, _ in lines},
-        contents={head.id: head.content_hash for head, _, _ in lines},
-        passed=frozenset(head.id for head, _, _ in lines if head.ask is False),
+        judge=judge, judgments=judgments, contents=contents, passed=frozenset(passed)
     )
 
 
 def mark_for_people(path: str | Path, below: float) -> int:
     """Mark each line of a judgment file with `ask`: true if a person must decide it.
 
-    A verdict goes to people if it failed, or if its confidence is lower or not known. What experts or a rule decided
-    passes.
+    A verdict goes to people if it failed, or if its confidence is lower or not known. What experts
+    or a rule decided passes.
 
     Args:
         path: The file, which is rewritten.
@@ -138,7 +162,7 @@ def mark_for_people(path: str | Path, below: float) -> int:
 
 
 def is_judgment_file(path: str | Path) -> bool:
-    """Whether a file is what `memalign judge -o` wrote."""
+    """Return whether a file is what `memalign judge -o` wrote."""
     try:
         with Path(path).open("rb") as file:
             msgspec.json.decode(file.readline(), type=_Head)
@@ -147,8 +171,8 @@ def is_judgment_file(path: str | Path) -> bool:
     return True
 
 
-def _lines_of(path: Path) -> Iterator[tuple[_Head, Judgment, bytes]]:
-    """Return the lines of a judgment file, in its order, without what a crash or a power cut left of the last one.
+def _lines_of(path: Path) -> Iterator[_Line]:
+    """Yield the lines of a judgment file, in its order, without what a crash or a power cut left of the last one.
 
     Raises:
         InputError: It is another file, or cannot be read.
@@ -156,55 +180,61 @@ def _lines_of(path: Path) -> Iterator[tuple[_Head, Judgment, bytes]]:
     with reading(path), path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             try:
-                head = msgspec.json.decode(raw, type=_Head)
-                yield head, msgspec.json.decode(raw, type=Judgment), raw
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                if _is_cut(raw, error) and not file.read(1):
+                fields = decode_json(raw)
+                head = msgspec.convert(fields, _Head)
+                yield _Line(head, msgspec.convert(fields, Judgment), raw)
+            except (InputError, msgspec.ValidationError) as error:
+                if isinstance(error, InputError) and _is_cut(raw) and not file.read(1):
                     return
                 fault = f"is not a judgment ({error}); name another output file"
                 raise InputError(f"{path}, line {number}, {fault}") from None
 
 
-def _is_cut(raw: bytes, error: Exception) -> bool:
+def _is_cut(raw: bytes) -> bool:
     """Return whether a line is the beginning of one of ours; a power cut may leave zeros for the rest of it."""
     written = raw.rstrip(b"\0")
     begun = written[: len(_START)] == _START[: len(written)]
     unfinished = len(written) < len(raw) or not raw.endswith(b"\n")
-    return begun and unfinished and not isinstance(error, msgspec.ValidationError)
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return begun and unfinished
+    return False
 
 
 class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
     """Writes judgments as they come, one flushed line each, and takes up where an earlier run stopped.
 
-    `id in writer` says whether an example has its judgment already: made by an earlier run of the same `judge` (a
-    fingerprint), or written since. Opening an existing file removes lines with an error and a last line that a crash
-    cut off. With `examples`, lines whose example has changed since are removed too, and closing puts the lines into the
-    order of the examples, those of other ids at the end.
+    `id in writer` says whether an example has its judgment already: made by an earlier run of the
+    same `judge` (a fingerprint), or written since. Opening an existing file removes lines with an
+    error and a last line that a crash cut off. With `examples`, lines whose example has changed
+    since are removed too, and closing puts the lines into the order of the examples, those of other
+    ids at the end.
+
+    Args:
+        path: The file, whose name ends in `.jsonl` or `.ndjson`.
+        judge: The fingerprint of the judge.
+        examples: What is judged, or the content hashes by id, in order.
+
+    Raises:
+        InputError: Another judge or program wrote the file, another run is writing it, or it cannot
+            be written; it is left as it is.
     """
 
     def __init__(
         self, path: str | Path, *, judge: str, examples: Mapping[str, str] | Iterable[Example] = ()
     ) -> None:
-        """Open `path` for writing, and find what an earlier run left there.
-
-        `examples` is what is judged, or the content hashes by id, in order. Raises InputError for a file that another
-        judge or program wrote, that another run is writing, or that cannot be written; it is left as it is.
-        """
         self._path = target_of(path_of(path))
         if self._path.suffix.lower() not in (".jsonl", ".ndjson"):
             raise InputError(
                 f"{path}: judgments are kept as JSON lines, so that a run can resume; name a .jsonl file"
             )
         self._judge = judge
-        hashes = (
-            examples
-            if isinstance(examples, Mapping)
-            else {case.id: case.content_hash for case in examples}
-        )
-        self._hashes: Mapping[str, str] = hashes
-        self._places: dict[
-            str, tuple[int, int]
-        ] = {}  # where in the file each id's line begins, and its length
+        if isinstance(examples, Mapping):
+            self._hashes: Mapping[str, str] = examples
+        else:
+            self._hashes = {example.id: example.content_hash for example in examples}
+        self._places: dict[str, _Place] = {}
         self._end = 0
         with self._writing():
             # Two runs would take each other's lines away. The lock is beside the file, which is
@@ -227,7 +257,11 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         return example_id in self._places
 
     def write(self, example_id: str, judgment: Judgment) -> None:
-        """Append one judgment and flush it. Raises InputError for an id that has its line, and on a full disk."""
+        """Append one judgment and flush it.
+
+        Raises:
+            InputError: The id has its line, or the disk is full.
+        """
         if example_id in self:
             raise InputError(f"{self._path} already has a judgment for {example_id!r}")
         head = {
@@ -239,7 +273,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         with self._writing():
             self._file.write(line)
             self._file.flush()
-        self._places[example_id] = (self._end, len(line))
+        self._places[example_id] = _Place(self._end, len(line))
         self._end += len(line)
 
     def judgments(self, otherwise: Judgment) -> list[Judgment]:
@@ -265,8 +299,8 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
             with self._writing():
                 self._file.close()
                 of_examples = [name for name in self._hashes if name in self._places]
-                ordered = dict.fromkeys((*of_examples, *self._places))
-                if list(ordered) != list(self._places):
+                ordered = list(dict.fromkeys((*of_examples, *self._places)))
+                if ordered != list(self._places):
                     self._rewrite(ordered)
         finally:
             unlock(self._lock)
@@ -286,7 +320,7 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
 
     def _resume(self) -> None:
         """Keep the lines that count, and take away the others."""
-        place = 0
+        start = 0
         for head, judgment, raw in _lines_of(self._path):
             if head.judge != self._judge:
                 judges = f"judge {head.judge}, but this judge is {self._judge}"
@@ -298,28 +332,26 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
                     "that one"
                 )
             self._places.pop(head.id, None)
-            if judgment.error is None and head.content_hash in (
-                "",
-                self._hashes.get(head.id, head.content_hash),
-            ):
-                self._places[head.id] = (place, len(raw))
-            place += len(raw)
-        self._rewrite(self._places)
+            now = self._hashes.get(head.id, head.content_hash)
+            if judgment.error is None and head.content_hash in ("", now):
+                self._places[head.id] = _Place(start, len(raw))
+            start += len(raw)
+        self._rewrite(list(self._places))
 
     def _line(self, file: BinaryIO, name: str) -> bytes:
-        place, length = self._places[name]
-        file.seek(place)
-        return file.read(length).rstrip(b"\r\n") + b"\n"
+        place = self._places[name]
+        file.seek(place.start)
+        return file.read(place.length).rstrip(b"\r\n") + b"\n"
 
     def _rewrite(self, names: Iterable[str]) -> None:
-        """Write the lines of these ids anew, in this order."""
-        places: dict[str, tuple[int, int]] = {}
+        """Write the file again with the lines of these ids, in this order."""
+        places: dict[str, _Place] = {}
         end = 0
         with self._path.open("rb") as old, atomic_write(self._path) as file:
             for name in names:
                 line = self._line(old, name)
                 file.write(line)
-                places[name] = (end, len(line))
+                places[name] = _Place(end, len(line))
                 end += len(line)
         self._places = places
         self._end = end

@@ -1,4 +1,4 @@
-"""What experts are to review: cases, with the judge's verdicts where there are some, and the sheet to fill in."""
+"""What experts are to review: cases, with the judge's verdicts if there are some, and the sheet to fill in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memalign.io.judgments import read_judgments
 from memalign.io.sheets import HIDDEN, REASON, REVIEW, VERDICT
 from memalign.io.source import ExampleSource
 from memalign.types import CONTENT_FIELDS, Example, Judgment
-from memalign.values import ValueType
+from memalign.values import Value, ValueType
 
 if TYPE_CHECKING:
     from openpyxl import Workbook
@@ -36,11 +36,18 @@ def review_cases(
     *,
     remembered: Iterable[Example] = (),
 ) -> tuple[list[ReviewCase], list[str]]:
-    """The cases of a file of judgments, in its order, and the ids of judgments that no example has.
+    """Return the cases of a file of judgments, in its order, and the ids of judgments that no example has.
 
-    Of a file that `judge --ask-below` marked, only what goes to people. Without `judged` all examples are cases without
-    a verdict. Raises InputError for an example that is not what was
-    judged, and InvalidRows.
+    Of a file that `judge --ask-below` marked, only what goes to people.
+
+    Args:
+        judged: The file; without one all examples are cases without a verdict.
+        examples: What was judged.
+        remembered: Cases that the judge has, whose examples need not be given again.
+
+    Raises:
+        InputError: An example is not what was judged.
+        InvalidRows: The examples have bad rows.
     """
     source = examples if isinstance(examples, Examples) else Examples.of(examples)
     if judged is None:
@@ -53,7 +60,8 @@ def review_cases(
     for example_id, judgment in file.judgments.items():
         if example_id in file.passed:
             continue
-        if (example := contents.get(example_id)) is None:
+        example = contents.get(example_id)
+        if example is None:
             missing.append(example_id)
             continue
         if not file.fits(example):
@@ -76,61 +84,67 @@ def write_review(
 ) -> None:
     """Write an XLSX sheet to fill in: one row a case, a column a field, and the expert's own.
 
-    `with_verdicts` shows the judge's verdict and reason, `source` is who fills it in, and `instructions` is what the
-    judge is asked. Raises InputError if the file cannot be written or is of another kind.
+    Args:
+        cases: What is to be reviewed.
+        path: The sheet.
+        value_type: Which verdicts there are.
+        with_verdicts: Whether the judge's verdict and reason are shown.
+        source: Who fills it in.
+        instructions: What the judge is asked.
+
+    Raises:
+        InputError: The file cannot be written, or is of another kind.
     """
     path = Path(path)
     if path.suffix.lower() != ".xlsx":
-        raise InputError(
-            f"{path}: the name of a sheet ends in .xlsx, not in {path.suffix or 'nothing'}"
-        )
-    fields = [
-        name for name in CONTENT_FIELDS if any(name in example.content for example, _ in cases)
-    ]
-    texts = [
-        json.dumps({"id": example.id, **example.content}, separators=(",", ":"))
-        for example, _ in cases
-    ]
-    hidden = [
-        [text[at : at + _LONGEST_CELL] for at in range(0, len(text), _LONGEST_CELL)]
-        for text in texts
-    ]
-    names = [
-        HIDDEN,
-        *(f"{HIDDEN} {part}" for part in range(2, max(map(len, hidden), default=1) + 1)),
-    ]
-    verdicts = (
-        (VERDICT, REASON)
-        if with_verdicts and any(judgment is not None for _, judgment in cases)
-        else ()
-    )
-    columns = ["id", *fields, *verdicts, "value", "rationale", "source", *names]
-    rows = []
-    for (example, judgment), parts in zip(cases, hidden, strict=True):
-        row: dict[str, Any] = {
-            "id": example.id,
-            "source": source,
-            **dict(zip(names, parts, strict=False)),
-        }
-        row |= {name: as_read(name, value) for name, value in example.content.items()}
-        if judgment is not None:
-            row |= {VERDICT: judgment.value, REASON: judgment.rationale}
-        rows.append([row.get(name) for name in columns])
-    guide = (
-        "Read each case. Write your verdict in the column value and your reason in rationale. Either may be empty.",
-        f"A verdict is {value_type.allowed}.",
-        "Skip cases that you cannot decide. Rows that are not filled in are ignored.",
-        "You may sort and filter the rows. Leave the hidden columns at the end: they hold the cases as judged.",
-        *(["", "What the judge is asked:", instructions] if instructions else []),
-    )
-    book = _workbook(columns, rows, guide, value_type)
+        suffix = path.suffix or "nothing"
+        raise InputError(f"{path}: the name of a sheet ends in .xlsx, not in {suffix}")
+    rows = [_sheet_row(example, judgment, source) for example, judgment in cases]
+    present = dict.fromkeys(name for row in rows for name in row)
+    columns = ["id", *(name for name in CONTENT_FIELDS if name in present)]
+    if with_verdicts and VERDICT in present:
+        columns += [VERDICT, REASON]
+    columns += ["value", "rationale", "source"]
+    columns += [name for name in present if name.startswith(HIDDEN)] or [HIDDEN]
+    cells = [[row.get(name) for name in columns] for row in rows]
+    book = _workbook(columns, cells, _guide(value_type, instructions), value_type)
     try:
         with atomic_write(path) as file:
             book.save(file)
     except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror}; if it is open in a spreadsheet, close it"
-        ) from None
+        reason = f"{error.strerror}; if it is open in a spreadsheet, close it"
+        raise InputError(f"cannot write {path}: {reason}") from None
+
+
+def _sheet_row(example: Example, judgment: Judgment | None, source: str | None) -> dict[str, Any]:
+    """Return the cells of a case by their columns, with the case itself in hidden ones."""
+    row: dict[str, Any] = {"id": example.id, "source": source}
+    for name, value in example.content.items():
+        row[name] = as_read(name, value)
+    if judgment is not None:
+        row |= {VERDICT: judgment.value, REASON: judgment.rationale}
+    text = json.dumps({"id": example.id, **example.content}, separators=(",", ":"))
+    for number, start in enumerate(range(0, len(text), _LONGEST_CELL), 1):
+        name = HIDDEN if number == 1 else f"{HIDDEN} {number}"
+        row[name] = text[start : start + _LONGEST_CELL]
+    return row
+
+
+def _guide(value_type: ValueType, instructions: str) -> list[str]:
+    lines = [
+        "Read each case. Write your verdict in the column value and your reason in rationale. "
+        "Either may be empty.",
+        f"A verdict is {value_type.allowed}.",
+        "Skip cases that you cannot decide. Rows that are not filled in are ignored.",
+        "You may sort and filter the rows. Leave the hidden columns at the end: they hold the cases "
+        "as judged.",
+    ]
+    if instructions:
+        lines += ["", "What the judge is asked:", instructions]
+    return lines
+
+
+_NARROW = ("id", "value", "source", VERDICT)
 
 
 def _workbook(
@@ -139,40 +153,48 @@ def _workbook(
     notes: Sequence[str],
     value_type: ValueType,
 ) -> Workbook:
-    """The sheet, with wrapped texts, a frozen header and a choice of verdicts; the notes are on a second one."""
+    """Return a workbook with the rows under a frozen header, and a second sheet with the notes."""
     from openpyxl import Workbook
     from openpyxl.styles import Alignment, Font
     from openpyxl.utils import get_column_letter
-    from openpyxl.worksheet.datavalidation import DataValidation
 
     book = Workbook()
-    sheet, guide = book.worksheets[0], book.create_sheet("guide")
+    sheet = book.worksheets[0]
     sheet.title = REVIEW
+    guide = book.create_sheet("guide")
+    guide.column_dimensions["A"].width = 100
     for number, line in enumerate(notes, 1):
         _put(guide.cell(number, 1), line)
-    guide.column_dimensions["A"].width = 100
     for place, name in enumerate(columns, 1):
-        letter, hidden = get_column_letter(place), name.startswith(HIDDEN)
-        sheet.column_dimensions[letter].width = (
-            16 if name in ("id", "value", "source", VERDICT) else 45
-        )
-        sheet.column_dimensions[letter].hidden = hidden
-        for number, value in enumerate((name, *(row[place - 1] for row in rows)), 1):
-            _put(cell := sheet.cell(number, place), value)
-            cell.alignment = Alignment(wrap_text=not hidden, vertical="top")
+        hidden = name.startswith(HIDDEN)
+        dimensions = sheet.column_dimensions[get_column_letter(place)]
+        dimensions.width = 16 if name in _NARROW else 45
+        dimensions.hidden = hidden
+        alignment = Alignment(wrap_text=not hidden, vertical="top")
+        values = [name, *(row[place - 1] for row in rows)]
+        for number, value in enumerate(values, 1):
+            cell = sheet.cell(number, place)
+            _put(cell, value)
+            cell.alignment = alignment
         sheet.cell(1, place).font = Font(bold=True)
-        if (
-            name == "value" and value_type.labels
-        ):  # the sheet offers these, which are listed in the guide
-            for number, choice in enumerate(value_type.labels, 1):
-                _put(guide.cell(number, 2), choice)
-            rule = DataValidation(
-                type="list", formula1=f"guide!$B$1:$B${len(value_type.labels)}", allow_blank=True
-            )
-            sheet.add_data_validation(rule)
-            rule.add(f"{letter}2:{letter}{len(rows) + 1}")
     sheet.freeze_panes = "B2"
+    if value_type.labels:
+        letter = get_column_letter(columns.index("value") + 1)
+        _offer(book, value_type.labels, f"{letter}2:{letter}{len(rows) + 1}")
     return book
+
+
+def _offer(book: Workbook, labels: Sequence[Value], cells: str) -> None:
+    """Offer labels in these cells of the sheet; a column of the guide lists them."""
+    from openpyxl.worksheet.datavalidation import DataValidation
+
+    sheet, guide = book.worksheets
+    for number, label in enumerate(labels, 1):
+        _put(guide.cell(number, 2), label)
+    formula = f"guide!$B$1:$B${len(labels)}"
+    rule = DataValidation(type="list", formula1=formula, allow_blank=True)
+    sheet.add_data_validation(rule)
+    rule.add(cells)
 
 
 def _put(cell: Cell, value: Any) -> None:
@@ -185,5 +207,5 @@ def _put(cell: Cell, value: Any) -> None:
         text = f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
     cell.value = text
     cell.data_type = "s"
-    cell.quotePrefix = True  # nor is it one when somebody edits the cell
+    cell.quotePrefix = True  # it is none either when somebody edits the cell
     cell.number_format = "@"

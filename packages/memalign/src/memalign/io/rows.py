@@ -94,8 +94,8 @@ def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | Row
 def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
     """Read the rows of numbered lines of JSON; empty lines are left out.
 
-    Objects in an array, or on several lines each, are read too: they are then held in memory, and a row's line is its
-    position.
+    Objects in an array, or on several lines each, are read too: they are then held in memory, and a
+    row's line is its position.
     """
     lines = iter(lines)
     first: list[tuple[int, bytes]] = []

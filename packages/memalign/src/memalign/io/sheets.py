@@ -1,15 +1,14 @@
-"""XLSX sheets as rows, and the cases that a sheet for review hides, so that they come back as they were judged."""
+"""XLSX sheets as rows, and the cases that a sheet for review hides, so that they come back as judged."""
 
 from __future__ import annotations
 
-import json
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from memalign.content.json_values import is_absent, plain, whole
+from memalign.content.json_values import decode_json, is_absent, plain, whole
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import table_rows
@@ -26,8 +25,9 @@ VERDICT, REASON = "judge's verdict", "judge's reason"
 REVIEW = "review"
 """The worksheet that experts fill in."""
 
-# A file of two kilobytes can claim a cell in the last column of the last row, and every row before it is then made of
-# 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte; and one text can stand in every cell.
+# A file of two kilobytes can claim a cell in the last column of the last row, and every row before
+# it is then made of 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte; and
+# one text can stand in every cell.
 _LARGEST = 200_000_000  # bytes when unpacked, and characters of all cells: 100,000 cases of 2,000 characters
 _MOST_ROWS = 200_000  # a sheet has 1,048,576; the last of them are where a stray cell is
 _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
@@ -36,8 +36,9 @@ _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
 def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
     """Read the rows of the worksheet `review`, else of the first visible one with cells, under its header.
 
-    A row's line is the sheet's own row number, and a formula is the value that was saved with it, or absent where that
-    is an error such as #N/A. How large the sheet says it is counts for nothing.
+    A row's line is the sheet's own row number, and a formula is the value that was saved with it,
+    or absent where that is an error such as #N/A. How large the sheet says it is counts for
+    nothing.
 
     Raises:
         InputError: It is no XLSX file, or is larger than the bounds above.
@@ -48,7 +49,7 @@ def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
 
 
 def _filled(path: Path, book: Workbook) -> Iterator[tuple[int, list[Any]]]:
-    """Return the rows of the sheet that is read, each with its number and without what is empty. Raises InputError."""
+    """Return the rows of the sheet that is read, each with its number. Raises InputError."""
     sheets = sorted(
         book.worksheets,
         key=lambda sheet: (sheet.title != REVIEW, sheet.sheet_state != "visible"),
@@ -65,7 +66,7 @@ def _cells_of(path: Path, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
     sheet.reset_dimensions()
     characters = 0
     for number, cells in enumerate(sheet.iter_rows(), 1):
-        values = [_plain(cell) for cell in cells]
+        values = [_cell_value(cell) for cell in cells]
         characters += sum(len(value) for value in values if isinstance(value, str))
         if number > _MOST_ROWS or len(cells) > _MOST_COLUMNS or characters > _LARGEST:
             raise InputError(
@@ -73,15 +74,14 @@ def _cells_of(path: Path, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
                 f"{_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read; delete "
                 "stray cells beside or below the table, save it as .csv, or split it"
             )
-        width = max(
-            (place for place, value in enumerate(values, 1) if value is not None), default=0
-        )
-        if width:
-            yield number, values[:width]
+        while values and values[-1] is None:
+            values.pop()
+        if values:
+            yield number, values
 
 
 def _opened(file: BinaryIO) -> Workbook:
-    """Open a workbook for its tables: charts, properties and the theme in it are not read, and stop nothing."""
+    """Open a workbook for its tables; its charts, properties and theme are not read, and stop nothing."""
     from openpyxl.reader.excel import ExcelReader  # four tenths of a second
 
     class Tables(ExcelReader):  # type: ignore[misc]  # openpyxl ships no types
@@ -99,7 +99,10 @@ def _opened(file: BinaryIO) -> Workbook:
 
 
 def _check_unpacked(path: Path, file: BinaryIO) -> None:
-    """Raise InputError for a file that unpacks to more than is read; no part unpacks to more than its entry says."""
+    """Raise InputError for a file that unpacks to more than is read.
+
+    No part unpacks to more than its entry says.
+    """
     with zipfile.ZipFile(file) as parts:
         size = sum(part.file_size for part in parts.infolist())
     if size > _LARGEST:
@@ -108,8 +111,8 @@ def _check_unpacked(path: Path, file: BinaryIO) -> None:
     file.seek(0)
 
 
-def _plain(cell: Any) -> Any:
-    """Return a cell as JSON has it, None for an empty one or an error; a fraction that is whole is a whole number."""
+def _cell_value(cell: Any) -> Any:
+    """Return a cell as JSON has it, None for an empty one or an error; 7.0 is 7."""
     value = cell.value
     if value is None or cell.data_type == "e":
         return None
@@ -118,30 +121,29 @@ def _plain(cell: Any) -> Any:
     return whole(plain(value))
 
 
-# -- what `memalign review` hides in each row of a sheet ---------------------------------------------------------------
+# -- what `memalign review` hides in each row of a sheet -------------------------------------------
 #
-# A spreadsheet cuts long cells and breaks lines. So the last columns, `memalign`, `memalign 2`, …, hold id and content
-# as JSON in plain ASCII. Reading takes the case from there, and the expert's own columns from the cells.
+# A spreadsheet cuts long cells and breaks lines. So the last columns, `memalign`, `memalign 2`, …,
+# hold id and content as JSON in plain ASCII. Reading takes the case from there, and the expert's
+# own columns from the cells.
 
 
 def restored(row: Row) -> Row | RowError:
-    """The row with the case as it was judged, and all else as it was filled in."""
-    cells = {
-        name: value for name, value in row.fields.items() if not is_absent(value) and value != ""
-    }
+    """Return the row with the case as it was judged, and all else as it was filled in."""
+    cells: dict[str, Any] = {}
+    for name, value in row.fields.items():
+        if not is_absent(value) and value != "":
+            cells[name] = value
     names = [name for name in cells if name == HIDDEN or name.startswith(f"{HIDDEN} ")]
     names.sort(key=lambda name: int(name.removeprefix(HIDDEN).strip() or 1))
     row_id = str(cells.get("id", "")).removeprefix("'").strip()
     try:
-        case = json.loads("".join(str(cells[name]) for name in names))
+        case = decode_json("".join(str(cells[name]) for name in names))
         case_id = str(case.pop("id"))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (InputError, KeyError, TypeError, AttributeError):
         cut = f"the hidden column {HIDDEN!r}, which holds the case, was changed or cut"
-        return RowError(
-            line=row.line,
-            id=row_id,
-            reason=f"{cut}; copy the row from a new sheet of memalign review",
-        )
+        reason = f"{cut}; copy the row from a new sheet of memalign review"
+        return RowError(line=row.line, id=row_id, reason=reason)
     if row_id != case_id:
         moved = "its id was changed, or a column was sorted apart from the others"
         return RowError(line=row.line, id=row_id, reason=f"the row is of case {case_id!r}: {moved}")

@@ -1,0 +1,128 @@
+"""A row's fields as the fields of an Example or Feedback: ids, labels, content, and what is carried along."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from memalign.content.json_values import is_absent, opened, plain, whole
+from memalign.errors import InputError, InvalidValue
+from memalign.io.columns import LABEL_FIELDS
+from memalign.io.rows import Row
+from memalign.types import CONTENT_FIELDS, Example, Feedback
+from memalign.values import Value, ValueType
+
+__all__ = ["CONTENT_NEEDED", "JUDGED", "case_fields", "case_of", "id_of_content", "labels_of"]
+
+JUDGED = frozenset({"judge", "content_hash", "value"})
+"""Fields that every line of a judgment file has."""
+
+CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another row with the same id"
+MISSING = frozenset(
+    ("NULL", "null", "\\N", "nan", "NaN", "-nan", "<NA>", "NaT", "None", "#N/A", "N/A", "n/a")
+)
+"""Words that databases write for a missing cell; in content they are words like any other."""
+
+CaseT = TypeVar("CaseT", Example, Feedback)
+
+
+def case_of(kind: type[CaseT], row: Row, fields: Mapping[str, Any]) -> CaseT:
+    """Return the Example or Feedback of a row. Raises InputError."""
+    case = kind(**fields)
+    if row.faults:
+        case.__dict__["faults"] = row.faults
+    return case
+
+
+def id_of_content(row: Row) -> str:
+    """Return an id made of a row's content: `c-` and the beginning of its hash.
+
+    Returns:
+        Empty for a row without content, or whose content is at fault, which is said where rows are
+        checked.
+    """
+    try:
+        case = case_fields(row)
+        content = {name: case[name] for name in CONTENT_FIELDS if name in case}
+        return f"c-{Example(id='made', **content).content_hash[:12]}"
+    except InputError:
+        return ""
+
+
+def case_fields(row: Row) -> dict[str, Any]:
+    """Return the fields of a row that are present, ready for Example or Feedback, all others in `meta`.
+
+    Raises:
+        InputError: The id or a label is of no usable kind.
+    """
+    rest = {name: value for name, value in row.fields.items() if not is_absent(value)}
+    case: dict[str, Any] = {"id": ""}
+    for name in ("id", *CONTENT_FIELDS, *LABEL_FIELDS):
+        if name in rest:
+            case[name] = rest.pop(name)
+    case["id"] = _name_of("id", case["id"])
+    if case["id"] in MISSING:
+        case["id"] = ""
+    case["meta"] = _meta(rest)
+    return case
+
+
+def _meta(rest: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns that no field is read from, together with the keys of a column `meta`."""
+    meta = opened(rest.pop("meta", {}))
+    if not isinstance(meta, Mapping):
+        meta = {"meta": meta}
+    if "group" in rest and meta.get("group", rest["group"]) != rest["group"]:
+        raise InputError("group is both a column and a key of meta; keep one of them")
+    both = sorted(rest.keys() & meta.keys() - {"group"})
+    return {**rest, **meta, **{f"{name} (column)": rest[name] for name in both}}
+
+
+def labels_of(case: Mapping[str, Any], value_type: ValueType | None) -> dict[str, Any]:
+    """Return the labels of a case's row, read; words that databases write for a missing cell are absent.
+
+    Raises:
+        InputError: The source is no text, or the value is no label, or not one of the judge's value
+            type.
+    """
+    labels = {name: plain(case[name], name) for name in LABEL_FIELDS if name in case}
+    for name in ("rationale", "source", "created_at"):
+        text = labels.get(name)
+        if isinstance(text, str) and (not text.strip() or text.strip() in MISSING):
+            del labels[name]
+    if "source" in labels:
+        labels["source"] = _name_of("source", labels["source"])
+    value = _label(labels.pop("value", None), value_type)
+    return labels if value is None else labels | {"value": value}
+
+
+def _label(value: object, value_type: ValueType | None) -> Value | None:
+    """Return the label that a cell holds, None for a word that says that there is none. Raises InputError."""
+    missing = value is None or (isinstance(value, str) and value.strip() in MISSING)
+    if value_type is not None:
+        try:
+            return value_type.parse(value)
+        except InvalidValue:
+            if not missing:
+                raise
+    if missing:
+        return None
+    if isinstance(value, bool | int | float | str):
+        return value
+    shown = repr(str(value)[:60])
+    raise InputError(f"value {shown} is not a label; a label is a boolean, a number or a text")
+
+
+def _name_of(field: str, value: object) -> str:
+    """Return an id or a person as text. Raises InputError.
+
+    Numbered ones are common, and pandas makes 7.0 of a 7.
+    """
+    value = whole(plain(value, field))
+    if isinstance(value, float) and abs(value) >= 2**53:
+        raise InputError(
+            f"{field} {value:.17g} is a fraction that has lost digits; read the column as text"
+        )
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise InputError(f"{field} must be text")
+    return str(value).strip()
