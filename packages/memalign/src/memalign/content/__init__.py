@@ -1,4 +1,4 @@
-"""What the fields of a case may hold: turns of a conversation, the spans of a trace, and nothing but text."""
+"""Content of cases: text, JSON, conversations, traces; normal forms of words; the JSON walker."""
 
 from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import check_field, check_fields

@@ -14,10 +14,13 @@ from memalign.errors import InputError
 __all__ = ["Turn", "turns_of"]
 
 _ROLE = re.compile(r"[^\W_][\w .,'\u2019()@+&/#-]{0,79}")
-"""A name as people have it. It opens a line of a prompt, so it holds no colon, bracket or quotation mark."""
+"""A name as people have it; it opens a line of a prompt, so no colon, bracket or quotation mark."""
 
 _EMPTY: tuple[object, ...] = (None, "", [], {})
-_FORM = 'a turn is {"role": "user", "content": "…"} or a plain text; a transcript in one piece is one text'
+_FORM = (
+    'a turn is {"role": "user", "content": "…"} or a plain text; '
+    "a transcript in one piece is one text"
+)
 _LISTS = (
     "messages",
     "contents",
@@ -81,7 +84,7 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def turns_of(conversation: object) -> tuple[Turn, ...] | None:
-    """Return the turns of a conversation, in order; None where it is one text, which is judged as it is.
+    """Return the turns of a conversation, in order; None for one text, which is judged as it is.
 
     A turn is a text, or a message as chat models take it, tool calls and lists of text parts
     included. Messages of LangChain, turns of ShareGPT, items of OpenAI's Responses, contents of
@@ -145,11 +148,11 @@ def _turn(place: str, message: object) -> Turn:
     return Turn(role=role, content=_content(content), calls=calls, rest=rest)
 
 
-def _listed(calls: Any) -> Sequence[Any]:
-    """Return the calls of a message, which some write without a list where there is one."""
-    if isinstance(calls, list | tuple):
-        return calls
-    return () if calls in _EMPTY else (calls,)
+def _listed(value: Any) -> Sequence[Any]:
+    """Return a list, which some write as its only entry."""
+    if isinstance(value, list | tuple):
+        return value
+    return () if value in _EMPTY else (value,)
 
 
 # -- how others write a turn -----------------------------------------------------------------------
@@ -159,9 +162,8 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a turn of another form as a message with `role` and `content`; any other as it is."""
     kind = message.get("type")
     if message.get("lc") is not None and isinstance(message.get("kwargs"), Mapping):
-        path = message.get("id")  # of a class, whose name comes last
-        name = path[-1] if isinstance(path, list) and path else ""
-        return _of_langchain(message["kwargs"], str(name))
+        path = _listed(message.get("id"))  # of a class, whose name comes last
+        return _of_langchain(message["kwargs"], str(path[-1]) if path else "")
     if isinstance(kind, str) and "role" not in message:
         if isinstance(message.get("data"), Mapping):
             return _of_langchain(message["data"], kind)
@@ -175,7 +177,7 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _of_speaker(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message whose speaker and words have names of their own, such as Gemini's `parts`."""
+    """Return a message whose speaker and words have other names, such as Gemini's `parts`."""
     speaker = next((name for name in _SPEAKERS if message.get(name) is not None), None)
     said = next((name for name in _SAID if message.get(name) is not None), None)
     if speaker is None or said is None or (speaker, said) == ("role", "content"):
@@ -190,7 +192,7 @@ def _of_speaker(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
-    """Return what the parts of a turn of Gemini say: its content, its calls, and as a tool what a call returned."""
+    """Return the content and calls in the parts of a turn of Gemini, or what a tool returned."""
     calls: list[Any] = []
     results: list[Any] = []
     said: list[Any] = []
@@ -258,7 +260,7 @@ def _is_text(part: object) -> bool:
 
 
 def _call(call: object) -> object:
-    """Return a call without its wrapping, its arguments read: models write them as JSON inside a text."""
+    """Return a call without its wrapping, its arguments read, which models write as JSON."""
     if not isinstance(call, Mapping):
         return call
     inner = call["function"] if isinstance(call.get("function"), Mapping) else call

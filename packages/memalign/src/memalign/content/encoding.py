@@ -1,4 +1,4 @@
-"""Texts and other values as prompts have them: JSON on one line, whole or cut, and about how many tokens that takes."""
+"""Values as prompts have them: JSON on one line, whole or cut, and about how many tokens."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import re
 
 __all__ = ["BYTES_PER_TOKEN", "encode", "encode_within", "estimate_tokens", "shorten"]
 
-BYTES_PER_TOKEN = (
-    3.0  # low on purpose: English is nearer four, and a prompt that is too long is an error
-)
+BYTES_PER_TOKEN = 3.0
+"""Low on purpose: English is nearer four, and a prompt that is too long is an error."""
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens `text` takes, rather too many than too few; no tokenizer is loaded for it."""
+    """Estimate the tokens of a text, rather too many than too few; no tokenizer is loaded."""
     return int(len(text.encode("utf-8", "surrogatepass")) / BYTES_PER_TOKEN) + 1
 
 
@@ -24,12 +23,13 @@ def estimate_tokens(text: str) -> int:
 # normalise it to that.
 _CONTROL = re.compile(
     r"[<\uff1c\ufe64](?=[|\uff5c])|[|\uff5c](?=[>\uff1e\ufe65])"
-    r"|[\[\uff3b](?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|THINK|MODEL_SETTINGS|"
-    r"IMG|gMASK|BOS|EOS|EOT)[\]\uff3d])"
+    r"|[\[\uff3b](?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|THINK|"
+    r"MODEL_SETTINGS|IMG|gMASK|BOS|EOS|EOT)[\]\uff3d])"
     r"|\[(?=\|(?:system|user|assistant|tool|endofturn)\|\])|\](?=~!?b(?:\[|\]))|\[(?=e~\[)"
     r"|<(?=<SYS|</SYS)"
     r"|<(?=/?(?:start_of_turn|end_of_turn|s>|bos>|eos>|think|tool|system|user|assistant))"
-    r"|<(?=/?(?:unk>|pad>|sop>|eop>|[A-Z]{3}_TOKEN>|seed:|extra_id_\d|SPECIAL_\d|reserved_\d|unused\d|fim_|__media__))"
+    r"|<(?=/?(?:unk>|pad>|sop>|eop>|[A-Z]{3}_TOKEN>|seed:|extra_id_\d|SPECIAL_\d"
+    r"|reserved_\d|unused\d|fim_|__media__))"
 )
 
 # What nobody sees and a model reads: terminal controls, line separators, bidirectional overrides,
@@ -47,7 +47,7 @@ _SUSPECT = re.compile(r"[<>\[\]|]|[^ -~]")
 
 
 def encode(value: object) -> str:
-    """`value` as JSON on one line, with nothing in it that a fence or a chat template would understand.
+    """Return a value as JSON on one line that no fence and no chat template understands.
 
     Still valid JSON: control tokens are broken by escaping their first character, hidden characters
     are escaped whole.
@@ -63,22 +63,22 @@ def encode(value: object) -> str:
 
 
 def shorten(value: object, tokens: int) -> str:
-    """`value` encoded and cut to about `tokens`: its beginning and end, and how much is missing between them."""
+    """Encode the beginning and end of a value in about `tokens`, and say how much is missing."""
     room = max(int(tokens * BYTES_PER_TOKEN) - 60, 40)
     text = value if isinstance(value, str) else encode(value)
     while True:
-        head, tail = text[: room * 2 // 3], text[-(room // 3) :]
+        head = text[: room * 2 // 3]
+        tail = text[-(room // 3) :]
         missing = len(text) - len(head) - len(tail)
         shortened = encode(f"{head} …[{missing:,} characters left out]… {tail}")
         if estimate_tokens(shortened) <= tokens or room <= 40:
             return shortened
-        room = (
-            room * 3 // 4
-        )  # wide characters and escapes take more bytes than the estimate of one each
+        # Wide characters and escapes take more bytes than the estimate of one each.
+        room = room * 3 // 4
 
 
 def encode_within(value: object, tokens: int | None) -> str:
-    """`value` encoded, and cut where it takes more than `tokens`."""
+    """Encode a value, and cut it if it takes more than `tokens`."""
     if tokens is None:
         return encode(value)
     if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:

@@ -1,4 +1,4 @@
-"""Values of any library as JSON has them, and JSON text as Python writes it: cleaned once, where it enters."""
+"""Values of any library as JSON has them, and JSON text: cleaned once, where it enters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 MAX_DEPTH = 200
-"""How deep lists and objects in a field may be nested: deeper ones would overflow a reader's stack."""
+"""How deep lists and objects may be nested: deeper ones would overflow a reader's stack."""
 
 MEDIA = {
     "image": ("an image", "images cannot be judged; describe in words what it shows"),
@@ -61,7 +61,7 @@ _MAGIC = {
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _LARGEST = 2**64
 _LEAST = -(2**63)
-"""Between them a whole number stays one; a larger one becomes text, because readers of JSON cut its digits."""
+"""Larger and smaller whole numbers become text, because readers of JSON cut their digits."""
 
 _MOST_ODD = 100  # parts of one value: one that holds itself may have no end of them
 _STEPS_SHOWN = 8  # of the way to an odd part: the first ones say enough
@@ -95,14 +95,16 @@ class _Whole(_Odd):
 
 
 def is_absent(value: object) -> bool:
-    """Return whether a value is missing: None, or what pandas and numpy write for it (NaN, NaT, NA)."""
+    """Return whether a value is missing: None, or the NaN, NaT and NA of pandas and numpy."""
     if isinstance(value, float | datetime):
         return value != value  # noqa: PLR0124  # equal to nothing, itself included
     return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 def decode_json(text: str | bytes) -> Any:
-    """Return the value of JSON text, which may hold NaN, Infinity and lone surrogates, as Python's `json` writes them.
+    """Return the value of JSON text.
+
+    It may hold NaN, Infinity and lone surrogates, as Python's `json` writes them.
 
     Raises:
         InputError: It is not JSON, is nested too deep, or an object has a key twice with different
@@ -126,7 +128,7 @@ def decode_json(text: str | bytes) -> Any:
 
 
 def _object_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object whose keys mean one thing each. Raises InputError for one that says two things."""
+    """Return an object from its pairs. Raises InputError if a key has two different contents."""
     made = dict(pairs)
     if len(made) < len(pairs):
         for key, part in pairs:
@@ -141,7 +143,7 @@ def _object_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def opened(value: object, beginnings: str = "{[") -> Any:
-    """Return the JSON value that a text is; anything else as it is, also what is too deep to be read.
+    """Return the JSON value that a text is; anything else as it is, also JSON that is too deep.
 
     Args:
         value: Anything.
@@ -158,7 +160,7 @@ def opened(value: object, beginnings: str = "{[") -> Any:
 
 
 def _too_deep(value: object) -> bool:
-    """Return whether lists and objects are nested too deep. Iterative, because they may exceed the recursion limit."""
+    """Return whether lists and objects are nested too deep, be it beyond the recursion limit."""
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [part for parent in level for _, part in members(parent)]
@@ -166,7 +168,7 @@ def _too_deep(value: object) -> bool:
 
 
 def whole(value: Any) -> Any:
-    """Return a fraction that is whole as a whole number, such as the 7.0 that pandas makes of a 7; else the value."""
+    """Return a whole number for a fraction that is whole, such as pandas' 7.0; else the value."""
     exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return int(value) if exact else value
 
@@ -205,7 +207,7 @@ def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -
 _TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep; flatten it"
 
 _Way = tuple[Any, Any] | None
-"""The way to a part: the way to what holds it, and its key or place there. Cheaper to make than a list of steps."""
+"""The way to what holds a part, and the part's key or place there: cheaper than a list of steps."""
 
 _OddPart = tuple[_Way, str]
 """The way to a part that JSON cannot hold, and what is wrong with it."""
@@ -220,22 +222,30 @@ def _steps(way: _Way) -> tuple[str, ...]:
 
 
 def _plain(value: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
-    """Return a value as JSON has it; odd parts are put into `odds` and become None. Raises _Odd if it is odd itself."""
+    """Return a value as JSON has it; odd parts are put into `odds` and become None.
+
+    Raises:
+        _Odd: The value itself is odd.
+    """
     kind = type(value)
     if kind is str:
         return whole_text(value)
     if value is None or kind is bool:
         return value
-    if kind is int:
-        return value if _LEAST <= value < _LARGEST else _long_number(value)
-    if kind is float:
-        return value if math.isfinite(value) else None
+    if kind is int or kind is float:
+        return _number(value)
     if depth > MAX_DEPTH:
         raise _Whole(_TOO_DEEP)
+    if kind is dict:
+        return _object(value, way, depth, odds)
     if kind is list or kind is tuple:
         return [_part(part, (way, place), depth, odds) for place, part in enumerate(value)]
-    if kind is not dict:
-        return _plain(_unwrapped(value), way, depth + 1, odds)
+    return _plain(_unwrapped(value), way, depth + 1, odds)
+
+
+def _object(
+    value: Mapping[Any, Any], way: _Way, depth: int, odds: list[_OddPart]
+) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for key, part in value.items():
         name = _name(key)
@@ -258,7 +268,12 @@ def _part(part: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
         return None
 
 
-def _long_number(value: int) -> str:
+def _number(value: float) -> float | str | None:
+    """Return a number as JSON has it, None for NaN and infinity, text for a very long one."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if _LEAST <= value < _LARGEST:
+        return value
     try:
         return str(value)
     except ValueError:
@@ -320,7 +335,7 @@ def _of_collection(value: Any) -> Any:
 
 
 def fields_of(value: object) -> dict[str, Any] | None:
-    """Return the fields of a Pydantic model, a dataclass, a named tuple or the like; None for anything else."""
+    """Return the fields of a Pydantic model, a dataclass, a named tuple or the like, else None."""
     if hasattr(value, "_asdict"):
         return dict(value._asdict())
     try:
@@ -366,7 +381,7 @@ def _by_its_library(value: Any) -> Any:
 
 
 def _text_of_bytes(raw: bytes) -> str:
-    """Return the text that bytes hold. Raises _Odd for a picture or a file, and for bytes of no known kind."""
+    """Return the text that bytes hold. Raises _Odd for a picture, a file or unknown bytes."""
     for magic, kind in _MAGIC.items():
         if raw.startswith(magic):
             what, advice = MEDIA[kind]

@@ -3,15 +3,15 @@
 Which form is asked decides what is forgotten, quoted, found or retired, so each says why it differs
 from the others. No form changes what is stored or shown.
 
-| form | letters | accents | white space | other signs | for |
+| form | case | accents | white space | other signs | for |
 |---|---|---|---|---|---|
-| `folded`, `name_key` | without case | count | one blank | count | people, and keys of feedback |
-| `search_form` | without case | do not count | one blank | count | words that somebody searches for |
-| `word_form` | without case | count | one blank | are blanks | guidelines, and runs of words |
-| `literal_form` | as they are | count | one blank | count; quotation marks are plain | tests by code |
-| `quote_form` | as they are | count | one blank | count; quotation marks are one | what a model quotes |
-| `label_form` | without case | count | none at the ends | count | labels, and keys of answers |
-| `column_form` | without case | count | are `_` | are `_` | names of columns |
+| `folded`, `name_key` | goes | stay | one blank | stay | people, keys of feedback |
+| `search_form` | goes | go | one blank | stay | what somebody searches for |
+| `word_form` | goes | stay | one blank | are blanks | guidelines, runs of words |
+| `literal_form` | stays | stay | one blank | stay; quotation marks are plain | tests by code |
+| `quote_form` | stays | stay | one blank | stay; quotation marks are one | what a model quotes |
+| `label_form` | goes | stay | goes at the ends | stay | labels, keys of answers |
+| `column_form` | goes | stay | is `_` | are `_` | names of columns |
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ __all__ = [
 ]
 
 UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\U00020000-\U0003ffff]+"
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\U00020000-\U0003ffff]+"
 )
-"""A run of letters of languages that write no spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
+"""Letters of languages that write no spaces: Thai, Lao, Burmese, Khmer, Japanese, Chinese."""
 
 # Nobody sees these: controls, formats, joiners, fillers and selectors of variants.
 _HIDDEN = re.compile(
@@ -69,7 +70,7 @@ _GAPS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(cod
 
 
 def folded(text: str) -> str:
-    """Return a text without what makes no difference to a reader: the form of names, for texts of any length.
+    """Return a text without what makes no difference to a reader.
 
     Case, composed and decomposed letters, wide and narrow forms, kinds and runs of white space, and
     invisible characters make no difference. Accents do, because José and Jose may be two people.
@@ -123,7 +124,7 @@ def word_form(text: str) -> str:
 
 
 def words_and_pairs(text: str) -> list[str]:
-    """Return the words of `word_form`, but of languages without spaces every two neighbouring characters.
+    """Return the words of `word_form`; every two characters in languages without spaces.
 
     JSON's escapes are undone first, because erased words are looked for in bytes of files too.
     """
@@ -139,7 +140,7 @@ def _pairs(run: re.Match[str]) -> str:
 
 
 def literal_form(text: str) -> str:
-    """Return a text as tests by code compare it: letters as they are, plain quotation marks, single blanks.
+    """Return a text with plain quotation marks and single blanks, as tests by code compare it.
 
     Capitals stay, because "US" is not "us"; a test that does not care folds the case itself.
     """
@@ -147,7 +148,7 @@ def literal_form(text: str) -> str:
 
 
 def quote_form(text: str) -> str:
-    """Return a text as quotations are compared: the form of tests, all quotation marks the same, escapes undone.
+    """Return the form of tests with all quotation marks the same, as quotations are compared.
 
     A model that quotes inside JSON changes marks and escapes a second time, which tests of experts
     never do.
@@ -161,7 +162,7 @@ def quote_form(text: str) -> str:
 
 
 def label_form(text: str) -> str:
-    """Return a label or a key as files and models write it: without case, and without white space at its ends.
+    """Return a label or a key without case, and without white space at its ends.
 
     Nothing else goes: labels of one judge may differ in any other sign.
     """
@@ -169,7 +170,7 @@ def label_form(text: str) -> str:
 
 
 def snake_case(name: str) -> str:
-    """Return `userFeedback` as `user_feedback`; dots and other signs stay, because tracers nest names by them."""
+    """Return `userFeedback` as `user_feedback`; dots stay, because tracers nest names by them."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
@@ -185,7 +186,7 @@ def column_form(name: str) -> str:
 # -- characters ------------------------------------------------------------------------------------
 
 _ESCAPE = re.compile(r"(?<!\\)\\+(?:u([0-9a-fA-F]{4})|([nrtbf])|([\"'/]))")
-"""How JSON writes a character, also JSON in a text of JSON, where every backslash is written twice."""
+"""How JSON writes a character, also JSON inside JSON, where every backslash is doubled."""
 
 _ANY_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", "b": " ", "f": " "}
@@ -219,14 +220,14 @@ def _meant(escape: re.Match[str]) -> str:
 
 
 def whole_text(text: str) -> str:
-    """Return `text` as UTF-8 can hold it: two halves of a pair are one character, a lone half becomes U+FFFD."""
+    """Return a text that UTF-8 can hold: halves of pairs are joined, and a lone half is U+FFFD."""
     if text.isascii() or not _HALF_PAIR.search(text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def printable(text: object) -> str:
-    """Return a text without characters that a terminal would obey, for judged outputs are anybody's words."""
+    """Return a text without characters that a terminal obeys, for judged outputs are anybody's."""
     return "".join(
         character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
         for character in str(text).replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-"""Parts of fields, as instructions name them (`inputs.question`, `outputs[0].text`), and the sides of a pair."""
+"""Parts of fields as instructions name them, such as `inputs.question`, and the sides of pairs."""
 
 from __future__ import annotations
 
@@ -27,56 +27,63 @@ class Part(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Part:
-        """The part of a written form. Raises InputError for anything else: a filter, a call, an expression."""
+        """Read a part as it is written.
+
+        Raises:
+            InputError: It is anything else: a filter, a call, an expression.
+        """
         return _parsed(text)
 
     def __str__(self) -> str:
-        plain = {
-            step for step in self.steps if isinstance(step, str) and re.fullmatch(r"\w+", step)
-        }
-        steps = (
-            f".{step}" if step in plain else f"[{json.dumps(step, ensure_ascii=False)}]"
-            for step in self.steps
-        )
-        return self.field + "".join(steps)
+        written = self.field
+        for step in self.steps:
+            if isinstance(step, str) and re.fullmatch(r"\w+", step):
+                written += f".{step}"
+            else:
+                written += f"[{json.dumps(step, ensure_ascii=False)}]"
+        return written
 
     def of(self, content: Mapping[str, Any]) -> Any:
-        """The part, in the content fields of a case. Raises InputError that says where the way to it ends."""
+        """Return the part in the content fields of a case.
+
+        Raises:
+            InputError: There is none; it says where the way to it ends.
+        """
         if self.field not in content:
             raise InputError("none")
         value: Any = content[self.field]
         for number, step in enumerate(self.steps):
             try:
-                if not isinstance(value, dict | list | tuple):
+                if isinstance(value, dict):
+                    value = value[str(step)]
+                elif isinstance(value, list | tuple):
+                    value = value[int(step)]
+                else:
                     raise LookupError
-                value = value[str(step)] if isinstance(value, dict) else value[int(step)]
             except (LookupError, ValueError):
-                names = (
-                    ", ".join(str(name)[:40] for name in list(value)[:8])
-                    if isinstance(value, dict)
-                    else ""
-                )
+                names = [str(name)[:40] for name in value] if isinstance(value, dict) else []
                 place = Part(self.field, self.steps[:number])
-                raise InputError(f"none: {place} has {names or 'no such part'}") from None
+                has = ", ".join(names[:8]) or "no such part"
+                raise InputError(f"none: {place} has {has}") from None
         return value
 
 
 @lru_cache(maxsize=256)  # asked for every item
 def _parsed(text: str) -> Part:
-    name, steps = _FIELD.match(text), list[str | int]()
+    name = _FIELD.match(text)
     end = name.end() if name else 0
+    steps: list[str | int] = []
     while name and (step := _STEP.match(text, end)):
         steps.append(int(step["place"]) if step["place"] else step["name"] or step["key"])
         end = step.end()
     if name is None or text[end:].strip():
-        raise InputError(
-            f"{text!r} is not a part of a field; a part is written inputs.question or outputs[0].text"
-        )
+        form = "a part is written inputs.question or outputs[0].text"
+        raise InputError(f"{text!r} is not a part of a field; {form}")
     return Part(name[1], tuple(steps))
 
 
 def part_in(content: Mapping[str, Any], name: str) -> Any:
-    """The part of a written name in the content fields of a case; None where there is none."""
+    """Return the part of a written name in the content fields of a case, None if there is none."""
     try:
         return Part.parse(name).of(content)
     except InputError:
@@ -89,7 +96,7 @@ def parts_in(content: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]
 
 
 def first_lacking(content: Mapping[str, Any], names: Iterable[str]) -> tuple[str, str] | None:
-    """The first of the named parts that the content fields lack, and where the way to it ends."""
+    """Return the first named part that the content fields lack, and where the way to it ends."""
     for name in names:
         try:
             Part.parse(name).of(content)
@@ -99,12 +106,12 @@ def first_lacking(content: Mapping[str, Any], names: Iterable[str]) -> tuple[str
 
 
 def sides_of(content: Mapping[str, Any], choices: Collection[str]) -> dict[str, Any]:
-    """The sides of an item that a judge compares, each by its name, in the item's order; empty without sides.
+    """Return the sides of an item that a judge compares, by name, in the item's order.
 
-    Sides are entries of one field whose keys are two or more of the judge's choices; of several
-    such fields the outputs'.
+    Sides are entries of one field whose keys are two or more of the judge's choices; `outputs`
+    comes first. An item without sides has none.
     """
-    for _, field in sorted(content.items(), key=lambda item: item[0] != "outputs"):
+    for field in (content.get("outputs"), *content.values()):
         if isinstance(field, dict):
             sides = {name: side for name, side in field.items() if name in choices}
             if len(sides) > 1:

@@ -86,14 +86,16 @@ READ = frozenset(
 
 SAID = re.compile(
     r"(?!retrieval|reranker).*"
-    r"(scores?|scoring|feedback|assessment|annotation|evaluat|comment|metadata|verdict|association).*"
+    r"(scores?|scoring|feedback|assessment|annotation|evaluat|comment|metadata|verdict"
+    r"|association).*"
     r"|(.*[._-])?(tags?|ratings?|thumbs?|(human|expert|gold|reviewer)[._-]labels?)([._-].*)?"
 )
 """Names of what somebody said of a run: it would tell the judge the verdict."""
 
 RECORDED = re.compile(
     r".*(time|dropped|trace_?state|instrumentation|metrics).*|.*_ids?"
-    r"|flags|links|resource|scope|dotted_order|bookmarked|public|environment|(created|updated|is_root).*"
+    r"|flags|links|resource|scope|dotted_order|bookmarked|public|environment"
+    r"|(created|updated|is_root).*"
 )
 """Names of fields that say how a run was recorded."""
 
@@ -110,15 +112,16 @@ JUDGING = re.compile(
 """Kinds of spans that say how good the run was."""
 
 EVALUATIONS = ("EVAL", "EVALUATION")
-"""Kinds of spans that are the whole of an experiment if uppermost, and a verdict below another span."""
+"""Kinds of spans that are a whole experiment if uppermost, and a verdict below another span."""
 
 NAMESPACES = re.compile(
-    "ai|arize|braintrust|eval|gen_ai|langfuse|langsmith|lmnr|logfire|mlflow|opik|phoenix|traceloop|weave"
+    "ai|arize|braintrust|eval|gen_ai|langfuse|langsmith|lmnr|logfire|mlflow|opik|phoenix"
+    "|traceloop|weave"
 )
-"""Attributes in which tracers nest their names, instead of writing them with dots. Others nest content."""
+"""Attributes in which tracers nest their names, instead of writing dots. Others nest content."""
 
 SECONDS = 10**9
-"""From here to a hundred times as much, a number in `start` is seconds of a time since 2001, not ns after 1970."""
+"""From here to its hundredfold, a number in `start` is seconds since 1970, not nanoseconds."""
 
 LEVELS = 4
 """How deep such names are nested at most."""
@@ -218,7 +221,7 @@ def exported_spans(trace: object) -> list[Any]:
 
 
 def shown_spans(spans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Leave out the spans of evaluators, scorers and annotations, and all below them, as a tree does.
+    """Leave out the spans of evaluators, scorers and annotations, and all below them.
 
     Args:
         spans: Spans in one of the forms above.
@@ -289,7 +292,7 @@ def _span(value: Mapping[str, Any]) -> Span:
 
 
 def _parent(value: Mapping[str, Any]) -> str:
-    """Return the id of the parent that the tracer gave; of several spans above, the nearest comes last."""
+    """Return the parent's id as the tracer gave it; of several spans above, the nearest is last."""
     parent = _first(value, PARENTS) or ""
     return str(parent[-1] if _list(parent) else parent)
 
@@ -297,7 +300,7 @@ def _parent(value: Mapping[str, Any]) -> str:
 def _taken(
     span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]
 ) -> Any:
-    """Return the value of the first of the `keys`, else of the first of the `named` attributes, which is taken out."""
+    """Return the value of the first key, else of the first `named` attribute, taken out."""
     value = _first(span, keys)
     if value is None:
         name = next((name for name in named if attributes.get(name) is not None), "")
@@ -306,7 +309,7 @@ def _taken(
 
 
 def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
-    """Return the first kind that a span has, and before it one by which the span is an evaluator's."""
+    """Return the first kind of a span, and before it one by which the span is an evaluator's."""
     named: list[Any] = []
     for name, value in _dotted(span, attributes):
         if KIND_NAMES.fullmatch(snake_case(name)):
@@ -322,14 +325,14 @@ def _kind(span: Mapping[str, Any], attributes: dict[str, Any]) -> str:
 
 
 def _kind_word(kind: object) -> str:
-    """Return a kind in capitals, without what tracers write around it; OpenTelemetry's own are numbers, and none."""
+    """Return a kind in capitals, without its surroundings; OpenTelemetry's numbers are no kinds."""
     word = kind if isinstance(kind, str) else ""
     word = word.strip('"').rpartition(".")[2].upper().removeprefix("SPAN_KIND_")
     return re.sub(r"[^\w-]", "", word)[:40]
 
 
 def _dotted(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the attributes of a span with their names in full, also of those that are nested in one another."""
+    """Yield the attributes of a span with their names in full, also nested ones."""
     outer = {"span_attributes": span.get("span_attributes"), **attributes}
     waiting = [(name, value, 1) for name, value in outer.items()]
     while waiting:
@@ -358,7 +361,7 @@ def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], s
 
 
 def _events(value: object) -> tuple[dict[str, Any], ...]:
-    """Return the events that do not say how good the run was, which would tell the judge the verdict."""
+    """Return the events that do not tell the judge the verdict by saying how good the run was."""
     events: list[dict[str, Any]] = []
     for event in _list(value) or ():
         if isinstance(event, Mapping) and not _is_said(str(event.get("name", ""))):
@@ -377,7 +380,7 @@ def _others(value: Mapping[str, Any], read: Collection[str]) -> dict[str, Any]:
 
 
 def _tidy(attributes: Mapping[str, Any], depth: int = 1) -> dict[str, Any]:
-    """Return attributes in the order of their names, without a tracer's own and what was said of the run."""
+    """Return attributes by name, without a tracer's own and what was said of the run."""
     tidy: dict[str, Any] = {}
     for name in sorted(attributes):
         if TRACERS.fullmatch(name) or _is_said(name):
@@ -391,12 +394,12 @@ def _tidy(attributes: Mapping[str, Any], depth: int = 1) -> dict[str, Any]:
 
 
 def _is_said(name: str) -> bool:
-    """Return whether a field, an attribute or an event holds what somebody said of the run, by its name."""
+    """Return whether something of this name holds what somebody said of the run."""
     return SAID.fullmatch(snake_case(name)) is not None
 
 
 def _opened(value: object) -> Any:
-    """Return the value itself where it is JSON inside a text, as most tracers write what a span was given."""
+    """Return the value that a text of JSON is, as most tracers write what a span was given."""
     return opened(value, '{["')
 
 
@@ -413,7 +416,7 @@ def _moment(span: Mapping[str, Any], keys: Sequence[str]) -> int | None:
 
 
 def _time(value: object) -> int | None:
-    """Return nanoseconds since the epoch, which a whole number is; a fraction is seconds, and a text ISO 8601."""
+    """Return nanoseconds: a whole number as it is, a fraction of seconds, or a text in ISO 8601."""
     try:
         if isinstance(value, str):
             whole = value.isdecimal()
@@ -428,7 +431,7 @@ def _time(value: object) -> int | None:
 
 
 def _attributes(value: object) -> dict[str, Any]:
-    """Return the attributes of a span or an event by their names, whichever way they are written."""
+    """Return the attributes of a span or an event by their names, however they are written."""
     if isinstance(value, Mapping):
         return {str(name): part for name, part in value.items()}
     attributes: dict[str, Any] = {}
@@ -495,7 +498,7 @@ def _notes(orphans: Sequence[str], count: int) -> tuple[str, ...]:
 
 
 def _children(links: Sequence[Span], order: Iterable[int]) -> dict[int | None, list[int]]:
-    """Return the places of spans in this order by that of their parent, None where it is not there."""
+    """Return the places of spans by that of their parent, None where it is not there."""
     places: dict[str | None, int] = {}
     for place, link in enumerate(links):
         places.setdefault(link.id, place)

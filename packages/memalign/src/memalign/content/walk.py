@@ -1,4 +1,4 @@
-"""The one walker of JSON values: everything that a value holds, in order, however deep it is nested."""
+"""The one walker of JSON values: everything that a value holds, however deep it is nested."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["members", "rebuilt", "texts_in", "walk"]
 
 
 def members(value: object) -> Iterable[tuple[Any, Any]]:
-    """Return the parts of an object with their keys, or of a list with their places; nothing for anything else."""
+    """Return the parts of an object with their keys, of a list with their places, else nothing."""
     if isinstance(value, dict):
         return value.items()
     if isinstance(value, list | tuple):
@@ -49,7 +49,7 @@ def texts_in(value: object, *, keys: bool = True, numbers: bool = False) -> Iter
 
 
 def rebuilt(value: Any, text: Callable[[str], str]) -> Any:
-    """Return a JSON value in which every text and key is what `text` makes of it; tuples become lists."""
+    """Return a value with what `text` makes of every text and key; tuples become lists."""
     if isinstance(value, str):
         return text(value)
     if isinstance(value, dict):

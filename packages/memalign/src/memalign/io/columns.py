@@ -117,7 +117,8 @@ _MEANT = {
     "trace": "",
     "value": "label score rating verdict grade feedback_value",
     "rationale": (
-        "comment comments reason explanation feedback critique justification note notes remark rational"
+        "comment comments reason explanation feedback critique justification note notes remark "
+        "rational"
     ),
     "source": "annotator reviewer rater author expert user labeler annotated_by",
     "created_at": "timestamp date time created annotated_at",
@@ -134,7 +135,7 @@ _OURS = frozenset(("meta", "memalign", "judge's verdict", "judge's reason", *FIE
 
 
 def nearest(columns: Iterable[str]) -> dict[str, str]:
-    """Return the field that each column seems to be, for those of another name that come close to one."""
+    """Return the field that each column of another name seems to be, if it comes close to one."""
     columns = list(columns)
     taken = set(columns) & set(FIELDS)
     found: dict[str, str] = {}
@@ -156,7 +157,7 @@ def _field_near(column: str) -> str | None:
 
 
 def unused(columns: Iterable[str]) -> list[str]:
-    """Return a note on each column that is not read and comes close to a field, and one on all others."""
+    """Return a note on each unread column that comes close to a field, and one on all others."""
     columns = list(columns)
     likely = nearest(columns)
     notes: list[str] = []

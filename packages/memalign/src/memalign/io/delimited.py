@@ -171,7 +171,7 @@ _BACKSLASHES = re.compile(r'(?<!\\)(\\+)"')
 
 
 def _doubled(text: str) -> str:
-    """Return a line in which quotation marks are doubled where Spark writes a backslash before them."""
+    """Return a line with doubled quotation marks where Spark writes a backslash before them."""
 
     def written(match: re.Match[str]) -> str:
         count = len(match[1])
@@ -181,7 +181,7 @@ def _doubled(text: str) -> str:
 
 
 def _written_by_spark(path: Path, mark: str) -> bool:
-    """Return whether a file has backslashes before quotation marks, and is whole only if they mean something."""
+    """Return whether a file is whole only if backslashes before quotation marks mean something."""
     if not any('\\"' in text for text in file_texts(path)):
         return False
     return not _is_whole(file_texts(path), mark) and _is_whole(

@@ -1,4 +1,4 @@
-"""Examples are read twice: first every row is checked, and only hashes are kept; then they are given out."""
+"""Examples are read twice: checked first, when only hashes are kept, and then given out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Examples:
         fields: Collection[str] = (),
         name: str = "examples",
     ) -> Self:
-        """Return the examples of a path, a frame, a data set, Examples, Feedback, mappings, or a RowSource.
+        """Return the examples of a path, a frame, a data set, rows of Python, or a RowSource.
 
         Args:
             rows: Whatever they are read from.
@@ -61,12 +61,17 @@ class Examples:
         return self._hashes or {}
 
     def check(self) -> None:
-        """Read all rows, unless that was done before. Raises InvalidRows, and InputError for a whole file."""
+        """Read all rows, unless that was done before.
+
+        Raises:
+            InvalidRows: A row has no id or no content, or an id has two contents.
+            InputError: A file cannot be read.
+        """
         for _ in self.checking():
             pass
 
     def checking(self) -> Iterator[None]:
-        """Check likewise, a step for each row: for callers that have something else to do in between."""
+        """Check likewise, a step for each row, for callers with something to do in between."""
         if self._hashes is not None:
             return
         reader = _ExampleReader(self._parts)
@@ -139,7 +144,7 @@ class _ExampleReader(RowReader):
         self._without: dict[str, Row] = {}  # feedback whose content has not come yet, by id
 
     def use(self, row: Row) -> None:
-        """Keep the hash of the example if the row is the first with its content. Raises InputError."""
+        """Keep the hash of the example if its content is new. Raises InputError."""
         case = case_fields(row)
         name = case["id"]
         if not name:
@@ -157,7 +162,7 @@ class _ExampleReader(RowReader):
         self._lines.setdefault(name, row.line)
 
     def complete(self, name: str) -> dict[str, str]:
-        """Return the content hashes of all examples by id. Raises InvalidRows if there was a bad row."""
+        """Return the content hashes of all examples by id. Raises InvalidRows for bad rows."""
         for example_id, row in self._without.items():
             if example_id not in self._hashes:
                 self.put(row, f"no content: {CONTENT_NEEDED}")

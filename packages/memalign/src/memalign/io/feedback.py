@@ -86,8 +86,8 @@ def read_feedback(
         raise InvalidRows(source.name, bad, hint=SKIP_HINT)
     if reader.unfilled and not good and not bad:
         raise InputError(
-            f"{source.name}: none of its {reader.unfilled} rows is filled in; write a verdict in the "
-            "column value, a reason in rationale, or both"
+            f"{source.name}: none of its {reader.unfilled} rows is filled in; write a verdict "
+            "in the column value, a reason in rationale, or both"
         )
     return FeedbackFile(
         rows=tuple(good.values()),
@@ -117,12 +117,13 @@ def label_notes(
     every = {*labels, *map(value_text, known)}
     if len(labels) >= _FEW and closed and len(every) == 1:
         notes.append(
-            f"all {len(labels)} labels are {labels[0]}; a judge that sees one label alone learns to "
-            "give it, so add cases with another"
+            f"all {len(labels)} labels are {labels[0]}; a judge that sees one label alone learns "
+            "to give it, so add cases with another"
         )
     if len(rows) >= _FEW and not any(row.rationale for row in rows):
         notes.append(
-            f"none of the {len(rows)} rows has a rationale; a label alone teaches no rule, so write why"
+            f"none of the {len(rows)} rows has a rationale; a label alone teaches no rule, "
+            "so write why"
         )
     return notes
 
@@ -166,11 +167,12 @@ class _FeedbackReader(RowReader):
         self.good[row.line] = feedback
 
     def _feedback(self, row: Row) -> Feedback:
-        """Return the feedback of a row, whose other columns are named if it says nothing. Raises InputError."""
+        """Return the feedback of a row. Raises InputError, with its columns if it says nothing."""
         if row.fields.keys() >= JUDGED and row.fields.get("source") in (None, ""):
             raise InputError(
-                "this is the verdict of a judge (a line that memalign judge wrote), not an expert's; to "
-                "make it feedback, write the expert's name in source and their own verdict in value"
+                "this is the verdict of a judge (a line that memalign judge wrote), not an "
+                "expert's; to make it feedback, write the expert's name in source and their own "
+                "verdict in value"
             )
         case = case_fields(row)
         labels = labels_of(case, self._value_type)
@@ -220,7 +222,7 @@ class _FeedbackReader(RowReader):
         return fields if "rationale" in self.columns else [*fields, "value"]
 
     def notes(self, source: str) -> list[str]:
-        """Return what else became of the rows of a source, and which of its columns are not used."""
+        """Return what else became of the rows, and which of their columns are not used."""
         notes: list[str] = []
         if self.unfilled:
             total = self.unfilled + len(self.good) + len(self.bad)

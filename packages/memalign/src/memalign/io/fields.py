@@ -1,4 +1,4 @@
-"""A row's fields as the fields of an Example or Feedback: ids, labels, content, and what is carried along."""
+"""A row's fields as those of an Example or Feedback: id, labels, content and `meta`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ __all__ = ["CONTENT_NEEDED", "JUDGED", "case_fields", "case_of", "id_of_content"
 JUDGED = frozenset({"judge", "content_hash", "value"})
 """Fields that every line of a judgment file has."""
 
-CONTENT_NEEDED = f"one of {', '.join(CONTENT_FIELDS)} is required, in this row or in another row with the same id"
+CONTENT_NEEDED = (
+    f"one of {', '.join(CONTENT_FIELDS)} is required, "
+    "in this row or in another row with the same id"
+)
 MISSING = frozenset(
     ("NULL", "null", "\\N", "nan", "NaN", "-nan", "<NA>", "NaT", "None", "#N/A", "N/A", "n/a")
 )
@@ -50,7 +53,7 @@ def id_of_content(row: Row) -> str:
 
 
 def case_fields(row: Row) -> dict[str, Any]:
-    """Return the fields of a row that are present, ready for Example or Feedback, all others in `meta`.
+    """Return the present fields of a row, ready for Example or Feedback, all others in `meta`.
 
     Raises:
         InputError: The id or a label is of no usable kind.
@@ -79,7 +82,7 @@ def _meta(rest: dict[str, Any]) -> dict[str, Any]:
 
 
 def labels_of(case: Mapping[str, Any], value_type: ValueType | None) -> dict[str, Any]:
-    """Return the labels of a case's row, read; words that databases write for a missing cell are absent.
+    """Return the labels of a case's row, read, without words for a missing cell.
 
     Raises:
         InputError: The source is no text, or the value is no label, or not one of the judge's value
@@ -97,7 +100,7 @@ def labels_of(case: Mapping[str, Any], value_type: ValueType | None) -> dict[str
 
 
 def _label(value: object, value_type: ValueType | None) -> Value | None:
-    """Return the label that a cell holds, None for a word that says that there is none. Raises InputError."""
+    """Return the label in a cell, None for a word that means none. Raises InputError."""
     missing = value is None or (isinstance(value, str) and value.strip() in MISSING)
     if value_type is not None:
         try:

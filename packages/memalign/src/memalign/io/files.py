@@ -52,17 +52,17 @@ def target_of(path: Path) -> Path:
 
 
 def is_device(path: Path) -> bool:
-    """Return whether something is there that is no file to be replaced, such as a pipe or /dev/null."""
+    """Return whether something is there that cannot be replaced, such as a pipe or /dev/null."""
     return path.exists() and not (path.is_file() or path.is_dir())
 
 
 def beside(path: Path, kind: str) -> Path:
-    """Return a hidden file next to `path`: its `lock`, or the `part` in which its new content is written."""
+    """Return a hidden file next to `path`: its `lock`, or the `part` with its new content."""
     return path.parent / f".{path.name}.{kind}"
 
 
 def try_lock(path: Path) -> BaseFileLock | None:
-    """Lock the file at `path` until `unlock`, or the end of the process; None if somebody else has it."""
+    """Lock a file until `unlock`, or the end of the process; None if somebody else has it."""
     from filelock import FileLock, Timeout  # a twentieth of a second
 
     path.parent.stat()  # filelock would make a folder that is missing
@@ -84,7 +84,7 @@ def unlock(lock: BaseFileLock) -> None:
 
 @contextmanager
 def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterator[None]:
-    """Hold the lock file at `path` for the block; `waiting` is called once if somebody else holds it."""
+    """Hold a lock file for the block; `waiting` is called once if somebody else holds it."""
     lock = try_lock(path)
     if lock is None:
         from filelock import FileLock
@@ -101,7 +101,7 @@ def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterat
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that takes the place of `path` when the block ends; after a crash the old one is there.
+    """Open a file that takes the place of `path` when the block ends, not after a crash.
 
     Two writers wait for each other, and the one that waits says so in the log `memalign.io`. A link
     stays one, and who may read the old file may read the new one; a device or pipe is written to as

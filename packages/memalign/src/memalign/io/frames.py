@@ -30,7 +30,7 @@ _BATCH = 256  # rows of a Parquet file that are read at once
 
 
 class Frame(Protocol):
-    """A DataFrame or table of pandas, Polars, Arrow or another library that has Arrow's protocol."""
+    """A DataFrame or table of pandas, Polars, Arrow or another library with Arrow's protocol."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
 
@@ -43,7 +43,7 @@ def is_frame(value: object) -> bool:
 
 
 def column_names(value: Any) -> list[str] | None:
-    """Return the columns of a frame or data set, a named index among them; None for anything else."""
+    """Return the columns of a frame or data set, a named index among them, else None."""
     names = getattr(value, "column_names", None)  # of Arrow tables and of Hugging Face's data sets
     if names is None and is_frame(value):
         names = getattr(value, "columns", None)
@@ -55,7 +55,7 @@ def column_names(value: Any) -> list[str] | None:
 
 
 def frame_rows(frame: Any, columns: Columns) -> Iterator[Row | RowError]:
-    """Read the rows of a frame or data set, each with its 1-based position; a named index is a column too.
+    """Read the rows of a frame or data set, each with its position; a named index is a column too.
 
     Codes of a data set's classes are their names.
 
@@ -73,7 +73,7 @@ def frame_rows(frame: Any, columns: Columns) -> Iterator[Row | RowError]:
 
 
 def read_frame(frame: Any, columns: Columns) -> Any:
-    """Return a frame for Narwhals, a named index as a column, and every column's name a text of its own.
+    """Return a frame for Narwhals, with a named index as a column and distinct names of columns.
 
     Raises:
         InputError: It cannot be read as a frame, or two columns have the name of a field.
@@ -98,14 +98,19 @@ def _reading(frame: object) -> AbstractContextManager[None]:
 
 
 def _with_index(frame: Any) -> Any:
-    """Return a pandas frame with its named index as a column. Raises InputError if a column of its name differs."""
+    """Return a pandas frame with its named index as a column.
+
+    Raises:
+        InputError: A column has the name of the index and differs from it.
+    """
     named = [name for name in frame.index.names if name is not None]
     labels = list(frame.columns)
     for name in named:
         if name in labels and labels.count(name) == 1:
             if list(frame.index.get_level_values(name)) != list(frame[name]):
                 raise InputError(
-                    f"the DataFrame has an index and a column {name}, which differ; rename one of them"
+                    f"the DataFrame has an index and a column {name}, which differ; "
+                    "rename one of them"
                 )
             frame = frame.reset_index(name, drop=True)
     return frame.reset_index() if any(name is not None for name in frame.index.names) else frame
@@ -129,7 +134,7 @@ def _label(label: object) -> str:
 
 
 def parquet_rows(path: Path) -> Iterator[Row | RowError]:
-    """Read the rows of a Parquet file, or of all below a folder; folders named `day=2026-01-01` are columns."""
+    """Read the rows of Parquet files; folders named `day=2026-01-01` are columns."""
     try:
         import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
@@ -151,7 +156,7 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
 
 
 def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]) -> Iterator[Row]:
-    """Return mappings as rows, each with its position; codes of classes, which have `names`, are names."""
+    """Return mappings as rows, each with its position; codes of classes become their `names`."""
     # -1 says that there is no class.
     codes = {name: {-1: None, **dict(enumerate(classes))} for name, classes in names.items()}
     for position, fields in enumerate(rows, 1):
@@ -179,7 +184,7 @@ def _of_data_set(data: Any) -> Iterator[Row]:
 
 
 def _class_names(metadata: Any) -> dict[str, Sequence[str]]:
-    """Return the names of classes by column, of an Arrow schema that a data set of Hugging Face wrote."""
+    """Return the names of classes by column, from an Arrow schema of Hugging Face."""
     found: dict[str, Sequence[str]] = {}
     with suppress(KeyError, ValueError, TypeError, AttributeError):
         features = json.loads(metadata[b"huggingface"])["info"]["features"]

@@ -1,8 +1,8 @@
-"""Judgment files: one JSON object a line, `id` and the Judgment's fields, written as judging goes and resumed from.
+"""Judgment files: a JSON object on each line, written as judging goes, and resumed from.
 
-Each line also names the `judge` that gave it, by a signature `NAME@SETTINGS-MEMORY-PROMPTS` of hashes,
-and the `content_hash` of the example, so that a verdict of another judge, or on an example that has
-changed since, is never taken for this one's.
+Each line also names the `judge` that gave it, by a signature `NAME@SETTINGS-MEMORY-PROMPTS` of
+hashes, and the `content_hash` of the example, so that a verdict of another judge, or on an example
+that has changed since, is never taken for this one's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _START = b'{"id":'
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose a line is: the example's id, the judge's signature, and the hash of the content that was judged."""
+    """Whose a line is: the example's id, the judge's signature, and the hash of what was judged."""
 
     id: str
     judge: str
@@ -106,7 +106,7 @@ def difference(one: str, other: str) -> str:
 
 
 OwnVerdicts = Mapping[str, Judgment] | JudgmentFile
-"""Judgments that a judge gave before, by the ids of the cases, or a file of them, as `read_judgments` reads it."""
+"""Judgments that a judge gave before, by the ids of the cases, or a file of them."""
 
 
 def read_judgments(path: str | Path) -> JudgmentFile:
@@ -172,7 +172,7 @@ def is_judgment_file(path: str | Path) -> bool:
 
 
 def _lines_of(path: Path) -> Iterator[_Line]:
-    """Yield the lines of a judgment file, in its order, without what a crash or a power cut left of the last one.
+    """Yield the lines of a judgment file, without what a crash or a power cut left of the last one.
 
     Raises:
         InputError: It is another file, or cannot be read.
@@ -191,7 +191,7 @@ def _lines_of(path: Path) -> Iterator[_Line]:
 
 
 def _is_cut(raw: bytes) -> bool:
-    """Return whether a line is the beginning of one of ours; a power cut may leave zeros for the rest of it."""
+    """Return whether a line is the beginning of one of ours; a power cut leaves zeros after it."""
     written = raw.rstrip(b"\0")
     begun = written[: len(_START)] == _START[: len(written)]
     unfinished = len(written) < len(raw) or not raw.endswith(b"\n")
@@ -203,7 +203,7 @@ def _is_cut(raw: bytes) -> bool:
 
 
 class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
-    """Writes judgments as they come, one flushed line each, and takes up where an earlier run stopped.
+    """Writes judgments as they come, and takes up where an earlier run stopped.
 
     `id in writer` says whether an example has its judgment already: made by an earlier run of the
     same `judge` (a fingerprint), or written since. Opening an existing file removes lines with an
@@ -227,7 +227,8 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         self._path = target_of(path_of(path))
         if self._path.suffix.lower() not in (".jsonl", ".ndjson"):
             raise InputError(
-                f"{path}: judgments are kept as JSON lines, so that a run can resume; name a .jsonl file"
+                f"{path}: judgments are kept as JSON lines, so that a run can resume; "
+                "name a .jsonl file"
             )
         self._judge = judge
         if isinstance(examples, Mapping):

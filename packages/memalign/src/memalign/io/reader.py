@@ -55,20 +55,24 @@ class RowReader:
         return sorted(self.bad, key=lambda error: error.line)
 
     def check(self, row: Row, case: Example | Feedback) -> None:
-        """Check what the judge reads of a row, and note what else had no form in JSON. Raises InputError."""
+        """Check what the judge reads of a row, and note other faults. Raises InputError."""
         check_fields(case, self.parts)
         for fault in case.faults:
             note = f"{fault.place} was left out on line {row.line}: it {fault.reason}"
             self.left_out.setdefault(fault.steps[0], note)
 
     def needed(self) -> Collection[str]:
-        """Return the content that rows must have: what a judge reads, else any; the usual fields stand for it."""
+        """Return the content that rows must have: what a judge reads, else the usual fields."""
         if self.parts:
             return tuple(dict.fromkeys(Part.parse(name).field for name in self.parts))
         return () if self.columns.keys() & set(CONTENT_FIELDS) else ("inputs", "outputs")
 
     def check_columns(self, source: RowSource, fields: Iterable[str]) -> None:
-        """Raise InputError for a file or frame with fields that no column gives: all of them in one message."""
+        """Check that a file or frame has a column for each field.
+
+        Raises:
+            InputError: Some are missing, all of them in one message.
+        """
         missing = [field for field in fields if field not in self.columns]
         if missing and self.columns and source.has_columns:
             raise unmapped(source.name, missing, self.columns, source.columns.names)

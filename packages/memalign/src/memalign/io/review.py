@@ -1,4 +1,4 @@
-"""What experts are to review: cases, with the judge's verdicts if there are some, and the sheet to fill in."""
+"""Cases that experts are to review, with the judge's verdicts, and the sheet for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def review_cases(
     *,
     remembered: Iterable[Example] = (),
 ) -> tuple[list[ReviewCase], list[str]]:
-    """Return the cases of a file of judgments, in its order, and the ids of judgments that no example has.
+    """Return the cases of a file of judgments, and the ids of judgments that no example has.
 
     Of a file that `judge --ask-below` marked, only what goes to people.
 
@@ -66,8 +66,8 @@ def review_cases(
             continue
         if not file.fits(example):
             raise InputError(
-                f"{source.name}: {example_id!r} has changed since it was judged in {judged}; use the file "
-                "as it was, or judge it again"
+                f"{source.name}: {example_id!r} has changed since it was judged in {judged}; "
+                "use the file as it was, or judge it again"
             )
         cases.append((example, None if judgment.error else judgment))
     return cases, missing
@@ -100,12 +100,7 @@ def write_review(
         suffix = path.suffix or "nothing"
         raise InputError(f"{path}: the name of a sheet ends in .xlsx, not in {suffix}")
     rows = [_sheet_row(example, judgment, source) for example, judgment in cases]
-    present = dict.fromkeys(name for row in rows for name in row)
-    columns = ["id", *(name for name in CONTENT_FIELDS if name in present)]
-    if with_verdicts and VERDICT in present:
-        columns += [VERDICT, REASON]
-    columns += ["value", "rationale", "source"]
-    columns += [name for name in present if name.startswith(HIDDEN)] or [HIDDEN]
+    columns = _sheet_columns(rows, with_verdicts=with_verdicts)
     cells = [[row.get(name) for name in columns] for row in rows]
     book = _workbook(columns, cells, _guide(value_type, instructions), value_type)
     try:
@@ -130,14 +125,25 @@ def _sheet_row(example: Example, judgment: Judgment | None, source: str | None) 
     return row
 
 
+def _sheet_columns(rows: Sequence[dict[str, Any]], *, with_verdicts: bool) -> list[str]:
+    present: dict[str, Any] = {}
+    for row in rows:
+        present |= row
+    columns = ["id", *(name for name in CONTENT_FIELDS if name in present)]
+    if with_verdicts and VERDICT in present:
+        columns += [VERDICT, REASON]
+    hidden = [name for name in present if name.startswith(HIDDEN)]
+    return [*columns, "value", "rationale", "source", *(hidden or [HIDDEN])]
+
+
 def _guide(value_type: ValueType, instructions: str) -> list[str]:
     lines = [
         "Read each case. Write your verdict in the column value and your reason in rationale. "
         "Either may be empty.",
         f"A verdict is {value_type.allowed}.",
         "Skip cases that you cannot decide. Rows that are not filled in are ignored.",
-        "You may sort and filter the rows. Leave the hidden columns at the end: they hold the cases "
-        "as judged.",
+        "You may sort and filter the rows. Leave the hidden columns at the end: they hold the "
+        "cases as judged.",
     ]
     if instructions:
         lines += ["", "What the judge is asked:", instructions]

@@ -148,7 +148,7 @@ _DECODER = json.JSONDecoder()
 
 
 def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[Row | RowError] | None:
-    """Return the rows of a document of JSON objects; None if not even its first object can be read."""
+    """Return the rows of a document of JSON objects; None if its first object is broken."""
     try:
         text = b"".join(raw for _, raw in lines).decode("utf-8-sig").rstrip()
     except UnicodeDecodeError:
@@ -171,7 +171,7 @@ def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[Row | RowError] |
 
 
 def _after_gap(text: str, place: int) -> int:
-    """Return where the next object begins: what is between objects are blanks, commas and brackets."""
+    """Return where the next object begins, after blanks, commas and brackets."""
     gap = _BETWEEN.match(text, place)
     return gap.end() if gap else place
 

@@ -1,4 +1,4 @@
-"""XLSX sheets as rows, and the cases that a sheet for review hides, so that they come back as judged."""
+"""XLSX sheets as rows, and the cases that a sheet for review hides, which come back as judged."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ REVIEW = "review"
 # A file of two kilobytes can claim a cell in the last column of the last row, and every row before
 # it is then made of 16,384 empty cells; a zip file of one megabyte can unpack to a gigabyte; and
 # one text can stand in every cell.
-_LARGEST = 200_000_000  # bytes when unpacked, and characters of all cells: 100,000 cases of 2,000 characters
+# Bytes when unpacked, and characters of all cells: 100,000 cases of 2,000 characters.
+_LARGEST = 200_000_000
 _MOST_ROWS = 200_000  # a sheet has 1,048,576; the last of them are where a stray cell is
 _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
 
 
 def sheet_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
-    """Read the rows of the worksheet `review`, else of the first visible one with cells, under its header.
+    """Read the rows of the worksheet `review`, else of the first visible one with cells.
 
     A row's line is the sheet's own row number, and a formula is the value that was saved with it,
     or absent where that is an error such as #N/A. How large the sheet says it is counts for
@@ -71,8 +72,8 @@ def _cells_of(path: Path, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
         if number > _MOST_ROWS or len(cells) > _MOST_COLUMNS or characters > _LARGEST:
             raise InputError(
                 f"{path} is too large at row {number:,}: at most {_MOST_ROWS:,} rows, "
-                f"{_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are read; delete "
-                "stray cells beside or below the table, save it as .csv, or split it"
+                f"{_MOST_COLUMNS:,} columns and {_LARGEST // 1_000_000} million characters are "
+                "read; delete stray cells beside or below the table, save it as .csv, or split it"
             )
         while values and values[-1] is None:
             values.pop()
@@ -81,7 +82,7 @@ def _cells_of(path: Path, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _opened(file: BinaryIO) -> Workbook:
-    """Open a workbook for its tables; its charts, properties and theme are not read, and stop nothing."""
+    """Open a workbook for its tables; charts, properties and the theme are not read."""
     from openpyxl.reader.excel import ExcelReader  # four tenths of a second
 
     class Tables(ExcelReader):  # type: ignore[misc]  # openpyxl ships no types

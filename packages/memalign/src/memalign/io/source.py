@@ -1,4 +1,4 @@
-"""Where feedback and examples come from: files, frames, data sets or Python objects, with their own columns."""
+"""Where feedback and examples come from: files, frames, data sets or Python objects."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class RowSource:
         return (_object_row(position, item) for position, item in enumerate(self.items, 1))
 
     def _named(self, row: Row) -> Row | RowError:
-        """Return a row by its fields, with the content that a sheet for review holds, and with the source of all."""
+        """Return a row by its fields, with what a review sheet hides and the source of all."""
         if self.columns.names:
             row = replace(row, fields=self.columns.renamed(row.fields))
         if str(row.fields.get(HIDDEN, "")).startswith("{"):
@@ -183,7 +183,7 @@ def _file_rows(path: Path, columns: Columns) -> Iterator[Row | RowError]:
 
 
 def _rows_of_folder(folder: Path) -> Iterator[Row | RowError]:
-    """Read the JSON lines in a folder, else its Parquet files; hidden and temporary files are none of it."""
+    """Read the JSON lines in a folder, else its Parquet files; hidden files are left out."""
     lines: list[Path] = []
     has_parquet = False
     for file in sorted(folder.rglob("*")):
@@ -197,7 +197,8 @@ def _rows_of_folder(folder: Path) -> Iterator[Row | RowError]:
     if has_parquet:
         return parquet_rows(folder)
     raise InputError(
-        f"{folder} is a folder without JSON lines or Parquet files; name a file, or a folder with some"
+        f"{folder} is a folder without JSON lines or Parquet files; "
+        "name a file, or a folder with some"
     )
 
 
