@@ -109,7 +109,7 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
         if beside:
             turns.append(Turn(role=None, content=None, rest=beside))
         conversation = conversation[name]
-    if not _is_list(conversation):
+    if not isinstance(conversation, list | tuple):
         kind = type(conversation).__name__
         raise InputError(f"conversation is {kind} instead of a list of turns; {_FORM}")
     if not conversation:
