@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -540,7 +539,7 @@ def test_what_was_written_while_it_was_erased_goes_with_one_button(
     assert site.nowhere("okafor")
 
 
-def test_a_receipt_keeps_its_reference_and_shows_a_change(site: Site) -> None:
+def test_a_receipt_keeps_its_reference(site: Site) -> None:
     put_in(site.client, [CASES[0], *OTHERS])
     begun = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers[
         "location"
@@ -551,13 +550,6 @@ def test_a_receipt_keeps_its_reference_and_shows_a_change(site: Site) -> None:
     receipt = site.client.get(f"{begun}/file").json()
     written = tuple(receipt[name] for name in ("reference", "by", "cases", "complete"))
     assert written == ("Chidi Okafor, DSR 118", "local", 1, True)
-    for facts, words in (
-        (receipt, "as this server wrote it"),
-        ({**receipt, "cases": 2}, "it was changed"),
-        ([], "changed"),
-    ):
-        files = {"file": ("receipt.json", json.dumps(facts))}
-        assert words in site.client.post("/judges/tone/receipts", files=files).text
     site.erased(matching="okafor", whole="true")
     assert site.nowhere("okafor")
     assert "Erased for good" in site.client.get(begun).text, "it outlives the name in its reference"

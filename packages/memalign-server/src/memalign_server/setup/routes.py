@@ -52,7 +52,6 @@ _NEWS = (
     "matching",
     "mentions",
     "others",
-    "genuine",
 )
 
 

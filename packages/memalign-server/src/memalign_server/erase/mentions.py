@@ -1,0 +1,271 @@
+"""What holds a text, or what a person of that name said: found, shown with a tick for each, and chosen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from memalign.content.walk import texts_in
+from memalign.errors import UnknownKey
+from memalign.judge import Judge
+from memalign.keys import name_key, same_person
+from memalign.memory.text_search import Finder
+from memalign.registry import Receipt, Registry
+from memalign.types import FeedbackKey
+from memalign_server.erase.service import planned
+from memalign_server.pages.texts import is_word_in
+from memalign_server.problems import Refused
+from memalign_server.store import Store
+from memalign_server.store.answers import all_answers, people_who_answered
+from memalign_server.store.cases import cases_of
+from memalign_server.store.team import list_people
+
+__all__ = ["MOST", "Mention", "Search", "arguments_of", "counts_of"]
+
+MOST = 100
+"""Mentions with a tick of their own; the others of a group have one together."""
+_LINE = 72  # characters that are shown of each
+_REST = {False: "rest", True: "rest-apart"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mention:
+    """A case, a comment or a learned sentence that holds a text, or a member of the team who has it for a name.
+
+    Attributes:
+        kind: What it is; `note` where only notes of work mention the text.
+        name: The id of the case, sentence or member, or the key of the comment.
+        taught: Whether the judge has learned the case.
+        whose: The person who wrote it; empty for the one who asks.
+        line: What is shown of its words; empty where only an earlier state has them.
+        apart: Whether it is a case that does not hold the text: nobody says anything else of it.
+        inside: Whether it holds the text in longer words alone, such as "Ana" in "Analysis".
+    """
+
+    kind: Literal["case", "comment", "sentence", "member", "note"]
+    name: str = ""
+    taught: bool = False
+    whose: str = ""
+    line: str = ""
+    apart: bool = False
+    inside: bool = False
+
+    @property
+    def tick(self) -> str:
+        """The value that its tick sends."""
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Search:
+    """A text that somebody looks for in a judge, its queue and the team."""
+
+    registry: Registry
+    store: Store
+    judge: Judge
+    text: str
+    reader: str
+
+    @cached_property
+    def finder(self) -> Finder:
+        """The text as it is looked for."""
+        return Finder(self.text)
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """The people of this name who said something."""
+        with self.store.read() as connection:
+            names = set(people_who_answered(connection, self.judge.name))
+        names |= {note.source for note in self.judge.memory.annotations()}
+        return sorted(name for name in names if same_person(name, self.text))
+
+    @cached_property
+    def mentions(self) -> list[Mention]:
+        """Everything that goes with the text, or with a person of that name; what holds it comes with why."""
+        found = [
+            *self._members(),
+            *self._cases(),
+            *self._comments({key for receipt in self._receipts for key in receipt.keys}),
+            *self._sentences({rule for receipt in self._receipts for rule in receipt.guidelines}),
+        ]
+        return found or [Mention(kind="note")] * bool(self._receipts)
+
+    @cached_property
+    def _receipts(self) -> list[Receipt]:
+        """The receipts of erasures that would take the text, and what each person of the name said."""
+        found = list[Receipt]()
+        selections: list[dict[str, Any]] = [
+            {"matching": self.text},
+            *({"source": name} for name in self.sources),
+        ]
+        for selection in selections:
+            with suppress(UnknownKey):
+                found.append(self.registry.erase(self.judge.name, **selection, dry_run=True))
+        return found
+
+    @cached_property
+    def _case_ids(self) -> list[str]:
+        return sorted({case for receipt in self._receipts for case in receipt.cases})
+
+    @cached_property
+    def _holding(self) -> frozenset[str]:
+        """The cases that hold the text themselves: they go although others may be kept."""
+        try:
+            receipt = self.registry.erase(
+                self.judge.name, matching=self.text, keep=self._case_ids, dry_run=True
+            )
+        except UnknownKey:
+            return frozenset()
+        return frozenset(receipt.cases)
+
+    def _members(self) -> Iterator[Mention]:
+        with self.store.read() as connection:
+            members = list_people(connection)
+        for member in members:
+            if member.name_key == name_key(self.text):
+                yield Mention(kind="member", name=member.id, line=member.name)
+
+    def _cases(self) -> Iterator[Mention]:
+        with self.store.read() as connection:
+            queued = cases_of(connection, self.judge.name, self._case_ids)
+        examples = {case.case_id: case.example for case in queued}
+        for case_id in self._case_ids:
+            learned = self.judge.memory.case(case_id)
+            example = examples.get(case_id) or (learned and learned.example)
+            texts = list[str]()
+            if example:
+                texts = [*texts_in(example.outputs), *texts_in(example.content), case_id]
+            holds = case_id in self._holding
+            yield Mention(
+                kind="case",
+                name=case_id,
+                taught=learned is not None,
+                line=self._line(texts),
+                apart=not holds,
+                inside=holds and self._is_inside(texts),
+            )
+
+    def _comments(self, keys: Collection[FeedbackKey]) -> Iterator[Mention]:
+        words = self._words()
+        for key in sorted(keys):
+            comments = words.get(key, [])
+            of_person = key.source in self.sources
+            holds = any(map(self.finder.holds, comments))
+            if key.id not in self._holding or of_person or holds:
+                yield Mention(
+                    kind="comment",
+                    name=str(key),
+                    whose="" if same_person(key.source, self.reader) else key.source,
+                    line=self._line(comments),
+                    inside=not of_person and self._is_inside(comments),
+                )
+
+    def _words(self) -> Mapping[FeedbackKey, list[str]]:
+        """Return what was said of each case by whom: in memory, on the page, and typed and not yet said."""
+        memory = self.judge.memory
+        words = {note.key: [note.rationale or ""] for note in memory.annotations()}
+        with self.store.read() as connection:
+            for answer in all_answers(connection, self.judge.name):
+                said = [text for text in (answer.rationale, answer.draft) if text]
+                words.setdefault(FeedbackKey(answer.case_id, answer.person), []).extend(said)
+        return words
+
+    def _sentences(self, ids: Collection[str]) -> Iterator[Mention]:
+        memory = self.judge.memory
+        for rule in memory.guidelines:
+            if rule.id in ids and self.finder.holds(rule.text):
+                people = rule.people or {key.source for key in memory.sources_of(rule)}
+                yield Mention(
+                    kind="sentence",
+                    name=rule.id,
+                    whose=", ".join(sorted(people)),
+                    line=self._line([rule.text]),
+                    inside=self._is_inside([rule.text]),
+                )
+
+    def _is_inside(self, texts: Sequence[str]) -> bool:
+        """Return whether some text holds what is looked for, and each one in longer words alone."""
+        holding = [text for text in texts if self.finder.holds(text)]
+        return bool(holding) and not any(is_word_in(text, self.text) for text in holding)
+
+    def _line(self, texts: Sequence[str]) -> str:
+        """Return the beginning of the first text that holds it, from a little before it where that is far in."""
+        first = next(filter(self.finder.holds, texts), next(iter(texts), ""))
+        text = " ".join(first.split())
+        at = text.lower().find(" ".join(self.finder.text.lower().split()))
+        start = 0
+        if at > _LINE // 2:
+            start = text.rfind(" ", 0, at - _LINE // 3) + 1
+        end = start + _LINE
+        return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+
+
+def arguments_of(search: Search, ticks: Collection[str], *, whole: bool = False) -> dict[str, Any]:
+    """Return the arguments of the job that erases what is ticked: what has no tick stays.
+
+    If all that holds the text is ticked, the text is looked for again everywhere, in whatever was written meanwhile.
+
+    Args:
+        search: What was looked for.
+        ticks: What the ticks sent.
+        whole: Whether everything that holds the text goes, whatever the ticks.
+
+    Raises:
+        InputError: Somebody leaves with what they said, and something that they said has no tick.
+    """
+    ticked = list[Mention]()
+    unticked = list[Mention]()
+    places = Counter[bool]()
+    for mention in search.mentions:
+        is_more = places[mention.apart] >= MOST and not mention.inside
+        by_rest = is_more and _REST[mention.apart] in ticks
+        by_whole = whole and not mention.apart
+        places[mention.apart] += 1
+        (ticked if mention.tick in ticks or by_rest or by_whole else unticked).append(mention)
+    _check_leaving(ticked, unticked)
+    arguments: dict[str, Any] = {
+        "leaves": [mention.name for mention in ticked if mention.kind == "member"],
+        "cases_kept": [mention.name for mention in unticked if mention.kind == "case"],
+    }
+    if all(mention.apart or mention.kind == "member" for mention in unticked):
+        return arguments | {"matching": search.text, "sources": search.sources}
+    cases = [str(FeedbackKey(one.name, "")) for one in ticked if one.kind == "case"]
+    comments = [mention.name for mention in ticked if mention.kind == "comment"]
+    rules = {mention.name for mention in ticked if mention.kind == "sentence"}
+    guidelines = search.judge.memory.guidelines
+    arguments["keys"] = [*cases, *comments]
+    arguments["sentences"] = [rule.text for rule in guidelines if rule.id in rules]
+    receipt = planned(search.registry, search.store, search.judge.name, arguments)
+    gone = set[str]()
+    if receipt is not None:
+        gone = {*receipt.cases, *map(str, receipt.keys), *receipt.guidelines}
+    kept = [mention for mention in unticked if not mention.apart and mention.name not in gone]
+    return arguments | {"kept": len(kept)}
+
+
+def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> None:
+    leaving = [mention.line for mention in ticked if mention.kind == "member"]
+    for mention in unticked:
+        if mention.kind == "comment":
+            source = FeedbackKey.parse(mention.name).source
+            if any(same_person(source, name) for name in leaving):
+                raise Refused(
+                    "{name} leaves with all that they said: tick every comment of theirs, or remove them under "
+                    "Experts, where their words stay",
+                    name=source,
+                )
+
+
+def counts_of(search: Search, arguments: Mapping[str, Any]) -> Counter[str]:
+    """Return how many cases, comments and sentences a job would erase, and how many people would leave the team."""
+    receipt = planned(search.registry, search.store, search.judge.name, arguments)
+    counts = Counter(member=len(arguments["leaves"]))
+    if receipt is not None:
+        counts["case"] = len(receipt.cases)
+        counts["comment"] = len(receipt.keys)
+        counts["sentence"] = len(receipt.guidelines)
+    return counts
