@@ -154,7 +154,8 @@ def test_what_is_forbidden_decides_without_a_call() -> None:
     assert (kept.value, kept.decided_by, len(model.requests)) == (True, "model", 1), (
         "who keeps a rule may err elsewhere"
     )
-    assert "unfortunately" in model.requests[0].user, "the model is told the fact"
+    assert "by code" not in model.requests[0].user, "nothing follows from a rule that is kept"
+    assert [(finding.guideline, finding.holds) for finding in kept.findings] == [("G1", False)]
 
 
 def test_the_experts_label_comes_first() -> None:

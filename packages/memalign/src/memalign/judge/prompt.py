@@ -12,6 +12,7 @@ from memalign.cache import cached
 from memalign.content import part_in, span_tree
 from memalign.content.encoding import estimate_tokens
 from memalign.judge.code_tests import facts
+from memalign.judge.rules import kept_rules
 from memalign.judge.standing import expert_words
 from memalign.judge.task import Item, Task
 from memalign.memory import Case, Memory
@@ -70,7 +71,9 @@ async def prompt_of(
     """
     # What tests find is said before the item as a fact, and takes its tokens from the item's.
     found = facts(memory, item.reading)
-    said = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in found]
+    kept = kept_rules(memory, task.value_type, found)
+    told = [finding for finding in found if finding.test not in kept]
+    said = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in told]
     budget = budget_of(task, memory, model.limits, beside=sum(map(estimate_tokens, said)))
     # The system message is the same for every item, so that providers serve it from cache.
     stable = _stable(task, memory, model.limits, budget)
