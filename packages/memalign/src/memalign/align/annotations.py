@@ -1,4 +1,4 @@
-"""Rows of feedback are checked and become annotations in memory, with the verdicts that the judge gave before."""
+"""Rows of feedback: checked, put into memory as annotations, and joined by the judge's verdicts."""
 
 from __future__ import annotations
 
@@ -129,7 +129,9 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
 def with_own_verdicts(
     judge: Judge, memory: Memory, judged: OwnVerdicts, replaced: Collection[FeedbackKey]
 ) -> tuple[Memory, str]:
-    """Add the verdicts that the judge gave on cases before its experts did; a verdict that is known already stays.
+    """Add the verdicts that the judge gave on cases before its experts did.
+
+    A verdict that is known already stays.
 
     Args:
         judge: The judge before it learns.
@@ -202,7 +204,9 @@ class _OwnVerdicts:
         return written in map(_settings_and_memory, signatures)
 
     def verdict(self, case: Case, judgment: Judgment) -> PreAlignmentVerdict | None:
-        """Return the verdict of a judgment on a case, or None if it does not count or one is known already.
+        """Return the verdict of a judgment on a case.
+
+        None if it does not count, or a verdict is known already.
 
         A verdict does not count that was given beside feedback on this very case, or beside
         replaced feedback.

@@ -37,7 +37,7 @@ CONTRAST = 0.1
 COMPARED = 1_000
 """The number of waiting records that a record is compared with to find the one that follows it."""
 GUIDELINE_TOKENS = 4_000
-"""Tokens of all guidelines in force that a judge's prompt holds at most. Beyond, they are merged."""
+"""Tokens of all guidelines in force at most. If there are more, guidelines are merged."""
 CASE_TOKENS = 3000
 """Tokens of one case in a prompt at most."""
 USEFUL_TOKENS = 100
@@ -53,7 +53,9 @@ and its neighbour."""
 
 
 async def distil(judge: Judge, model: ChatModel, run: AlignRun, *, size: int) -> Judge:
-    """Return the judge with all of its pending feedback distilled. Never raises for a failing model.
+    """Return the judge with all of its pending feedback distilled.
+
+    A failing model raises nothing: the feedback waits, and says why.
 
     Later feedback goes in with the guidelines in force. If several calls wrote the first guidelines
     side by side, or if guidelines outgrow their budget, one more call merges them.
@@ -89,7 +91,7 @@ def _without_lone_labels(judge: Judge) -> Judge:
 
 
 def _learned(memory: Memory, answers: Iterable[CallAnswer]) -> Memory:
-    """Return the memory after all answers, in the order of their calls: guideline ids depend on it."""
+    """Return the memory after all answers; guideline ids depend on the order of the calls."""
     outcomes = dict[FeedbackKey, Outcome | None]()
     for answer in answers:
         memory, ended = apply_answer(memory, answer)
@@ -166,7 +168,7 @@ class DistilCall:
     guidelines: tuple[Guideline, ...] = ()
 
     def parts(self) -> list[DistilCall]:
-        """Return the call, or smaller ones whose prompts have room for useful parts of the cases."""
+        """Return the call, or smaller ones with room for useful parts of the cases."""
         least = min(USEFUL_TOKENS, self._most)
         shortest = fit_records(self._feedback, lambda _: True, most=least)
         if len(self.keys) == 1 or self._fits(shortest):

@@ -1,4 +1,4 @@
-"""The answer of a distillation call: the JSON schema that it should have, and how it is read, whatever its form."""
+"""The answer of a distillation call: its JSON schema, and how it is read, whatever its form."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerReader:
-    """Reads what a model wrote about the records of one call. It never raises for what the model wrote.
+    """Reads what a model wrote about the records of one call, and never raises for it.
 
     Attributes:
         judge: The judge that learns.
@@ -108,7 +108,7 @@ class AnswerReader:
 
     @cached_property
     def cases(self) -> list[LabelledCase]:
-        """The labelled cases that the prompt was exposed to; proposed tests are held against them."""
+        """The labelled cases that the prompt was exposed to: proposed tests must fit them."""
         ids = {key.id for key in self.call.exposed_to}
         return labelled_cases(self.judge.memory, self.judge.value_type, ids)
 

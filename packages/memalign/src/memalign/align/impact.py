@@ -1,7 +1,8 @@
-"""Impact: the verdicts on taught cases that an align changed, and the guidelines that changed them."""
+"""Impact: the verdicts on taught cases that an align changed, and the new guidelines behind them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal
 
 from memalign.align.result import Impact, VerdictChange
@@ -40,20 +41,23 @@ async def impact(after: Judge, count: int, run: AlignRun) -> Impact | None:
     old_ids = {guideline.id for guideline in before.memory.guidelines}
     changes = list[VerdictChange]()
     checked = 0
-    for case, old, new in zip(cases, judgments[: len(cases)], judgments[len(cases) :], strict=True):
+    olds = judgments[: len(cases)]
+    news = judgments[len(cases) :]
+    for case, old, new in zip(cases, olds, news, strict=True):
         if isinstance(old, str) or isinstance(new, str):
             continue
         checked += 1
-        if old.value != new.value:
-            change = VerdictChange(
-                id=case.id,
-                label=after.memory.label(case),
-                before=old.value,
-                after=new.value,
-                effect=_effect(after, case, old, new),
-                guideline_ids=tuple(name for name in _speaking(new) if name not in old_ids),
-            )
-            changes.append(change)
+        if old.value == new.value:
+            continue
+        change = VerdictChange(
+            id=case.id,
+            label=after.memory.label(case),
+            before=old.value,
+            after=new.value,
+            effect=_effect(after, case, old, new),
+            guideline_ids=_speaking(new, beside=old_ids),
+        )
+        changes.append(change)
     return Impact(checked=checked, changes=tuple(changes))
 
 
@@ -66,10 +70,11 @@ def _effect(
     return "fixed" if is_right else "broken"
 
 
-def _speaking(judgment: Judgment) -> list[str]:
-    """Return the guidelines whose findings speak for the verdict, in their order."""
+def _speaking(judgment: Judgment, *, beside: Collection[str]) -> tuple[str, ...]:
+    """Return the guidelines, beside some, whose findings support the verdict."""
     names = dict[str, None]()
     for finding in judgment.findings:
-        if finding.guideline and finding.value in (None, judgment.value):
-            names[finding.guideline] = None
-    return list(names)
+        name = finding.guideline
+        if name and name not in beside and finding.value in (None, judgment.value):
+            names[name] = None
+    return tuple(names)

@@ -1,6 +1,7 @@
-"""Tests that a model proposes in its answer: which of them may be used, and which the labels bear out.
+"""Tests that a model proposes in its answer: those that may be used, and that the labels bear out.
 
-A test is admitted if its agreement with the labels is too rare by chance, over all tests that were tried.
+A test is admitted if its agreement with the labels is too rare by chance, over all tests that were
+tried.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from memalign.judge.borne_out import ALPHA, LabelledCase, chance, column_of, out
 from memalign.judge.code_tests import checked
 from memalign.memory.guard import JudgedTexts
 from memalign.types import CodeTest, FeedbackKey
+from memalign.values import Value
 
 __all__ = ["proposed_tests"]
 
 MOST_TESTS = 3
-"""Of one guideline."""
+"""The number of tests that a guideline has at most."""
 
 
 def proposed_tests(
@@ -31,50 +33,64 @@ def proposed_tests(
     tried: int,
     judged: JudgedTexts | Collection[tuple[str, str]] = (),
 ) -> tuple[CodeTest, ...]:
-    """Return those of the `tests` of a change that may be used and that the labels bear out.
+    """Return the tests of a change that may be used and that the labels bear out.
 
-    Where feedback has both of two labels, nobody knows in which sense a test is meant, so both are tried.
+    If the feedback has both of two labels, the sense of a test is not known, and both are tried.
 
     Args:
         judge: The judge that learns.
-        tests: What the model wrote.
+        tests: The part of the model's answer with the tests.
         keys: The feedback that the change names.
-        cases: Those that the call saw.
+        cases: The labelled cases that the call saw.
         tried: How many tests the whole answer has (Bonferroni's correction).
         judged: As for `guideline_fault`.
     """
-    annotations = [annotation for key in keys if (annotation := judge.memory.annotation(key))]
-    comments = [annotation.rationale for annotation in annotations if annotation.rationale]
-    labels = {annotation.value for annotation in annotations if annotation.value is not None}
-    both = sorted({case.label for case in cases}, key=str)
+    annotations = list(filter(None, map(judge.memory.annotation, keys)))
+    comments = [said.rationale for said in annotations if said.rationale]
+    labels = {said.value for said in annotations if said.value is not None}
     sure = len(labels) == 1
-    value = next(iter(labels)) if sure else both[-1] if len(both) == 2 else None
+    value = labels.pop() if sure else _second_of_two(cases)
     if not cases or value is None:
         return ()
-    parts, outcome, admitted = named_parts(judge.instructions), outcome_of(cases, value), []
-    for test in _usable(tests, parts, judged, comments):
+    outcome = outcome_of(cases, value)
+    admitted = list[CodeTest]()
+    for test in _usable(tests, named_parts(judge.instructions), judged, comments):
         column = column_of(cases, test)
-        for answer in (test.holds,) if sure else (True, False):
-            table = (column if answer else column.turned()).table(outcome)
-            if chance(table) <= ALPHA / tried / (1 if sure else 2):
-                admitted.append(replace(test, holds=answer, value=value))
+        senses = (test.holds,) if sure else (True, False)
+        for holding in senses:
+            answers = column if holding else column.turned()
+            if chance(answers.table(outcome)) * tried * len(senses) <= ALPHA:
+                admitted.append(replace(test, holds=holding, value=value))
     return tuple(admitted)
+
+
+def _second_of_two(cases: Sequence[LabelledCase]) -> Value | None:
+    """Return one of the labels if there are two; tests for it are tests for the other one."""
+    labels = sorted({case.label for case in cases}, key=str)
+    return labels[1] if len(labels) == 2 else None
 
 
 def _usable(
     tests: object,
-    parts: Collection[str],
+    fields: Collection[str],
     judged: JudgedTexts | Collection[tuple[str, str]],
     comments: Collection[str],
 ) -> list[CodeTest]:
+    """Return the entries that are tests of these fields; a bad one costs itself."""
     usable = dict[CodeTest, None]()
     for entry in tests if isinstance(tests, list) else ():
-        named = entry if isinstance(entry, dict) else {}
-        plain = {name: part for name, part in named.items() if part is not None and name != "value"}
-        try:
-            test = msgspec.convert(plain, CodeTest)
-        except msgspec.ValidationError:
-            continue
-        if test.field in parts and checked(test, judged, comments) is None:
+        test = _test(entry)
+        if test is not None and test.field in fields and checked(test, judged, comments) is None:
             usable[test] = None
     return list(usable)[:MOST_TESTS]
+
+
+def _test(entry: object) -> CodeTest | None:
+    """Return the test that an entry is, or None if the entry is malformed."""
+    if not isinstance(entry, dict):
+        return None
+    plain = {name: part for name, part in entry.items() if part is not None and name != "value"}
+    try:
+        return msgspec.convert(plain, CodeTest)
+    except msgspec.ValidationError:
+        return None

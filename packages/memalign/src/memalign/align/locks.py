@@ -57,7 +57,7 @@ def with_lessons_waiting(judge: Judge) -> Judge:
 
 
 def held_back(result: AlignResult) -> AlignResult:
-    """Return the result of an align that commits nothing: the judge as it was, its feedback pending."""
+    """Return the result of an align that commits nothing: the old judge, with feedback pending."""
     held = result.held or result.judge
     ledger = {str(entry.key): entry for entry in held.memory.ledger()}
     rows = []

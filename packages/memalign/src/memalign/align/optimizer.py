@@ -163,7 +163,7 @@ class MemAlign:
         progress: Progress | None = None,
         calls: Calls | None = None,
     ) -> AlignResult[Any]:
-        """Forget feedback and all that came from it; distil again what other feedback taught with it.
+        """Forget feedback and all that came from it, and distil again what other feedback lost.
 
         The forgetting needs no model: if none answers, those lessons are pending. A guideline that
         a person wrote or confirmed stays, and a note names it, unless that person's own words are

@@ -1,4 +1,4 @@
-"""Guidelines that were pasted into instructions: no memory is behind them, so that nothing could forget them."""
+"""Guidelines that were pasted into instructions, without the memory that could forget them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,11 @@ def check_instructions(name: str, instructions: str, *, memory_of: str = "") -> 
     """
     if not pasted_guidelines(instructions):
         return
+    load = f"memalign.integrations.mlflow.load({memory_of or name!r})"
     raise InputError(
-        f"the instructions of judge {name!r} hold 'Distilled Guidelines', without the memory that they came from: they "
-        "would be learned twice, and never forgotten. Load the judge of MLflow with its memory, "
-        f"memalign.integrations.mlflow.load({memory_of or name!r}), or delete the guidelines from the instructions"
+        f"the instructions of judge {name!r} hold 'Distilled Guidelines', "
+        "without the memory that they came from: "
+        "they would be learned twice, and never forgotten. "
+        f"Load the judge of MLflow with its memory, {load}, "
+        "or delete the guidelines from the instructions"
     )

@@ -214,7 +214,7 @@ class AlignResult(Generic[ValueT_co]):
         return ", ".join(parts)
 
     def __str__(self) -> str:
-        """Return the summary, then the new guidelines and the conflicts, as many as a screen holds."""
+        """Return the summary, then new guidelines and conflicts, as many as a screen holds."""
         news = [*map(str, self.guidelines), *self._conflict_lines()]
         lines = [f"{self.judge.name}: {self.summary}"]
         for line in news[:_SHOWN]:
@@ -255,7 +255,7 @@ def _span(guidelines: tuple[Guideline, ...]) -> str:
 
 
 def conflicts_in(memory: Memory) -> tuple[Conflict, ...]:
-    """Return what people have to settle: labels that differ on one content, then comments that contradict."""
+    """Return what people have to settle: labels that differ, then comments that contradict."""
     labels = dict[str, Conflict]()
     for case in memory.cases:
         given = {

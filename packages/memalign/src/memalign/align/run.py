@@ -1,4 +1,4 @@
-"""One run of the pipeline while it runs: what it costs, how far it is, and what its steps have to report so far."""
+"""One run of the pipeline while it runs: its cost, its progress, and what its steps report."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""An expert's comment as a guideline, word for word: for judges whose model is too weak to write one. No call."""
+"""Comments as guidelines, word for word: for models too weak to write one. No call is made."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from memalign.align.deltas import REFUSED
 from memalign.content import judged_texts, sides_of
@@ -16,13 +15,14 @@ from memalign.values import ValueType, value_text
 __all__ = ["NO_WORDS", "comment_as_rule", "word_for_word"]
 
 SENTENCES = 2
-"""Of a comment at most: what a reader remembers of it."""
+"""Sentences of a comment at most: as many as a reader remembers."""
 NO_WORDS = "kept as an example: there were no words to learn from"
-_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")  # noqa: RUF001  # full stops of languages without spaces
+# The end of a sentence, also in languages without spaces.
+_END = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])\s*")  # noqa: RUF001
 
 
 def word_for_word(judge: Judge) -> Judge:
-    """Return the judge with a guideline of each pending comment, supported by and exposed to that comment alone."""
+    """Return the judge with a guideline for each pending comment, exposed to that comment alone."""
     memory = judge.memory
     outcomes = dict[FeedbackKey, Outcome | None]()
     for annotation in memory.pending:
@@ -45,37 +45,29 @@ def word_for_word(judge: Judge) -> Judge:
 
 
 def comment_as_rule(annotation: Annotation, case: Case, value_type: ValueType) -> str:
-    """Return a comment's first sentences on one line, with the label that the expert gave beside it.
+    """Return a comment's first sentences on one line, followed by the expert's label.
 
-    A label that names a side of the item says nothing of another item, and is left out.
+    A label that names a side of the item says nothing about other items, and is left out.
+
+    Args:
+        annotation: The comment, and the label.
+        case: Its case.
+        value_type: The judge's.
     """
-    comment = tidy(annotation.rationale or "")
-    text = _first_sentences(comment)
+    text = _first_sentences(tidy(annotation.rationale or ""))
     label = annotation.value
-    if (
-        label is None
-        or not value_type.closed
-        or label in sides_of(case.example.content, value_type.choices)
-    ):
+    if label is None or not value_type.closed:
+        return text
+    if label in sides_of(case.example.content, value_type.choices):
         return text
     return f"{text.rstrip(' .!。')}: {value_text(label)}."
 
 
 def _first_sentences(comment: str) -> str:
-    """Return as many whole sentences as fit, two at most; one alone however long it is."""
-    sentences = [sentence for sentence in _END.split(comment) if sentence][:SENTENCES]
-    while len(sentences) > 1 and _words(sentences) >= MAX_WORDS:
-        sentences.pop()
-    return comment[: _length_of(comment, sentences)].strip()
-
-
-def _words(sentences: Iterable[str]) -> int:
-    return sum(len(sentence.split()) for sentence in sentences)
-
-
-def _length_of(comment: str, sentences: Iterable[str]) -> int:
-    """Return where the last of these sentences ends in the comment."""
-    end = 0
-    for sentence in sentences:
-        end = comment.index(sentence, end) + len(sentence)
-    return end
+    """Return the first two sentences, or one if both are too long for a guideline."""
+    ends = [end.start() for end in _END.finditer(comment)]
+    ends.append(len(comment))
+    for end in reversed(ends[:SENTENCES]):
+        if len(comment[:end].split()) < MAX_WORDS:
+            return comment[:end]
+    return comment[: ends[0]]

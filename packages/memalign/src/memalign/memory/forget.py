@@ -31,7 +31,9 @@ def forget(
     people_agree: bool = False,
     keep: Collection[str] = (),
 ) -> Memory:
-    """Return the memory without this feedback, without all that it taught, and without cases that nobody else reviewed.
+    """Return the memory without this feedback and all that it taught.
+
+    Cases that nobody else reviewed go too.
 
     Tombstones keep the keys of what went, and no word.
 

@@ -24,7 +24,7 @@ MAX_CHARACTERS = 800
 """The bound for languages without spaces; sixty words of the longest kind fit."""
 
 COPIED_WORDS = 8
-"""A run of so many words from a judged text is a copy. Without spaces, twice as many characters are."""
+"""Words of a judged text that are a copy; without spaces, twice as many characters are one."""
 
 # In addition to all that `encode` would break in judged text. The text is searched in NFKC form: a
 # full-width bracket or colon is the plain one to many tokenizers, and to readers.
@@ -115,7 +115,7 @@ class JudgedTexts:
         self._sources: dict[int, _Source] = {}
 
     def copied(self, text: str, comments: Collection[str]) -> str | None:
-        """Return the field of a judged text that shares a run with `text`, but not with a comment; None if none does.
+        """Return the field of a judged text that shares a run with `text`, but with no comment.
 
         Args:
             text: The rule.
@@ -136,7 +136,7 @@ class JudgedTexts:
 
 
 class _Run(NamedTuple):
-    """A run of a rule: its text, a part that it shares with its neighbours, and whether it is of words."""
+    """A run of a rule: its text, a part that its neighbours share, and whether it is of words."""
 
     text: str
     part: str
@@ -177,7 +177,7 @@ def _unspaced_runs(text: str) -> Iterator[_Run]:
 
 
 def _starts(count: int, length: int) -> Iterator[tuple[int, int]]:
-    """Yield where each run of this length starts, and the first multiple of its half from there on."""
+    """Yield the start of each run of this length, and the next multiple of its half."""
     half = length // 2
     for start in range(count - length + 1):
         yield start, -(-start // half) * half

@@ -1,4 +1,4 @@
-"""Several people on one case: which label counts, by authority, then by majority, then by recency."""
+"""The label that counts if people differ: by authority, then by majority, then by recency."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def policy_label(
 def _weight(
     side: Sequence[Annotation | Feedback], order: Sequence[str]
 ) -> tuple[bool, int, int, str]:
-    """Return how much the people count who gave one label; `order` holds the authority's folded names."""
+    """Return how much a label weighs; `order` holds the folded names of the authority."""
     people = {name_key(annotation.source) for annotation in side}
     places = [order.index(name) for name in people if name in order]
     # An unnamed source is `unknown`, or `unknown:ID` if several are told apart.

@@ -41,7 +41,7 @@ replace = msgspec.structs.replace
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last distillation call made of a piece of feedback, beside the guidelines that it supports.
+    """The result of the last distillation call for a piece of feedback, beside its guidelines.
 
     Attributes:
         kind: `example`: the model drew nothing from it, and its case is all there is to learn.
@@ -58,7 +58,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
-    """One person's feedback on one case, and what the last distillation made of it. Its state is in the ledger."""
+    """One person's feedback on one case, and its last outcome. Its state is in the ledger."""
 
     id: str
     source: str
@@ -114,7 +114,7 @@ class PreAlignmentVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """One case of episodic memory: the example, all annotations on it, the judge's verdict, its float32 embedding."""
+    """One case: the example, all annotations on it, the judge's verdict, its float32 embedding."""
 
     example: Example
     annotations: tuple[Annotation, ...]
@@ -197,7 +197,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
-        """The guidelines in force, in the order in which prompts show them; printed, they are a line each."""
+        """The guidelines in force, in the order in which prompts show them; they print line by line."""
         return Guidelines(rule for rule in self.guidelines if self.status(rule) == "active")
 
     @property
@@ -228,7 +228,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(self._cases_by_content.get(example.content_hash, ()))
 
     def annotations_on(self, case: Case) -> tuple[Annotation, ...]:
-        """Return all annotations on the case's content: identical content under two ids is one case."""
+        """Return all annotations on the case's content; the same content under two ids is one case."""
         said = list[Annotation]()
         for same in self.duplicates(case.example):
             said.extend(same.annotations)
@@ -244,7 +244,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return case is not None and self.label(case) is not None
 
     def ids_beside(self, keys: Iterable[FeedbackKey]) -> set[str]:
-        """Return the ids of the cases that this feedback is on, and of those of the same content."""
+        """Return the ids of the cases with this feedback, and of those of the same content."""
         cases = filter(None, (self.case(key.id) for key in keys))
         return {same.id for case in cases for same in self.duplicates(case.example)}
 
@@ -289,7 +289,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(found)
 
     def matching(self, text: str, *, source: str | None = None) -> tuple[FeedbackKey, ...]:
-        """Return the keys of the feedback whose case or words hold a text, whatever its case or accents.
+        """Return the keys of the feedback whose case or words hold a text, without regard to accents.
 
         Args:
             text: The text to look for.
@@ -320,7 +320,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {ids}") from None
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
-        """Return the keys that support the guideline, or one that says the same and is superseded by it."""
+        """Return the keys that support the guideline, or one that it supersedes."""
         sources = dict.fromkeys(guideline.supported_by)
         for other in self.guidelines:
             if self.successor(other) == guideline.id:
@@ -328,11 +328,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(sources)
 
     def status(self, guideline: Guideline) -> GuidelineStatus:
-        """Return `active` if it is in force, else `superseded`, or `retired` if a person took it out."""
+        """Return `active`, `superseded`, or `retired` if a person took it out of force."""
         return self._standings[guideline.id].status
 
     def successor(self, guideline: Guideline) -> str | None:
-        """Return the id of the guideline that is shown instead of a superseded one; None for others."""
+        """Return the id of the guideline that supersedes this one, or None."""
         return self._standings[guideline.id].successor
 
     def face(self, guideline: Guideline) -> Guideline:
@@ -349,7 +349,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(conflict for conflict in self.conflicts if conflict.dismissed_by is None)
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
-        """Return all feedback whose words a prompt may hold: behind the guidelines in force, and on these cases."""
+        """Return all feedback behind the guidelines in force, and on these cases."""
         keys = set[FeedbackKey]()
         for guideline in self.semantic:
             keys.update(guideline.exposed_to, guideline.supported_by)
@@ -371,7 +371,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     # -- changed copies --------------------------------------------------------------------------
 
     def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
-        """Return a memory with these guidelines, each in the place of the one of its id, or after all others."""
+        """Return a memory with these guidelines; each replaces the one of its id, or is added."""
         changed = {guideline.id: guideline for guideline in guidelines}
         last = max((guideline.number for guideline in changed.values()), default=0)
         before = [changed.pop(guideline.id, guideline) for guideline in self.guidelines]
@@ -382,7 +382,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
-        """Return a memory without the guidelines of these ids; those that they had replaced become active again."""
+        """Return a memory without these guidelines; those that they had replaced are active again."""
         rest = list[Guideline]()
         for guideline in self.guidelines:
             if guideline.id not in ids:
@@ -409,7 +409,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.with_annotations(replace(each, outcome=outcomes[each.key]) for each in known)
 
     def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
-        """Return a memory without the judge's own verdicts that were given with feedback on these cases in view."""
+        """Return a memory without the judge's verdicts that were exposed to feedback on these cases."""
         cases = list[Case]()
         for case in self.cases:
             verdict = case.pre_alignment
@@ -421,7 +421,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def hash(self) -> str:
-        """16 hex digits over all that can change a verdict or a later align: no vectors, reasons or tombstones."""
+        """16 hex digits over all that can change a verdict or an align: no vectors and no reasons."""
         rest = {
             "authority": self.authority,
             "embedding_model": self.embedding_model,
@@ -433,7 +433,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def matrix(self) -> NDArray[np.float32]:
-        """The cases' vectors as one array of shape (cases, d); a case without a vector is all zeros."""
+        """The cases' vectors as one array of shape (cases, d); zeros for a case without a vector."""
         import numpy as np  # numpy takes a quarter of a second; only retrieval needs it
 
         width = max((len(case.vector or b"") for case in self.cases), default=0) // 4

@@ -28,11 +28,11 @@ CANDIDATES_PER_SLOT = 2
 IN_PROCESS = "wordllama:"
 """How the names of in-process embedding models begin. The scale of others is unknown."""
 RELEVANT = 0.6
-"""The least cosine of the in-process embedder at which a case says something of an item's label (decision 11)."""
+"""The least cosine, of the in-process embedder, of cases that say something (decision 11)."""
 CHOICE = 30
-"""The number of cases from which on likeness matters. Fewer are all shown: they teach the ways of a house."""
+"""Cases from which on RELEVANT counts. Of fewer all may be shown: they teach a house's ways."""
 NEAR_COPY = 0.98
-"""The cosine of the in-process embedder from which on two cases count as copies, and only one is shown."""
+"""The cosine, of the in-process embedder, above which two cases are copies; one is shown."""
 
 
 def embedding_text(example: Example) -> str:
@@ -107,7 +107,7 @@ def similar_cases(
 
 
 def _alike(memory: Memory, case: Case, other: Case) -> bool:
-    """Return whether two cases are of one group, or say the same, in the same words or nearly so."""
+    """Return whether two cases are of one group, or say the same, or nearly so."""
     group = case.example.meta.get("group")
     if group is not None and group == other.example.meta.get("group"):
         return True

@@ -1,4 +1,4 @@
-"""Which guidelines are in force, and where each piece of feedback ended. Both are derived, and never stored.
+"""The guidelines in force, and the state of each piece of feedback: derived, never stored.
 
 Nothing is thrown away: a superseded guideline becomes active again when its successor is removed.
 So forgetting promotes another one without a model call, and the result depends on the guidelines
@@ -85,7 +85,7 @@ TIE = (
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one piece of feedback ended: exactly one state, the reason, and the guidelines that carry it."""
+    """The state of one piece of feedback, the reason, and the guidelines that carry it."""
 
     key: FeedbackKey
     state: LedgerState
@@ -136,7 +136,7 @@ def _entry(
 
 
 def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]) -> LedgerEntry:
-    """Return the entry of feedback that guidelines state: learned if one was written from it, else merged."""
+    """Return the entry of feedback that supports guidelines: learned if it wrote one, else merged."""
     shown = dict.fromkeys(memory.successor(rule) or rule.id for rule in carrying)
     state: LedgerState = "merged"
     reason = f"{memory.face(carrying[0]).id} already says it"

@@ -1,4 +1,4 @@
-"""Search for a text or a name in what people and systems wrote, whatever its spelling, place or encoding in JSON."""
+"""Search for a text or a name, whatever its spelling, place or encoding in JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Finder:
         return "\\" in text and self._wanted in search_form(unescaped(text))
 
     def within(self, value: Any) -> bool:
-        """Return whether any text, number or field's name of a JSON value holds the one that is looked for."""
+        """Return whether any text, number or field's name of a JSON value holds the text."""
         return any(map(self.holds, texts_in(value, numbers=True)))
 
 
