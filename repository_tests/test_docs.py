@@ -8,6 +8,7 @@ compared with the code: see `page_parts` too.
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -314,6 +315,77 @@ def test_no_sentence_runs_on(page: Path) -> None:
         text: len(re.findall(r"\S*\w\S*", text)) for text in sentences(page.read_text("utf-8"))
     }
     assert {text: count for text, count in counts.items() if count > LONGEST_SENTENCE} == {}
+
+
+DIALECT = re.compile(
+    r"^(?:What|Whoever|Whatever|Of|Who|Whether|Nor)\b(?!.*\?$)"
+    r"|\b(?:anew|[Ww]hoever|dear|thereby|is none|a row a row)\b"
+)
+"""Beginnings and words of sentences that make a reader start again: "What is erased is …", "Of a pair each side …"."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in WRITTEN if "decisions" not in page.parts], ids=name_of
+)
+def test_sentences_are_plain_english(page: Path) -> None:
+    said = [" ".join(text.split()) for text in sentences(page.read_text("utf-8"))]
+    begun = [re.sub(r"^(?:[-#>]|\d+\.)\s+", "", text) for text in said]
+    assert [text for text in begun if DIALECT.search(text)] == []
+
+
+CALL = re.compile(r"`([A-Za-z_][\w.]*)\(([^`()]*)\)")
+"""A call in a sentence, such as `judge.align(rows, columns=…)`."""
+
+
+OTHERS_CALLS = ("how-to/coming-from-mlflow.md", "how-to/mlflow.md", "how-to/other-frameworks.md")
+"""Pages whose calls are those of MLflow and of other frameworks."""
+
+
+def called(name: str) -> Any:
+    """The function of a name that a page uses, or None if it is not one of memalign's."""
+    import memalign as ma
+    import memalign.align
+    import memalign.integrations.mlflow as mlflow_drop_in
+    import memalign.io
+
+    first, _, last = name.rpartition(".")
+    holders = {
+        "judge": ma.Judge,
+        "aligned": ma.Judge,
+        "registry": ma.Registry,
+        "ma": ma,
+        "memalign": ma,
+        "memalign.io": memalign.io,
+    }
+    if first:
+        return getattr(holders.get(first), last, None)
+    for holder in (ma, memalign.align, mlflow_drop_in, ma.Judge, ma.Registry):
+        if callable(found := getattr(holder, last, None)):
+            return found
+    return None
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        page
+        for page in WRITTEN
+        if "decisions" not in page.parts and not name_of(page).endswith(OTHERS_CALLS)
+    ],
+    ids=name_of,
+)
+def test_a_call_in_a_sentence_has_arguments_that_exist(page: Path) -> None:
+    wrong = []
+    for name, given in CALL.findall(FENCE.sub("", page.read_text("utf-8"))):
+        function = called(name)
+        if function is None:
+            continue
+        parameters = inspect.signature(function).parameters
+        if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+            continue
+        keywords = re.findall(r"(?:^|[(,{ ])(\w+)=", re.sub(r"\{.*?\}|\[.*?\]|\".*?\"", "", given))
+        wrong += [f"{name}({keyword}=…)" for keyword in keywords if keyword not in parameters]
+    assert wrong == []
 
 
 OUT_OF_NAVIGATION = ("decisions/", "dependencies.md")

@@ -151,11 +151,11 @@ async def judge_one(
         Query(description="Keep the case and its verdict for review, and for feedback by its id."),
     ] = False,
 ) -> Judgment:
-    """Judge one case now. A model that fails is a problem with its reason.
+    """Judge one case now. If the model fails, the reply is a problem with the reason.
 
-    Of a case that waits for review you have seen the verdict then: your answer on it is no blind one. A case that is
-    kept and has no `id` gets one made of its content; the judgment has it. As on the pages, owners add cases to the
-    queue: a reviewer keeps none.
+    If the case waits for your review, you have now seen the verdict, so your answer no longer counts as blind. A case
+    that is kept without an `id` gets one made of its content; the judgment has it. Only owners may keep cases, as on
+    the pages.
     """
     if keep and not person.owner:
         raise Problem(
