@@ -237,7 +237,7 @@ class AlignResult(Generic[ValueT_co]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, for programs; the judge is named, not included."""
-        plain = {"judge": self.judge.name, "memory_hash": self.judge.memory.hash}
+        plain: dict[str, Any] = {"judge": self.judge.name, "memory_hash": self.judge.memory.hash}
         for each in fields(self):
             if each.name not in ("judge", "held"):
                 plain[each.name] = as_json(getattr(self, each.name))
