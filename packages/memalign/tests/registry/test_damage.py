@@ -197,7 +197,7 @@ def test_nobody_waits_while_an_erasure_is_planned_and_searched(
         monkeypatch.setattr(name, beside)
 
     for name in (
-        "erase._select",
+        "erase.select",
         "erase._receipt",
         "erase_check._in_registry",
         "erase_check.in_other_tables",

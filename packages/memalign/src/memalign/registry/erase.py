@@ -1,50 +1,54 @@
 """Erasing: out of every version and every table, without any model call.
 
-`plan_erasure` selects what is named, forgets it in each version by the rules of an unalign, forgets what repeats its
-words, and says in a receipt what that comes to; it writes nothing, and may work on a copy. `carry_out` writes the rows
-that differ and remembers keyed hashes. `erase_check` then searches for what is left.
+A plan is made by pure functions over everything that a registry holds of a judge. `select` says which feedback and
+cases are named, `forget` what each version loses by the rules of an unalign, and `sought` which words are to be nowhere
+afterwards. `write` writes the rows that differ and remembers keyed hashes. Then `erase_check` searches what is left.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, update
 
 from memalign.content.walk import texts_in
 from memalign.errors import UnknownKey
 from memalign.keys import readings, same_person, select_keys
-from memalign.memory import FeedbackConflict, Memory
-from memalign.memory.forget import forget, without_disputed
+from memalign.memory import Annotation, Case, FeedbackConflict, Memory, Outcome
+from memalign.memory.forget import forget as forget_feedback
+from memalign.memory.forget import without_disputed
 from memalign.memory.text_search import Finder
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.erase_check import in_other_tables
-from memalign.registry.erase_reach import reach_of
+from memalign.registry.erase_reach import Values, reach_of
 from memalign.registry.erased_hashes import ErasedHashes, remember
 from memalign.registry.judge_rows import Codec, Contents, memory_contents, memory_of, named_damage
-from memalign.registry.kinds import DISTILLED, NAMES, reason_of, words_of
+from memalign.registry.kinds import DISTILLED, KINDS, NAMES, SENTENCES
 from memalign.registry.other_tables import Passage, other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
-from memalign.registry.residue import RUN, Residue, row_names
-from memalign.registry.tables import judges, rows
+from memalign.registry.residue import RUN, Residue
+from memalign.registry.tables import rows
 from memalign.registry.tables import versions as versions_table
-from memalign.registry.versions import Timeline, forget_answers
+from memalign.registry.versions import Timeline
 from memalign.types import FeedbackKey, Guideline, guideline_number
 
-__all__ = ["Plan", "Selectors", "carry_out", "erase_feedback", "plan_erasure"]
+__all__ = ["Plan", "Selectors", "erase_feedback", "forget", "plan_erasure", "select", "sought"]
 
 _change = msgspec.structs.replace
 _ERASED = "(erased)"
-_WORDED = ("case", "annotation", "pre_alignment", "judge", "tombstone")
-"""Kinds of rows whose words are people's own, or the judged system's: what they share with the erased is no trace."""
+_EMBEDDING = ("memory", "embedding_model")
+_WORDS = ("annotation", "case", "pre_alignment")
+"""Kinds of rows whose words people or the judged system said: when they go, these words are searched for."""
+_KEPT_WORDS = (*_WORDS, "judge", "tombstone")
+"""Kinds of rows whose words are no trace: what they share with the erased is theirs."""
 
-T = TypeVar("T", Guideline, FeedbackConflict)
+Entry = TypeVar("Entry", Guideline, FeedbackConflict, Outcome)
 
 
 class Selectors(NamedTuple):
@@ -59,8 +63,9 @@ class Selectors(NamedTuple):
     keep: Collection[str] = ()
 
     def __str__(self) -> str:
+        """Return the end of a message, never with the text: it is to be kept nowhere."""
         source = f" of source {self.source!r}" if self.source is not None else ""
-        return f"{source}{' with this text' if self.text else ''}"  # and never the text: it is to be kept nowhere
+        return f"{source}{' with this text' if self.text else ''}"
 
 
 class Mark(NamedTuple):
@@ -72,35 +77,56 @@ class Mark(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
-    """Everything that a registry holds of one judge, in its own tables and in other packages'."""
+class History:
+    """Everything that a registry holds of one judge, in its own tables and in other packages'.
+
+    Attributes:
+        name: The judge's name.
+        mark: Its place in its history.
+        timeline: Every row, with its versions.
+        notes: The notes of versions, by number.
+        sizes: How many cases, comments and guidelines history says that each version has, by number.
+        passages: What other packages' tables hold of its cases.
+        erased: What was erased from it before.
+        codec: Decodes bodies, each once.
+    """
 
     name: str
     mark: Mark
     timeline: Timeline
     notes: Mapping[int, str]
-    counts: Mapping[int, Mapping[str, int]]
+    sizes: Mapping[int, Mapping[str, int]]
     passages: tuple[Passage, ...]
+    erased: ErasedHashes
     codec: Codec
 
-    @property
-    def latest(self) -> int:
-        """The number of the newest version."""
-        return self.mark.latest
-
-    def rows(self) -> Iterator[tuple[str, str, range, bytes]]:
-        """Yield kind, key, versions and body of every row."""
+    @cached_property
+    def values(self) -> Values:
+        """Every value that its rows ever held, by kind, each with its row's key."""
+        values: dict[str, list[tuple[str, Any]]] = {kind: [] for kind in KINDS}
         for (kind, key), spans in self.timeline.items():
-            for since, until, body in spans:
-                yield kind, key, range(since, until), body
+            if kind in KINDS:
+                for _, _, body in spans:
+                    values[kind].append((key, self.codec.decode(kind, body)))
+        return values
 
-    def versions_with(self, holds: Callable[[str, str, bytes], bool]) -> set[int]:
-        """Return the versions with a row, of this kind, key and body, for which that holds."""
-        numbers = set[int]()
-        for kind, key, span, body in self.rows():
-            if not numbers.issuperset(span) and holds(kind, key, body):
-                numbers.update(span)
-        return numbers
+    @cached_property
+    def said_elsewhere(self) -> frozenset[FeedbackKey]:
+        """The feedback whose words other packages' tables hold."""
+        spoken = (passage for passage in self.passages if passage.source is not None)
+        return frozenset(passage.key for passage in spoken if passage.content is not None)
+
+    def everything(self) -> Iterator[Passage]:
+        """Yield every case, and everything that somebody said of one."""
+        for name, kind in KINDS.items():
+            if kind.about is not None:
+                for _, value in self.values[name]:
+                    case, source = kind.about(value)
+                    label = getattr(value, "value", None)
+                    yield Passage(
+                        id=case, source=source, content=[*kind.texts(value)], labels=label
+                    )
+        yield from self.passages
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,28 +135,37 @@ class Forgotten:
 
     Attributes:
         versions: What each version loses, by number.
-        counts: What history says afterwards of the size of each.
-        gone: Kind, key and body of every row that goes.
+        sizes: What history says afterwards of the size of each.
+        gone: Kind, key and body of every row that goes from a version.
         rest: The timeline of what stays.
-        unlocked: The locked cases of the newest version that are locked no longer.
-        memory: The newest version's memory afterwards; None if it loses nothing.
     """
 
-    versions: Mapping[int, RedactedVersion] = field(default_factory=dict)
-    counts: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    gone: frozenset[tuple[str, str, bytes]] = frozenset()
+    versions: Mapping[int, RedactedVersion]
+    sizes: Mapping[int, Mapping[str, int]]
+    gone: frozenset[tuple[str, str, bytes]]
     rest: Timeline
-    unlocked: tuple[str, ...] = ()
-    memory: Memory | None = None
+
+    def ids(self, kind: str) -> set[str]:
+        """Return the keys of the rows of a kind that go from a version."""
+        return {key for of, key, _ in self.gone if of == kind}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What one erasure does: the rows that differ, what to search for afterwards, and the receipt."""
+    """What one erasure does: the rows that differ, what to search for afterwards, and the receipt.
 
-    state: State
+    Attributes:
+        history: What it was made of.
+        forgotten: What the versions lose.
+        residue: What is to be nowhere afterwards.
+        memory: The newest version's memory afterwards; None if it loses nothing.
+        receipt: What it comes to.
+    """
+
+    history: History
     forgotten: Forgotten
     residue: Residue
+    memory: Memory | None
     receipt: Receipt
 
 
@@ -157,308 +192,233 @@ def erase_feedback(
     with database.snapshot() as connection:
         plan = plan_erasure(connection, name, selectors)
     if dry_run:
-        return replace(
-            plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable
-        ), plan.residue
+        receipt = replace(plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable)
+        return receipt, plan.residue
     with database.write(name) as connection:
-        if not _stands(connection, plan, selectors):
+        if not _is_current(connection, plan, selectors):
             plan = plan_erasure(connection, name, selectors)
-        carry_out(connection, plan)
+        write(connection, plan)
     return plan.receipt, plan.residue
 
 
 def plan_erasure(connection: Connection, name: str, selectors: Selectors) -> Plan:
-    """Work out an erasure without writing anything. Raises UnknownKey where nothing is there that is named."""
+    """Work out an erasure without writing anything.
+
+    Args:
+        connection: A transaction, of a copy if that is at hand.
+        name: The judge.
+        selectors: What is to go.
+
+    Raises:
+        UnknownKey: Nothing is there that these name.
+    """
     with named_damage(f"the judge {name!r}"):
-        return _plan(connection, name, selectors)
+        return _plan(connection, _read(connection, name), selectors)
 
 
-def _plan(connection: Connection, name: str, selectors: Selectors) -> Plan:
-    state = _read_state(connection, name)
-    keys, cases = _select(connection, state, selectors)
+def _plan(connection: Connection, history: History, selectors: Selectors) -> Plan:
+    keys, cases = select(history, selectors)
     # A text that is searched for among some feedback only may stay in other feedback, and a name in other words.
-    everything = not selectors.keys and selectors.source is None
-    alone = not selectors.keys and selectors.text is None
+    all_of_text = selectors.source is None and not selectors.keys
+    all_of_person = selectors.text is None and not selectors.keys
     named = Residue(
         keys=keys,
-        searched=selectors.text if everything else None,
-        person=selectors.source if alone else None,
+        searched=selectors.text if all_of_text else None,
+        person=selectors.source if all_of_person else None,
     )
-    touched = state.versions_with(
-        lambda kind, key, body: row_names(state.codec, named, kind, key, body)
-    )
-    forgotten = _forget(state, touched, named)
-    residue = _residue(state, forgotten, named, cases, keep=selectors.keep)
+    forgotten = forget(history, named)
+    residue = sought(history, forgotten, named, cases, keep=selectors.keep)
     # Only now it is known which words go. A guideline that was not learned from them may repeat them, and so may what
     # memalign or a model says of other feedback.
-    copied = _copies(state, residue, named)
-    if not (
-        keys or residue.cases or touched or copied or _is_mentioned(connection, state, residue)
-    ):
+    copied = _copies(history, forgotten, residue)
+    if copied or _is_said(history, forgotten, residue):
+        forgotten = forget(history, residue, copied)
+    known = keys or residue.cases or forgotten.versions
+    if not (known or _is_mentioned(connection, history, residue)):
         raise UnknownKey(
-            f"no version and no table of {name!r} holds feedback{selectors}{_when(connection, state, selectors)}"
+            f"no version and no table of {history.name!r} holds feedback{selectors}"
+            f"{_when(history, selectors)}"
         )
-    repeating = state.versions_with(
-        lambda kind, key, body: (
-            (kind == "guideline" and key in copied) or _repeats(state.codec, residue, kind, body)
-        )
-    )
-    if repeating:
-        forgotten = _forget(state, touched | repeating, residue, copied)
-    texts = (text for _, text in _gone_words(state, forgotten, "guideline"))
-    residue.add(texts, _staying_words(state, forgotten, (*_WORDED, "guideline")))
+    residue = sought(history, forgotten, named, cases, keep=selectors.keep, guidelines=True)
+    latest = history.mark.latest
+    memory = None
+    if latest in forgotten.versions:
+        memory = memory_of(_at(forgotten.rest, latest), history.codec.decode)
+    receipt = _receipt(history, forgotten, residue, copied, memory)
     return Plan(
-        state=state,
-        forgotten=forgotten,
-        residue=residue,
-        receipt=_receipt(state, forgotten, residue, copied),
+        history=history, forgotten=forgotten, residue=residue, memory=memory, receipt=receipt
     )
-
-
-def carry_out(connection: Connection, plan: Plan) -> None:
-    """Write a plan, in a transaction in which nothing else of the judge changes."""
-    state, forgotten, residue = plan.state, plan.forgotten, plan.residue
-    judge = state.mark.judge
-    forget_answers(connection, judge)  # they may quote what goes
-    _write_rows(connection, state, forgotten)
-    _write_versions(connection, state, forgotten, residue)
-    bodies = (
-        body
-        for (kind, _), spans in forgotten.rest.items()
-        if kind == "case"
-        for _, _, body in spans
-    )
-    staying = (state.codec.decode("case", body).content_hash for body in bodies)
-    remember(
-        connection,
-        judge,
-        keys=residue.keys,
-        contents=residue.contents.difference(staying),
-        cases=residue.cases,
-        person=residue.person,
-    )
-    for tables in other_tables(connection):
-        tables.forget(connection, plan.receipt, residue)
 
 
 # -- what is there -----------------------------------------------------------------------------------------------------
 
 
-def _read_state(connection: Connection, name: str) -> State:
+def _read(connection: Connection, name: str) -> History:
     mark = _mark(connection, name)
-    history = versions.history(connection, mark.judge)
-    return State(
+    infos = versions.history(connection, mark.judge)
+    return History(
         name=name,
         mark=mark,
         timeline=versions.timeline(connection, mark.judge, mark.latest),
-        notes={info.number: info.note for info in history if info.note},
-        counts={info.number: versions.counts_of(info) for info in history},
+        notes={info.number: info.note for info in infos if info.note},
+        sizes={info.number: versions.sizes_of(info) for info in infos},
         # Raises where tables of a package that is not installed could not be reached.
         passages=_passages(connection, name),
+        erased=ErasedHashes(connection, mark.judge),
         codec=Codec(),
     )
 
 
 def _mark(connection: Connection, name: str) -> Mark:
     judge, latest = versions.find(connection, name)
-    forgettings = connection.execute(
-        select(judges.c.forgettings).where(judges.c.id == judge)
-    ).scalar_one()
-    return Mark(judge, latest, forgettings)
+    return Mark(judge, latest, versions.forgettings(connection, judge))
 
 
 def _passages(connection: Connection, name: str) -> tuple[Passage, ...]:
-    return tuple(
-        passage
-        for tables in other_tables(connection)
-        for passage in tables.passages(connection, name)
-    )
+    found = list[Passage]()
+    for tables in other_tables(connection):
+        found += tables.passages(connection, name)
+    return tuple(found)
 
 
-def _stands(connection: Connection, plan: Plan, selectors: Selectors) -> bool:
+def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> bool:
     """Return whether a plan is still right: what was said since concerns nothing that goes, and is spared by it."""
-    state, residue = plan.state, plan.residue
-    if _mark(connection, state.name) != state.mark:
+    history = plan.history
+    residue = plan.residue
+    if _mark(connection, history.name) != history.mark:
         return False
-    passages = _passages(connection, state.name)
-    new = _not_among(passages, state.passages)
+    passages = _passages(connection, history.name)
+    new = _not_among(passages, history.passages)
     touched = residue.cases | {key.id for key in residue.keys}
-    for passage in (*new, *_not_among(state.passages, passages)):
+    for passage in (*new, *_not_among(history.passages, passages)):
         named = selectors.source is not None and same_person(passage.source, selectors.source)
         held = selectors.text is not None and passage.held_by(selectors.text)
         if passage.id in touched or named or held:
             return False
-    residue.spare(text for passage in new for text in texts_in(passage.content))
+    for passage in new:
+        residue.spare(texts_in(passage.content))
     return True
 
 
 def _not_among(passages: Iterable[Passage], others: Iterable[Passage]) -> list[Passage]:
     """Return the passages that are not among others."""
     known: dict[tuple[str, str | None], list[Passage]] = {}
-    for passage in others:
-        known.setdefault((passage.id, passage.source), []).append(passage)
-    return [
-        passage
-        for passage in passages
-        if passage not in known.get((passage.id, passage.source), ())
-    ]
+    for other in others:
+        known.setdefault((other.id, other.source), []).append(other)
+    return [one for one in passages if one not in known.get((one.id, one.source), ())]
 
 
 # -- select ------------------------------------------------------------------------------------------------------------
 
 
-def _select(
-    connection: Connection, state: State, selectors: Selectors
-) -> tuple[set[FeedbackKey], set[str]]:
-    """Return the keys and cases that are named, with everything that anybody said of a case that goes."""
-    every = {
-        FeedbackKey.parse(key)
-        for kind, key in state.timeline
-        if kind in ("annotation", "tombstone")
-    }
-    every |= {passage.key for passage in state.passages if passage.source is not None}
-    cases = {key for kind, key in state.timeline if kind == "case"}
-    cases |= {passage.id for passage in state.passages if passage.source is None}
-    keys = every
-    if selectors.source is not None:
-        keys, cases = {key for key in keys if same_person(key.source, selectors.source)}, set()
+def select(history: History, selectors: Selectors) -> tuple[set[FeedbackKey], set[str]]:
+    """Return the keys and cases that are named, with everything that anybody said of a case that goes.
+
+    Args:
+        history: What the registry holds of the judge.
+        selectors: What is to go.
+
+    Raises:
+        UnknownKey: A selector names nothing, or there is none.
+    """
+    passages = list(history.everything())
+    held = passages
     if selectors.text is not None:
-        holding_keys, holding_cases = _holding(state, selectors.text)
-        # What people said of a case goes with the case.
-        keys = {key for key in keys if key in holding_keys or key.id in holding_cases}
-        cases &= holding_cases
+        held = [passage for passage in passages if passage.held_by(selectors.text)]
+    every = {passage.key for passage in passages if passage.source is not None}
+    cases = {passage.id for passage in held if passage.source is None}
+    keys = {passage.key for passage in held if passage.source is not None}
+    # What people said of a case goes with the case.
+    keys |= {key for key in every if key.id in cases}
+    if selectors.source is not None:
+        keys = {key for key in keys if same_person(key.source, selectors.source)}
+        cases = set()
     if selectors.keys:
-        keys, cases = _named(connection, state, selectors, keys, cases)
+        keys, cases = _named(history, selectors, keys, cases)
     elif selectors.source is None and selectors.text is None:
         raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
     return keys | {key for key in every if key.id in cases}, cases
 
 
 def _named(
-    connection: Connection,
-    state: State,
-    selectors: Selectors,
-    keys: set[FeedbackKey],
-    cases: set[str],
+    history: History, selectors: Selectors, keys: set[FeedbackKey], cases: set[str]
 ) -> tuple[set[FeedbackKey], set[str]]:
     """Return those of the keys and cases that the selectors name. Raises UnknownKey for one that names nothing."""
-    named_keys, named_cases = set[FeedbackKey](), set[str]()
+    named_keys = set[FeedbackKey]()
+    named_cases = set[str]()
     for selector, found in select_keys(sorted(keys), selectors.keys).items():
         ids = set[str]()
         if isinstance(selector, str):
             ids = {case for case, source in readings(selector) if source is None} & cases
         if not found and not ids:
-            day = ErasedHashes(connection, state.mark.judge).erased_on(selector)
+            day = history.erased.erased_on(selector)
             hint = (
                 f"it was erased on {day}"
                 if day
                 else "`memalign show NAME --ledger` lists every key"
             )
             raise UnknownKey(
-                f"nothing of {state.name!r} holds {str(selector)!r}{selectors}; {hint}"
+                f"nothing of {history.name!r} holds {str(selector)!r}{selectors}; {hint}"
             )
         named_keys.update(found)
         named_cases.update(ids)
     return named_keys, named_cases
 
 
-def _when(connection: Connection, state: State, selectors: Selectors) -> str:
+def _when(history: History, selectors: Selectors) -> str:
     """Return when everything of a person was erased before, as the end of a message."""
     if selectors.source is None or selectors.text is not None:
         return ""
-    day = ErasedHashes(connection, state.mark.judge).person_erased_on(selectors.source)
+    day = history.erased.person_erased_on(selectors.source)
     return f"; it was erased on {day}" if day else ""
-
-
-def _holding(state: State, finder: Finder) -> tuple[set[FeedbackKey], set[str]]:
-    """Return the feedback that holds a text, by what it says or by whose it is, and the cases that do."""
-    keys, cases = set[FeedbackKey](), set[str]()
-    for kind, key, _, body in state.rows():
-        if kind == "case":
-            example = state.codec.decode(kind, body)
-            if finder.holds(key) or finder.within([example.meta, *example.content.values()]):
-                cases.add(key)
-        elif kind == "annotation":
-            annotation = state.codec.decode(kind, body)
-            if finder.within([annotation.source, *annotation.words]):
-                keys.add(annotation.key)
-        elif kind == "tombstone" and finder.holds(key):
-            keys.add(FeedbackKey.parse(key))
-    for passage in state.passages:
-        if passage.held_by(finder):
-            if passage.source is None:
-                cases.add(passage.id)
-            else:
-                keys.add(passage.key)
-    return keys, cases
 
 
 # -- forget ------------------------------------------------------------------------------------------------------------
 
 
-def _forget(
-    state: State, numbers: Collection[int], residue: Residue, copied: Collection[str] = ()
-) -> Forgotten:
-    """Return what these versions lose.
+def forget(history: History, residue: Residue, copied: Collection[str] = ()) -> Forgotten:
+    """Return what every version loses.
 
     Only what the erasure may touch is read and written again, version by version: the rest is the same in all of them.
+
+    Args:
+        history: What the registry holds of the judge.
+        residue: What is to go.
+        copied: Guidelines, by id, that go because they repeat it.
     """
-    if not numbers:
-        return Forgotten(rest=state.timeline)
-    reach = reach_of(state.timeline, state.codec, residue, copied)
-    reached = {row: spans for row, spans in state.timeline.items() if reach.has(row)}
+    reach = reach_of(history.values, residue, copied)
     rest: Timeline = {}
+    reached: Timeline = {}
+    for row, spans in history.timeline.items():
+        if row != _EMBEDDING:
+            (reached if reach.has(row) else rest)[row] = spans
+    models = {_EMBEDDING: history.timeline[_EMBEDDING]}
+    lost: dict[int, RedactedVersion] = {}
+    sizes: dict[int, Mapping[str, int]] = {}
     gone = set[tuple[str, str, bytes]]()
-    lost, counts = dict[int, RedactedVersion](), dict[int, Mapping[str, int]]()
-    last: _Part | None = None
-    for number in range(1, state.latest + 1):
+    part: _Part | None = None
+    for number, size in history.sizes.items():
         contents = _at(reached, number)
-        if number in numbers:
-            if last is None or last.contents != contents:  # most versions differ elsewhere
-                last = _part_without(state.codec, contents, residue, copied)
-            whole = state.counts[number]["cases"] == last.before["cases"]
-            removed = contents.keys() - last.survivors.keys()
-            gone |= {(*row, contents[row]) for row in removed}
-            lost[number] = last.lost(number)
-            counts[number] = {
-                name: count + last.after[name] - last.before[name]
-                for name, count in state.counts[number].items()
-            }
-            contents = last.survivors if whole else last.survivors | last.vectors_of_others
-        _extend(rest, number, contents)
-    whole_timeline = {
-        row: spans for row, spans in state.timeline.items() if row not in reached
-    } | rest
-    newest = state.latest in numbers and last is not None
-    return Forgotten(
-        versions=lost,
-        counts=counts,
-        gone=frozenset(gone),
-        rest=whole_timeline,
-        unlocked=last.unlocked if newest and last is not None else (),
-        memory=memory_of(_at(whole_timeline, state.latest), state.codec.decode) if newest else None,
-    )
+        if part is None or part.contents != contents:  # most versions differ elsewhere
+            part = _part_without(history.codec, contents, residue, copied)
+        model = _at(models, number)
+        if part.kept != contents:
+            removed = contents.keys() - part.kept.keys()
+            gone.update((*row, contents[row]) for row in removed)
+            lost[number] = _lost(number, removed)
+            sizes[number] = {name: n + part.change[name] for name, n in size.items()}
+            if not sizes[number]["cases"]:
+                model = {_EMBEDDING: b"null"}  # without a case there is no vector
+        _extend(rest, number, part.kept | model)
+    return Forgotten(versions=lost, sizes=sizes, gone=frozenset(gone), rest=rest)
 
 
 class _Part(NamedTuple):
     """What erasing makes of those rows of a version that it may touch."""
 
     contents: Contents
-    survivors: Contents
-    vectors_of_others: Contents
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    unlocked: tuple[str, ...]
-
-    def lost(self, number: int) -> RedactedVersion:
-        """Return what a version of this number lost."""
-        kinds = Counter(kind for kind, _ in self.contents.keys() - self.survivors.keys())
-        return RedactedVersion(
-            number=number,
-            comments=kinds["annotation"],
-            cases=kinds["case"],
-            guidelines=kinds["guideline"],
-        )
+    kept: Contents
+    change: Mapping[str, int]
 
 
 def _part_without(
@@ -466,19 +426,29 @@ def _part_without(
 ) -> _Part:
     before = memory_of(contents, codec.decode)
     after = _without(before, residue, copied)
-    survivors = memory_contents(after, codec.encode)
-    del survivors["memory", "next_guideline"]
-    model = (
-        "memory",
-        "embedding_model",
-    )  # a memory without a case has none, and other cases have their vectors still
-    return _Part(
-        contents=contents,
-        survivors=survivors,
-        vectors_of_others={model: contents[model]},
-        before=versions.counts(before),
-        after=versions.counts(after),
-        unlocked=tuple(name for name in before.locks if name not in after.locks),
+    kept = _kept(codec, contents, after)
+    if kept != contents:
+        # A label may count no longer, and with it what was learned from it.
+        after = without_disputed(after)
+        kept = _kept(codec, contents, after)
+    change = Counter(versions.sizes(after))
+    change.subtract(versions.sizes(before))
+    return _Part(contents, kept, change)
+
+
+def _kept(codec: Codec, contents: Contents, memory: Memory) -> Contents:
+    """Return what a memory keeps of its rows."""
+    rows_of_memory = memory_contents(memory, codec.encode)
+    return {row: rows_of_memory[row] for row in contents if row in rows_of_memory}
+
+
+def _lost(number: int, removed: Iterable[tuple[str, str]]) -> RedactedVersion:
+    kinds = Counter(kind for kind, _ in removed)
+    return RedactedVersion(
+        number=number,
+        comments=kinds["annotation"],
+        cases=kinds["case"],
+        guidelines=kinds["guideline"],
     )
 
 
@@ -505,212 +475,255 @@ def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memor
 
     Unlike an unalign, it takes wordings of people with it that were written with the erased feedback in view.
     """
-    memory = forget(memory, residue.keys, state="erased", people_agree=True)
-    theirs = (
-        g.id for g in memory.guidelines if g.origin != DISTILLED and residue.is_name(g.origin)
-    )
-    memory = memory.without_guidelines({*theirs, *copied})
-    memory = _change(
+    memory = forget_feedback(memory, residue.keys, state="erased", people_agree=True)
+    theirs = {
+        rule.id
+        for rule in memory.guidelines
+        if rule.origin != DISTILLED and residue.is_name(rule.origin)
+    }
+    memory = memory.without_guidelines(theirs.union(copied))
+    return _change(
         memory,
-        guidelines=tuple(_unnamed(guideline, residue) for guideline in memory.guidelines),
-        conflicts=tuple(
-            _unnamed(_silenced(conflict, residue), residue) for conflict in memory.conflicts
-        ),
+        cases=tuple(_case_without(case, residue) for case in memory.cases),
+        guidelines=tuple(_cleaned(rule, residue) for rule in memory.guidelines),
+        conflicts=tuple(_cleaned(conflict, residue) for conflict in memory.conflicts),
+        tombstones=tuple(stone for stone in memory.tombstones if stone.key not in residue.keys),
         authority=tuple(name for name in memory.authority if not residue.is_name(name)),
     )
-    memory = without_disputed(memory)
-    silenced = [
-        _change(annotation, outcome=_change(annotation.outcome, reason=_ERASED))
-        for annotation in memory.annotations()
-        if annotation.outcome is not None and residue.in_sentence(annotation.outcome.reason)
-    ]
-    stones = (stone for stone in memory.tombstones if stone.key not in residue.keys)
-    cases = []
-    for case in memory.with_annotations(silenced).cases:
-        verdict = case.pre_alignment
-        if verdict is not None and residue.certain(verdict.rationale or ""):
-            cases.append(_change(case, pre_alignment=_change(verdict, rationale=None)))
-        else:
-            cases.append(case)
-    return _change(memory, cases=tuple(cases), tombstones=tuple(stones))
 
 
-def _unnamed(entry: T, residue: Residue) -> T:
-    """Return a guideline or conflict without the name of somebody who goes."""
-    names = [name for name in NAMES if residue.is_name(getattr(entry, name, None))]
-    return _change(entry, **dict.fromkeys(names, _ERASED)) if names else entry
+def _case_without(case: Case, residue: Residue) -> Case:
+    """Return a case without reasons and verdicts that repeat what goes."""
+    annotations = list[Annotation]()
+    for annotation in case.annotations:
+        outcome = annotation.outcome
+        cleaned = outcome if outcome is None else _cleaned(outcome, residue)
+        same = cleaned is outcome
+        annotations.append(annotation if same else _change(annotation, outcome=cleaned))
+    verdict = case.pre_alignment
+    if verdict is not None and residue.certain(verdict.rationale or ""):
+        verdict = _change(verdict, rationale=None)
+    return _change(case, annotations=tuple(annotations), pre_alignment=verdict)
 
 
-def _silenced(conflict: FeedbackConflict, residue: Residue) -> FeedbackConflict:
-    return _change(conflict, about=_ERASED) if residue.in_sentence(conflict.about) else conflict
+def _cleaned(entry: Entry, residue: Residue) -> Entry:
+    """Return an entry without the names of people who go, and without sentences that repeat what goes."""
+    changes: dict[str, Any] = {}
+    for name in NAMES:
+        if residue.is_name(getattr(entry, name, None)):
+            changes[name] = _ERASED
+    for name in SENTENCES:
+        if residue.in_sentence(getattr(entry, name, "")):
+            changes[name] = _ERASED
+    return _change(entry, **changes) if changes else entry
 
 
-def _repeats(codec: Codec, residue: Residue, kind: str, body: bytes) -> bool:
-    """Return whether what memalign or a model says in a row of other feedback repeats what goes."""
-    if kind == "pre_alignment":
-        return residue.certain(codec.decode(kind, body).rationale or "")
-    return residue.in_sentence(reason_of(codec, kind, body))
+# -- what to search for ------------------------------------------------------------------------------------------------
 
 
-# -- what to search for, and the receipt -------------------------------------------------------------------------------
-
-
-def _gone_words(state: State, forgotten: Forgotten, *kinds: str) -> Iterator[tuple[str, str]]:
-    """Yield key and words of the rows that go."""
-    for kind, key, body in forgotten.gone:
-        if kind in kinds:
-            yield from ((key, text) for text in words_of(state.codec, kind, body))
-
-
-def _staying_words(state: State, forgotten: Forgotten, kinds: Collection[str]) -> Iterator[str]:
-    for (kind, _), spans in forgotten.rest.items():
-        if kind in kinds:
-            for _, _, body in spans:
-                yield from words_of(state.codec, kind, body)
-
-
-def _residue(
-    state: State,
+def sought(
+    history: History,
     forgotten: Forgotten,
     named: Residue,
     cases: Collection[str],
     *,
-    keep: Collection[str],
+    keep: Collection[str] = (),
+    guidelines: bool = False,
 ) -> Residue:
-    """Return what to search for once this is forgotten. Cases go with the last word on them, in all tables."""
-    spoken = {p.key for p in state.passages if p.source is not None and p.content is not None}
-    alone = {key for kind, key, _ in forgotten.gone if kind == "case"} - {
-        key.id for key in spoken - named.keys
-    }
-    going = {
-        *cases,
-        *(case for case in alone.difference(keep) if ("case", case) not in forgotten.rest),
-    }
-    texts = [
-        text for _, text in _gone_words(state, forgotten, "annotation", "case", "pre_alignment")
-    ]
+    """Return what is to be nowhere once this is forgotten. Cases go with the last word on them, in all tables.
+
+    Args:
+        history: What the registry holds of the judge.
+        forgotten: What its versions lose.
+        named: The keys, the text and the person that are to go.
+        cases: The ids of cases that were selected.
+        keep: Ids of cases that stay in other packages' tables.
+        guidelines: Whether the words of guidelines that go are searched for too.
+    """
+    decode = history.codec.decode
+    spoken = {key.id for key in history.said_elsewhere - named.keys}
+    going = set(cases)
+    for case in forgotten.ids("case") - spoken - set(keep):
+        if ("case", case) not in forgotten.rest:
+            going.add(case)
+    rules = ("guideline",) if guidelines else ()
+    texts = list[str]()
+    contents = set[str]()
+    for kind, key, body in forgotten.gone:
+        if kind in (*_WORDS, *rules):
+            texts += KINDS[kind].fields(decode(kind, body))
+        if kind == "case" and key in going:
+            contents.add(decode(kind, body).content_hash)
     survivors = list[str]()
-    for passage in state.passages:
-        if passage.id in going if passage.source is None else passage.key in named.keys:
-            # A copy also has what its format brings along, such as the name of a model: only long texts tell.
-            texts += (
-                text
-                for text in texts_in(passage.content)
-                if not passage.copy or len(text.split()) >= RUN
-            )
+    for (kind, _), spans in forgotten.rest.items():
+        if kind in (*_KEPT_WORDS, *rules):
+            for _, _, body in spans:
+                survivors += KINDS[kind].fields(decode(kind, body))
+    for passage in history.passages:
+        goes = passage.id in going if passage.source is None else passage.key in named.keys
+        if goes:
+            texts += _words_of(passage)
         elif not passage.copy:
             survivors += texts_in(passage.content)
-    bodies = (body for kind, key, body in forgotten.gone if kind == "case" and key in going)
-    contents = (state.codec.decode("case", body).content_hash for body in bodies)
-    residue = Residue(
+    return Residue(
+        texts,
+        survivors=survivors,
         keys=named.keys,
         cases=going,
         contents=contents,
         searched=named.searched,
         person=named.person,
     )
-    residue.add(texts, chain(_staying_words(state, forgotten, _WORDED), survivors))
-    return residue
 
 
-def _copies(state: State, residue: Residue, named: Residue) -> frozenset[str]:
-    """Return the guidelines, by id, that only repeat what goes."""
-    return frozenset(
-        key
-        for kind, key, _, body in state.rows()
-        if kind == "guideline"
-        and any(map(residue.copied, words_of(state.codec, kind, body)))
-        and not row_names(state.codec, named, kind, key, body)
-    )
+def _words_of(passage: Passage) -> Iterator[str]:
+    """Yield the words of a passage that goes."""
+    for text in texts_in(passage.content):
+        # A copy also has what its format brings along, such as the name of a model: only long texts tell.
+        if not passage.copy or len(text.split()) >= RUN:
+            yield text
 
 
-def _is_mentioned(connection: Connection, state: State, residue: Residue) -> bool:
+def _copies(history: History, forgotten: Forgotten, residue: Residue) -> frozenset[str]:
+    """Return the guidelines, by id, that were not learned from what goes, and repeat it."""
+    found = set[str]()
+    for (kind, key), spans in forgotten.rest.items():
+        if kind == "guideline":
+            for _, _, body in spans:
+                guideline = history.codec.decode(kind, body)
+                if any(map(residue.copied, KINDS[kind].fields(guideline))):
+                    found.add(key)
+    return frozenset(found)
+
+
+def _is_said(history: History, forgotten: Forgotten, residue: Residue) -> bool:
+    """Return whether what memalign or a model says in a row that stays repeats what goes."""
+    for (kind, _), spans in forgotten.rest.items():
+        for _, _, body in spans:
+            value = history.codec.decode(kind, body)
+            if residue.in_sentence(KINDS[kind].reason(value)):
+                return True
+            if kind == "pre_alignment" and residue.certain(value.rationale or ""):
+                return True
+    return False
+
+
+def _is_mentioned(connection: Connection, history: History, residue: Residue) -> bool:
     """Return whether a note of a version, or a text of another table, repeats what is to go."""
-    if any(map(residue.in_sentence, state.notes.values())):
+    if any(map(residue.in_sentence, history.notes.values())):
         return True
-    return any(
-        trace.judge in (None, state.name)
-        for trace in in_other_tables(connection, residue, state.name)
-    )
+    traces = in_other_tables(connection, residue, history.name)
+    return any(trace.judge in (None, history.name) for trace in traces)
 
 
 def _receipt(
-    state: State, forgotten: Forgotten, residue: Residue, copied: Collection[str]
+    history: History,
+    forgotten: Forgotten,
+    residue: Residue,
+    copied: Collection[str],
+    memory: Memory | None,
 ) -> Receipt:
-    spoken = {p.key for p in state.passages if p.source is not None and p.content is not None}
-    written = {FeedbackKey.parse(key) for kind, key, _ in forgotten.gone if kind == "annotation"}
-    written |= {FeedbackKey.parse(key) for kind, key in state.timeline if kind == "tombstone"}
-    rules = set[str]()
+    written = {FeedbackKey.parse(key) for key in forgotten.ids("annotation")}
+    written |= {FeedbackKey.parse(key) for kind, key in history.timeline if kind == "tombstone"}
+    written |= history.said_elsewhere
     theirs = set[str]()  # written or confirmed by people, in any version
     for kind, key, body in forgotten.gone:
-        if kind == "guideline":
-            rules.add(key)
-            if state.codec.decode(kind, body).people:
-                theirs.add(key)
-    memory = forgotten.memory
+        if kind == "guideline" and history.codec.decode(kind, body).people:
+            theirs.add(key)
+    unlocked = list[str]()
+    pending = list[FeedbackKey]()
+    if memory is not None:
+        pending = sorted(annotation.key for annotation in memory.pending)
+        locks = ("memory", "locks")
+        before = history.codec.decode("memory", history.timeline[locks][-1][-1])
+        unlocked = [name for name in before if name not in memory.locks]
     return Receipt(
-        judge=state.name,
-        keys=tuple(key for key in sorted(residue.keys) if key in written or key in spoken),
+        judge=history.name,
+        keys=tuple(key for key in sorted(residue.keys) if key in written),
         cases=tuple(sorted(residue.cases)),
-        guidelines=tuple(sorted(rules, key=guideline_number)),
-        copied=tuple(sorted(copied, key=guideline_number)),
-        wordings=tuple(sorted(theirs, key=guideline_number)),
-        locked=forgotten.unlocked,
+        guidelines=_by_number(forgotten.ids("guideline")),
+        copied=_by_number(copied),
+        wordings=_by_number(theirs),
+        locked=tuple(unlocked),
         versions=tuple(forgotten.versions.values()),
-        latest=None if memory is None else state.latest + 1,
-        pending=tuple(sorted(annotation.key for annotation in memory.pending)) if memory else (),
+        latest=None if memory is None else history.mark.latest + 1,
+        pending=tuple(pending),
     )
+
+
+def _by_number(guidelines: Collection[str]) -> tuple[str, ...]:
+    return tuple(sorted(guidelines, key=guideline_number))
 
 
 # -- write -------------------------------------------------------------------------------------------------------------
 
 
-def _write_rows(connection: Connection, state: State, forgotten: Forgotten) -> None:
-    new = list[dict[str, object]]()
-    judge = state.mark.judge
-    for row in sorted(state.timeline.keys() | forgotten.rest.keys()):
-        kind, key = row
+def write(connection: Connection, plan: Plan) -> None:
+    """Write a plan, in a transaction in which nothing else of the judge changes.
+
+    Args:
+        connection: The transaction.
+        plan: What `plan_erasure` returned.
+    """
+    judge = plan.history.mark.judge
+    versions.forget_answers(connection, judge)  # they may quote what goes
+    _write_rows(connection, plan.history, plan.forgotten)
+    _write_versions(connection, plan)
+    staying = set[str]()
+    for (kind, _), spans in plan.forgotten.rest.items():
+        if kind == "case":
+            for _, _, body in spans:
+                staying.add(plan.history.codec.decode(kind, body).content_hash)
+    remember(
+        connection,
+        judge,
+        keys=plan.residue.keys,
+        contents=plan.residue.contents - staying,
+        cases=plan.residue.cases,
+        person=plan.residue.person,
+    )
+    for tables in other_tables(connection):
+        tables.forget(connection, plan.receipt, plan.residue)
+
+
+def _write_rows(connection: Connection, history: History, forgotten: Forgotten) -> None:
+    judge = history.mark.judge
+    new = list[dict[str, Any]]()
+    for row in sorted(history.timeline.keys() | forgotten.rest.keys()):
         spans = forgotten.rest.get(row, [])
-        if spans == state.timeline.get(row):
+        if spans == history.timeline.get(row):
             continue
+        kind, key = row
         same = (rows.c.judge == judge, rows.c.kind == kind, rows.c.key == key)
         connection.execute(delete(rows).where(*same))
         for since, until, body in spans:
-            last = None if until == state.latest + 1 else until
-            new.append(
-                {
-                    "judge": judge,
-                    "kind": kind,
-                    "key": key,
-                    "since": since,
-                    "until": last,
-                    "body": body,
-                }
-            )
+            last = None if until == history.mark.latest + 1 else until
+            fields = {"kind": kind, "key": key, "since": since, "until": last, "body": body}
+            new.append({"judge": judge, **fields})
     if new:
         connection.execute(insert(rows), new)
 
 
-def _write_versions(
-    connection: Connection, state: State, forgotten: Forgotten, residue: Residue
-) -> None:
-    judge = state.mark.judge
-    changed: dict[int, dict[str, Any]] = {
-        n: {"memory_hash": "", **counts} for n, counts in forgotten.counts.items()
-    }
-    for number, note in state.notes.items():
-        if residue.in_sentence(note):
+def _write_versions(connection: Connection, plan: Plan) -> None:
+    judge = plan.history.mark.judge
+    changed: dict[int, dict[str, Any]] = {}
+    for number, sizes in plan.forgotten.sizes.items():
+        changed[number] = {"memory_hash": "", **sizes}
+    for number, note in plan.history.notes.items():
+        if plan.residue.in_sentence(note):
             changed.setdefault(number, {})["note"] = _ERASED
     for number, values in changed.items():
         version = (versions_table.c.judge == judge, versions_table.c.number == number)
         connection.execute(update(versions_table).where(*version).values(redacted=True, **values))
-    if forgotten.memory is not None:
+    if plan.memory is not None:
         # Its rows are those of the version before, which has just lost the same; only the number is new.
-        line = f"{in_words(0, len(residue.keys), 0)} erased from all versions"
-        new: dict[str, Any] = {
-            "parent": state.latest,
-            "before": {},
-            "after": {},
-            "memory": forgotten.memory,
-        }
-        versions.add_version(connection, judge, **new, action="erase", line=line)
+        versions.add_version(
+            connection,
+            judge,
+            parent=plan.history.mark.latest,
+            before={},
+            after={},
+            memory=plan.memory,
+            action="erase",
+            line=f"{in_words(0, len(plan.residue.keys), 0)} erased from all versions",
+        )

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from sqlalchemy import inspect
 
 from memalign.errors import RegistryError
+from memalign.registry.kinds import TextKind
 from memalign.registry.tables import metadata
 from memalign.types import FeedbackKey
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from memalign.registry.residue import Residue
 
 __all__ = ["OtherTables", "Passage", "TextKind", "Words", "other_tables"]
-
-TextKind = Literal["field", "sentence", "id", "name"]
-"""The id of a case, the name of somebody, a text that may name or quote what is erased in passing, or any other one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +54,13 @@ class Passage:
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A text of another package's tables: its table and column, the judge whose it is (None: none's), and itself."""
+    """A text of a table: its table and column, the judge whose it is (None: none's), itself, and in which row."""
 
     place: str
     judge: str | None
     text: str
     kind: TextKind = "field"
+    row: str = ""
 
 
 class OtherTables(Protocol):

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select
 from memalign.errors import RegistryError
 from memalign.registry import versions
 from memalign.registry.database import Database
-from memalign.registry.tables import answers, judges
+from memalign.registry.tables import answers
 
 __all__ = ["PaidAnswers"]
 
@@ -26,7 +26,7 @@ class PaidAnswers:
         self._database, self._name = database, name
         with database.read() as connection:
             self._judge, _ = versions.find(connection, name)
-            self._forgettings = _forgettings(connection, self._judge)
+            self._forgettings = versions.forgettings(connection, self._judge)
             query = select(answers.c.key, answers.c.answer).where(answers.c.judge == self._judge)
             self._answers = {row.key: row.answer for row in connection.execute(query)}
         self._own, self._taken = set[str](), set[str]()
@@ -49,7 +49,7 @@ class PaidAnswers:
     def _write(self, new: Mapping[str, bytes]) -> None:
         try:
             with self._database.write(self._name) as connection:
-                if _forgettings(connection, self._judge) == self._forgettings:
+                if versions.forgettings(connection, self._judge) == self._forgettings:
                     # A row that is there already could not be read, or came from an align beside this one.
                     self._remove(connection, new)
                     rows = [
@@ -74,8 +74,3 @@ class PaidAnswers:
     def _remove(self, connection: Connection, keys: Iterable[str]) -> None:
         same = (answers.c.judge == self._judge, answers.c.key == bindparam("of_key"))
         connection.execute(delete(answers).where(*same), [{"of_key": key} for key in keys])
-
-
-def _forgettings(connection: Connection, judge: int) -> int | None:
-    """How often answers of a judge were forgotten: an align that began before may have read what went."""
-    return connection.execute(select(judges.c.forgettings).where(judges.c.id == judge)).scalar()

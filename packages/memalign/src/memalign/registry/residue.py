@@ -18,11 +18,10 @@ from typing import Any
 from memalign.content.normal import folded, unescaped, words_and_pairs
 from memalign.keys import FeedbackKey, same_person
 from memalign.memory.text_search import Finder, NameFinder
-from memalign.registry.judge_rows import Codec
-from memalign.registry.kinds import keys_in, names_in, reason_of
+from memalign.registry.kinds import TextKind
 from memalign.types import UNKNOWN_SOURCE
 
-__all__ = ["RUN", "Residue", "row_names"]
+__all__ = ["RUN", "Residue"]
 
 RUN = 8
 """Words in a row that identify a text."""
@@ -33,92 +32,98 @@ _OVERLAP = 1 << 16
 _QUOTE = re.compile(r'(?<!\\)"')
 _LONG_NAME = 6  # bytes: shorter ones are in numbers by chance
 
+_Run = tuple[str, ...]
+
 
 class Residue:
     """What to look for: runs of words, short texts as whole fields, keys of feedback, and the name of a person.
 
-    `searched` finds the text that somebody wants to be gone: no survivor may hold it, and nobody of such a name.
-    `person` is the name of somebody of whom everything goes. `cases` are the ids of erased cases, `contents` the hashes
-    of what they hold.
+    Attributes:
+        keys: The feedback that is erased.
+        cases: The ids of erased cases.
+        contents: The hashes of what these cases hold.
+        searched: Finds the text that somebody wants to be gone: no survivor may hold it, and nobody of such a name.
+        person: The name of somebody of whom everything goes.
     """
 
     def __init__(
         self,
         texts: Iterable[str] = (),
         *,
+        survivors: Iterable[str] = (),
         keys: Iterable[FeedbackKey] = (),
         cases: Iterable[str] = (),
         contents: Iterable[str] = (),
         searched: Finder | None = None,
         person: str | None = None,
     ) -> None:
-        self.keys, self.cases, self.contents = (
-            frozenset(keys),
-            frozenset(cases),
-            frozenset(contents),
-        )
-        self.searched, self.person = searched, person
+        self.keys = frozenset(keys)
+        self.cases = frozenset(cases)
+        self.contents = frozenset(contents)
+        self.searched = searched
+        self.person = person
         nobody = person is None or folded(person).partition(":")[0] == UNKNOWN_SOURCE
         self._name = None if nobody else NameFinder(str(person))
         self._written = frozenset(folded(str(key)) for key in self.keys)
-        self._runs = set[tuple[str, ...]]()
-        self._vocabulary = set[str]()  # all words of the runs
+        self._runs = set[_Run]()
         self._short: dict[str, str] = {}  # with the same as a row of words
-        self._phrases = set[str]()  # short texts that are no chance inside another one
         self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
-        self._people: dict[str, bool] = {}
-        self.add(texts)
+        for text in texts:
+            words = words_and_pairs(text)
+            if len(words) >= RUN:
+                self._runs.update(_windows(words))
+            elif text.strip():
+                self._short[text.strip()] = " ".join(words)
+        self._vocabulary = set[str]().union(*self._runs)
+        # Short texts that are no chance inside a longer one.
+        self._phrases = {text for text in self._short.values() if text.count(" ") >= _PHRASE - 1}
+        self.spare(survivors)
 
     @property
     def looked_for(self) -> tuple[str, ...]:
         """What this looks for, in words that name nothing of it."""
-        name = "the person's name in every spelling" if self._name is not None else ""
-        text = "the text in every spelling" if self.searched is not None else ""
-        erased = "what was erased, by runs of eight words and shorter texts whole, also inside JSON"
-        return tuple(
-            filter(None, (erased, "the keys of what was erased" if self.keys else "", name, text))
-        )
-
-    def add(self, texts: Iterable[str], survivors: Iterable[str] = ()) -> None:
-        """Look for these texts too, but not for what `survivors`, texts that stay, hold as well."""
-        runs, short = set[tuple[str, ...]](), dict[str, str]()
-        for text in texts:
-            if len(words := words_and_pairs(text)) >= RUN:
-                runs.update(_windows(words))
-            elif text.strip():
-                short[text.strip()] = " ".join(words)
-        vocabulary = _vocabulary(runs)
-        phrases = _phrases(short)
-        for text in survivors if runs or short else ():
-            short.pop(text.strip(), None)
-            if runs or phrases:
-                words = words_and_pairs(text)
-                runs.difference_update(_runs_of(words, vocabulary))
-                phrases = {phrase for phrase in phrases if not _within(phrase, words)}
-        self._runs |= runs
-        self._vocabulary = _vocabulary(self._runs)
-        self._short |= short
-        self._phrases |= phrases.intersection(_phrases(short))
-        self._judged.clear()
+        parts = [
+            "what was erased, by runs of eight words and shorter texts whole, also inside JSON"
+        ]
+        if self.keys:
+            parts.append("the keys of what was erased")
+        if self._name is not None:
+            parts.append("the person's name in every spelling")
+        if self.searched is not None:
+            parts.append("the text in every spelling")
+        return tuple(parts)
 
     def spare(self, survivors: Iterable[str]) -> None:
         """Look no longer for what these texts hold, which stay."""
+        if not (self._runs or self._short):
+            return
         for text in survivors:
-            words = words_and_pairs(text)
             self._short.pop(text.strip(), None)
-            self._runs.difference_update(_runs_of(words, self._vocabulary))
-            self._phrases = {phrase for phrase in self._phrases if not _within(phrase, words)}
-        self._vocabulary = _vocabulary(self._runs)
+            if self._runs or self._phrases:
+                words = words_and_pairs(text)
+                self._runs.difference_update(_runs_of(words, self._vocabulary))
+                self._phrases = {one for one in self._phrases if not _within(one, words)}
+        self._vocabulary = set[str]().union(*self._runs)
         self._judged.clear()
+
+    def is_trace(self, text: str, kind: TextKind) -> bool:
+        """Return whether a text holds anything of what was erased; its kind says how much that must be."""
+        if kind == "name":
+            return self.is_name(text)
+        if self.certain(text) or self.names_person(text):
+            return True
+        if kind == "id":
+            return text in self.cases
+        if kind == "sentence":
+            return self.in_sentence(text)
+        return kind == "field" and self.copied(text)
 
     def is_name(self, name: str | None) -> bool:
         """Return whether this is the name of a person who is to be nowhere, in any spelling."""
         if not name:
             return False
-        if name not in self._people:
-            searched = self.searched is not None and self.searched.holds(name)
-            self._people[name] = searched or same_person(name, self.person)
-        return self._people[name]
+        searched = self.searched is not None and self.searched.holds(name)
+        return searched or same_person(name, self.person)
 
     def names_person(self, text: str) -> bool:
         """Return whether a text names the person of whom everything goes, as whole words."""
@@ -135,9 +140,7 @@ class Residue:
         """Return whether a text is no chance: it holds what was searched for, or eight words of an erased text."""
         if self.searched is not None and self.searched.holds(text):
             return True
-        return bool(self._runs) and not self._runs.isdisjoint(
-            _runs_of(words_and_pairs(text), self._vocabulary)
-        )
+        return bool(self._runs_in(text))
 
     def in_sentence(self, text: str) -> bool:
         """Return whether a reason or note, by memalign or a person, repeats an erased text or names an erased key."""
@@ -147,59 +150,67 @@ class Residue:
 
     def in_passing(self, text: str) -> bool:
         """Return the same where a single short word proves nothing, such as in a table of somebody else's."""
-        words = words_and_pairs(text) if self._short else []
-        phrases = (
-            " ".join(words[i : i + n]) for n in range(2, RUN) for i in range(len(words) - n + 1)
-        )
-        if self.certain(text) or not set(self._short.values()).isdisjoint(phrases):
+        if self.certain(text) or self.names_person(text) or self._names_key(text):
             return True
-        return self.names_person(text) or self._names_key(text)
+        short = set(self._short.values())
+        words = words_and_pairs(text) if short else []
+        for length in range(2, RUN):
+            for start in range(len(words) - length + 1):
+                if " ".join(words[start : start + length]) in short:
+                    return True
+        return False
 
     def _names_key(self, text: str) -> bool:
-        plain = folded(unescaped(text)) if "@" in text else ""
-        return any(
+        if "@" not in text:
+            return False
+        plain = folded(unescaped(text))
+        for key in self._written:
             # `17@ana` is not named by `t-17@ana`, nor by `17@ana-maria`.
-            re.search(rf"(?<![\w@.:/-]){re.escape(name)}(?![\w@-])", plain)
-            for name in (self._written if plain else ())
-            if name in plain
-        )
+            if key in plain and re.search(rf"(?<![\w@.:/-]){re.escape(key)}(?![\w@-])", plain):
+                return True
+        return False
+
+    def _runs_in(self, text: str) -> set[_Run]:
+        if not self._runs:
+            return set()
+        return self._runs.intersection(_runs_of(words_and_pairs(text), self._vocabulary))
 
     def in_files(self, files: Iterable[Path], live: Iterable[bytes]) -> tuple[int, list[str]]:
-        """Return how many bytes of `files` were searched, and the traces there that are in none of all `live` rows.
+        """Search bytes, such as those of a database.
 
-        What both hold proves nothing, and was searched for in the decoded rows already.
+        Args:
+            files: The files; one that is missing holds nothing.
+            live: What the rows of the database hold, which proves nothing: it was searched decoded.
+
+        Returns:
+            How many bytes were searched, and the traces there that are in none of all live rows.
         """
-        fields = {json.dumps(text, ensure_ascii=False)[1:-1] for text in self._short}
-        size, traces = 0, dict[str, set[tuple[str, Any]]]()
+        size = 0
+        traces = dict[str, set[tuple[str, Any]]]()
         for path in files:
             tail = b""
             for block in _blocks(path):
                 size += len(block)
-                text = (tail + block).decode("utf-8", "replace")
-                traces.setdefault(path.name, set()).update(self._traces(text, fields))
+                traces.setdefault(path.name, set()).update(self._traces(tail + block))
                 tail = (tail + block)[-_OVERLAP:]
         for data in live if any(traces.values()) else ():
-            elsewhere = set(self._traces(data.decode("utf-8", "replace"), fields))
-            traces = {name: remains - elsewhere for name, remains in traces.items()}
-        return size, sorted(
-            {f"{name} ({what})" for name, remains in traces.items() for what, _ in remains}
-        )
+            known = set(self._traces(data))
+            traces = {name: remains - known for name, remains in traces.items()}
+        found = {f"{name} ({what})" for name, remains in traces.items() for what, _ in remains}
+        return size, sorted(found)
 
-    def _traces(self, text: str, fields: set[str]) -> Iterator[tuple[str, Any]]:
-        """Yield the traces of erased text in bytes that hold JSON: runs of words, and `fields` as JSON spells them."""
-        for run in self._runs.intersection(
-            _runs_of(words_and_pairs(text) if self._runs else [], self._vocabulary)
-        ):
+    def _traces(self, data: bytes) -> Iterator[tuple[str, Any]]:
+        """Yield the traces of erased text in bytes that hold JSON: runs of words, and fields as JSON spells them."""
+        text = data.decode("utf-8", "replace")
+        for run in self._runs_in(text):
             yield "a run of eight erased words", run
+        fields = {json.dumps(short, ensure_ascii=False)[1:-1] for short in self._short}
         for field in fields.intersection(_QUOTE.split(text) if fields else ()):
             yield "an erased field", field
         if self.searched is not None and self.searched.holds(text):
             yield "the text that was to go", None
-        if (
-            self.person is not None
-            and len(self.person.encode()) >= _LONG_NAME
-            and self.names_person(text)
-        ):
+        long_name = self.person is not None and len(self.person.encode()) >= _LONG_NAME
+        if long_name and self.names_person(text):
             yield "the name of the person", None
 
 
@@ -211,23 +222,15 @@ def _blocks(path: Path) -> Iterator[bytes]:
         return  # the journal of a writer who has just finished
 
 
-def _windows(words: list[str]) -> Iterator[tuple[str, ...]]:
+def _windows(words: list[str]) -> Iterator[_Run]:
     return zip(*(words[start:] for start in range(RUN)), strict=False)
-
-
-def _vocabulary(runs: Iterable[tuple[str, ...]]) -> set[str]:
-    return set[str]().union(*runs)
-
-
-def _phrases(short: dict[str, str]) -> set[str]:
-    return {words for words in short.values() if words.count(" ") >= _PHRASE - 1}
 
 
 def _within(phrase: str, words: list[str]) -> bool:
     return f" {phrase} " in f" {' '.join(words)} "
 
 
-def _runs_of(words: list[str], vocabulary: set[str]) -> Iterator[tuple[str, ...]]:
+def _runs_of(words: list[str], vocabulary: set[str]) -> Iterator[_Run]:
     """Yield the windows of words that are all in the vocabulary: no other can be looked for, and few texts have one."""
     start = 0
     for end, word in enumerate([*words, None]):
@@ -235,12 +238,3 @@ def _runs_of(words: list[str], vocabulary: set[str]) -> Iterator[tuple[str, ...]
             if end - start >= RUN:
                 yield from _windows(words[start:end])
             start = end + 1
-
-
-def row_names(codec: Codec, residue: Residue, kind: str, key: str, body: bytes) -> bool:
-    """Return whether a row is one of the erased keys, names one or the person, or came from one."""
-    if any(map(residue.is_name, names_in(codec, kind, key, body))):
-        return True
-    if not residue.keys.isdisjoint(keys_in(codec, kind, key, body)):
-        return True
-    return residue.in_sentence(reason_of(codec, kind, body))

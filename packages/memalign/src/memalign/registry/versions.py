@@ -46,6 +46,7 @@ Action = Literal[
 ACTIONS: tuple[str, ...] = get_args(Action)
 
 _MANY = 500  # rows at a time
+_SIZES = ("cases", "feedback", "guidelines", "pending")
 
 Timeline = dict[RowKey, list[tuple[int, int, bytes]]]
 """What every row was from one version up to another (exclusive)."""
@@ -235,7 +236,7 @@ def add_version(
         "created_at": now,
     }
     version |= {"summary": line or summary(before, after), "note": note, "memory_hash": memory.hash}
-    connection.execute(insert(versions).values(version | counts(memory)))
+    connection.execute(insert(versions).values(version | sizes(memory)))
     ended = [key for key, body in before.items() if after.get(key) != body]
     if ended:
         # A sum, so that the row is found by its key, and not among all living rows by the index on `until`.
@@ -281,15 +282,19 @@ def summary(before: Contents, after: Contents) -> str:
     return ", ".join(parts) or ("created" if not before else "bookkeeping only")
 
 
-def counts(memory: Memory) -> dict[str, int]:
-    """What history says of a memory's size."""
-    sizes = {"cases": len(memory.cases), "feedback": len(memory)}
-    return sizes | {"guidelines": len(memory.semantic), "pending": len(memory.pending)}
+def sizes(memory: Memory) -> dict[str, int]:
+    """Return what history says of a memory's size."""
+    return {
+        "cases": len(memory.cases),
+        "feedback": len(memory),
+        "guidelines": len(memory.semantic),
+        "pending": len(memory.pending),
+    }
 
 
-def counts_of(info: VersionInfo) -> dict[str, int]:
+def sizes_of(info: VersionInfo) -> dict[str, int]:
     """Return the same of a version, as it was counted when it was written."""
-    return {name: getattr(info, name) for name in ("cases", "feedback", "guidelines", "pending")}
+    return {name: getattr(info, name) for name in _SIZES}
 
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
@@ -380,6 +385,11 @@ def _refuse_erased(erased: ErasedHashes, name: str, spans: Timeline) -> None:
         raise InvalidRows(
             f"judge {name!r} of the other registry holds feedback that was erased", faults
         )
+
+
+def forgettings(connection: Connection, judge: int) -> int | None:
+    """Return how often answers of a judge were forgotten; None if it is gone."""
+    return connection.execute(select(judges.c.forgettings).where(judges.c.id == judge)).scalar()
 
 
 def forget_answers(connection: Connection, judge: int) -> None:
