@@ -35,7 +35,7 @@ from memalign.registry.receipt import Receipt, RedactedVersion, in_words
 from memalign.registry.residue import RUN, Residue
 from memalign.registry.tables import rows
 from memalign.registry.tables import versions as versions_table
-from memalign.registry.versions import Timeline
+from memalign.registry.versions import Head, Timeline
 from memalign.types import FeedbackKey, Guideline, guideline_number
 
 __all__ = ["Plan", "Selectors", "erase_feedback", "forget", "plan_erasure", "select", "sought"]
@@ -68,21 +68,13 @@ class Selectors(NamedTuple):
         return f"{source}{' with this text' if self.text else ''}"
 
 
-class Mark(NamedTuple):
-    """A judge's place in its history: as long as it stays, no version of it has been added or changed."""
-
-    judge: int
-    latest: int
-    forgettings: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class History:
     """Everything that a registry holds of one judge, in its own tables and in other packages'.
 
     Attributes:
         name: The judge's name.
-        mark: Its place in its history.
+        head: Its place in its history.
         timeline: Every row, with its versions.
         notes: The notes of versions, by number.
         sizes: How many cases, comments and guidelines history says that each version has, by number.
@@ -92,7 +84,7 @@ class History:
     """
 
     name: str
-    mark: Mark
+    head: Head
     timeline: Timeline
     notes: Mapping[int, str]
     sizes: Mapping[int, Mapping[str, int]]
@@ -240,7 +232,7 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
             f"{_when(history, selectors)}"
         )
     residue = sought(history, forgotten, named, cases, keep=selectors.keep, guidelines=True)
-    latest = history.mark.latest
+    latest = history.head.latest
     memory = None
     if latest in forgotten.versions:
         memory = memory_of(_at(forgotten.rest, latest), history.codec.decode)
@@ -254,24 +246,19 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
 
 
 def _read(connection: Connection, name: str) -> History:
-    mark = _mark(connection, name)
-    infos = versions.history(connection, mark.judge)
+    head = versions.find(connection, name)
+    infos = versions.history(connection, head.judge)
     return History(
         name=name,
-        mark=mark,
-        timeline=versions.timeline(connection, mark.judge, mark.latest),
+        head=head,
+        timeline=versions.timeline(connection, head.judge, head.latest),
         notes={info.number: info.note for info in infos if info.note},
         sizes={info.number: versions.sizes_of(info) for info in infos},
         # Raises where tables of a package that is not installed could not be reached.
         passages=_passages(connection, name),
-        erased=ErasedHashes(connection, mark.judge),
+        erased=ErasedHashes(connection, head.judge),
         codec=Codec(),
     )
-
-
-def _mark(connection: Connection, name: str) -> Mark:
-    judge, latest = versions.find(connection, name)
-    return Mark(judge, latest, versions.forgettings(connection, judge))
 
 
 def _passages(connection: Connection, name: str) -> tuple[Passage, ...]:
@@ -285,7 +272,7 @@ def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> boo
     """Return whether a plan is still right: what was said since concerns nothing that goes, and is spared by it."""
     history = plan.history
     residue = plan.residue
-    if _mark(connection, history.name) != history.mark:
+    if versions.find(connection, history.name) != history.head:
         return False
     passages = _passages(connection, history.name)
     new = _not_among(passages, history.passages)
@@ -646,7 +633,7 @@ def _receipt(
         wordings=_by_number(theirs),
         locked=tuple(unlocked),
         versions=tuple(forgotten.versions.values()),
-        latest=None if memory is None else history.mark.latest + 1,
+        latest=None if memory is None else history.head.latest + 1,
         pending=tuple(pending),
     )
 
@@ -665,7 +652,7 @@ def write(connection: Connection, plan: Plan) -> None:
         connection: The transaction.
         plan: What `plan_erasure` returned.
     """
-    judge = plan.history.mark.judge
+    judge = plan.history.head.judge
     versions.forget_answers(connection, judge)  # they may quote what goes
     _write_rows(connection, plan.history, plan.forgotten)
     _write_versions(connection, plan)
@@ -687,7 +674,7 @@ def write(connection: Connection, plan: Plan) -> None:
 
 
 def _write_rows(connection: Connection, history: History, forgotten: Forgotten) -> None:
-    judge = history.mark.judge
+    judge = history.head.judge
     new = list[dict[str, Any]]()
     for row in sorted(history.timeline.keys() | forgotten.rest.keys()):
         spans = forgotten.rest.get(row, [])
@@ -697,7 +684,7 @@ def _write_rows(connection: Connection, history: History, forgotten: Forgotten) 
         same = (rows.c.judge == judge, rows.c.kind == kind, rows.c.key == key)
         connection.execute(delete(rows).where(*same))
         for since, until, body in spans:
-            last = None if until == history.mark.latest + 1 else until
+            last = None if until == history.head.latest + 1 else until
             fields = {"kind": kind, "key": key, "since": since, "until": last, "body": body}
             new.append({"judge": judge, **fields})
     if new:
@@ -705,7 +692,7 @@ def _write_rows(connection: Connection, history: History, forgotten: Forgotten) 
 
 
 def _write_versions(connection: Connection, plan: Plan) -> None:
-    judge = plan.history.mark.judge
+    judge = plan.history.head.judge
     changed: dict[int, dict[str, Any]] = {}
     for number, sizes in plan.forgotten.sizes.items():
         changed[number] = {"memory_hash": "", **sizes}
@@ -720,7 +707,7 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
         versions.add_version(
             connection,
             judge,
-            parent=plan.history.mark.latest,
+            parent=plan.history.head.latest,
             before={},
             after={},
             memory=plan.memory,

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime
+from typing import Literal, NamedTuple
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -19,91 +20,113 @@ __all__ = ["ErasedHashes", "remember"]
 _ALLOW = "take it back with --allow-erased, or allow_erased=True in Python"
 
 
+class _Fact(NamedTuple):
+    """Something that was erased: a key, a case by its content (the hash) or by its id, or all of a person."""
+
+    kind: Literal["key", "case", "id", "person"]
+    text: str
+
+    @classmethod
+    def of_key(cls, key: FeedbackKey) -> _Fact:
+        return cls("key", f"{key.id}\0{name_key(key.source)}")
+
+    @classmethod
+    def of_person(cls, name: str) -> _Fact:
+        return cls("person", name_key(name))
+
+    def digest(self, secret: str) -> str:
+        data = f"{self.kind}\0{self.text}".encode("utf-8", "surrogatepass")
+        return hmac.new(bytes.fromhex(secret), data, hashlib.sha256).hexdigest()
+
+
 class ErasedHashes:
     """The erased feedback of one judge, or of all judges of a registry (`judge=None`), as keyed hashes."""
 
     def __init__(self, connection: Connection, judge: int | None) -> None:
-        query = select(
-            judges.c.secret, erasures.c.kind, erasures.c.digest, erasures.c.erased_at
-        ).join(erasures)
-        erased = connection.execute(
-            query if judge is None else query.where(judges.c.id == judge)
-        ).all()
-        self._secrets = {row.secret for row in erased}
-        self._days = {
-            (row.kind, row.digest): datetime.fromisoformat(row.erased_at).date() for row in erased
-        }
+        columns = (judges.c.secret, erasures.c.kind, erasures.c.digest, erasures.c.erased_at)
+        query = select(*columns).join(erasures)
+        if judge is not None:
+            query = query.where(judges.c.id == judge)
+        self._secrets = set[str]()
+        self._days: dict[tuple[str, str], date] = {}
+        for secret, kind, digest, erased_at in connection.execute(query):
+            self._secrets.add(secret)
+            self._days[kind, digest] = datetime.fromisoformat(erased_at).date()
 
     def __bool__(self) -> bool:
         return bool(self._days)
 
     def row_refusal(self, row: Feedback, memory: Memory) -> str | None:
-        """Why a row may not be learned by a judge of that memory; what it has in memory already it may."""
-        annotation, case = memory.annotation(row.key), memory.case(row.id)
+        """Return why a judge of that memory may not learn a row; None for what it has in memory already."""
+        annotation = memory.annotation(row.key)
         if not self._days or (annotation and annotation.says(row)):
             return None
-        known = [case.example.content_hash] if case else []
-        return self.refusal(row.key, [row.content_hash] if row.content else known)
+        if row.content:
+            return self.refusal(row.key, [row.content_hash])
+        case = memory.case(row.id)
+        return self.refusal(row.key, [case.example.content_hash] if case else [])
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
-        """Everything in `memory` that was erased and is not in `before`, and why it may not come back."""
+        """Return everything in a memory that was erased and is not in the one before, and why it may not come back."""
+        reasons: dict[FeedbackKey, str] = {}
         if not self._days:
-            return {}
-        contents = {
-            one.key: [case.example.content_hash]
-            for case in memory.cases
-            for one in case.annotations
-        }
-        new = sorted(set(_keys(memory)) - set(_keys(before)))
-        return {key: reason for key in new if (reason := self.refusal(key, contents.get(key, ())))}
+            return reasons
+        for key in sorted(set(_keys(memory)) - set(_keys(before))):
+            case = memory.case(key.id) if memory.annotation(key) else None
+            reason = self.refusal(key, [case.example.content_hash] if case else [])
+            if reason:
+                reasons[key] = reason
+        return reasons
+
+    def refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
+        """Return why feedback of that key, on a case of these contents (hashes), may not come back; None if it may."""
+        if day := self._day(_Fact.of_key(key)):
+            return f"this feedback was erased on {day}; {_ALLOW}"
+        for content in contents:
+            if day := self._day(_Fact("case", content)):
+                return f"a case of this content was erased on {day}; {_ALLOW}"
+        return None
 
     def readmit(self, connection: Connection, judge: int, memory: Memory) -> None:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
-        texts = [("key", _spelled(annotation.key)) for annotation in memory.annotations()]
-        texts += [("person", name_key(annotation.source)) for annotation in memory.annotations()]
+        facts = set[_Fact]()
         for case in memory.cases:
-            texts += [("case", case.example.content_hash), ("id", case.id)]
-        digests = {_digest(secret, *text) for secret in self._secrets for text in texts}
-        readmitted = erasures.c.digest.in_(
-            [digest for _, digest in self._days if digest in digests]
-        )
-        connection.execute(delete(erasures).where(erasures.c.judge == judge, readmitted))
+            facts.update((_Fact("case", case.example.content_hash), _Fact("id", case.id)))
+            for said in case.annotations:
+                facts.update((_Fact.of_key(said.key), _Fact.of_person(said.source)))
+        digests = {fact.digest(secret) for secret in self._secrets for fact in facts}
+        back = digests.intersection(digest for _, digest in self._days)
+        same = (erasures.c.judge == judge, erasures.c.digest.in_(sorted(back)))
+        connection.execute(delete(erasures).where(*same))
 
     def erased_on(self, selector: str | FeedbackKey) -> date | None:
         """Return the day on which the feedback of that key, or written key or id, was erased, or None."""
-        keys = readings(selector) if isinstance(selector, str) else [(selector.id, selector.source)]
-        for name, source in keys:
-            text = ("key", _spelled(FeedbackKey(name, source))) if source else ("id", name)
-            if day := self._day(*text):
+        if isinstance(selector, FeedbackKey):
+            return self._day(_Fact.of_key(selector))
+        for case, source in readings(selector):
+            fact = _Fact.of_key(FeedbackKey(case, source)) if source else _Fact("id", case)
+            if day := self._day(fact):
                 return day
         return None
 
     def person_erased_on(self, source: str) -> date | None:
         """Return the day on which everything of a person was erased, or None."""
-        return self._day("person", name_key(source))
+        return self._day(_Fact.of_person(source))
 
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """A ledger entry for every erased key; its key has the beginning of the hash for an id, and no source."""
-        return tuple(
-            LedgerEntry(
-                key=FeedbackKey(f"erased:{digest[:16]}", ""),
-                state="erased",
-                reason=f"erased on {day}",
-            )
-            for (kind, digest), day in sorted(self._days.items())
-            if kind == "key"
-        )
+        """Return a ledger entry for every erased key; it has the beginning of the hash for an id, and no source."""
+        found = list[LedgerEntry]()
+        for (kind, digest), day in sorted(self._days.items()):
+            if kind == "key":
+                key = FeedbackKey(f"erased:{digest[:16]}", "")
+                found.append(LedgerEntry(key=key, state="erased", reason=f"erased on {day}"))
+        return tuple(found)
 
-    def refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
-        """Return why feedback of that key, on a case of these contents (hashes), may not come back; None if it may."""
-        if day := self._day("key", _spelled(key)):
-            return f"this feedback was erased on {day}; {_ALLOW}"
-        day = next(filter(None, (self._day("case", content) for content in contents)), None)
-        return f"a case of this content was erased on {day}; {_ALLOW}" if day else None
-
-    def _day(self, kind: str, text: str) -> date | None:
-        days = (self._days.get((kind, _digest(secret, kind, text))) for secret in self._secrets)
-        return next(filter(None, days), None)
+    def _day(self, fact: _Fact) -> date | None:
+        for secret in self._secrets:
+            if day := self._days.get((fact.kind, fact.digest(secret))):
+                return day
+        return None
 
 
 def remember(
@@ -115,37 +138,35 @@ def remember(
     cases: Iterable[str] = (),
     person: str | None = None,
 ) -> None:
-    """Keep hashes of erased keys, of erased cases' contents and ids, and of the person whose everything was erased."""
+    """Keep hashes of what was erased.
+
+    Args:
+        connection: The transaction.
+        judge: The judge's id.
+        keys: The erased feedback.
+        contents: The hashes of the contents of erased cases.
+        cases: Their ids.
+        person: The person whose everything was erased.
+    """
     secret = connection.execute(select(judges.c.secret).where(judges.c.id == judge)).scalar_one()
-    query = select(erasures.c.digest).where(erasures.c.judge == judge)
-    digests, at = set(connection.execute(query).scalars()), datetime.now(UTC).isoformat()
-    texts = {("key", _spelled(key)) for key in keys} | {("case", content) for content in contents}
-    texts |= {("id", case) for case in cases} | (
-        {("person", name_key(person))} if person is not None else set()
-    )
-    new = sorted(
-        (kind, digest)
-        for kind, text in texts
-        if (digest := _digest(secret, kind, text)) not in digests
-    )
-    if new:
-        values = [
-            {"judge": judge, "kind": kind, "digest": digest, "erased_at": at}
-            for kind, digest in new
-        ]
+    known = set(connection.scalars(select(erasures.c.digest).where(erasures.c.judge == judge)))
+    facts = set(map(_Fact.of_key, keys))
+    facts.update(_Fact("case", content) for content in contents)
+    facts.update(_Fact("id", case) for case in cases)
+    if person is not None:
+        facts.add(_Fact.of_person(person))
+    at = datetime.now(UTC).isoformat()
+    new = {(fact.kind, fact.digest(secret)) for fact in facts}
+    values = list[dict[str, object]]()
+    for kind, digest in sorted(new):
+        if digest not in known:
+            values.append({"judge": judge, "kind": kind, "digest": digest, "erased_at": at})
+    if values:
         connection.execute(insert(erasures), values)
 
 
-def _digest(secret: str, kind: str, text: str) -> str:
-    data = f"{kind}\0{text}".encode("utf-8", "surrogatepass")
-    return hmac.new(bytes.fromhex(secret), data, hashlib.sha256).hexdigest()
-
-
-def _spelled(key: FeedbackKey) -> str:
-    return f"{key.id}\0{name_key(key.source)}"
-
-
 def _keys(memory: Memory) -> Iterator[FeedbackKey]:
+    """Yield every key of feedback that a memory holds."""
     yield from (annotation.key for annotation in memory.annotations())
     yield from (stone.key for stone in memory.tombstones)
     for guideline in memory.guidelines:

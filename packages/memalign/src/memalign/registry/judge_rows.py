@@ -147,7 +147,7 @@ def judge_from(
         model = values[field]
         if model is not None and not isinstance(model, str):
             raise TypeError(f"{field} is no text")
-        values[field] = models.get(model, model)
+        values[field] = models.get(model or "", model)
     value_type = msgspec.convert(values.pop("value_type"), ValueType)
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **values)
 
@@ -159,10 +159,10 @@ def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] = decoded)
 
 
 def _memory_of(contents: Contents, decode: Callable[[str, bytes], Any]) -> Memory:
-    values: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
-    for (kind, key), body in contents.items():
-        if kind != "judge":
-            values[kind][key] = decode(kind, body)
+    values: dict[str, dict[str, Any]] = {of: {} for of in KINDS}
+    for (of, key), body in contents.items():
+        if of != "judge":
+            values[of][key] = decode(of, body)
     annotations: dict[str, list[Annotation]] = {}
     for annotation in values["annotation"].values():
         annotations.setdefault(annotation.id, []).append(annotation)
@@ -177,9 +177,9 @@ def _memory_of(contents: Contents, decode: Callable[[str, bytes], Any]) -> Memor
     fields: dict[str, Any] = {}
     for name, state in values["memory"].items():
         fields[name] = tuple(state) if isinstance(state, list) else state
-    for name, kind in KINDS.items():
+    for of, kind in KINDS.items():
         if kind.collection is not None:
-            fields[kind.collection] = tuple(sorted(values[name].values(), key=kind.order))
+            fields[kind.collection] = tuple(sorted(values[of].values(), key=kind.order))
     return Memory(cases=tuple(cases), **fields)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlalchemy import Connection, bindparam, delete, insert, select
 
-from memalign.errors import RegistryError
+from memalign.errors import JudgeNotFound, RegistryError
 from memalign.registry import versions
 from memalign.registry.database import Database
 from memalign.registry.tables import answers
@@ -23,13 +23,15 @@ class PaidAnswers:
     """The answers that one running align has paid for, and those that stopped ones left. Opening it writes nothing."""
 
     def __init__(self, database: Database, name: str) -> None:
-        self._database, self._name = database, name
+        self._database = database
+        self._name = name
         with database.read() as connection:
-            self._judge, _ = versions.find(connection, name)
-            self._forgettings = versions.forgettings(connection, self._judge)
-            query = select(answers.c.key, answers.c.answer).where(answers.c.judge == self._judge)
-            self._answers = {row.key: row.answer for row in connection.execute(query)}
-        self._own, self._taken = set[str](), set[str]()
+            self._head = versions.find(connection, name)
+            query = select(answers.c.key, answers.c.answer)
+            found = connection.execute(query.where(answers.c.judge == self._head.judge))
+            self._answers = {row.key: row.answer for row in found}
+        self._own = set[str]()
+        self._taken = set[str]()
 
     @property
     def taken_up(self) -> int:
@@ -37,7 +39,7 @@ class PaidAnswers:
         return len(self._taken)
 
     def get(self, key: str) -> bytes | None:
-        """The answer under this key, paid for by this run or by an earlier one; None without one."""
+        """Return the answer under a key, paid for by this run or by an earlier one; None if there is none."""
         if key in self._answers and key not in self._own:
             self._taken.add(key)
         return self._answers.get(key)
@@ -49,14 +51,12 @@ class PaidAnswers:
     def _write(self, new: Mapping[str, bytes]) -> None:
         try:
             with self._database.write(self._name) as connection:
-                if versions.forgettings(connection, self._judge) == self._forgettings:
+                if self._may_keep(connection):
                     # A row that is there already could not be read, or came from an align beside this one.
                     self._remove(connection, new)
-                    rows = [
-                        {"judge": self._judge, "key": key, "answer": answer}
-                        for key, answer in new.items()
-                    ]
-                    connection.execute(insert(answers), rows)
+                    values = [{"key": key, "answer": answer} for key, answer in new.items()]
+                    judge = {"judge": self._head.judge}
+                    connection.execute(insert(answers), [judge | row for row in values])
         except RegistryError as error:
             raise RegistryError(
                 f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, "
@@ -65,6 +65,14 @@ class PaidAnswers:
         self._own.update(new)
         self._answers.update(new)
 
+    def _may_keep(self, connection: Connection) -> bool:
+        """Return whether nothing was forgotten since this align began, which may have read what went."""
+        try:
+            head = versions.find(connection, self._name)
+        except JudgeNotFound:
+            return False
+        return (head.judge, head.forgettings) == (self._head.judge, self._head.forgettings)
+
     def committed(self) -> None:
         """Remove what a version holds now: the answers that this run paid for or took up."""
         if keys := self._taken.union(self._own):
@@ -72,5 +80,5 @@ class PaidAnswers:
                 self._remove(connection, keys)
 
     def _remove(self, connection: Connection, keys: Iterable[str]) -> None:
-        same = (answers.c.judge == self._judge, answers.c.key == bindparam("of_key"))
+        same = (answers.c.judge == self._head.judge, answers.c.key == bindparam("of_key"))
         connection.execute(delete(answers).where(*same), [{"of_key": key} for key in keys])

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ from memalign.registry.diff import MemoryDiff, compare
 from memalign.registry.erase import Selectors, erase_feedback
 from memalign.registry.erase_check import search_again
 from memalign.registry.erased_hashes import ErasedHashes
-from memalign.registry.judge_rows import judge_of, memory_of
+from memalign.registry.judge_rows import judge_of
 from memalign.registry.paid_answers import PaidAnswers
 from memalign.registry.receipt import Receipt
 from memalign.registry.versions import Action, JudgeSummary, VersionInfo, commit
@@ -48,9 +47,8 @@ __all__ = ["Registry", "Saved"]
 _ATTEMPTS = 20  # how often somebody else may be quicker before a change is given up
 _LONGEST_PAUSE = 0.5  # seconds, before another attempt
 
-Step = Callable[
-    [Judge, Calls], Coroutine[Any, Any, AlignResult]
-]  # what is learned or forgotten, with which calls
+Step = Callable[[Judge, Calls], Awaitable[AlignResult]]
+"""What is learned or forgotten, with which calls."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +64,21 @@ class Saved:
 class Registry:
     """Judges and their versions (1, 2, …) in one SQLite file or PostgreSQL database; created when it is not there.
 
-    A version never changes, except that `erase` takes out what may no longer be anywhere. `models` are chat and
-    embedding models of your own: a judge keeps their name only, and gets the object back when it is loaded here.
-    Usable from several threads and processes at once, which wait `busy_timeout` seconds for one another. Raises
-    ConfigurationError, RegistryTooNew, or RegistryError that says why it cannot be used; where it may not `create`,
-    JudgeNotFound for a registry that is not there.
+    A version never changes, except that `erase` takes out what may no longer be anywhere. Usable from several threads
+    and processes at once.
+
+    Args:
+        url: `sqlite:///memalign.db`, a path, or `postgresql://user@host/database`.
+        models: Chat and embedding models of your own. A judge keeps their name only, and gets the object back when it
+            is loaded here.
+        busy_timeout: How many seconds to wait for other processes.
+        create: Whether a registry that is not there is created.
+
+    Raises:
+        ConfigurationError: The address names no registry that is supported.
+        RegistryTooNew: A newer memalign wrote it.
+        RegistryError: It cannot be used; the message says why.
+        JudgeNotFound: It is not there and may not be created.
     """
 
     def __init__(
@@ -81,16 +89,25 @@ class Registry:
         busy_timeout: float = 30.0,
         create: bool = True,
     ) -> None:
-        url = str(url)
-        self.url = url
+        self.url = str(url)
         self._models = {model.name: model for model in models}
-        self._database = Database(url, busy_timeout=busy_timeout, create=create)
+        self._database = Database(self.url, busy_timeout=busy_timeout, create=create)
 
     def __repr__(self) -> str:
         return f"Registry({self._database.url!r})"  # without a password
 
+    # -- judges --------------------------------------------------------------------------------------------------------
+
     def create(self, judge: Judge, *, note: str | None = None) -> int:
-        """Keep a new judge as version 1. Raises JudgeExists when the name is taken."""
+        """Keep a new judge as version 1, and return 1.
+
+        Args:
+            judge: The judge.
+            note: What history says of the version.
+
+        Raises:
+            JudgeExists: The name is taken.
+        """
         return commit(self._database, judge, action="create", note=note, new=True)
 
     def save(
@@ -104,8 +121,16 @@ class Registry:
     ) -> int:
         """Keep a judge as the next version and return its number; one that equals the newest adds none.
 
-        Replaces whatever is newest; with `parent`, raises VersionConflict unless that still is. Raises
-        InvalidRows when the judge holds feedback that was erased here, unless `allow_erased`.
+        Args:
+            judge: The judge, which replaces whatever is newest.
+            action: What made the version, one of a few words.
+            note: What history says of the version.
+            parent: The version that must be the newest still.
+            allow_erased: Whether feedback may come back that was erased here.
+
+        Raises:
+            VersionConflict: `parent` is not the newest any more.
+            InvalidRows: The judge holds feedback that was erased here.
         """
         return commit(
             self._database,
@@ -117,37 +142,69 @@ class Registry:
         )
 
     def load(self, name: str, version: int | None = None) -> Judge:
-        """The newest version of a judge, or another one. Raises JudgeNotFound, which names those that there are."""
+        """Return a judge.
+
+        Args:
+            name: The judge.
+            version: Its version; None for the newest.
+
+        Raises:
+            JudgeNotFound: There is none; the message names those that there are.
+        """
         return self._load(name, version)[1]
 
     def list(self) -> tuple[JudgeSummary, ...]:
-        """All judges, by name."""
+        """Return all judges, by name."""
         with self._database.read() as connection:
             return versions.summaries(connection)
 
     def delete(self, name: str) -> None:
-        """Delete a judge with all its versions, and what was remembered of its erasures."""
+        """Delete a judge with all its versions, and what was remembered of its erasures.
+
+        Args:
+            name: The judge.
+        """
         with self._database.write(name) as connection:
-            versions.remove(connection, versions.find(connection, name)[0])
+            versions.remove(connection, versions.find(connection, name).judge)
+
+    # -- history -------------------------------------------------------------------------------------------------------
 
     def history(self, name: str) -> tuple[VersionInfo, ...]:
-        """Every version of a judge, the oldest first."""
+        """Return every version of a judge, the oldest first.
+
+        Args:
+            name: The judge.
+        """
         with self._database.read() as connection:
-            return versions.history(connection, versions.find(connection, name)[0])
+            return versions.history(connection, versions.find(connection, name).judge)
 
     def diff(self, name: str, a: int, b: int) -> MemoryDiff:
-        """What changed from version `a` to version `b`."""
+        """Return what changed from one version to another.
+
+        Args:
+            name: The judge.
+            a: The version before.
+            b: The version after.
+        """
         return compare(self.load(name, a), self.load(name, b), versions=(a, b))
 
     def judged_by(self, name: str, signature: str, memory_hash: str) -> tuple[int, Judge]:
-        """Find the newest version that gave judgments of this signature with this memory; InputError where none did."""
+        """Find the newest version that gave certain judgments, and return its number and the judge.
+
+        Args:
+            name: The judge.
+            signature: The judgments' `judge`.
+            memory_hash: The judgments' `memory_hash`.
+
+        Raises:
+            InputError: No version gave them.
+        """
         for info in reversed(self.history(name)):
             if info.memory_hash not in ("", memory_hash):  # an erasure has changed those without
                 continue
             judge = self.load(name, info.number)
-            with suppress(
-                ConfigurationError
-            ):  # a version whose model cannot be opened here did not judge
+            # A version whose model cannot be opened here did not judge.
+            with suppress(ConfigurationError):
                 if signature_of(judge) == signature:
                     return info.number, judge
         raise InputError(
@@ -156,44 +213,33 @@ class Registry:
         )
 
     def rollback(self, name: str, to: int) -> Saved:
-        """Make the content of version `to` the next version.
+        """Make the content of an earlier version the next version.
 
-        May bring back feedback that was unaligned since; never what was erased, for no version holds it.
+        That may bring back feedback that was unaligned since; never what was erased, for no version holds it.
+
+        Args:
+            name: The judge.
+            to: The number of the version.
         """
-        # Read and written in one transaction: an erase in between would otherwise be undone.
         with self._database.write(name) as connection:
-            judge, latest = versions.find(connection, name)
-            before, after = (
-                versions.read(connection, judge, number, name=name) for number in (latest, to)
-            )
-            key = (
-                "memory",
-                "next_guideline",
-            )  # a guideline's id is never given twice, whatever comes back
-            after[key] = max(before[key], after[key], key=int)
-            number, memory, line = latest, memory_of(after), f"back to version {to}"
-            if before != after:
-                new: dict[str, Any] = {
-                    "parent": latest,
-                    "before": before,
-                    "after": after,
-                    "memory": memory,
-                }
-                number = versions.add_version(
-                    connection, judge, **new, action="rollback", line=line
-                )
-        restored, replaced = (
-            judge_of(name, contents, models=self._models) for contents in (after, before)
+            change = versions.roll_back(connection, name, to)
+        return Saved(
+            judge=judge_of(name, change.after, models=self._models),
+            version=change.number,
+            parent=change.parent,
+            before=judge_of(name, change.before, models=self._models),
         )
-        return Saved(judge=restored, version=number, parent=latest, before=replaced)
 
     def ledger(self, name: str, version: int | None = None) -> tuple[LedgerEntry, ...]:
-        """Where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only."""
+        """Return where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only.
+
+        Args:
+            name: The judge.
+            version: Its version; None for the newest.
+        """
         return self.load(name, version).memory.ledger() + self._erased(name).entries()
 
-    def align(self, name: str, feedback: FeedbackSource = (), **options: Any) -> AlignResult:
-        """Learn from feedback and commit the next version; see `aalign` for the options."""
-        return aio.run(self.aalign(name, feedback, **options))
+    # -- learning and forgetting ---------------------------------------------------------------------------------------
 
     async def aalign(
         self,
@@ -205,102 +251,172 @@ class Registry:
         allow_erased: bool = False,
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
-        force: bool = False,
         columns: Mapping[str, str] | None = None,
+        force: bool = False,
     ) -> AlignResult:
-        """Learn from feedback (none: only what is pending) and commit, if the newest version is still the same then.
+        """Learn from feedback and commit the next version; nothing is committed if nothing changed.
 
-        When somebody else committed first, the newer one is loaded and learns the same feedback again, twenty times at
-        most; then VersionConflict. Nothing is committed when nothing changed. Feedback that was erased here is an
-        invalid row, unless `allow_erased`. Where a locked case would be judged wrong, nothing is committed and the
-        feedback stays pending, unless `force`: `broken` of the result names the case. `own_verdicts` are as for
-        `Judge.aalign`, of the newest version or of one that had learned nothing; others are not used. `columns`
-        too are as there. Raises what `MemAlign.align` raises.
+        If somebody else committed first, the newer version learns the same feedback again, twenty times at most. Every
+        answer that a model was paid for is kept in the registry until the commit: an align that was stopped, by Ctrl-C,
+        a full disk or a killed process, and is run again pays for none of them a second time.
 
-        Every answer that a model was paid for is kept in the registry until the commit. An align that was stopped, by
-        Ctrl-C, a full disk or a killed process, and is run again pays for none of them a second time.
+        Args:
+            name: The judge.
+            feedback: As for `Judge.align`; none: only what is pending.
+            optimizer: The knobs; None: the usual ones.
+            skip_invalid: Whether rows that cannot be used are reported and left out, instead of refusing all.
+            allow_erased: Whether feedback may come back that was erased here; else it is an invalid row.
+            own_verdicts: As for `Judge.align`, of the newest version or of one that had learned nothing.
+            progress: Called with the phase, how many of its steps are done, and how many there are.
+            columns: Field to column of another name, which the new judge remembers.
+            force: Whether to commit although a locked case comes out wrong. Without, the feedback stays pending and
+                `broken` of the result names the case.
+
+        Raises:
+            InvalidRows: A row cannot be used.
+            VersionConflict: Somebody else was quicker each time.
+            ConfigurationError: There is no model to learn with, or its price is not known where a limit is set.
         """
-        learner = optimizer or MemAlign()
-        if columns is not None:
-            learner = replace(learner, columns=columns)
-        options: dict[str, Any] = {
-            "skip_invalid": skip_invalid,
-            "own_verdicts": own_verdicts,
-            "progress": progress,
-        }
-        learn = self._align_step(name, learner, feedback, allow_erased=allow_erased, **options)
-        return await self._learn(
-            name, learn, learner, action="align", allow_erased=allow_erased, force=force
+        learner = _learner(optimizer, columns)
+        step = self._learning(
+            name,
+            learner,
+            feedback,
+            skip_invalid=skip_invalid,
+            allow_erased=allow_erased,
+            own_verdicts=own_verdicts,
+            progress=progress,
+        )
+        return await self._commit_step(
+            name, step, learner, action="align", allow_erased=allow_erased, force=force
         )
 
-    def estimate(
+    align = aio.blocking(aalign)
+
+    async def aestimate(
         self,
         name: str,
         feedback: FeedbackSource = (),
         *,
         optimizer: MemAlign | None = None,
+        skip_invalid: bool = False,
+        allow_erased: bool = False,
+        own_verdicts: OwnVerdicts | None = None,
+        progress: Progress | None = None,
+        columns: Mapping[str, str] | None = None,
         dry_run: DryRun | None = None,
-        **options: Any,
     ) -> Usage:
-        """About how many calls, tokens and dollars an `align` with the same arguments would take. No model is asked.
+        """Return about how many calls, tokens and dollars an `align` would take. No model is asked.
 
-        Rows, keys and the model's name are checked as `align` does. Answers that are kept cost nothing again. The cost
-        is None where a price is not known.
+        Rows, keys and the model's name are checked as `align` does. Answers that are kept cost nothing again.
+
+        Args:
+            name: The judge.
+            feedback: As for `align`.
+            optimizer: As for `align`.
+            skip_invalid: As for `align`.
+            allow_erased: As for `align`.
+            own_verdicts: As for `align`.
+            progress: As for `align`.
+            columns: As for `align`.
+            dry_run: Counts the calls, if you want to know more of them.
+
+        Returns:
+            The usage; its cost is None if a price is not known.
         """
-        learner, judge = optimizer or MemAlign(), self.load(name)
-        learn = self._align_step(name, learner, feedback, **options)
-        dry_run = dry_run or DryRun()
-        dry_run.dimensions = judge.memory.matrix.shape[1] or 8
-        aio.run(learn(judge, learner.calls(PaidAnswers(self._database, name), dry_run)))
-        return dry_run.usage
+        learner = _learner(optimizer, columns)
+        step = self._learning(
+            name,
+            learner,
+            feedback,
+            skip_invalid=skip_invalid,
+            allow_erased=allow_erased,
+            own_verdicts=own_verdicts,
+            progress=progress,
+        )
+        judge = await asyncio.to_thread(self.load, name)
+        answers = await asyncio.to_thread(PaidAnswers, self._database, name)
+        trial = dry_run or DryRun()
+        trial.dimensions = judge.memory.matrix.shape[1] or 8
+        await step(judge, learner.calls(answers, trial))
+        return trial.usage
 
-    def unalign(
-        self, name: str, *selectors: str | FeedbackKey, source: str | None = None, **options: Any
-    ) -> AlignResult:
-        """Forget feedback from the newest version on; older versions keep it. See `aunalign`."""
-        return aio.run(self.aunalign(name, *selectors, source=source, **options))
+    estimate = aio.blocking(aestimate)
 
     async def aunalign(
         self,
         name: str,
-        *selectors: str | FeedbackKey,
+        *keys: str | FeedbackKey,
         source: str | None = None,
+        people_agree: bool = False,
+        keep: Collection[str] = (),
         optimizer: MemAlign | None = None,
-        **options: Any,
+        progress: Progress | None = None,
     ) -> AlignResult:
-        """Forget feedback by id, key or source and commit the next version, as `aalign` does.
+        """Forget feedback from the next version on, and commit that version; older versions keep it.
 
-        The arguments and options are those of `MemAlign.unalign`. Raises UnknownKey.
+        Args:
+            name: The judge.
+            keys: `t-17` for all annotations on a case, `t-17@ana` for one.
+            source: All feedback of this person, or of `keys` only theirs.
+            people_agree: Whether guidelines that people wrote or confirmed go too, where they saw the feedback.
+            keep: Guidelines, by id, whose wording the person keeps although their own feedback goes.
+            optimizer: The knobs; None: the usual ones.
+            progress: As for `align`.
+
+        Raises:
+            UnknownKey: A key names nothing in memory.
+            VersionConflict: Somebody else was quicker each time.
         """
         learner = optimizer or MemAlign()
 
-        def forget(judge: Judge, calls: Calls) -> Coroutine[Any, Any, AlignResult]:
-            return learner.unalign(judge, *selectors, source=source, **options, calls=calls)
+        async def step(judge: Judge, calls: Calls) -> AlignResult:
+            return await learner.unalign(
+                judge,
+                *keys,
+                source=source,
+                people_agree=people_agree,
+                keep=keep,
+                progress=progress,
+                calls=calls,
+            )
 
-        return await self._learn(name, forget, learner, action="unalign")
+        return await self._commit_step(name, step, learner, action="unalign", force=True)
 
-    def _align_step(
+    unalign = aio.blocking(aunalign)
+
+    def _learning(
         self,
         name: str,
         learner: MemAlign,
         feedback: FeedbackSource,
         *,
-        allow_erased: bool = False,
-        **options: Any,
+        skip_invalid: bool,
+        allow_erased: bool,
+        own_verdicts: OwnVerdicts | None,
+        progress: Progress | None,
     ) -> Step:
         source = RowSource.of(feedback)  # every attempt reads it
 
-        async def learn(judge: Judge, calls: Calls) -> AlignResult:
+        async def step(judge: Judge, calls: Calls) -> AlignResult:
             hashes = await asyncio.to_thread(self._erased, name)
 
             def refuse(row: Feedback) -> str | None:
                 return None if allow_erased else hashes.row_refusal(row, judge.memory)
 
-            return await learner.align(judge, source, refuse=refuse, calls=calls, **options)
+            return await learner.align(
+                judge,
+                source,
+                skip_invalid=skip_invalid,
+                refuse=refuse,
+                own_verdicts=own_verdicts,
+                progress=progress,
+                calls=calls,
+            )
 
-        return learn
+        return step
 
-    async def _learn(
+    async def _commit_step(
         self,
         name: str,
         step: Step,
@@ -308,12 +424,13 @@ class Registry:
         *,
         action: Action,
         allow_erased: bool = False,
-        force: bool = True,
+        force: bool,
     ) -> AlignResult:
-        """The result of `step`, committed; done again, with the answers that are kept, if somebody else was quicker."""
+        """Commit the result of a step; if somebody else was quicker, take it again with the answers that are kept."""
         # In threads: waiting for a lock must not stop the loop on which judgments run. And before anything is paid for.
         await asyncio.to_thread(self._database.check_writable)
-        started, spent = time.perf_counter(), Usage()
+        started = time.perf_counter()
+        spent = Usage()
         # Before the version is read: an erase that comes later ends the keeping, and one that came before left no text.
         answers = await asyncio.to_thread(PaidAnswers, self._database, name)
         calls = learner.calls(answers)
@@ -322,22 +439,34 @@ class Registry:
             parent, judge = await asyncio.to_thread(self._load, name, None)
             result = await step(judge, calls)
             spent += result.usage
-            if (
-                result.broken and not force
-            ):  # its answers stay kept: told to, the next align pays for none again
-                result = replace(
-                    held_back(result), usage=spent, seconds=time.perf_counter() - started
-                )
-                return replace(result, version=parent, parent=parent, taken_up=answers.taken_up)
-            write = partial(
-                commit, self._database, action=action, parent=parent, allow_erased=allow_erased
-            )
-            with suppress(VersionConflict):
-                number = await asyncio.to_thread(write, result.judge)
+            number = parent
+            if result.broken and not force:
+                # Its answers stay kept: told to commit, the next align pays for none again.
+                result = held_back(result)
+            else:
+                try:
+                    number = await asyncio.to_thread(
+                        commit,
+                        self._database,
+                        result.judge,
+                        action=action,
+                        parent=parent,
+                        allow_erased=allow_erased,
+                    )
+                except VersionConflict:
+                    continue
                 await asyncio.to_thread(answers.committed)
-                result = replace(result, usage=spent, seconds=time.perf_counter() - started)
-                return replace(result, version=number, parent=parent, taken_up=answers.taken_up)
+            return replace(
+                result,
+                usage=spent,
+                seconds=time.perf_counter() - started,
+                version=number,
+                parent=parent,
+                taken_up=answers.taken_up,
+            )
         raise _conflict(name)
+
+    # -- changes by hand -----------------------------------------------------------------------------------------------
 
     def update(
         self,
@@ -348,37 +477,41 @@ class Registry:
         note: str | None = None,
         force: bool = False,
     ) -> Saved:
-        """Commit `function(latest)` as the next version, again with the newest when somebody was quicker.
+        """Commit what a function makes of the newest version, again with a newer one if somebody was quicker.
 
-        Raises LockBroken where a changed judge gets a locked case wrong, unless `force`.
+        Args:
+            name: The judge.
+            function: Returns the changed judge.
+            action: What made the version, one of a few words.
+            note: What history says of the version.
+            force: Whether an edited judge may get a locked case wrong.
+
+        Raises:
+            LockBroken: An edited judge gets a locked case wrong.
+            VersionConflict: Somebody else was quicker each time.
         """
         for attempt in range(_ATTEMPTS):
             time.sleep(_pause(attempt))
             latest, judge = self._load(name, None)
             changed = function(judge)
             if action == "edit" and not force and changed.fingerprint != judge.fingerprint:
-                self._check_locks(judge, changed)
+                _check_locks(judge, changed)
             with suppress(VersionConflict):
                 number = commit(self._database, changed, action=action, note=note, parent=latest)
                 return Saved(judge=changed, version=number, parent=latest, before=judge)
         raise _conflict(name)
 
-    def _check_locks(self, before: Judge, after: Judge) -> None:
-        """Raise LockBroken where a judge that was changed by hand gets a locked case wrong."""
-        locked = set(before.memory.locks).intersection(after.memory.locks)
-        if not locked:
-            return
-        found = aio.run(broken_locks(after, AlignRun(before=before, calls=Calls())))
-        broken = [lock for lock in found if lock.id in locked]
-        if broken:
-            named = "; ".join(map(str, broken))
-            raise LockBroken(
-                f"{named}; nothing was changed; to change it all the same: --force (force=True)"
-            )
-
     def lock(self, name: str, *ids: str, unlock: bool = False) -> Saved:
-        """Make cases ones that no later version may break (or may again), as the next version; see `align.lock`."""
+        """Make cases ones that no later version may break, as the next version.
+
+        Args:
+            name: The judge.
+            ids: The cases.
+            unlock: Whether later versions may break them again.
+        """
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
+
+    # -- erasing -------------------------------------------------------------------------------------------------------
 
     def erase(
         self,
@@ -415,20 +548,16 @@ class Registry:
             RegistryError: What was erased could not be wiped from the disk.
         """
         chosen = (selectors,) if isinstance(selectors, str | FeedbackKey) else tuple(selectors)
-        named = Selectors(chosen, source, None if matching is None else Finder(matching), keep)
-        receipt, residue = erase_feedback(self._database, name, named, dry_run=dry_run)
+        text = None if matching is None else Finder(matching)
+        receipt, residue = erase_feedback(
+            self._database, name, Selectors(chosen, source, text, keep), dry_run=dry_run
+        )
         if dry_run:
             return receipt
         receipt = search_again(self._database, receipt, residue)
-        return (
-            self._rederived(name, receipt, optimizer, progress)
-            if rederive and receipt.pending
-            else receipt
-        )
-
-    def compact(self) -> None:
-        """Rewrite the database without what was deleted; `erase` does it by itself."""
-        self._database.compact()
+        if rederive and receipt.pending:
+            return self._rederived(name, receipt, optimizer, progress)
+        return receipt
 
     def _rederived(
         self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None
@@ -438,17 +567,34 @@ class Registry:
         # The erase stands whatever happens here, Ctrl-C too: the receipt is proof of it, and must not be lost.
         except (MemalignError, OSError, KeyboardInterrupt) as error:
             return replace(receipt, problem=str(error) or "interrupted")
-        waiting, rederived = dict(result.pending), tuple(rule.id for rule in result.guidelines)
-        problem = "; ".join(dict.fromkeys(waiting.values()))
-        latest = result.version or receipt.latest
+        waiting = dict(result.pending)
         return replace(
-            receipt, latest=latest, pending=tuple(waiting), rederived=rederived, problem=problem
+            receipt,
+            latest=result.version or receipt.latest,
+            pending=tuple(waiting),
+            rederived=tuple(rule.id for rule in result.guidelines),
+            problem="; ".join(dict.fromkeys(waiting.values())),
         )
+
+    def compact(self) -> None:
+        """Rewrite the database without what was deleted; `erase` does it by itself."""
+        self._database.compact()
+
+    # -- in and out ----------------------------------------------------------------------------------------------------
 
     def export(
         self, name: str, path: str | Path | None = None, version: int | None = None
     ) -> dict[str, Any]:
-        """A version as one frozen JSON document, also written to `path` when given; the same judge, the same bytes."""
+        """Return a version as one frozen JSON document; the same judge gives the same bytes.
+
+        Args:
+            name: The judge.
+            path: The file to write it to as well.
+            version: Its version; None for the newest.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
         judge = self.load(name, version)
         return bundle.bundle_of(judge) if path is None else bundle.write_bundle(judge, path)
 
@@ -459,13 +605,20 @@ class Registry:
         *,
         allow_erased: bool = False,
     ) -> int:
-        """Keep an exported judge as version 1, or as the next version of the judge of that name; returns the number.
+        """Keep an exported judge as version 1, or as the next version of the judge of that name; return the number.
 
-        Raises InputError for a damaged bundle, and InvalidRows when it holds feedback that was erased from any judge
-        here, unless `allow_erased`.
+        Args:
+            source: The bundle's file, or its document.
+            name: The name to keep it under; None for its own.
+            allow_erased: Whether feedback may come back that was erased from any judge here.
+
+        Raises:
+            InputError: The bundle is damaged.
+            InvalidRows: It holds feedback that was erased from any judge here.
         """
         judge = bundle.load_bundle(source)
-        judge = judge.replace(name=name) if name else judge
+        if name:
+            judge = judge.replace(name=name)
         return commit(
             self._database, judge, action="import", allow_erased=allow_erased, erased_anywhere=True
         )
@@ -492,7 +645,7 @@ class Registry:
 
     def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
         with self._database.read() as connection:
-            judge, latest = versions.find(connection, name)
+            judge, latest, _ = versions.find(connection, name)
             number = latest if version is None else version
             contents = versions.read(connection, judge, number, name=name)
             expected = versions.memory_hash(connection, judge, number)
@@ -506,7 +659,26 @@ class Registry:
 
     def _erased(self, name: str) -> ErasedHashes:
         with self._database.read() as connection:
-            return ErasedHashes(connection, versions.find(connection, name)[0])
+            return ErasedHashes(connection, versions.find(connection, name).judge)
+
+
+def _learner(optimizer: MemAlign | None, columns: Mapping[str, str] | None) -> MemAlign:
+    learner = optimizer or MemAlign()
+    return learner if columns is None else replace(learner, columns=columns)
+
+
+def _check_locks(before: Judge, after: Judge) -> None:
+    """Raise LockBroken if a judge that was changed by hand gets a locked case wrong."""
+    locked = set(before.memory.locks).intersection(after.memory.locks)
+    if not locked:
+        return
+    found = aio.run(broken_locks(after, AlignRun(before=before, calls=Calls())))
+    broken = [lock for lock in found if lock.id in locked]
+    if broken:
+        named = "; ".join(map(str, broken))
+        raise LockBroken(
+            f"{named}; nothing was changed; to change it all the same: --force (force=True)"
+        )
 
 
 def _pause(attempt: int) -> float:

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
+from msgspec.structs import replace
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from memalign.errors import (
@@ -46,6 +48,7 @@ Action = Literal[
 ACTIONS: tuple[str, ...] = get_args(Action)
 
 _MANY = 500  # rows at a time
+_NEXT_GUIDELINE = ("memory", "next_guideline")
 _SIZES = ("cases", "feedback", "guidelines", "pending")
 
 Timeline = dict[RowKey, list[tuple[int, int, bytes]]]
@@ -87,19 +90,43 @@ class VersionInfo:
     pending: int
 
 
-def find(connection: Connection, name: str) -> tuple[int, int]:
-    """Id and latest version of a judge. Raises JudgeNotFound with the names that there are."""
-    query = select(judges.c.id, judges.c.latest).where(judges.c.name == name)
+@dataclass(frozen=True, kw_only=True)
+class Rollback:
+    """The version that a rollback made, or the newest one if that equals it, with the rows before and after."""
+
+    number: int
+    parent: int
+    before: Contents
+    after: Contents
+
+
+class Head(NamedTuple):
+    """A judge's place in its history: as long as it stays, no version has been added or changed.
+
+    Attributes:
+        judge: The judge's id.
+        latest: The number of its newest version.
+        forgettings: How often the answers that are kept for it were forgotten.
+    """
+
+    judge: int
+    latest: int
+    forgettings: int
+
+
+def find(connection: Connection, name: str) -> Head:
+    """Return a judge's place in its history. Raises JudgeNotFound, which names the judges that there are."""
+    query = select(judges.c.id, judges.c.latest, judges.c.forgettings).where(judges.c.name == name)
     row = connection.execute(query).one_or_none() if is_unicode(name) else None
     if row is None:
         names = connection.execute(select(judges.c.name).order_by(judges.c.name)).scalars().all()
         listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
         raise JudgeNotFound(f"no judge {name!r} in the registry; judges: {listed or 'none yet'}")
-    return row.id, row.latest
+    return Head(*row)
 
 
 def read(connection: Connection, judge: int, number: int, *, name: str) -> Contents:
-    """All rows of a version. Raises JudgeNotFound with the versions that there are."""
+    """Return all rows of a version. Raises JudgeNotFound, which says how many versions there are."""
     highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
     if not 1 <= number <= highest:
         raise JudgeNotFound(f"judge {name!r} has no version {number}; the latest is {highest}")
@@ -107,28 +134,59 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
     if number == highest:  # which an index finds
         query = query.where(rows.c.until.is_(None))
     else:
-        query = query.where(
-            rows.c.since <= number, rows.c.until.is_(None) | (rows.c.until > number)
-        )
-    return {(kind, key): body for kind, key, body in connection.execute(query).all()}
+        later = rows.c.until.is_(None) | (rows.c.until > number)
+        query = query.where(rows.c.since <= number, later)
+    return {(kind, key): body for kind, key, body in connection.execute(query)}
 
 
 def memory_hash(connection: Connection, judge: int, number: int) -> str:
     """Return the hash of a version's memory as it was written; empty where an erasure has changed it since."""
-    query = select(versions.c.memory_hash).where(
-        versions.c.judge == judge, versions.c.number == number
-    )
-    return str(connection.execute(query).scalar() or "")
+    version = (versions.c.judge == judge, versions.c.number == number)
+    return str(connection.execute(select(versions.c.memory_hash).where(*version)).scalar() or "")
 
 
 def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
-    """Every row of a judge: its first version, the one after its last, and its body."""
+    """Return every row of a judge: its first version, the one after its last, and its body."""
     columns = (rows.c.kind, rows.c.key, rows.c.since, rows.c.until, rows.c.body)
     spans: Timeline = {}
     query = select(*columns).where(rows.c.judge == judge).order_by(rows.c.since)
     for kind, key, since, until, body in connection.execute(query):
         spans.setdefault((kind, key), []).append((since, until or latest + 1, body))
     return spans
+
+
+def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
+    """Return every version, the oldest first."""
+    query = select(versions).where(versions.c.judge == judge).order_by(versions.c.number)
+    found = list[VersionInfo]()
+    for row in connection.execute(query).mappings():
+        found.append(VersionInfo(**{name: row[name] for name in row if name != "judge"}))
+    return tuple(found)
+
+
+def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
+    """Return what `Registry.list` says of every judge, by name."""
+    named = (rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")))
+    settings = select(rows.c.judge, rows.c.key, rows.c.body).where(*named, rows.c.until.is_(None))
+    values = {(of, key): decoded("judge", body) for of, key, body in connection.execute(settings)}
+    newest = (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest)
+    query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
+    found = list[JudgeSummary]()
+    for row in connection.execute(query):
+        with named_damage(f"the judge {row.name!r}"):
+            summary = JudgeSummary(
+                name=row.name,
+                latest=row.latest,
+                value_type=msgspec.convert(values[row.id, "value_type"], ValueType).spec,
+                model=values[row.id, "model"],
+                updated_at=row.created_at,
+                **{size: getattr(row, size) for size in _SIZES},
+            )
+        found.append(summary)
+    return tuple(found)
+
+
+# -- the next version --------------------------------------------------------------------------------------------------
 
 
 def commit(
@@ -142,14 +200,31 @@ def commit(
     allow_erased: bool = False,
     erased_anywhere: bool = False,
 ) -> int:
-    """Keep `judge` as the version after `parent` (None: whatever is latest), and return its number; see `Registry`."""
+    """Keep a judge as the next version, in one transaction, and return its number; see `Registry`.
+
+    Args:
+        database: The registry's.
+        judge: The judge.
+        action: What made the version.
+        note: What history says of it.
+        parent: The version that must be the newest still; None for whatever is.
+        new: Whether there must be no judge of this name.
+        allow_erased: Whether feedback may come back that was erased.
+        erased_anywhere: Whether that counts which was erased from any judge, and not from this one only.
+
+    Raises:
+        JudgeExists: There is a judge of this name, and it must be new.
+        VersionConflict: `parent` is not the newest any more.
+        InvalidRows: The judge holds feedback that was erased.
+    """
     with database.write(judge.name) as connection:
         try:
-            number, latest = find(connection, judge.name)
+            number, latest, _ = find(connection, judge.name)
         except JudgeNotFound:
             if parent is not None:
                 raise
-            number, latest = add_judge(connection, judge.name), 0
+            number = add_judge(connection, judge.name)
+            latest = 0
         if new and latest:
             raise JudgeExists(
                 f"a judge {judge.name!r} is there already; save or edit it, or take another name"
@@ -167,12 +242,10 @@ def commit(
         hashes = ErasedHashes(connection, None if erased_anywhere else number)
         if allow_erased:
             hashes.readmit(connection, number, judge.memory)
-        elif refused := hashes.refusals(judge.memory, memory_of(before) if before else Memory()):
-            faults = [
-                RowError(line=n, id=str(key), reason=why)
-                for n, (key, why) in enumerate(refused.items(), 1)
-            ]
-            raise InvalidRows(f"judge {judge.name!r} holds feedback that was erased", faults)
+        else:
+            known = memory_of(before) if before else Memory()
+            refused = hashes.refusals(judge.memory, known)
+            _refuse(f"judge {judge.name!r}", {str(key): why for key, why in refused.items()})
         if action == "unalign":
             forget_answers(connection, number)  # which may quote what was withdrawn
         return add_version(
@@ -187,22 +260,60 @@ def commit(
         )
 
 
+def _refuse(judge: str, reasons: Mapping[str, str]) -> None:
+    """Raise InvalidRows if a judge holds what was erased, for reasons by key."""
+    faults = list[RowError]()
+    for line, (key, reason) in enumerate(reasons.items(), 1):
+        faults.append(RowError(line=line, id=key, reason=reason))
+    if faults:
+        raise InvalidRows(f"{judge} holds feedback that was erased", faults)
+
+
 def _numbered(judge: Judge, before: Contents) -> Judge:
-    """`judge`, which gives no number of a guideline again. Raises VersionConflict where it has given one to another."""
+    """Return a judge that gives no number of a guideline again.
+
+    Raises VersionConflict if it has given a number to another guideline already.
+    """
     for guideline in judge.memory.guidelines:
         written = before.get(("guideline", guideline.id))
         other = guideline if written is None else decoded("guideline", written)
         if guideline.text != other.text and guideline.exposed_to != other.exposed_to:
-            both = f"{guideline.id} of this judge is another guideline than {guideline.id} of {judge.name!r}"
             raise VersionConflict(
-                f"{both}; load that judge and change it, or store this one under another name"
+                f"{guideline.id} of this judge is another guideline than {guideline.id} of {judge.name!r}; "
+                "load that judge and change it, or store this one under another name"
             )
-    free = max(decoded("memory", before["memory", "next_guideline"]), judge.memory.next_guideline)
-    return judge.replace(memory=msgspec.structs.replace(judge.memory, next_guideline=free))
+    given = decoded("memory", before[_NEXT_GUIDELINE])
+    memory = judge.memory
+    return judge.replace(memory=replace(memory, next_guideline=max(given, memory.next_guideline)))
+
+
+def roll_back(connection: Connection, name: str, to: int) -> Rollback:
+    """Make the content of an earlier version the next one, in the caller's transaction.
+
+    It is read and written in one, or an erase in between would be undone. Raises JudgeNotFound.
+    """
+    judge, latest, _ = find(connection, name)
+    before = read(connection, judge, latest, name=name)
+    after = read(connection, judge, to, name=name)
+    # A guideline's id is never given twice, whatever comes back.
+    after[_NEXT_GUIDELINE] = max(before[_NEXT_GUIDELINE], after[_NEXT_GUIDELINE], key=int)
+    number = latest
+    if before != after:
+        number = add_version(
+            connection,
+            judge,
+            parent=latest,
+            before=before,
+            after=after,
+            memory=memory_of(after),
+            action="rollback",
+            line=f"back to version {to}",
+        )
+    return Rollback(number=number, parent=latest, before=before, after=after)
 
 
 def add_judge(connection: Connection, name: str) -> int:
-    """A judge without a version yet; `add_version` must follow in the same transaction. Returns its id."""
+    """Add a judge without a version and return its id; `add_version` must follow in the same transaction."""
     new = insert(judges).values(name=name, latest=0, secret=secrets.token_hex(32))
     return int(connection.execute(new.returning(judges.c.id)).scalar_one())
 
@@ -219,7 +330,22 @@ def add_version(
     note: str | None = None,
     line: str | None = None,
 ) -> int:
-    """Write what differs of `after` as the version that follows `parent` (0: none), which holds `before`."""
+    """Write what differs as the version that follows another one, and return its number.
+
+    Args:
+        connection: The transaction.
+        judge: The judge's id.
+        parent: The version that it follows; 0 for none.
+        before: The rows of that version.
+        after: The rows of the new one.
+        memory: The new version's memory.
+        action: What made it.
+        note: What a person says of it.
+        line: What history says of it; None for what differs.
+
+    Raises:
+        VersionConflict: Somebody else committed a version in the meantime.
+    """
     if action not in ACTIONS or not is_unicode(note or ""):
         raise InputError(
             f"what made a version is one of {', '.join(ACTIONS)}; a note, of valid Unicode, says more"
@@ -228,58 +354,67 @@ def add_version(
     same = (judges.c.id == judge, judges.c.latest == parent)
     if connection.execute(update(judges).where(*same).values(latest=number)).rowcount != 1:
         raise VersionConflict("somebody else committed a version in the meantime")
-    now = datetime.now(UTC).isoformat()
-    version: dict[str, Any] = {
-        "judge": judge,
-        "number": number,
-        "action": action,
-        "created_at": now,
-    }
-    version |= {"summary": line or summary(before, after), "note": note, "memory_hash": memory.hash}
-    connection.execute(insert(versions).values(version | sizes(memory)))
-    ended = [key for key, body in before.items() if after.get(key) != body]
+    connection.execute(
+        insert(versions).values(
+            judge=judge,
+            number=number,
+            action=action,
+            created_at=datetime.now(UTC).isoformat(),
+            summary=line or _summary(before, after),
+            note=note,
+            memory_hash=memory.hash,
+            **sizes(memory),
+        )
+    )
+    ended = [row for row, body in before.items() if after.get(row) != body]
     if ended:
         # A sum, so that the row is found by its key, and not among all living rows by the index on `until`.
         living = (rows.c.judge == judge, (rows.c.until + 0).is_(None))
         row = (rows.c.kind == bindparam("of_kind"), rows.c.key == bindparam("of_key"))
         keys = [{"of_kind": kind, "of_key": key} for kind, key in ended]
         connection.execute(update(rows).where(*living, *row).values(until=number), keys)
-    begun = [
-        {"judge": judge, "kind": kind, "key": key, "since": number, "until": None, "body": body}
-        for (kind, key), body in after.items()
-        if before.get((kind, key)) != body
-    ]
+    begun = list[dict[str, Any]]()
+    for (kind, key), body in after.items():
+        if before.get((kind, key)) != body:
+            begun.append({"kind": kind, "key": key, "body": body})
     if begun:
-        connection.execute(insert(rows), begun)
+        values = {"judge": judge, "since": number, "until": None}
+        connection.execute(insert(rows), [values | row for row in begun])
     return number
 
 
-def summary(before: Contents, after: Contents) -> str:
-    """One line of counts, setting names and guideline ids: what may be kept for ever, whatever is erased later."""
+def _summary(before: Contents, after: Contents) -> str:
+    """Return a line of counts, setting names and guideline ids: it may be kept for ever, whatever is erased later."""
+    if not before:
+        settings = list[str]()
+    else:
+        by_hand = [row for row in after if row[0] == "judge" or row[1] in BY_HAND]
+        settings = [f"{row[1]} changed" for row in by_hand if before.get(row) != after[row]]
     parts = [
-        f"{name} changed"
-        for kind, name in (after if before else ())
-        if (kind == "judge" or name in BY_HAND) and before.get((kind, name)) != after[kind, name]
+        *settings,
+        *_changes(before, after, "annotation"),
+        *_changes(before, after, "guideline"),
     ]
-    for kind, noun in (("annotation", "feedback"), ("guideline", "guideline")):
-        old, new = (
-            {key: body for (of, key), body in rows.items() if of == kind}
-            for rows in (before, after)
-        )
-        changed = {key for key in old.keys() & new.keys() if old[key] != new[key]}
-        for verb, keys in (
-            ("added", new.keys() - old),
-            ("changed", changed),
-            ("removed", old.keys() - new),
-        ):
-            plural = "s" if kind == "guideline" and len(keys) > 1 else ""
-            names = (
-                f" ({', '.join(sorted(keys, key=guideline_number)[:8])})"
-                if kind == "guideline"
-                else ""
-            )
-            parts += [f"{len(keys)} {noun}{plural} {verb}{names}"] if keys else []
     return ", ".join(parts) or ("created" if not before else "bookkeeping only")
+
+
+def _changes(before: Contents, after: Contents, kind: str) -> Iterator[str]:
+    """Yield `2 guidelines added (G1, G2)` and the like; of feedback no keys."""
+    old = {key: body for (of, key), body in before.items() if of == kind}
+    new = {key: body for (of, key), body in after.items() if of == kind}
+    changes = {
+        "added": new.keys() - old,
+        "changed": {key for key in old.keys() & new.keys() if old[key] != new[key]},
+        "removed": old.keys() - new,
+    }
+    for verb, keys in changes.items():
+        if not keys:
+            continue
+        if kind == "annotation":
+            yield f"{len(keys)} feedback {verb}"
+        else:
+            names = ", ".join(sorted(keys, key=guideline_number)[:8])
+            yield f"{len(keys)} guideline{'s' if len(keys) > 1 else ''} {verb} ({names})"
 
 
 def sizes(memory: Memory) -> dict[str, int]:
@@ -297,106 +432,77 @@ def sizes_of(info: VersionInfo) -> dict[str, int]:
     return {name: getattr(info, name) for name in _SIZES}
 
 
-def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
-    """Every version, the oldest first."""
-    records = connection.execute(
-        select(versions).where(versions.c.judge == judge).order_by(versions.c.number)
-    )
-    return tuple(
-        VersionInfo(**{name: row[name] for name in row if name != "judge"})
-        for row in records.mappings()
-    )
-
-
-def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
-    """Every judge, by name."""
-    newest = (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest)
-    query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
-    named = (
-        rows.c.kind == "judge",
-        rows.c.key.in_(("value_type", "model")),
-        rows.c.until.is_(None),
-    )
-    settings = select(rows.c.judge, rows.c.key, rows.c.body).where(*named)
-    values = {(of, key): decoded("judge", body) for of, key, body in connection.execute(settings)}
-    columns = ("name", "latest", "cases", "feedback", "guidelines", "pending")
-    found = list[JudgeSummary]()
-    for row in connection.execute(query):
-        with named_damage(f"the judge {row.name!r}"):
-            value_type = msgspec.convert(values[row.id, "value_type"], ValueType).spec
-            model = values[row.id, "model"]
-        counted = {column: getattr(row, column) for column in columns}
-        found.append(
-            JudgeSummary(value_type=value_type, model=model, updated_at=row.created_at, **counted)
-        )
-    return tuple(found)
+# -- whole registries, and what goes -----------------------------------------------------------------------------------
 
 
 def import_judges(
     source: Database, target: Database, *, allow_erased: bool = False
 ) -> tuple[JudgeSummary, ...]:
-    """Copy all judges of `source` into `target`, in one transaction or not at all; see `Registry.import_registry`."""
+    """Copy all judges of a registry into another one, in one transaction or not at all.
+
+    Args:
+        source: The database to read.
+        target: The database to write.
+        allow_erased: Whether feedback may come along that was erased in the target.
+
+    Returns:
+        The judges that came.
+
+    Raises:
+        JudgeExists: One of the names is taken.
+        InvalidRows: A version holds feedback that was erased in the target.
+    """
     with source.read() as reading:
         listed = summaries(reading)
-        with target.write(*(judge.name for judge in listed)) as writing:
-            if taken := {judge.name for judge in listed} & set(
-                writing.execute(select(judges.c.name)).scalars()
-            ):
-                names = f"{target.url} has judges of these names: {', '.join(sorted(taken))}"
+        names = {judge.name for judge in listed}
+        with target.write(*names) as writing:
+            taken = names.intersection(writing.execute(select(judges.c.name)).scalars())
+            if taken:
                 raise JudgeExists(
-                    f"{names}. Nothing was imported; import one bundle at a time with --name"
+                    f"{target.url} has judges of these names: {', '.join(sorted(taken))}. Nothing was imported; "
+                    "import one bundle at a time with --name"
                 )
             erased = ErasedHashes(writing, None)
             for judge in reading.execute(select(judges)).mappings().all():
-                if not allow_erased:
-                    _refuse_erased(
-                        erased, judge["name"], timeline(reading, judge["id"], judge["latest"])
-                    )
-                values = {name: value for name, value in judge.items() if name != "id"}
-                new = writing.execute(
-                    insert(judges).values(values).returning(judges.c.id)
-                ).scalar_one()
-                for table in (versions, rows, erasures):
-                    query = (
-                        select(table)
-                        .where(table.c.judge == judge["id"])
-                        .execution_options(yield_per=_MANY)
-                    )
-                    for batch in reading.execute(query).mappings().partitions():
-                        writing.execute(insert(table), [{**row, "judge": new} for row in batch])
+                if erased and not allow_erased:
+                    spans = timeline(reading, judge["id"], judge["latest"])
+                    reasons = _erased_in(erased, spans)
+                    _refuse(f"judge {judge['name']!r} of the other registry", reasons)
+                _copy(reading, writing, dict(judge))
     return listed
 
 
-def _refuse_erased(erased: ErasedHashes, name: str, spans: Timeline) -> None:
-    """Raise InvalidRows if any version of a judge holds feedback or a case that was erased."""
-    if not erased:
-        return
+def _copy(reading: Connection, writing: Connection, judge: Mapping[str, Any]) -> None:
+    """Copy a judge with everything but kept answers."""
+    values = {name: value for name, value in judge.items() if name != "id"}
+    new = writing.execute(insert(judges).values(values).returning(judges.c.id)).scalar_one()
+    for table in (versions, rows, erasures):
+        query = select(table).where(table.c.judge == judge["id"])
+        found = reading.execute(query.execution_options(yield_per=_MANY)).mappings()
+        for batch in found.partitions():
+            writing.execute(insert(table), [{**row, "judge": new} for row in batch])
+
+
+def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[str, str]:
+    """Return why feedback and cases that any version of a judge holds may not come, by key: they were erased."""
     contents: dict[str, set[str]] = {}
     for (kind, key), bodies in spans.items():
         if kind == "case":
             contents[key] = {decoded(kind, body).content_hash for _, _, body in bodies}
-    faults = list[RowError]()
+    reasons: dict[str, str] = {}
     for kind, key in sorted(spans):
         if kind in ("annotation", "tombstone", "case"):
             feedback = FeedbackKey(key, "") if kind == "case" else FeedbackKey.parse(key)
-            if why := erased.refusal(feedback, contents.get(feedback.id, ())):
-                faults.append(RowError(line=len(faults) + 1, id=key, reason=why))
-    if faults:
-        raise InvalidRows(
-            f"judge {name!r} of the other registry holds feedback that was erased", faults
-        )
-
-
-def forgettings(connection: Connection, judge: int) -> int | None:
-    """Return how often answers of a judge were forgotten; None if it is gone."""
-    return connection.execute(select(judges.c.forgettings).where(judges.c.id == judge)).scalar()
+            reason = erased.refusal(feedback, contents.get(feedback.id, ()))
+            if reason:
+                reasons[key] = reason
+    return reasons
 
 
 def forget_answers(connection: Connection, judge: int) -> None:
     """Remove all answers kept for aligns of a judge. Running aligns go on, and keep nothing more."""
-    connection.execute(
-        update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1)
-    )
+    more = update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1)
+    connection.execute(more)
     connection.execute(delete(answers).where(answers.c.judge == judge))
 
 
