@@ -20,7 +20,7 @@ from memalign.judge import Judge
 from memalign.judge.code_tests import checked
 from memalign.memory import Memory
 from memalign.memory.guard import guideline_fault
-from memalign.registry.judge_rows import judge_from, settings_of
+from memalign.registry.judge_rows import DAMAGE, judge_from, settings_of
 from memalign.types import canonical_json
 
 __all__ = ["FORMAT", "FORMAT_VERSION", "bundle_bytes", "bundle_of", "load_bundle", "write_bundle"]
@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 
 
 def bundle_of(judge: Judge) -> dict[str, Any]:
-    """The bundle of a judge, as JSON values. Models are named; your own must be given again after loading."""
+    """Return the bundle of a judge, as JSON values. Models are named; your own must be given again after loading."""
     memory = judge.memory
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -40,9 +40,8 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
         # Vectors are float32, little-endian, in base64.
         "memory": {"hash": memory.hash} | msgspec.to_builtins(memory),
     }
-    document = json.loads(
-        json.dumps(document, allow_nan=False)
-    )  # as a reader of the file will see it
+    # As a reader of the file will see it.
+    document = json.loads(json.dumps(document, allow_nan=False))
     return document | {"checksum": _checksum(document)}
 
 
@@ -86,9 +85,8 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
     Raises:
         InputError: It is no bundle, is damaged, is of a newer format, or has what may not enter a prompt.
     """
-    where, document = (
-        ("the bundle", source) if isinstance(source, Mapping) else (str(source), _document(source))
-    )
+    where = "the bundle" if isinstance(source, Mapping) else str(source)
+    document = source if isinstance(source, Mapping) else _document(source)
     if document.get("format") != FORMAT:
         raise InputError(
             f"{where} is not a judge's bundle; `memalign export NAME -o FILE` writes one"
@@ -106,27 +104,24 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
     try:
         memory = msgspec.convert(document["memory"], Memory)
         judge = judge_from(document["name"], document["judge"], memory, models={})
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
+    except DAMAGE as error:
         raise InputError(
             f"{where} is damaged: {type(error).__name__}, {error}; export the judge again"
         ) from None
+    _check_guidelines(where, memory)
+    return judge
+
+
+def _check_guidelines(where: str, memory: Memory) -> None:
+    """Raise InputError for what may not enter a system message: whoever wrote the file could also sign it."""
     for guideline in memory.guidelines:
-        # Whoever wrote the file could also sign it: what may enter a system message is checked here as anywhere.
-        if faults := [
-            *filter(None, (guideline_fault(guideline.text), *map(checked, guideline.tests)))
-        ]:
+        faults = [guideline_fault(guideline.text), *map(checked, guideline.tests)]
+        fault = next(filter(None, faults), None)
+        if fault:
             raise InputError(
-                f"{where}: guideline {guideline.id} may not enter a prompt: {faults[0]}; change it where the judge was "
+                f"{where}: guideline {guideline.id} may not enter a prompt: {fault}; change it where the judge was "
                 "exported, and export it again"
             )
-    return judge
 
 
 def _document(path: str | Path) -> Mapping[str, Any]:

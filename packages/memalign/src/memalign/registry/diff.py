@@ -9,22 +9,26 @@ from typing import Any
 import msgspec
 
 from memalign.judge import Judge
-from memalign.memory import Memory
+from memalign.memory import Annotation, LedgerEntry, Memory
 from memalign.registry.judge_rows import settings_of
 from memalign.types import guideline_number
 
 __all__ = ["BY_HAND", "Change", "MemoryDiff", "compare"]
 
 BY_HAND = ("authority", "locks")
-"""What of a memory a person sets; the rest follows from what was learned."""
+"""The fields of a memory that a person sets; the rest follows from what was learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """One setting, guideline or piece of feedback before and after; None where it was not there.
+    """One setting, guideline or piece of feedback before and after.
 
-    `name` is the setting's name, the guideline's id or the feedback's key. `state_before` and `state_after` are a
-    guideline's status, and of feedback the ledger's entry.
+    Attributes:
+        name: The setting's name, the guideline's id or the feedback's key.
+        before: What it was; None if it was not there.
+        after: What it is; None if it is not there.
+        state_before: A guideline's status before, or of feedback the ledger's entry.
+        state_after: The same afterwards.
     """
 
     name: str
@@ -46,56 +50,84 @@ class MemoryDiff:
     feedback: tuple[Change, ...] = ()
 
     def __bool__(self) -> bool:
-        return any((self.settings, self.guidelines, self.feedback))
+        return bool(self.settings or self.guidelines or self.feedback)
 
 
 def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
-    """What changed from one judge to another, which may be `versions` of it."""
-    old, new = (
-        settings_of(judge) | {name: list(getattr(judge.memory, name)) for name in BY_HAND}
-        for judge in (before, after)
-    )
+    """Return what changed from one judge to another.
+
+    Args:
+        before: The judge before.
+        after: The judge after.
+        versions: Their numbers, if a registry has them.
+    """
+    old, new = versions
     return MemoryDiff(
         judge=after.name,
-        before=versions[0],
-        after=versions[1],
-        settings=tuple(
-            Change(name=n, before=old[n], after=new[n]) for n in old if old[n] != new[n]
-        ),
+        before=old,
+        after=new,
+        settings=tuple(_setting_changes(before, after)),
         guidelines=tuple(_guideline_changes(before.memory, after.memory)),
         feedback=tuple(_feedback_changes(before.memory, after.memory)),
     )
 
 
+def _setting_changes(before: Judge, after: Judge) -> Iterator[Change]:
+    new = _settings(after)
+    for name, value in _settings(before).items():
+        if value != new[name]:
+            yield Change(name=name, before=value, after=new[name])
+
+
+def _settings(judge: Judge) -> dict[str, Any]:
+    by_hand = {name: list(getattr(judge.memory, name)) for name in BY_HAND}
+    return settings_of(judge) | by_hand
+
+
 def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:
-    old, new = (
-        {guideline.id: guideline for guideline in memory.guidelines} for memory in (before, after)
-    )
+    old = {guideline.id: guideline for guideline in before.guidelines}
+    new = {guideline.id: guideline for guideline in after.guidelines}
     for name in sorted(old.keys() | new.keys(), key=guideline_number):
-        was, now = old.get(name), new.get(name)
-        state, other = was and before.status(was), now and after.status(now)
-        if (was, state) != (now, other):
-            yield Change(name=name, before=was, after=now, state_before=state, state_after=other)
+        was = old.get(name)
+        now = new.get(name)
+        status_before = before.status(was) if was else None
+        status_after = after.status(now) if now else None
+        if (was, status_before) != (now, status_after):
+            yield Change(
+                name=name,
+                before=was,
+                after=now,
+                state_before=status_before,
+                state_after=status_after,
+            )
 
 
 def _feedback_changes(before: Memory, after: Memory) -> Iterator[Change]:
-    old, new = ({entry.key: entry for entry in memory.ledger()} for memory in (before, after))
-    for key in sorted(
-        {annotation.key for memory in (before, after) for annotation in memory.annotations()}
-    ):
-        was, now, entry, other = (
-            before.annotation(key),
-            after.annotation(key),
-            old.get(key),
-            new.get(key),
-        )
-        same_words = was and now and msgspec.structs.replace(was, outcome=now.outcome) == now
-        if not (
-            same_words
-            and entry
-            and other
-            and (entry.state, entry.reason) == (other.state, other.reason)
-        ):
+    old = {entry.key: entry for entry in before.ledger()}
+    new = {entry.key: entry for entry in after.ledger()}
+    keys = {annotation.key for memory in (before, after) for annotation in memory.annotations()}
+    for key in sorted(keys):
+        was = before.annotation(key)
+        now = after.annotation(key)
+        state_before = old.get(key)
+        state_after = new.get(key)
+        if not (_same_words(was, now) and _same_state(state_before, state_after)):
             yield Change(
-                name=str(key), before=was, after=now, state_before=entry, state_after=other
+                name=str(key),
+                before=was,
+                after=now,
+                state_before=state_before,
+                state_after=state_after,
             )
+
+
+def _same_words(was: Annotation | None, now: Annotation | None) -> bool:
+    if was is None or now is None:
+        return False
+    return msgspec.structs.replace(was, outcome=now.outcome) == now
+
+
+def _same_state(was: LedgerEntry | None, now: LedgerEntry | None) -> bool:
+    if was is None or now is None:
+        return False
+    return (was.state, was.reason) == (now.state, now.reason)

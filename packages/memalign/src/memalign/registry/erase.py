@@ -48,6 +48,8 @@ _WORDS = ("annotation", "case", "pre_alignment")
 _KEPT_WORDS = (*_WORDS, "judge", "tombstone")
 """Kinds of rows whose words are no trace: what they share with the erased is theirs."""
 
+Row = tuple[str, str, bytes]
+"""Kind, key and body."""
 Entry = TypeVar("Entry", Guideline, FeedbackConflict, Outcome)
 
 
@@ -128,14 +130,20 @@ class Forgotten:
     Attributes:
         versions: What each version loses, by number.
         sizes: What history says afterwards of the size of each.
-        gone: Kind, key and body of every row that goes from a version.
+        gone: Every row that goes from a version.
         rest: The timeline of what stays.
     """
 
     versions: Mapping[int, RedactedVersion]
     sizes: Mapping[int, Mapping[str, int]]
-    gone: frozenset[tuple[str, str, bytes]]
+    gone: frozenset[Row]
     rest: Timeline
+
+    def staying(self) -> Iterator[Row]:
+        """Yield every row that stays in a version."""
+        for (kind, key), spans in self.rest.items():
+            for _, _, body in spans:
+                yield kind, key, body
 
     def ids(self, kind: str) -> set[str]:
         """Return the keys of the rows of a kind that go from a version."""
@@ -309,22 +317,28 @@ def select(history: History, selectors: Selectors) -> tuple[set[FeedbackKey], se
         UnknownKey: A selector names nothing, or there is none.
     """
     passages = list(history.everything())
-    held = passages
-    if selectors.text is not None:
-        held = [passage for passage in passages if passage.held_by(selectors.text)]
-    every = {passage.key for passage in passages if passage.source is not None}
+    text = selectors.text
+    held = [passage for passage in passages if text is None or passage.held_by(text)]
+    every = _keys_of(passages)
     cases = {passage.id for passage in held if passage.source is None}
-    keys = {passage.key for passage in held if passage.source is not None}
     # What people said of a case goes with the case.
-    keys |= {key for key in every if key.id in cases}
+    keys = _keys_of(held) | _on(cases, every)
     if selectors.source is not None:
         keys = {key for key in keys if same_person(key.source, selectors.source)}
         cases = set()
     if selectors.keys:
         keys, cases = _named(history, selectors, keys, cases)
-    elif selectors.source is None and selectors.text is None:
+    elif selectors.source is None and text is None:
         raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
-    return keys | {key for key in every if key.id in cases}, cases
+    return keys | _on(cases, every), cases
+
+
+def _keys_of(passages: Iterable[Passage]) -> set[FeedbackKey]:
+    return {passage.key for passage in passages if passage.source is not None}
+
+
+def _on(cases: Collection[str], keys: Iterable[FeedbackKey]) -> set[FeedbackKey]:
+    return {key for key in keys if key.id in cases}
 
 
 def _named(
@@ -382,7 +396,7 @@ def forget(history: History, residue: Residue, copied: Collection[str] = ()) -> 
     models = {_EMBEDDING: history.timeline[_EMBEDDING]}
     lost: dict[int, RedactedVersion] = {}
     sizes: dict[int, Mapping[str, int]] = {}
-    gone = set[tuple[str, str, bytes]]()
+    gone = set[Row]()
     part: _Part | None = None
     for number, size in history.sizes.items():
         contents = _at(reached, number)
@@ -527,28 +541,15 @@ def sought(
         keep: Ids of cases that stay in other packages' tables.
         guidelines: Whether the words of guidelines that go are searched for too.
     """
-    decode = history.codec.decode
     spoken = {key.id for key in history.said_elsewhere - named.keys}
-    going = set(cases)
-    for case in forgotten.ids("case") - spoken - set(keep):
-        if ("case", case) not in forgotten.rest:
-            going.add(case)
+    alone = forgotten.ids("case") - spoken - set(keep)
+    going = {case for case in alone if ("case", case) not in forgotten.rest}.union(cases)
     rules = ("guideline",) if guidelines else ()
-    texts = list[str]()
-    contents = set[str]()
-    for kind, key, body in forgotten.gone:
-        if kind in (*_WORDS, *rules):
-            texts += KINDS[kind].fields(decode(kind, body))
-        if kind == "case" and key in going:
-            contents.add(decode(kind, body).content_hash)
-    survivors = list[str]()
-    for (kind, _), spans in forgotten.rest.items():
-        if kind in (*_KEPT_WORDS, *rules):
-            for _, _, body in spans:
-                survivors += KINDS[kind].fields(decode(kind, body))
+    texts = list(_texts(history, forgotten.gone, (*_WORDS, *rules)))
+    staying = forgotten.staying()
+    survivors = list(_texts(history, staying, (*_KEPT_WORDS, *rules)))
     for passage in history.passages:
-        goes = passage.id in going if passage.source is None else passage.key in named.keys
-        if goes:
+        if passage.id in going if passage.source is None else passage.key in named.keys:
             texts += _words_of(passage)
         elif not passage.copy:
             survivors += texts_in(passage.content)
@@ -557,10 +558,23 @@ def sought(
         survivors=survivors,
         keys=named.keys,
         cases=going,
-        contents=contents,
+        contents=_contents(history, (row for row in forgotten.gone if row[1] in going)),
         searched=named.searched,
         person=named.person,
     )
+
+
+def _texts(history: History, bodies: Iterable[Row], kinds: Collection[str]) -> Iterator[str]:
+    """Yield what people and judged systems wrote in rows of these kinds."""
+    for kind, _, body in bodies:
+        if kind in kinds:
+            yield from KINDS[kind].fields(history.codec.decode(kind, body))
+
+
+def _contents(history: History, bodies: Iterable[Row]) -> set[str]:
+    """Return the hashes of what the cases among rows hold."""
+    decode = history.codec.decode
+    return {decode(kind, body).content_hash for kind, _, body in bodies if kind == "case"}
 
 
 def _words_of(passage: Passage) -> Iterator[str]:
@@ -574,24 +588,22 @@ def _words_of(passage: Passage) -> Iterator[str]:
 def _copies(history: History, forgotten: Forgotten, residue: Residue) -> frozenset[str]:
     """Return the guidelines, by id, that were not learned from what goes, and repeat it."""
     found = set[str]()
-    for (kind, key), spans in forgotten.rest.items():
+    for kind, key, body in forgotten.staying():
         if kind == "guideline":
-            for _, _, body in spans:
-                guideline = history.codec.decode(kind, body)
-                if any(map(residue.copied, KINDS[kind].fields(guideline))):
-                    found.add(key)
+            guideline = history.codec.decode(kind, body)
+            if any(map(residue.copied, KINDS[kind].fields(guideline))):
+                found.add(key)
     return frozenset(found)
 
 
 def _is_said(history: History, forgotten: Forgotten, residue: Residue) -> bool:
     """Return whether what memalign or a model says in a row that stays repeats what goes."""
-    for (kind, _), spans in forgotten.rest.items():
-        for _, _, body in spans:
-            value = history.codec.decode(kind, body)
-            if residue.in_sentence(KINDS[kind].reason(value)):
-                return True
-            if kind == "pre_alignment" and residue.certain(value.rationale or ""):
-                return True
+    for name, _, body in forgotten.staying():
+        kind = KINDS[name]
+        value = history.codec.decode(name, body)
+        quotes = any(map(residue.certain, kind.quotes(value)))
+        if quotes or residue.in_sentence(kind.reason(value)):
+            return True
     return False
 
 
@@ -656,11 +668,7 @@ def write(connection: Connection, plan: Plan) -> None:
     versions.forget_answers(connection, judge)  # they may quote what goes
     _write_rows(connection, plan.history, plan.forgotten)
     _write_versions(connection, plan)
-    staying = set[str]()
-    for (kind, _), spans in plan.forgotten.rest.items():
-        if kind == "case":
-            for _, _, body in spans:
-                staying.add(plan.history.codec.decode(kind, body).content_hash)
+    staying = _contents(plan.history, plan.forgotten.staying())
     remember(
         connection,
         judge,

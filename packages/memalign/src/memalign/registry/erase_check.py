@@ -15,7 +15,7 @@ from memalign.content.walk import texts_in
 from memalign.errors import RegistryError
 from memalign.registry.database import Database
 from memalign.registry.judge_rows import Codec
-from memalign.registry.kinds import KINDS
+from memalign.registry.kinds import KINDS, Kind
 from memalign.registry.other_tables import Words, other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue
@@ -110,7 +110,7 @@ def _in_registry(connection: Connection, residue: Residue, own: str) -> Iterator
     for judge, kind, key, body in connection.execute(every_row):
         value = codec.decode(kind, body)
         if judge == own:
-            came_from = not residue.keys.isdisjoint(KINDS[kind].keys(value))
+            came_from = not residue.keys.isdisjoint(_described(kind).keys(value))
         else:
             came_from = kind == "case" and value.content_hash in residue.contents
         texts = _words_of_row(judge, kind, key, value)
@@ -121,10 +121,15 @@ def _in_registry(connection: Connection, residue: Residue, own: str) -> Iterator
 
 
 def _words_of_row(judge: str, kind: str, key: str, value: object) -> Iterator[Words]:
-    for what, text in KINDS[kind].words(value):
+    for what, text in _described(kind).words(value):
         yield Words(place=kind, judge=judge, text=text, kind=what)
     if kind not in ("judge", "memory"):
         yield Words(place=kind, judge=judge, text=key, kind="id")
+
+
+def _described(kind: str) -> Kind:
+    """Return what is known of a kind of rows; of a damaged one, nothing."""
+    return KINDS.get(kind, Kind())
 
 
 def _place(kind: str, key: str) -> str:

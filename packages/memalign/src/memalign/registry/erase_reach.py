@@ -6,13 +6,13 @@ as far as this reaches. One case too many costs time and changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from memalign.registry.judge_rows import RowKey
-from memalign.registry.kinds import DISTILLED
+from memalign.registry.kinds import KINDS, Kind
 from memalign.registry.residue import Residue
-from memalign.types import Example, FeedbackKey, Guideline
+from memalign.types import Example, FeedbackKey
 
 __all__ = ["Reach", "Values", "reach_of"]
 
@@ -38,8 +38,8 @@ class Reach(NamedTuple):
 def reach_of(values: Values, residue: Residue, copied: Collection[str]) -> Reach:
     """Return what forgetting may change or has to know.
 
-    These are the cases that go or lose a word, and those of the same content; the cases behind guidelines that go with
-    them; those whose outcome or verdict was given with them in view; and those that are locked.
+    These are the cases that go or lose a word, and those of the same content; the cases behind everything that was
+    written with them in view, or says something of them; and those that are locked.
 
     Args:
         values: Every value of the judge.
@@ -48,40 +48,27 @@ def reach_of(values: Values, residue: Residue, copied: Collection[str]) -> Reach
     """
     groups = _same_content(values["case"])
     named = _with_twins(groups, {*residue.cases, *(key.id for key in residue.keys)})
-    # With a word on a case its label may change, and with the label what others had said of it is disputed.
-    roots = set(residue.keys)
-    roots.update(said.key for _, said in values["annotation"] if said.id in named)
-    cases = named | set(_given_in_view(values, roots, named, residue))
-    for name, rule in values["guideline"]:
-        if name in copied or _goes(rule, roots, residue):
-            cases.update(key.id for key in rule.supported_by)
+    cases = set(named)
+    for name, kind in KINDS.items():
+        for row, value in values[name]:
+            seen = {key.id for key in kind.keys(value)}
+            if name == "pre_alignment":
+                seen.add(row)
+            # With a word on a case its label may change, and with the label what others had said of it is disputed.
+            near = not seen.isdisjoint(named) or row in copied
+            if near or _says(kind, value, residue):
+                cases |= seen
     for name, state in values["memory"]:
         if name == "locks":
             cases.update(state)
     return Reach(frozenset(_with_twins(groups, cases)))
 
 
-def _goes(rule: Guideline, roots: set[FeedbackKey], residue: Residue) -> bool:
-    """Return whether a guideline may go or lose its source."""
-    if rule.origin != DISTILLED and residue.is_name(rule.origin):
+def _says(kind: Kind, value: Any, residue: Residue) -> bool:
+    """Return whether a value repeats what goes or names who goes, outside of people's own words."""
+    if any(map(residue.is_name, kind.names(value))):
         return True
-    return not (rule.exposure.isdisjoint(roots) and roots.isdisjoint(rule.supported_by))
-
-
-def _given_in_view(
-    values: Values, roots: set[FeedbackKey], named: set[str], residue: Residue
-) -> Iterator[str]:
-    """Yield the cases of which something was said with feedback in view that goes, or that repeats it."""
-    for _, said in values["annotation"]:
-        outcome = said.outcome
-        if outcome is not None and (
-            not roots.isdisjoint(outcome.exposed_to) or residue.in_sentence(outcome.reason)
-        ):
-            yield said.id
-    for case, verdict in values["pre_alignment"]:
-        in_view = any(seen.id in named for seen in verdict.exposed_to)
-        if in_view or residue.certain(verdict.rationale or ""):
-            yield case
+    return residue.in_sentence(kind.reason(value)) or any(map(residue.certain, kind.quotes(value)))
 
 
 def _same_content(cases: Iterable[tuple[str, Example]]) -> list[set[str]]:

@@ -27,7 +27,8 @@ Contents = dict[RowKey, bytes]
 _MODELS = ("model", "embedding_model")
 _STATE = ("next_guideline", "authority", "locks", "embedding_model")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What reading damaged values raises."""
 
 
 @contextmanager
@@ -37,7 +38,7 @@ def named_damage(what: str) -> Iterator[None]:
         yield
     except MemalignError:
         raise
-    except _DAMAGE as error:
+    except DAMAGE as error:
         why = f"{type(error).__name__}: {error}"
         raise RegistryError(
             f"{what} is damaged ({why}); restore the registry from a copy"

@@ -50,7 +50,8 @@ class Kind:
         texts: Returns what people or judged systems wrote, as JSON values. Labels of a closed type are nobody's words.
         names: Returns the people whom fields name.
         reason: Returns what memalign or a model says there about other rows' feedback.
-        keys: Returns the feedback that the row is, or came from.
+        quotes: Returns what a model said of the case itself, which may share a few words with people's by chance.
+        keys: Returns the feedback that the row is, or came from: whose words were in view when it was written.
         about: Returns the id of the case that it is about and who speaks there, None for the case itself.
         collection: The field of a memory that holds all of this kind; None if cases hold them.
         key: Returns the key of a value's row, for kinds with a collection.
@@ -61,6 +62,7 @@ class Kind:
     texts: Callable[[Any], Iterable[Any]] = _nothing
     names: Callable[[Any], Iterable[str | None]] = _nothing
     reason: Callable[[Any], str] = _no_reason
+    quotes: Callable[[Any], Iterable[str]] = _nothing
     keys: Callable[[Any], Iterable[FeedbackKey]] = _nothing
     about: Callable[[Any], tuple[str, str | None]] | None = None
     collection: str | None = None
@@ -113,12 +115,14 @@ KINDS = {
         texts=lambda said: [said.id, said.rationale, _free_label(said.value), said.meta],
         names=lambda said: [said.source],
         reason=lambda said: said.outcome.reason if said.outcome is not None else "",
-        keys=lambda said: [said.key],
+        keys=lambda said: [said.key, *(said.outcome.exposed_to if said.outcome else ())],
         about=lambda said: said.key,
     ),
     "pre_alignment": Kind(
         type=PreAlignmentVerdict,
         texts=lambda verdict: [verdict.rationale],
+        quotes=lambda verdict: [verdict.rationale or ""],
+        keys=lambda verdict: verdict.exposed_to,
     ),
     "vector": Kind(),
     "guideline": Kind(

@@ -103,11 +103,11 @@ class Receipt:
         return in_words(len(self.cases), len(self.keys), len(self.guidelines))
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as JSON values."""
+        """Return the same as JSON values."""
         return {**as_json(self), "complete": self.complete, "counts": self.counts}
 
     def without_names(self) -> dict[str, Any]:
-        """The same as JSON values, with how many cases and comments went instead of their names: what may be kept."""
+        """Return the same with how many cases and comments went instead of their names: what may be kept."""
         naming = ("keys", "pending", "locked", "stays")
         values = {name: value for name, value in self.to_dict().items() if name not in naming}
         return {
@@ -118,9 +118,8 @@ class Receipt:
         }
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.judge}: {self.counts} {'would be erased' if self.dry_run else f'erased for good, {self.at}'}"
-        ]
+        done = "would be erased" if self.dry_run else f"erased for good, {self.at}"
+        waiting = "pending until the next align, to be learned again"
         parts: dict[str, Sequence[object]] = {
             "comments": self.keys,
             "cases": self.cases,
@@ -129,14 +128,13 @@ class Receipt:
             "of these, guidelines that people wrote or confirmed": self.wordings,
             "cases that are locked no longer": self.locked,
             "learned again without them": self.rederived,
-            f"pending until the next align, to be learned again{self.problem and f' ({self.problem})'}": self.pending,
+            f"{waiting} ({self.problem})" if self.problem else waiting: self.pending,
         }
+        lines = [f"{self.judge}: {self.counts} {done}"]
         lines += [f"  {what}: {_some(names)}" for what, names in parts.items() if names]
-        lines += [
-            f"  from version {v.number}: {v}"
-            for v in self.versions
-            if v.cases or v.comments or v.guidelines
-        ]
+        for version in self.versions:
+            if version.cases or version.comments or version.guidelines:
+                lines.append(f"  from version {version.number}: {version}")
         if self.latest is not None:
             lines.append(f"  latest: version {self.latest}")
         if self.searched:
@@ -151,21 +149,20 @@ class Receipt:
         """Whether everything is gone, in one sentence."""
         if self.complete:
             return "yes, no word is left"
-        where = [
-            *self.left,
-            *(f"the judge {name}, where it is to be erased too" for name in self.elsewhere),
-        ]
+        where = list(self.left)
+        where += [f"the judge {name}, where it is to be erased too" for name in self.elsewhere]
         which = f" ({_some(self.stays)})" if self.stays else ""
         return f"NO, words are left in {'; '.join(where)}{which}"
 
 
 def in_words(cases: int, comments: int, guidelines: int) -> str:
-    """`6 cases, 2 comments and 1 guideline`; what there is none of is not named, unless there is nothing."""
-    counted = [(cases, "case"), (comments, "comment"), (guidelines, "guideline")]
-    *parts, last = [f"{n:,} {noun}{'' if n == 1 else 's'}" for n, noun in counted if n] or [
-        "nothing"
-    ]
-    return " and ".join((", ".join(parts), last)) if parts else last
+    """Return `6 cases, 2 comments and 1 guideline`; what there is none of is not named, unless there is nothing."""
+    counted = {"case": cases, "comment": comments, "guideline": guidelines}
+    parts = [f"{n:,} {noun}{'' if n == 1 else 's'}" for noun, n in counted.items() if n]
+    if not parts:
+        return "nothing"
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _some(names: Sequence[object], limit: int = 10) -> str:

@@ -218,21 +218,7 @@ def commit(
         InvalidRows: The judge holds feedback that was erased.
     """
     with database.write(judge.name) as connection:
-        try:
-            number, latest, _ = find(connection, judge.name)
-        except JudgeNotFound:
-            if parent is not None:
-                raise
-            number = add_judge(connection, judge.name)
-            latest = 0
-        if new and latest:
-            raise JudgeExists(
-                f"a judge {judge.name!r} is there already; save or edit it, or take another name"
-            )
-        if parent is not None and parent != latest:
-            raise VersionConflict(
-                f"judge {judge.name!r} is at version {latest}, no longer at {parent}; load it again"
-            )
+        number, latest = _place(connection, judge.name, parent=parent, new=new)
         before: Contents = read(connection, number, latest, name=judge.name) if latest else {}
         if before and action in ("save", "import"):  # which need not come from the latest version
             judge = _numbered(judge, before)
@@ -258,6 +244,25 @@ def commit(
             action=action,
             note=note,
         )
+
+
+def _place(connection: Connection, name: str, *, parent: int | None, new: bool) -> tuple[int, int]:
+    """Return id and newest version of the judge that is to be kept, 0 if there is none yet."""
+    try:
+        judge, latest, _ = find(connection, name)
+    except JudgeNotFound:
+        if parent is not None:
+            raise
+        return add_judge(connection, name), 0
+    if new:
+        raise JudgeExists(
+            f"a judge {name!r} is there already; save or edit it, or take another name"
+        )
+    if parent not in (None, latest):
+        raise VersionConflict(
+            f"judge {name!r} is at version {latest}, no longer at {parent}; load it again"
+        )
+    return judge, latest
 
 
 def _refuse(judge: str, reasons: Mapping[str, str]) -> None:
@@ -366,13 +371,22 @@ def add_version(
             **sizes(memory),
         )
     )
-    ended = [row for row, body in before.items() if after.get(row) != body]
+    _write_difference(connection, judge, number, before, after)
+    return number
+
+
+def _write_difference(
+    connection: Connection, judge: int, number: int, before: Contents, after: Contents
+) -> None:
+    """End the rows that a version has no longer, and begin those that are new in it."""
+    ended = [
+        {"of_kind": row[0], "of_key": row[1]} for row in before if after.get(row) != before[row]
+    ]
     if ended:
         # A sum, so that the row is found by its key, and not among all living rows by the index on `until`.
         living = (rows.c.judge == judge, (rows.c.until + 0).is_(None))
         row = (rows.c.kind == bindparam("of_kind"), rows.c.key == bindparam("of_key"))
-        keys = [{"of_kind": kind, "of_key": key} for kind, key in ended]
-        connection.execute(update(rows).where(*living, *row).values(until=number), keys)
+        connection.execute(update(rows).where(*living, *row).values(until=number), ended)
     begun = list[dict[str, Any]]()
     for (kind, key), body in after.items():
         if before.get((kind, key)) != body:
@@ -380,7 +394,6 @@ def add_version(
     if begun:
         values = {"judge": judge, "since": number, "until": None}
         connection.execute(insert(rows), [values | row for row in begun])
-    return number
 
 
 def _summary(before: Contents, after: Contents) -> str:
