@@ -84,6 +84,9 @@ async def asynchronously() -> None:
     assert_type(await judge.aalign([feedback]), ma.AlignResult[bool])
     assert_type((await judge.aunalign("t-1")).judge, ma.Judge[bool])
     assert_type(await judge.ajudge_many(examples), JudgmentList[bool])
+    assert_type(await registry.aalign("tone", [feedback]), ma.AlignResult)
+    assert_type(await registry.aunalign("tone", "t-1"), ma.AlignResult)
+    assert_type(await registry.aestimate("tone", [feedback]), ma.Usage)
 
 
 # Learning and forgetting.
@@ -116,6 +119,17 @@ assert_type(result.usage, ma.Usage)
 assert_type(result.judge.memory.semantic, tuple[ma.Guideline, ...])
 assert_type(result.judge.unalign("t-1").judge, ma.Judge[bool])
 assert_type(result.judge.unalign(source="ana"), ma.AlignResult[bool])
+
+# A registry has the keywords of a judge.
+registry = ma.Registry("sqlite:///memalign.db")
+assert_type(registry.load("tone"), ma.Judge)
+assert_type(registry.align("tone", [feedback], skip_invalid=True, force=True), ma.AlignResult)
+assert_type(registry.align("tone", Table(), columns={"outputs": "answer"}), ma.AlignResult)
+assert_type(registry.unalign("tone", "t-17", source="ana", people_agree=True), ma.AlignResult)
+assert_type(registry.estimate("tone", "feedback.jsonl", optimizer=ma.MemAlign()), ma.Usage)
+registry.align("tone", "feedback.jsonl", skip_invalids=True)  # type: ignore[call-arg]
+registry.unalign("tone", "t-17", dry_run=True)  # type: ignore[call-arg]
+registry.estimate("tone", "feedback.jsonl", force=True)  # type: ignore[call-arg]
 
 # Agreement with people.
 evaluation = ma.evaluate(judge, "held_out.jsonl")
