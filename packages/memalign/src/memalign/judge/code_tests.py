@@ -1,7 +1,7 @@
-"""What code decides of an item, without a model: a literal and how it must occur, and the findings that it comes to.
+"""What code decides of an item, without a model: a literal and how it must occur.
 
-No test is a pattern. Texts are compared in one normal form (NFKC, plain quotes, one space between words, letters
-without case), and a shape is a literal too, of classes of characters: so the time is linear, whatever an item holds.
+No test is a pattern. Texts are compared in one normal form (`literal_form`, without capitals), and
+a shape is a literal too, of classes of characters: the time is linear, whatever an item holds.
 """
 
 from __future__ import annotations
@@ -22,206 +22,140 @@ __all__ = [
     "Reading",
     "checked",
     "facts",
+    "form_of",
     "found_words",
+    "has_word",
     "holds",
+    "literal_of",
     "named_in",
     "places",
     "sentence",
     "shape",
 ]
 
-LONGEST, LONGEST_SHAPE = 200, 40
-"""Characters of a literal: those of a sentence that an expert demands word for word; and of one that is a shape."""
-
-_SUBJECTS = {
-    "inputs": "request",
-    "outputs": "reply",
-    "expectations": "reference",
-    "conversation": "conversation",
-}
-_SENTENCES = {
-    "contains": '{it} {has} "{text}"',
-    "word": '{it} {has} the word{s} "{text}"',
-    "starts": '{it} {begins} with "{text}"',
-    "ends": '{it} {ends} with "{text}"',
-    "shape": "{it} {has} a piece like {text}",
-    "length": "{it} {has}{bounds} words",
-    "number": '{it} {has} a number{of}{bounds} with "{text}"',
-}
-_VERBS = {"has": "have", "begins": "begin", "ends": "end"}
-_NUMBER = re.compile(r"(?<![\w.,])[-+]?[0-9]+(?:[.,][0-9]+)*")
+LONGEST = 200
+"""Characters of a literal: those of a sentence that an expert demands word for word."""
+LONGEST_SHAPE = 40
+"""Characters of a literal that is a shape."""
 
 
 class Reading:
-    """An item, or one side of a pair, as tests read it: each field is brought to a normal form once."""
+    """An item, or one side of a pair, as tests read it: each field is normalised once."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._content = content
         self._texts: dict[tuple[str, Callable[[str], str]], str] = {}
 
     def value(self, field: str) -> Any:
-        """The field, or the part of it, as it stands; None where there is none."""
+        """Return a field, or a part of one, as it is; None if it is missing."""
         return part_in(self._content, field)
 
     def text(self, field: str, form: Callable[[str], str] = str.casefold) -> str:
-        """Its words in normal form, without capitals, or in another form."""
+        """Return the words of a field in normal form, without capitals or in another form."""
         if (field, form) not in self._texts:
-            self._texts[field, form] = form(
-                literal_form("\n".join(words_of(field, self.value(field))))
-            )
+            words = "\n".join(words_of(field, self.value(field)))
+            self._texts[field, form] = form(literal_form(words))
         return self._texts[field, form]
 
 
-def holds(test: CodeTest, reading: Reading) -> bool | None:
-    """Whether a test that `checked` has no fault with holds of an item; None where the item has no such field."""
-    if reading.value(test.field) is None:
-        return None
-    form = shape if test.kind == "shape" else str.casefold
-    text = reading.text(test.field, form)
-    literal = form(literal_form(test.text))
-    at = places(text, literal)
-    match test.kind:
-        case "contains":
-            return literal in text
-        case "word" | "shape":
-            return next(at, -1) >= 0
-        case "starts":
-            return next(at, -1) == 0
-        case "ends":
-            return text.endswith(literal) and _edge(text, len(text) - len(literal))
-        case "length":  # a character is a word where a language writes no spaces
-            return _within(
-                test, sum(map(len, UNSPACED.findall(text))) + len(UNSPACED.sub(" ", text).split())
-            )
-        case "number":
-            return any(_within(test, number) for number in _numbers(text, literal))
+# -- literals ----------------------------------------------------------------------------------
+
+
+def form_of(test: CodeTest) -> Callable[[str], str]:
+    """Return the form in which a test compares texts."""
+    return shape if test.kind == "shape" else str.casefold
+
+
+def literal_of(test: CodeTest) -> str:
+    """Return the literal of a test in that form."""
+    return form_of(test)(literal_form(test.text))
+
+
+def shape(text: str) -> str:
+    """Return the class of each character: a digit, a capital, another letter, or itself."""
+    return "".join(map(_class_of, text))
+
+
+def _class_of(character: str) -> str:
+    if character.isdigit():
+        return "0"
+    if character.isupper():
+        return "A"
+    return "a" if character.isalpha() else character
 
 
 def places(text: str, literal: str) -> Iterator[int]:
-    """Where the literal stands, without overlap, and no letter or digit goes on before or after it."""
+    """Yield where a literal is in a text as whole words, without overlap."""
     at = text.find(literal)
     while at >= 0:
         end = at + len(literal)
-        if whole := _edge(text, at) and _edge(text, end):
+        whole = _edge(text, at) and _edge(text, end)
+        if whole:
             yield at
         at = text.find(literal, end if whole else at + 1)
 
 
+def has_word(text: str, literal: str) -> bool:
+    """Return whether a text has a literal as whole words."""
+    return next(places(text, literal), None) is not None
+
+
 def _edge(text: str, place: int) -> bool:
-    """Whether a word may begin or end here; where a language writes no spaces, it may anywhere."""
-    beside = text[place - 1 : place + 1] if place else ""
-    return len(beside) < 2 or not all(
-        (letter.isalnum() or letter == "_") and not UNSPACED.match(letter) for letter in beside
-    )
+    """Return whether a word may begin or end here; in a language without spaces, anywhere."""
+    if not 0 < place < len(text):
+        return True
+    return not (_goes_on(text[place - 1]) and _goes_on(text[place]))
 
 
-def shape(text: str) -> str:
-    """Each character's class: a digit, a capital, another letter; any other stands for itself."""
-    return "".join(
-        "0" if c.isdigit() else "A" if c.isupper() else "a" if c.isalpha() else c for c in text
-    )
-
-
-def _numbers(text: str, unit: str) -> Iterator[float]:
-    """The numbers that have the unit beside them, before or after, with one space or none between."""
-    for number in _NUMBER.finditer(text):
-        after = text[number.end() : number.end() + len(unit) + 2].removeprefix(" ")
-        before = text[max(number.start() - len(unit) - 2, 0) : number.start()].removesuffix(" ")
-        if (after.startswith(unit) and _edge(after, len(unit))) or (
-            before.endswith(unit) and _edge(before, len(before) - len(unit))
-        ):
-            yield _number(number.group())
-
-
-def _number(digits: str) -> float:
-    """`1,234.5` and `1.234,5` as they are meant; one comma before three digits parts thousands, one point does not."""
-    whole, mark, rest = digits.rpartition("," if digits.rfind(",") > digits.rfind(".") else ".")
-    plain = whole.replace(",", "").replace(".", "")
-    thousands = mark in whole or (mark == "," and "." not in whole and len(rest) == 3)
-    return float(plain + rest if thousands or not mark else f"{plain}.{rest}")
-
-
-def _within(test: CodeTest, number: float) -> bool:
-    return (test.low is None or number >= test.low) and (test.high is None or number <= test.high)
-
-
-def sentence(test: CodeTest, *, positive: bool = True) -> str:
-    """The test as people read it, `The reply has a piece like KD/4821`, or what is so where it fails."""
-    named = _SUBJECTS.get(test.field)
-    low, high = (None if bound is None else f"{bound:g}" for bound in (test.low, test.high))
-    bounds = "" if low is None else f" at least {low}"
-    if high is not None:
-        bounds = (
-            f" at most {high}" if low is None else f" {low}" if low == high else f" {low} to {high}"
-        )
-    text = _SENTENCES[test.kind].format(
-        it=f"the {named}" if named else test.field,
-        text=literal_form(test.text),
-        bounds=bounds,
-        of=" of" * bool(bounds),
-        s="s" * (" " in literal_form(test.text)),
-        **{verb: verb if positive else f"does not {plain}" for verb, plain in _VERBS.items()},
-    )
-    text = text.removesuffix(' with ""')
-    return text[0].upper() + text[1:] if named else text
-
-
-def checked(
-    test: CodeTest,
-    judged: JudgedTexts | Iterable[tuple[str, str]] = (),
-    comments: Collection[str] = (),
-) -> str | None:
-    """Why a test may not be used, or None if it may; `judged` and `comments` are as for `guideline_fault`."""
-    try:
-        if Part.parse(test.field).field not in CONTENT_FIELDS:
-            return f"an example has no field {test.field!r}"
-    except InputError as error:
-        return str(error)
-    if test.kind not in ("length", "number") and not literal_form(test.text):
-        return "it has no literal"
-    if len(test.text) > (most := LONGEST_SHAPE if test.kind == "shape" else LONGEST):
-        return f"its literal has more than {most} characters"
-    if test.kind == "shape" and (len(test.text) < 2 or not any(map(str.isalnum, test.text))):
-        return "its example has no shape"
-    bounds = [bound for bound in (test.low, test.high) if bound is not None]
-    if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
-        return "no number lies between its bounds"
-    if test.kind == "length" and not bounds:
-        return "it has no bound"
-    return guideline_fault(sentence(test), judged, comments)
-
-
-def found_words(test: CodeTest, reading: Reading) -> str | None:
-    """Return the words of an item that a test found; None where it counts."""
-    if test.kind in ("length", "number"):
-        return None
-    words = reading.text(test.field, str)
-    form = shape if test.kind == "shape" else str.casefold
-    literal = form(literal_form(test.text))
-    said = form(words)
-    at = said.find(literal) if test.kind == "contains" else next(places(said, literal), -1)
-    if test.kind == "ends":
-        at = len(said) - len(literal)
-    return (
-        words[at : at + len(literal)]
-        if at >= 0 and len(said) == len(words)
-        else literal_form(test.text)
-    )
+def _goes_on(letter: str) -> bool:
+    return (letter.isalnum() or letter == "_") and not UNSPACED.match(letter)
 
 
 def named_in(test: CodeTest, text: str) -> bool:
-    """Return whether a text has the literal of a test, and where that has bounds, their numbers."""
-    form = shape if test.kind == "shape" else str.casefold
-    said = form(literal_form(text))
-    literal = form(literal_form(test.text))
-    numbers = {_number(number) for number in _NUMBER.findall(literal_form(text))}
-    bounds = {bound for bound in (test.low, test.high) if bound is not None}
-    return (not literal or next(places(said, literal), -1) >= 0) and bounds <= numbers
+    """Return whether a text has the literal of a test, and the numbers of its bounds."""
+    plain = literal_form(text)
+    numbers = {_number(number) for number in _NUMBER.findall(plain)}
+    if not numbers.issuperset(_bounds(test)):
+        return False
+    literal = literal_of(test)
+    return not literal or has_word(form_of(test)(plain), literal)
+
+
+# -- answers -----------------------------------------------------------------------------------
+
+
+def holds(test: CodeTest, reading: Reading) -> bool | None:
+    """Return whether a test holds of an item, or None if the item has no such field.
+
+    Args:
+        test: One that `checked` finds no fault with.
+        reading: The item.
+    """
+    if reading.value(test.field) is None:
+        return None
+    text = reading.text(test.field, form_of(test))
+    if test.kind == "length":
+        return _within(test, _words_in(text))
+    if test.kind == "number":
+        return any(_within(test, number) for number in _numbers(text, literal_of(test)))
+    return _place(test, text) >= 0
+
+
+def found_words(test: CodeTest, reading: Reading) -> str | None:
+    """Return the words of an item that a test found; None for a test that counts."""
+    if test.kind in ("length", "number"):
+        return None
+    words = reading.text(test.field, str)
+    text = reading.text(test.field, form_of(test))
+    place = _place(test, text)
+    if place < 0 or len(text) != len(words):  # some letters have another length without capitals
+        return literal_form(test.text)
+    return words[place : place + len(literal_of(test))]
 
 
 def facts(memory: Memory, reading: Reading) -> tuple[Finding, ...]:
     """Return what the tests of the guidelines in force find of an item, each test once."""
-    findings = dict[str, Finding]()
+    findings: dict[str, Finding] = {}
     for guideline in memory.semantic:
         for test in guideline.tests:
             said = sentence(test)
@@ -232,3 +166,148 @@ def facts(memory: Memory, reading: Reading) -> tuple[Finding, ...]:
                     guideline=guideline.id, test=said, holds=answer, taught_by=taught_by
                 )
     return tuple(findings.values())
+
+
+def _place(test: CodeTest, text: str) -> int:
+    """Return where a text has the literal in the way that the test asks for, or -1."""
+    literal = literal_of(test)
+    if test.kind == "contains":
+        return text.find(literal)
+    if test.kind == "ends":
+        place = len(text) - len(literal)
+        return place if text.endswith(literal) and _edge(text, place) else -1
+    place = next(places(text, literal), -1)
+    return -1 if test.kind == "starts" and place > 0 else place
+
+
+def _words_in(text: str) -> int:
+    """Count words; a character is a word in a language that writes no spaces."""
+    unspaced = sum(map(len, UNSPACED.findall(text)))
+    return unspaced + len(UNSPACED.sub(" ", text).split())
+
+
+# -- numbers -----------------------------------------------------------------------------------
+
+_NUMBER = re.compile(r"(?<![\w.,])[-+]?[0-9]+(?:[.,][0-9]+)*")
+
+
+def _numbers(text: str, unit: str) -> Iterator[float]:
+    """Yield the numbers with a unit right before or after them, with or without a space."""
+    room = len(unit) + 2
+    for number in _NUMBER.finditer(text):
+        after = text[number.end() : number.end() + room].removeprefix(" ")
+        before = text[max(number.start() - room, 0) : number.start()].removesuffix(" ")
+        follows = after.startswith(unit) and _edge(after, len(unit))
+        leads = before.endswith(unit) and _edge(before, len(before) - len(unit))
+        if follows or leads:
+            yield _number(number.group())
+
+
+def _number(digits: str) -> float:
+    """Read `1,234.5` and `1.234,5` as they are meant.
+
+    One comma before three digits is a thousands separator, one point is not.
+    """
+    mark = "," if digits.rfind(",") > digits.rfind(".") else "."
+    whole, mark, rest = digits.rpartition(mark)
+    plain = whole.replace(",", "").replace(".", "")
+    thousands = mark == "," and "." not in whole and len(rest) == 3
+    if not mark or mark in whole or thousands:
+        return float(plain + rest)
+    return float(f"{plain}.{rest}")
+
+
+def _bounds(test: CodeTest) -> list[float]:
+    return [bound for bound in (test.low, test.high) if bound is not None]
+
+
+def _within(test: CodeTest, number: float) -> bool:
+    low = -math.inf if test.low is None else test.low
+    high = math.inf if test.high is None else test.high
+    return low <= number <= high
+
+
+# -- words for people, and faults --------------------------------------------------------------
+
+_SUBJECTS = {
+    "inputs": "The request",
+    "outputs": "The reply",
+    "expectations": "The reference",
+    "conversation": "The conversation",
+}
+_SENTENCES = {
+    "contains": ("has", '"{text}"'),
+    "word": ("has", 'the word{s} "{text}"'),
+    "starts": ("begins", 'with "{text}"'),
+    "ends": ("ends", 'with "{text}"'),
+    "shape": ("has", "a piece like {text}"),
+    "length": ("has", "{bounds} words"),
+    "number": ("has", 'a number{of} with "{text}"'),
+}
+_DENIED = {"has": "does not have", "begins": "does not begin", "ends": "does not end"}
+
+
+def sentence(test: CodeTest, *, positive: bool = True) -> str:
+    """Return a test as people read it, such as `The reply has a piece like KD/4821`.
+
+    Args:
+        test: The test.
+        positive: Whether it holds; else the sentence says what is so if it fails.
+    """
+    text = literal_form(test.text)
+    bounds = _bounds_in_words(test)
+    verb, rest = _SENTENCES[test.kind]
+    found = rest.format(
+        text=text, s="s" if " " in text else "", bounds=bounds, of=f" of {bounds}" if bounds else ""
+    ).removesuffix(' with ""')
+    subject = _SUBJECTS.get(test.field, test.field)
+    return f"{subject} {verb if positive else _DENIED[verb]} {found}"
+
+
+def _bounds_in_words(test: CodeTest) -> str:
+    if test.low is None:
+        return "" if test.high is None else f"at most {test.high:g}"
+    if test.high is None:
+        return f"at least {test.low:g}"
+    return f"{test.low:g}" if test.low == test.high else f"{test.low:g} to {test.high:g}"
+
+
+def checked(
+    test: CodeTest,
+    judged: JudgedTexts | Iterable[tuple[str, str]] = (),
+    comments: Collection[str] = (),
+) -> str | None:
+    """Return why a test may not be used, or None if it may.
+
+    Args:
+        test: The test.
+        judged: As for `guideline_fault`.
+        comments: As for `guideline_fault`.
+    """
+    fault = _field_fault(test) or _literal_fault(test) or _bounds_fault(test)
+    return fault or guideline_fault(sentence(test), judged, comments)
+
+
+def _field_fault(test: CodeTest) -> str | None:
+    try:
+        known = Part.parse(test.field).field in CONTENT_FIELDS
+    except InputError as error:
+        return str(error)
+    return None if known else f"an example has no field {test.field!r}"
+
+
+def _literal_fault(test: CodeTest) -> str | None:
+    if test.kind not in ("length", "number") and not literal_form(test.text):
+        return "it has no literal"
+    most = LONGEST_SHAPE if test.kind == "shape" else LONGEST
+    if len(test.text) > most:
+        return f"its literal has more than {most} characters"
+    has_sign = len(test.text) > 1 and any(map(str.isalnum, test.text))
+    return "its example has no shape" if test.kind == "shape" and not has_sign else None
+
+
+def _bounds_fault(test: CodeTest) -> str | None:
+    bounds = _bounds(test)
+    if not all(map(math.isfinite, bounds)) or bounds != sorted(bounds):
+        return "no number lies between its bounds"
+    return "it has no bound" if test.kind == "length" and not bounds else None

@@ -1,4 +1,4 @@
-"""A decision model judges: one request, with a typed question for the verdict and for each guideline."""
+"""A decision model judges: one request, with a question for the verdict and each guideline."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def decision_request(
     guidelines, omitted = fit_guidelines(memory.semantic, room)
     questions = [_verdict_question(task, guidelines)]
     # Of a pair, "does it go against this guideline?" has no answer.
-    if not sides_of(item.content, task.value_type.choices):
+    if not sides_of(item.example.content, task.value_type.choices):
         questions += map(_guideline_question, guidelines)
     shown = whole_item(task, memory, item, model.limits)
     return DecisionRequest(shown, questions, guidelines, omitted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -55,34 +55,28 @@ async def explain(
         "prompt": None,
     }
     if judgment.decided_by == "model":
-        asked = await _asked(task, memory, task.item(example))
-        explained["prompt"] = asked.prompt
-        explained["same_prompt"] = set(asked.example_ids) == set(judgment.example_ids)
+        explained["prompt"], shown = await _asked(task, memory, task.item(example))
+        explained["same_prompt"] = set(shown) == set(judgment.example_ids)
     return explained
 
 
 async def prompt_for(task: Task, memory: Memory, example: Example) -> dict[str, Any]:
     """Return what a judge's model would read about an item; see `Judge.aprompt`."""
-    return (await _asked(task, memory, task.item(example))).prompt
+    prompt, _ = await _asked(task, memory, task.item(example))
+    return prompt
 
 
-class _Asked(NamedTuple):
-    """What a judge's model is asked about an item, and the ids of the cases in it."""
-
-    prompt: dict[str, Any]
-    example_ids: tuple[str, ...]
-
-
-async def _asked(task: Task, memory: Memory, item: Item) -> _Asked:
+async def _asked(task: Task, memory: Memory, item: Item) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what a judge's model is asked about an item, and the ids of the cases in it."""
     if decides_alone(task):
         model = cast("DecisionModel", open_judging_model(task))
         request = decision_request(task, memory, item, model)
         questions = msgspec.to_builtins(request.questions)
-        return _Asked({"item": request.item, "questions": questions}, ())
+        return {"item": request.item, "questions": questions}, ()
     prompt = await prompt_of(task, memory, item, open_model(task), Calls())
     messages = {
         "system": prompt.request.system,
         "user": prompt.request.user,
         "schema": prompt.request.schema,
     }
-    return _Asked(messages, prompt.example_ids)
+    return messages, prompt.example_ids

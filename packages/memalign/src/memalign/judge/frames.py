@@ -133,7 +133,11 @@ async def predict_batch(
     max_cost: float | Calls | None,
 ) -> FrameT:
     """Return the verdict on every row of a frame; see `Judge.apredict_batch`."""
-    index = _index_of(frame)
+    if not is_frame(frame):
+        given = f"not {type(frame).__name__}"
+        raise InputError(
+            f"predict_batch takes a DataFrame or a table, {given}; for other rows see judge_many"
+        )
     signature = task.signature(memory)
     earlier = keys_of(done, signature)
     places: list[int] = []
@@ -162,22 +166,9 @@ async def predict_batch(
             # A copy of the row costs nothing.
             judged[item.id] = msgspec.structs.replace(judgment, usage=Usage())
     schema = verdict_schema(task.value_type)
+    index = getattr(frame, "index", None)
     verdicts: FrameT = _frame_like(frame, rows, schema, None if index is None else index[places])
     return verdicts
-
-
-def _index_of(frame: object) -> Any:
-    """Return the index of a pandas frame, or None; raise InputError for what is no frame."""
-    import narwhals as nw
-
-    try:
-        table: nw.DataFrame[Any] = nw.from_native(frame, eager_only=True)
-    except TypeError as error:
-        given = f"not {type(frame).__name__} ({error})"
-        raise InputError(
-            f"predict_batch takes a DataFrame or a table, {given}; for other rows see judge_many"
-        ) from None
-    return getattr(table.to_native(), "index", None)
 
 
 def _verdict_cells(judgment: Judgment, signature: str, content_hash: str | None) -> dict[str, Any]:

@@ -74,7 +74,8 @@ class Judge(Generic[ValueT_co]):
               where both answers differ, the confidence is one half;
             - `reasoning_effort`: none, minimal, low, medium, high or xhigh, for models that think
               before they answer;
-            - `reflection_model`: the name of the model that writes the guidelines (the judge's own);
+            - `reflection_model`: the name of the model that writes the guidelines, unless it is the
+              judge's own;
             - `models`: by the name of a model its `context` in tokens and its `prices` in dollars
               per million tokens:
               `{"openai:m@http://gpu:8000/v1": {"prices": {"input": 0.1, "output": 0.2}}}`.

@@ -35,13 +35,11 @@ class Item:
 
     Attributes:
         example: The example.
-        content: Its content fields.
         seen: The parts that the instructions name, in the order of the prompt.
         reading: The item in the normal form that tests of code compare.
     """
 
     example: Example
-    content: Mapping[str, Any]
     seen: Mapping[str, Any]
     reading: Reading
 
@@ -111,7 +109,7 @@ class Task:
             lacking = self.lacks(content, "the item")
             if lacking is not None:
                 raise InputError(f"{example.id}: {lacking}")
-        return Item(example=example, content=content, seen=seen, reading=Reading(content))
+        return Item(example=example, seen=seen, reading=Reading(content))
 
     def seen(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parts of an item that the instructions name, None for a missing one."""

@@ -102,21 +102,16 @@ async def _swapped_judgment(
 
 def _both_or_raise(answers: list[Judgment | BaseException]) -> list[Judgment]:
     """Return both judgments; a failure of one fails both, and says what both cost."""
-    judgments: list[Judgment] = []
-    failures: list[BaseException] = []
     paid = Usage()
     for answer in answers:
-        if isinstance(answer, Judgment):
-            judgments.append(answer)
-        else:
-            failures.append(answer)
-        if isinstance(answer, Judgment | ModelError) and answer.usage:
-            paid += answer.usage
-    for failure in failures:
-        if isinstance(failure, ModelError):
-            failure.usage = paid
-        raise failure
-    return judgments
+        if isinstance(answer, Judgment | ModelError):
+            paid += answer.usage or Usage()
+    for answer in answers:
+        if isinstance(answer, ModelError):
+            answer.usage = paid
+        if isinstance(answer, BaseException):
+            raise answer
+    return [answer for answer in answers if isinstance(answer, Judgment)]
 
 
 def _swapped_names(task: Task, item: Item) -> dict[str, str]:
@@ -126,7 +121,7 @@ def _swapped_names(task: Task, item: Item) -> dict[str, str]:
         InputError: No field has exactly two of the judge's choices as its keys.
     """
     choices = task.value_type.choices
-    shown = {name: value for name, value in item.content.items() if name in task.fields}
+    shown = {name: value for name, value in item.example.content.items() if name in task.fields}
     sides = tuple(sides_of(shown, choices))
     if len(sides) != 2:
         form = f'{{"{choices[0]}": …, "{choices[1]}": …}}'
