@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from memalign.cli.demo import WITHDRAWN, story_on
+from memalign.cli.demo import WITHDRAWN, changed, evaluated, story_on
 from memalign.cli.recording import RECORDING, prompt_key
 from memalign.errors import ModelRejected
 from memalign.models.base import ChatReply, ChatRequest, Limits
@@ -53,19 +53,17 @@ class AskingModel:
 def ask_in_stages(model: AskingModel) -> None:
     """Run the demo's stages; stop after the first one with a prompt that has no answer."""
     story = story_on(model)
-    before = story.judged(story.judge)
+    before = evaluated(story.judge, story.unseen)
     learned = story.judge.align(story.lessons)
     if model.missing:
         return
-    after = story.judged(learned.judge)
+    after = evaluated(learned.judge, story.unseen)
     if model.missing:
         return
     forgot = learned.judge.unalign(source=WITHDRAWN)
     if model.missing:
         return
-    verdicts = zip(story.unseen, before, after, strict=True)
-    changed = [row for row, earlier, later in verdicts if earlier.value != later.value]
-    story.judged(forgot.judge, changed)
+    evaluated(forgot.judge, changed(story, before, after))
 
 
 def main() -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,9 +21,10 @@ from memalign.errors import ConfigurationError, ModelError
 
 if TYPE_CHECKING:
     from memalign.align import AlignResult
+    from memalign.evaluation import Evaluation
     from memalign.judge import Judge
     from memalign.models.base import ChatModel
-    from memalign.types import Feedback, Judgment, Usage
+    from memalign.types import Feedback, Usage
 
 INSTRUCTIONS = (
     "Is the shop's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
@@ -33,6 +34,9 @@ WITHDRAWN = "ana"
 EMBEDDED = "local:qwen2.5-coder-1.5b"
 ROWS = 5
 """Rows of a table; the rest is counted."""
+SHOWN_LESSONS = (0, 1, 2, 5, 6)
+"""Three of one expert's comments and two of the other's."""
+WORDS = {True: "send", False: "don't", None: "failed"}
 RECORDED = (
     "This is a recording: the answers below were given by hand, in a strong model's place. Everything "
     "else happens now, on this machine."
@@ -50,18 +54,6 @@ class Story:
     judge: Judge
     lessons: Sequence[Feedback]
     unseen: Sequence[Feedback]
-
-    def judged(self, judge: Judge, rows: Sequence[Feedback] | None = None) -> list[Judgment]:
-        """Judge the unseen replies, or these of them."""
-        chosen = self.unseen if rows is None else rows
-        examples = [row.example for row in chosen if row.example]
-        with show_progress() as progress:
-            return list(judge.judge_many(examples, progress=progress))
-
-    def right(self, judgments: Iterable[Judgment]) -> int:
-        """Count the verdicts that are the experts'."""
-        pairs = zip(judgments, self.unseen, strict=True)
-        return sum(judgment.value == row.value for judgment, row in pairs)
 
 
 def demo(
@@ -92,11 +84,26 @@ def demo(
     learned = _taught(story, tell)
     after = _judged_again(story, learned, before, tell)
     forgot, last = _forgotten(story, learned, before, after, tell)
-    usage = _total([*before, *after, *last], learned, forgot)
+    usage = before.usage + learned.usage + after.usage + forgot.usage + last.usage
     tell(*_closing(chat, usage))
     if session.json:
-        print_json(_report(story, chat, usage, before, after, last, learned, forgot))
-    failed = any(judgment.error for judgment in (*before, *after, *last))
+        agreement = {
+            "n": len(story.unseen),
+            "before": len(right(before)),
+            "after": len(right(after)),
+        }
+        verdicts = {"before": before, "after": after, "withdrawn": last}
+        report = {
+            "model": chat.name,
+            "recorded": isinstance(chat, RecordedModel),
+            "agreement": agreement,
+            "usage": usage,
+            "verdicts": {name: list(side.judgments.values()) for name, side in verdicts.items()},
+            "align": learned.to_dict(),
+            "unalign": forgot.to_dict(),
+        }
+        print_json(report)
+    failed = before.unscored or after.unscored or last.unscored
     return FAILURES if failed or learned.pending or forgot.pending else DONE
 
 
@@ -116,18 +123,36 @@ def demo_rows(name: str) -> tuple[Feedback, ...]:
         return read_feedback(path).rows
 
 
+def evaluated(judge: Judge, rows: Sequence[Feedback]) -> Evaluation:
+    """Judge unseen replies, and compare the verdicts with the experts' labels."""
+    from memalign.evaluation import evaluate
+
+    with show_progress() as progress:
+        return evaluate(judge, rows, progress=progress)
+
+
+def right(side: Evaluation) -> set[str]:
+    """Return the ids of the cases on which the verdict is the experts'."""
+    return {case.id for case in side.cases if case.correct}
+
+
+def changed(story: Story, before: Evaluation, after: Evaluation) -> list[Feedback]:
+    """Return the unseen replies that are right in one of two evaluations alone."""
+    ids = right(before) ^ right(after)
+    return [row for row in story.unseen if row.id in ids]
+
+
 def live_model(name: str, tell: Callable[[str], None], *, yes: bool) -> ChatModel:
     """Return the model of that name, and download an embedded one if the person agrees."""
     from memalign.models import resolve
     from memalign.models.catalogue import CATALOGUE
 
     embedded = CATALOGUE.get(name.removeprefix("local:")) if name.startswith("local:") else None
-    if embedded is not None and not embedded.present:
-        path = download(embedded, yes=yes, log=tell)
-        if path is None:
-            raise ConfigurationError(
-                "nothing was downloaded. `memalign demo` without --model needs no model"
-            )
+    missing = embedded is not None and not embedded.present
+    if embedded is not None and missing and download(embedded, yes=yes, log=tell) is None:
+        raise ConfigurationError(
+            "nothing was downloaded. `memalign demo` without --model needs no model"
+        )
     return resolve(name)
 
 
@@ -143,8 +168,7 @@ def estimate(story: Story) -> Usage:
     taught = aio.run(MemAlign().align(story.judge, story.lessons, calls=calls)).judge
     forgetful = aio.run(MemAlign().unalign(taught, source=WITHDRAWN, calls=calls)).judge
     for version in (story.judge, taught, forgetful):
-        examples = [row.example for row in story.unseen if row.example]
-        version.judge_many(examples, max_cost=calls)
+        version.judge_many([row.example for row in story.unseen if row.example], max_cost=calls)
     return dry_run.usage
 
 
@@ -162,36 +186,24 @@ def _opening(story: Story, chat: ChatModel) -> Iterator[str]:
     yield "A judge of a shop's replies to customers. Is a reply good enough to send?"
 
 
-def _untaught(story: Story, tell: Callable[..., None]) -> list[Judgment]:
+def _untaught(story: Story, tell: Callable[..., None]) -> Evaluation:
     """Show the judge before anybody has taught it."""
     tell("", "1. Nobody has taught the judge yet")
-    judgments = story.judged(story.judge)
-    if all(judgment.error for judgment in judgments):
-        raise ModelError(
-            f"the demo stops: its model answered none of {len(judgments)} calls: {judgments[0].error}"
-        )
-    wrong = [
-        (row.inputs, row.outputs, _said(judgment), _word(row.value))
-        for row, judgment in zip(story.unseen, judgments, strict=True)
-        if judgment.value != row.value
-    ]
-    right = story.right(judgments)
+    before = evaluated(story.judge, story.unseen)
+    if before.n == 0:
+        calls = f"its model answered none of {before.unscored} calls"
+        raise ModelError(f"the demo stops: {calls}: {before.cases[0].error}")
     tell(
-        table(
-            ("customer", "reply", "judge", "experts"),
-            wrong[:ROWS],
-            title=_some(wrong, "wrong verdict"),
-        ),
-        f"right on {right} of {len(story.unseen)} replies that it will never be taught",
+        f"right on {len(right(before))} of {len(story.unseen)} replies that it will never be taught"
     )
-    return judgments
+    return before
 
 
 def _taught(story: Story, tell: Callable[..., None]) -> AlignResult:
     """Teach the judge, and show some comments and what came of them."""
     tell("", f"2. Two experts review {len(story.lessons)} other replies and say why")
-    shown = (*story.lessons[:3], *story.lessons[5:7])
-    words = [(row.source, row.outputs, _word(row.value), row.rationale or "-") for row in shown]
+    shown = [story.lessons[place] for place in SHOWN_LESSONS]
+    words = [(row.source, row.outputs, _word(row.value), row.rationale) for row in shown]
     title = f"{len(shown)} of {len(story.lessons)} comments"
     tell(table(("expert", "reply", "send it?", "the expert's words"), words, title=title))
     with show_progress() as progress:
@@ -202,23 +214,25 @@ def _taught(story: Story, tell: Callable[..., None]) -> AlignResult:
 
 
 def _judged_again(
-    story: Story, learned: AlignResult, before: Sequence[Judgment], tell: Callable[..., None]
-) -> list[Judgment]:
+    story: Story, learned: AlignResult, before: Evaluation, tell: Callable[..., None]
+) -> Evaluation:
     """Judge the same unseen replies with the taught judge, and show what changed."""
     tell("", "3. The same judge, taught, on the same unseen replies")
-    after = story.judged(learned.judge)
-    changed = [
-        (row.outputs, _said(earlier), _said(judgment), _word(row.value), judgment.rationale or "-")
-        for row, earlier, judgment in zip(story.unseen, before, after, strict=True)
-        if earlier.value != judgment.value
-    ]
-    columns = ("reply", "before", "now", "experts", "the reason now")
-    by_rule = sum(judgment.decided_by == "rule" for judgment in after)
+    after = evaluated(learned.judge, story.unseen)
+    rows = []
+    for row in changed(story, before, after):
+        now = after.judgments[row.id]
+        then = before.judgments[row.id]
+        rows.append((row.outputs, _word(then.value), _word(now.value), now.rationale))
+    columns = ("reply", "before", "now", "the reason now")
+    fixed = len(right(after) - right(before))
+    broken = len(right(before) - right(after))
     tell(
-        table(columns, changed[:ROWS], title=_some(changed, "changed verdict")),
-        f"right on {story.right(after)} of {len(story.unseen)}, {story.right(before)} before; "
-        f"{_fixed_and_broken(story, before, after)}",
+        table(columns, rows, title="Changed verdicts", limit=ROWS),
+        f"right on {len(right(after))} of {len(story.unseen)}, {len(right(before))} before; "
+        f"{fixed} fixed, {broken} broken",
     )
+    by_rule = sum(judgment.decided_by == "rule" for judgment in after.judgments.values())
     if by_rule:
         tell(f"{by_rule} of them by a rule that code decides: no call, and the words are named.")
     return after
@@ -227,22 +241,21 @@ def _judged_again(
 def _forgotten(
     story: Story,
     learned: AlignResult,
-    before: Sequence[Judgment],
-    after: Sequence[Judgment],
+    before: Evaluation,
+    after: Evaluation,
     tell: Callable[..., None],
-) -> tuple[AlignResult, list[Judgment]]:
+) -> tuple[AlignResult, Evaluation]:
     """Withdraw one person's words, and judge again where teaching had changed a verdict."""
     name = WITHDRAWN.capitalize()
     tell("", f"4. {name} leaves and withdraws her words: what they taught goes with them")
     with show_progress() as progress:
         forgot = learned.judge.unalign(source=WITHDRAWN, progress=progress)
-    verdicts = zip(story.unseen, before, after, strict=True)
-    rows = [row for row, earlier, later in verdicts if earlier.value != later.value]
-    last = story.judged(forgot.judge, rows)
-    wrong = sum(judgment.value != row.value for judgment, row in zip(last, rows, strict=True))
-    gone = counted(len(forgot.forgotten), "guideline")
+    rows = changed(story, before, after)
+    last = evaluated(forgot.judge, rows or story.unseen)
+    wrong = len(rows) - len(right(last)) if rows else 0
     tell(
-        f"{counted(len(forgot.removed), 'comment')} withdrawn, {gone} gone",
+        f"{counted(len(forgot.removed), 'comment')} withdrawn, "
+        f"{counted(len(forgot.forgotten), 'guideline')} gone",
         f"of {counted(len(rows), 'verdict')} that had changed, {wrong} "
         f"{'is' if wrong == 1 else 'are'} wrong again: her rule is forgotten",
     )
@@ -262,63 +275,6 @@ def _closing(chat: ChatModel, usage: Usage) -> Iterator[str]:
     yield from NEXT
 
 
-# -- words and figures -------------------------------------------------------------------------
-
-
-def _said(judgment: Judgment) -> str:
-    """Return the verdict in the demo's words."""
-    return "failed" if judgment.error else _word(judgment.value)
-
-
 def _word(value: object) -> str:
-    """Return a label in the demo's words."""
-    if not isinstance(value, bool):
-        return "-"
-    return "send" if value else "don't"
-
-
-def _some(rows: Sequence[object], noun: str) -> str:
-    """Return a table's title, which counts the rows that are left out."""
-    total = counted(len(rows), noun)
-    return total if len(rows) <= ROWS else f"{ROWS} of {total}"
-
-
-def _fixed_and_broken(story: Story, before: Sequence[Judgment], after: Sequence[Judgment]) -> str:
-    """Return how many verdicts teaching put right and how many it spoilt."""
-    fixed = 0
-    broken = 0
-    for row, earlier, later in zip(story.unseen, before, after, strict=True):
-        fixed += later.value == row.value != earlier.value
-        broken += earlier.value == row.value != later.value
-    return f"{fixed} fixed, {broken} broken"
-
-
-def _total(judgments: Sequence[Judgment], learned: AlignResult, forgot: AlignResult) -> Usage:
-    """Return what all stages took."""
-    usage = learned.usage + forgot.usage
-    for judgment in judgments:
-        usage += judgment.usage
-    return usage
-
-
-def _report(
-    story: Story,
-    chat: ChatModel,
-    usage: Usage,
-    before: Sequence[Judgment],
-    after: Sequence[Judgment],
-    last: Sequence[Judgment],
-    learned: AlignResult,
-    forgot: AlignResult,
-) -> dict[str, Any]:
-    """Return all stages as JSON has them."""
-    right = {"before": story.right(before), "after": story.right(after)}
-    return {
-        "model": chat.name,
-        "recorded": isinstance(chat, RecordedModel),
-        "agreement": {"n": len(story.unseen), **right},
-        "usage": usage,
-        "verdicts": {"before": before, "after": after, "withdrawn": last},
-        "align": learned.to_dict(),
-        "unalign": forgot.to_dict(),
-    }
+    """Return a verdict or a label in the demo's words."""
+    return WORDS[value if isinstance(value, bool) else None]
