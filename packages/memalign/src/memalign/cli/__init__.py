@@ -12,12 +12,14 @@ _INTERRUPTED = 130
 
 
 def main() -> None:
-    """Run the command line and exit with its code: 0 done, 1 done with failures that are named, 2 wrong use.
+    """Run the command line and exit with its code.
+
+    It is 0 when done, 1 when done with failures that are named, and 2 for wrong use.
 
     130 is Ctrl-C.
     """
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot spell a character shows a mark in its place; that must not cost the result.
+        # A terminal that cannot spell a character shows a mark; that must not cost the result.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
     try:
@@ -27,7 +29,7 @@ def main() -> None:
     except (KeyboardInterrupt, SystemExit) as ended:
         if isinstance(ended, SystemExit) and ended.code != _INTERRUPTED:
             raise
-        # Python would wait for every thread, and an embedded model reads on for seconds before it looks up.
+        # Python would wait for every thread, and an embedded model reads on for seconds.
         _flush()
         os._exit(_INTERRUPTED)
     finally:

@@ -1,4 +1,4 @@
-"""The commands by name, in the groups of the help; the server's command; what happens to every error."""
+"""The commands by name, in the groups of the help; and what happens to every error."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ _EXIT_CODES = [
     ("130", "The command was interrupted with Ctrl-C."),
 ]
 _SHARED = ("--json", "--registry")
-_SERVE = "Serve the experts' review pages and an HTTP API."  # `serve` is in a package that takes long to load
+# The command is in a package that takes long to load.
+_SERVE = "Serve the experts' review pages and an HTTP API."
 
 
 class Commands(TyperGroup):
@@ -132,11 +133,11 @@ class Commands(TyperGroup):
         raise typer.Exit(code or 0)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """The names of all commands, the server's last."""
+        """Return the names of all commands, the server's last."""
         return [*super().list_commands(ctx), "serve"]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """The command of this name; the server's is loaded here."""
+        """Return the command of this name; the server's is loaded here."""
         if cmd_name != "serve":
             return super().get_command(ctx, cmd_name)
         try:
@@ -145,38 +146,36 @@ class Commands(TyperGroup):
             if ctx is None or ctx.resilient_parsing:  # the shell completes another command
                 return None
             raise ConfigurationError(
-                f"memalign serve needs the package memalign-server ({error}); to install it from a checkout of "
-                "memalign: pip install ./packages/memalign-server"
+                f"memalign serve needs the package memalign-server ({error}); to install it from a "
+                "checkout of memalign: pip install ./packages/memalign-server"
             ) from None
         command.name = "serve"
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The overview: one line per command, in groups; the options that every command takes; the exit codes."""
+        """Write the overview: the commands in groups, the options that all take, the exit codes."""
         for group, names in {**_GROUPS, "Models and server": ["models", "serve"]}.items():
             with formatter.section(group):
-                formatter.write_dl(
-                    [(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names]
-                )
+                lines = [(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names]
+                formatter.write_dl(lines)
         with formatter.section("Options for every command"):
             formatter.write_dl([help_record(option) for option in Command.shared])
         with formatter.section("Exit codes"):
             formatter.write_dl(_EXIT_CODES)
 
     def _summary(self, ctx: Any, name: str) -> str:
-        return (
-            _SERVE
-            if name == "serve"
-            else str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
-        )
+        if name == "serve":
+            return _SERVE
+        return str(self.get_command(ctx, name).get_short_help_str(_SUMMARY_WIDTH))
 
 
 def _described(error: MemalignError | OSError) -> dict[str, Any]:
     data: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     if isinstance(error, InvalidRows):
-        data["rows"] = [
-            {"line": row.line, "id": row.id, "reason": row.reason} for row in error.rows
-        ]
+        rows = []
+        for row in error.rows:
+            rows.append({"line": row.line, "id": row.id, "reason": row.reason})
+        data["rows"] = rows
     return data
 
 
@@ -194,8 +193,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-    epilog="To see it all in a few minutes, run `memalign demo`. For the options of a command and an example, run "
-    "`memalign COMMAND --help`.",
+    epilog="To see it all in a few minutes, run `memalign demo`. For the options of a command and "
+    "an example, run `memalign COMMAND --help`.",
 )
 
 
@@ -211,8 +210,8 @@ def memalign_(
 ) -> None:
     """LLM judges that learn from experts' feedback, in words.
 
-    Create a judge and let it judge. Write down in a file what it got wrong, and align the judge with that feedback.
-    Unalign or erase what it should not have learned.
+    Create a judge and let it judge. Write down in a file what it got wrong, and align the judge
+    with that feedback. Unalign or erase what it should not have learned.
     """
 
 

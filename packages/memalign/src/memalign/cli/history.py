@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,7 @@ from memalign.errors import InputError
 if TYPE_CHECKING:
     from memalign.memory import Annotation, LedgerEntry
     from memalign.registry import MemoryDiff, Saved
-    from memalign.types import Guideline
+    from memalign.types import CodeTest, Guideline
 
 _LINES = 40  # of changes
 
@@ -27,21 +27,19 @@ def history(session: Session, name: Name) -> int:
     versions = session.registry().history(name)
     rows: list[tuple[object, ...]] = []
     for version in versions:
-        when = version.created_at[:19].replace("T", " ")
-        what = "; ".join(
-            filter(None, ("redacted" if version.redacted else "", version.summary, version.note))
+        redacted = "redacted" if version.redacted else ""
+        row = (
+            version.number,
+            version.created_at[:19].replace("T", " "),
+            version.action,
+            version.feedback,
+            version.guidelines,
+            version.pending,
+            "; ".join(filter(None, (redacted, version.summary, version.note))),
         )
-        counts = (version.feedback, version.guidelines, version.pending)
-        rows.append((version.number, when, version.action, *counts, what))
-    columns = (
-        "version",
-        "when (UTC)",
-        "command",
-        "feedback",
-        "guidelines",
-        "pending",
-        "what changed",
-    )
+        rows.append(row)
+    counts = ("feedback", "guidelines", "pending")
+    columns = ("version", "when (UTC)", "command", *counts, "what changed")
     session.give({"judge": name, "versions": versions}, table(columns, rows))
     return DONE
 
@@ -61,69 +59,82 @@ def diff(
 
 
 def give_changes(session: Session, saved: Saved, data: Mapping[str, Any], *more: str) -> None:
-    """Print what a change by hand did, as JSON beside `data`."""
+    """Print what a change by hand did.
+
+    Args:
+        session: The run of the command.
+        saved: The version before and the one that was saved.
+        data: What the JSON says besides.
+        more: Lines for people.
+    """
     from memalign.registry.diff import compare
 
+    name = saved.judge.name
     changes = compare(saved.before, saved.judge)
     lines = top(diff_lines(changes), _LINES, "--json lists them all")
-    common = {"judge": saved.judge.name, "version": saved.version, "changes": vars(changes)}
-    session.give({**common, **data}, *lines, *more, version_line(saved.judge.name, saved))
+    common = {"judge": name, "version": saved.version, "changes": vars(changes)}
+    session.give({**common, **data}, *lines, *more, version_line(name, saved))
 
 
 def diff_text(diff: MemoryDiff) -> str:
-    """The settings, guidelines and feedback that differ between two versions."""
+    """Write the settings, guidelines and feedback that differ between two versions."""
     title = f"{diff.judge}: version {diff.before} -> {diff.after}"
     return "\n".join([title, *(diff_lines(diff) or ["  no difference"])])
 
 
 def diff_lines(diff: MemoryDiff) -> list[str]:
-    """What differs: `-` as it was, `+` as it is, `~` where both read the same."""
+    """Write what differs: `-` as it was, `+` as it is, `~` where both read the same."""
     lines: list[str] = []
     for setting in diff.settings:
-        lines += _sides(
-            f"{setting.name}: ", _setting_text(setting.before), _setting_text(setting.after)
-        )
+        before = _setting_text(setting.before)
+        lines += _sides(f"{setting.name}: ", before, _setting_text(setting.after))
     for rule in diff.guidelines:
-        before, after = (
-            _rule_text(rule.before, rule.state_before),
-            _rule_text(rule.after, rule.state_after),
-        )
-        lines += _sides(f"{rule.name} ", before, after)
-        old, new = (entry.tests if entry else () for entry in (rule.before, rule.after))
+        before = _rule_text(rule.before, rule.state_before)
+        lines += _sides(f"{rule.name} ", before, _rule_text(rule.after, rule.state_after))
         if rule.after is not None:  # with a guideline its tests go
-            lines += [f"    - {code_test_text(test)}" for test in old if test not in new]
-            lines += [f"    + {code_test_text(test)}" for test in new if test not in old]
+            lines += _tests(() if rule.before is None else rule.before.tests, rule.after.tests)
     for change in diff.feedback:
         before = _feedback_text(change.before, change.state_before)
-        lines += _sides(
-            f"{change.name}: ", before, _feedback_text(change.after, change.state_after)
-        )
+        after = _feedback_text(change.after, change.state_after)
+        lines += _sides(f"{change.name}: ", before, after)
     return lines
 
 
 def _sides(name: str, before: str, after: str) -> list[str]:
     if before == after:
         return [f"  ~ {name}{after}"]
-    return [f"  {sign} {name}{text}" for sign, text in (("-", before), ("+", after)) if text]
+    sides = {"-": before, "+": after}
+    return [f"  {sign} {name}{text}" for sign, text in sides.items() if text]
+
+
+def _tests(old: Sequence[CodeTest], new: Sequence[CodeTest]) -> list[str]:
+    """Write the tests of a guideline that went, and those that came."""
+    gone = [f"    - {code_test_text(test)}" for test in old if test not in new]
+    come = [f"    + {code_test_text(test)}" for test in new if test not in old]
+    return gone + come
 
 
 def _setting_text(value: object) -> str:
-    return ", ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return str(value)
 
 
 def _rule_text(rule: Guideline | None, status: str | None) -> str:
     if rule is None:
         return ""
     source = ", ".join(map(str, rule.supported_by)) or rule.origin
-    return f"{rule.text}  [{status}, from {source}{f', pinned by {rule.pinned_by}' if rule.pinned_by else ''}]"
+    pinned = f", pinned by {rule.pinned_by}" if rule.pinned_by else ""
+    return f"{rule.text}  [{status}, from {source}{pinned}]"
 
 
 def _feedback_text(annotation: Annotation | None, entry: LedgerEntry | None) -> str:
     if annotation is None:
         return ""
-    value = None if annotation.value is None else label_text(annotation.value)
-    words = " · ".join(filter(None, (value, annotation.rationale)))
-    return f"{words} [{entry.state if entry else ''}]"
+    said = [] if annotation.value is None else [label_text(annotation.value)]
+    if annotation.rationale:
+        said.append(annotation.rationale)
+    return f"{' · '.join(said)} [{entry.state if entry else ''}]"
 
 
 def rollback(
@@ -133,7 +144,8 @@ def rollback(
 ) -> int:
     """Go back to an older version, as a new version.
 
-    This can bring back feedback that was withdrawn since then. It never brings back what was erased.
+    This can bring back feedback that was withdrawn since then. It never brings back what was
+    erased.
     """
     saved = session.registry().rollback(name, version)
     data = {
@@ -142,8 +154,10 @@ def rollback(
         "version": saved.version,
         "memory_hash": saved.judge.memory.hash,
     }
-    content = f", with the content of version {version}" if saved.version != saved.parent else ""
-    session.give(data, f"{version_line(name, saved)}{content}")
+    line = version_line(name, saved)
+    if saved.version != saved.parent:
+        line += f", with the content of version {version}"
+    session.give(data, line)
     return DONE
 
 
@@ -161,8 +175,9 @@ def export(
 ) -> int:
     """Write a judge to one JSON file.
 
-    The file holds the settings, cases, vectors and guidelines. Python can judge with it without a registry:
-    memalign.load_bundle(FILE). With -o -, it goes to standard output. A later erase cannot reach it.
+    The file holds the settings, cases, vectors and guidelines. Python can judge with it without a
+    registry: memalign.load_bundle(FILE). With -o -, it goes to standard output. A later erase
+    cannot reach it.
     """
     from memalign.registry.bundle import bundle_bytes
 
@@ -195,34 +210,30 @@ def import_(
 ) -> int:
     """Import an exported judge or a whole registry.
 
-    A bundle becomes a new judge, or the next version of the judge with its name. A registry is a file NAME.db, or a URL
-    such as postgresql://USER@HOST/DATABASE. All of its judges are imported with their history, or none is. What was
-    erased there stays erased.
+    A bundle becomes a new judge, or the next version of the judge with its name. A registry is a
+    file NAME.db, or a URL such as postgresql://USER@HOST/DATABASE. All of its judges are imported
+    with their history, or none is. What was erased there stays erased.
     """
     from memalign.registry import Registry, load_bundle
 
     registry = session.registry(create=True)
     if source.startswith(("sqlite:", "postgres")) or source.endswith(".db"):
         if name is not None:
-            raise InputError(
-                "--name applies to a bundle only; the judges of a registry keep their names"
-            )
-        imported = registry.import_registry(
-            Registry(source, create=False), allow_erased=allow_erased
-        )
+            kept = "the judges of a registry keep their names"
+            raise InputError(f"--name applies to a bundle only; {kept}")
+        other = Registry(source, create=False)
+        imported = registry.import_registry(other, allow_erased=allow_erased)
         lines = [f"imported {judge.name}: {counted(judge.latest, 'version')}" for judge in imported]
         session.give({"imported": imported}, *lines or ["the registry has no judges to import"])
         return DONE
     target = name or load_bundle(source).name
     before = {judge.name: judge.latest for judge in registry.list()}
     number = registry.import_bundle(source, name, allow_erased=allow_erased)
-    if before.get(target) == number:
-        session.give(
-            {"judge": target, "version": number, "summary": ""},
-            f"nothing changed; {target} is still version {number}",
-        )
-        return DONE
-    summary = registry.history(target)[number - 1].summary  # the bundle replaces what the judge was
-    data = {"judge": target, "version": number, "summary": summary}
-    session.give(data, f"{target} is at version {number}: {summary}")
+    summary = ""
+    line = f"nothing changed; {target} is still version {number}"
+    if before.get(target) != number:
+        # The bundle replaces what the judge was.
+        summary = registry.history(target)[number - 1].summary
+        line = f"{target} is at version {number}: {summary}"
+    session.give({"judge": target, "version": number, "summary": summary}, line)
     return DONE

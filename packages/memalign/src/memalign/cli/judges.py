@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,7 +25,10 @@ from memalign.cli.session import DONE, Session, confirmed
 from memalign.errors import InputError, JudgeNotFound
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from memalign.judge import Judge
+    from memalign.memory import LedgerEntry
 
 CREATE_EXAMPLE = (
     'memalign create tone --value-type bool --instructions "Is it polite? Reply: {{ outputs }}"'
@@ -47,24 +51,22 @@ def create(
 ) -> int:
     """Create a judge: what it is asked, and what it answers.
 
-    Without --model, the judge gets the model of MEMALIGN_MODEL, or of the first provider whose key is set. No model is
-    called.
+    Without --model, the judge gets the model of MEMALIGN_MODEL, or of the first provider whose key
+    is set. No model is called.
     """
     from memalign.judge import Judge
     from memalign.models import default_model_name, resolve
 
-    model = (
-        session.models.model or default_model_name() or resolve().name
-    )  # which says what is missing
+    model = session.models.model or default_model_name()
+    if model is None:
+        model = resolve().name  # which says what is missing
     new = Judge(
         name=name, instructions=_text_of(instructions), feedback_value_type=value_type, model=model
     )
     new = replace(session.models, model=model).apply(new)
     session.registry(create=True).create(new)
-    session.give(
-        described(new, version=1),
-        f"created {name} ({new.value_type.spec}) on {new.model_name}, version 1",
-    )
+    created = f"created {name} ({new.value_type.spec}) on {new.model_name}, version 1"
+    session.give(described(new, version=1), created)
     return DONE
 
 
@@ -92,57 +94,63 @@ def show(
 ) -> int:
     """Show a judge's settings, guidelines and pending feedback.
 
-    With --ledger, it also lists every piece of feedback with its state (learned, merged, pending, disputed, rejected,
-    withdrawn or erased) and the reason.
+    With --ledger, it also lists every piece of feedback with its state (learned, merged, pending,
+    disputed, rejected, withdrawn or erased) and the reason.
     """
     number, judge = session.judge(name, version)
-    memory, data = judge.memory, described(judge, version=number)
-    tables = ("guidelines", "pending", "conflicts")
-    settings = {
-        key: value
-        for key, value in data.items()
-        if key not in tables and value not in (None, [], {})
-    }
-    rows = [
-        (key.replace("_", " "), json.dumps(v) if isinstance(v, dict) else v)
-        for key, v in settings.items()
-    ]
-    parts: list[Any] = [facts((key, listed(v) if isinstance(v, list) else v) for key, v in rows)]
+    memory = judge.memory
+    data = described(judge, version=number)
+    parts: list[Any] = [facts(_settings(data))]
     if memory.semantic:
         parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
         parts += rule_lines(judge, memory.semantic)
-    if away := len(memory.guidelines) - len(memory.semantic):
-        parts.append(
-            f"{counted(away, 'more guideline')} not in force; to see why: memalign guideline {name}"
-        )
-    if waiting := [(entry["key"], entry["reason"]) for entry in data["pending"]]:
-        parts.append(table(("feedback", "pending because"), waiting, title="Pending"))
-    if conflicts := [
-        (listed(conflict["feedback"]), conflict["about"]) for conflict in data["conflicts"]
-    ]:
-        parts += [table(("feedback", "about"), conflicts, title="Conflicts"), settling(name)]
+    away = len(memory.guidelines) - len(memory.semantic)
+    if away:
+        why = f"to see why: memalign guideline {name}"
+        parts.append(f"{counted(away, 'more guideline')} not in force; {why}")
+    pending = [(entry["key"], entry["reason"]) for entry in data["pending"]]
+    if pending:
+        parts.append(table(("feedback", "pending because"), pending, title="Pending"))
+    conflicts = [(listed(one["feedback"]), one["about"]) for one in data["conflicts"]]
+    if conflicts:
+        parts.append(table(("feedback", "about"), conflicts, title="Conflicts"))
+        parts.append(settling(name))
     if ledger:
         entries = session.registry().ledger(name, number)
         counts = Counter(entry.state for entry in entries)
         data["ledger"] = {"counts": dict(counts), "entries": entries}
-        said = dict(line.split(": ", 1) for line in rule_lines(judge, memory.guidelines))
-        states = []
-        for entry in entries:
-            reasons = [entry.reason, *(said.get(name, "") for name in entry.guideline_ids)]
-            states.append(
-                (
-                    entry.key,
-                    entry.state,
-                    listed(entry.guideline_ids),
-                    "; ".join(filter(None, reasons)),
-                )
-            )
-        parts.append(table(("feedback", "state", "guidelines", "reason"), states, title="Feedback"))
-        parts.append(
-            ", ".join(f"{count} {state}" for state, count in counts.items()) or "no feedback yet"
-        )
+        parts.append(_ledger(judge, entries))
+        summary = [f"{count} {state}" for state, count in counts.items()]
+        parts.append(", ".join(summary) or "no feedback yet")
     session.give(data, *parts)
     return DONE
+
+
+def _settings(data: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Return the settings that have a value, as people read them."""
+    rows: list[tuple[str, object]] = []
+    for key, value in data.items():
+        if key in ("guidelines", "pending", "conflicts") or value in (None, [], {}):
+            continue
+        shown = value
+        if isinstance(value, dict):
+            shown = json.dumps(value)
+        elif isinstance(value, list):
+            shown = listed(value)
+        rows.append((key.replace("_", " "), shown))
+    return rows
+
+
+def _ledger(judge: Judge, entries: Iterable[LedgerEntry]) -> Table:
+    """Make the table of every piece of feedback, with its state and the reason."""
+    rules = dict(line.split(": ", 1) for line in rule_lines(judge, judge.memory.guidelines))
+    rows = []
+    for entry in entries:
+        reasons = [entry.reason]
+        reasons += [rules[name] for name in entry.guideline_ids if name in rules]
+        reason = "; ".join(filter(None, reasons))
+        rows.append((entry.key, entry.state, listed(entry.guideline_ids), reason))
+    return table(("feedback", "state", "guidelines", "reason"), rows, title="Feedback")
 
 
 def edit(
@@ -171,8 +179,8 @@ def edit(
 ) -> int:
     """Change a judge's settings and keep its memory.
 
-    The result is a new version. The command lists what changed, such as feedback that is disputed or pending because
-    another --authority changed which labels count.
+    The result is a new version. The command lists what changed, such as feedback that is disputed
+    or pending because another --authority changed which labels count.
     """
     from memalign.align import dismiss_conflict, set_policy
 
@@ -183,10 +191,13 @@ def edit(
         changes["columns"] = columns_of(columns)
 
     def changed(judge: Judge) -> Judge:
-        edited = session.models.apply(judge.replace(**changes))
-        edited = dismiss_conflict(edited, dismiss, by=user_name()) if dismiss else edited
-        names = [name.strip() for name in (authority or "").split(",") if name.strip()]
-        return edited if authority is None else set_policy(edited, authority=names)
+        edited: Judge = session.models.apply(judge.replace(**changes))
+        if dismiss:
+            edited = dismiss_conflict(edited, dismiss, by=user_name())
+        if authority is None:
+            return edited
+        names = [person.strip() for person in authority.split(",") if person.strip()]
+        return set_policy(edited, authority=names)
 
     saved = session.registry().update(name, changed, "edit", force=force)
     give_changes(session, saved, described(saved.judge, version=saved.version))
@@ -206,10 +217,17 @@ def delete(session: Session, name: Name, *, yes: Yes = False) -> int:
 
 
 def described(judge: Judge, *, version: int) -> dict[str, Any]:
-    """A judge as JSON values: settings, counts, guidelines of every status, what is pending."""
+    """Return a judge as JSON values: settings, counts, guidelines of every status, what is pending.
+
+    Args:
+        judge: The judge.
+        version: Its version.
+    """
     from memalign.judge.spec import name_of
 
     memory = judge.memory
+    pending = [entry for entry in memory.ledger() if entry.state == "pending"]
+    conflicts = memory.open_conflicts
     return {
         "name": judge.name,
         "version": version,
@@ -226,23 +244,19 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "cases": len(memory.cases),
         "feedback": len(memory),
         "guidelines": guideline_values(memory.guidelines, memory),
-        "pending": [
-            {"key": e.key, "reason": e.reason} for e in memory.ledger() if e.state == "pending"
-        ],
-        "conflicts": [{"feedback": c.feedback, "about": c.about} for c in memory.open_conflicts],
+        "pending": [{"key": entry.key, "reason": entry.reason} for entry in pending],
+        "conflicts": [{"feedback": one.feedback, "about": one.about} for one in conflicts],
     }
 
 
 def _text_of(instructions: str) -> str:
+    """Return the instructions, or the text of the file that `@` names."""
     if not instructions.startswith("@"):
         return instructions
     try:
         return Path(instructions[1:]).read_text("utf-8").strip()
     except UnicodeDecodeError:
-        raise InputError(
-            f"--instructions {instructions}: the file is not UTF-8; save it as UTF-8"
-        ) from None
+        why = "the file is not UTF-8; save it as UTF-8"
     except OSError as error:
-        raise InputError(
-            f"--instructions {instructions}: {error.strerror}; name a text file after the @"
-        ) from None
+        why = f"{error.strerror}; name a text file after the @"
+    raise InputError(f"--instructions {instructions}: {why}")

@@ -27,7 +27,8 @@ class ModelOptions:
         str | None,
         _option(
             metavar="M",
-            help="The model that judges, for example openai:gpt-4.1-mini, or openai:NAME@URL on your server.",
+            help="The model that judges, for example openai:gpt-4.1-mini, or openai:NAME@URL on "
+            "your server.",
         ),
     ] = None
     reflection_model: Annotated[
@@ -57,15 +58,16 @@ class ModelOptions:
         list[str] | None,
         _option(
             metavar="KEY=VALUE",
-            help="Set temperature, max_tokens, reasoning_effort, seed, timeout or swap. May be repeated.",
+            help="Set temperature, max_tokens, reasoning_effort, seed, timeout or swap. May be "
+            "repeated.",
         ),
     ] = None
     price: Annotated[
         str | None,
         _option(
             metavar="input=N,output=N",
-            help="The model's price in dollars per million tokens, if the price list lacks it; cached=N may follow. "
-            "'' removes it.",
+            help="The model's price in dollars per million tokens, if the price list lacks it; "
+            "cached=N may follow. '' removes it.",
         ),
     ] = None
     context: Annotated[
@@ -81,59 +83,67 @@ class ModelOptions:
         _option(
             "--for",
             metavar="ROLE",
-            help="The model that --price and --context describe: judge (the default) or reflection.",
+            help="The model that --price and --context describe: judge (the default) or "
+            "reflection.",
         ),
     ] = "judge"
 
     def apply(self, judge: Judge) -> Judge:
-        """The judge with these options. Models that it no longer has take their prices and context along."""
+        """Return the judge with these options.
+
+        What is known of models that it no longer has goes with them.
+        """
         from memalign.models import resolve, resolve_decision, resolve_embedding
         from memalign.models.resolve import names_decision_model
 
         changes: dict[str, Any] = {}
         if self.model is not None:
-            changes["model"] = (resolve_decision if names_decision_model(self.model) else resolve)(
-                self.model
-            ).name
+            open_model = resolve_decision if names_decision_model(self.model) else resolve
+            changes["model"] = open_model(self.model).name
         if self.embedding_model is not None:
             changes["embedding_model"] = resolve_embedding(self.embedding_model).name
         if self.retrieval_k is not None:
             changes["retrieval_k"] = self.retrieval_k
-        parameters = {**judge.parameters, **dict(map(_parameter, self.param or ()))}
+        parameters = dict(judge.parameters)
+        for text in self.param or ():
+            name, value = _parameter(text)
+            parameters[name] = value
         if self.reflection_model is not None:
             parameters.pop("reflection_model", None)
-            if self.reflection_model:
-                parameters["reflection_model"] = resolve(self.reflection_model).name
+        if self.reflection_model:
+            parameters["reflection_model"] = resolve(self.reflection_model).name
         changed = judge.replace(**changes, parameters=parameters)
+        rest = {name: value for name, value in parameters.items() if name != "models"}
         models = self._models_of(changed)
-        parameters = {key: value for key, value in parameters.items() if key != "models"}
-        return changed.replace(parameters={**parameters, **({"models": models} if models else {})})
+        if models:
+            rest["models"] = models
+        return changed.replace(parameters=rest)
 
     def _models_of(self, judge: Judge) -> dict[str, dict[str, Any]]:
-        """What is to be known of each of the judge's models, by its name: prices, context."""
+        """Return what is known of each of the judge's models, by its name: prices, context."""
         from memalign.models.resolve import canonical_name
 
+        known = judge.parameters.get("models", {})
         models = {
             "judge": judge.model_name,
             "reflection": judge.parameters.get("reflection_model"),
         }
         names = {role: canonical_name(name) for role, name in models.items() if name is not None}
-        settings = {
-            name: dict(judge.parameters.get("models", {}).get(name, {})) for name in names.values()
-        }
+        settings = {name: dict(known.get(name, {})) for name in names.values()}
         prices = None if self.price is None else _prices(self.price)
         for setting, value in {"prices": prices, "context": self.context}.items():
-            if value is not None and self.role not in names:
-                raise InputError(
-                    f"--for {self.role}: the judge has no such model; to set one: --{self.role}-model NAME"
-                )
-            if value is not None:
-                settings[names[self.role]][setting] = value
-        settings = {
-            name: {key: value for key, value in values.items() if value}
-            for name, values in settings.items()
-        }
-        return {name: values for name, values in settings.items() if values}
+            if value is None:
+                continue
+            if self.role not in names:
+                advice = f"to set one: --{self.role}-model NAME"
+                raise InputError(f"--for {self.role}: the judge has no such model; {advice}")
+            settings[names[self.role]][setting] = value
+        described = {}
+        for name, values in settings.items():
+            kept = {key: value for key, value in values.items() if value}
+            if kept:
+                described[name] = kept
+        return described
 
 
 class ModelCommand(Command):
@@ -149,9 +159,8 @@ class ModelCommand(Command):
         options: dict[str, Any] = {}
         for param in self.own:
             value = ctx.params.pop(param.name)
-            options[param.name] = (
-                None if value == () else value
-            )  # what may be repeated, and was not given
+            # An empty tuple is what may be repeated, and was not given.
+            options[param.name] = None if value == () else value
         ctx.models = ModelOptions(**options)
         return super().invoke(ctx)
 
@@ -159,9 +168,8 @@ class ModelCommand(Command):
 def _parameter(text: str) -> tuple[str, object]:
     key, equals, raw = (part.strip() for part in text.partition("="))
     if not equals:
-        raise InputError(
-            f"--param {text}: a parameter is written KEY=VALUE, for example --param temperature=0"
-        )
+        example = "for example --param temperature=0"
+        raise InputError(f"--param {text}: a parameter is written KEY=VALUE, {example}")
     try:
         return key, json.loads(raw)
     except ValueError:

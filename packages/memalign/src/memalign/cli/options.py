@@ -1,9 +1,9 @@
-"""Arguments and options that several commands take, and the rows of a file that such options describe."""
+"""Arguments and options that several commands take, and the rows that such options describe."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +14,9 @@ from memalign.cli.output import counted, usage_text
 from memalign.cli.session import DONE, Session
 
 if TYPE_CHECKING:
-    from memalign.io import RowSource
+    from memalign.io import Examples, RowSource
     from memalign.judge import Judge
+    from memalign.models.calls import Calls
     from memalign.types import Usage
 
 _spending = partial(typer.Option, rich_help_panel="Cost and speed")
@@ -27,12 +28,10 @@ def _names(ctx: typer.Context, incomplete: str) -> list[str]:
     from memalign.registry import Registry
 
     try:
-        names = [
-            entry.name for entry in Registry(ctx.params.get("registry", ""), create=False).list()
-        ]
+        judges = Registry(ctx.params.get("registry", ""), create=False).list()
     except (MemalignError, OSError):
         return []
-    return [name for name in names if name.startswith(incomplete)]
+    return [judge.name for judge in judges if judge.name.startswith(incomplete)]
 
 
 Name = Annotated[
@@ -47,8 +46,8 @@ ColumnMap = Annotated[
     typer.Option(
         "--map",
         metavar="FIELD=COLUMN",
-        help="Read a field from a column of another name, for example outputs=answer,value=label. The judge remembers "
-        "what `align` was given, until you pass 'none'.",
+        help="Read a field from a column of another name, for example outputs=answer,value=label. "
+        "The judge remembers what `align` was given, until you pass 'none'.",
     ),
 ]
 FeedbackSource = Annotated[
@@ -70,8 +69,8 @@ OwnVerdicts = Annotated[
     typer.Option(
         "--judged",
         metavar="OUT.jsonl",
-        help="Show the model that writes guidelines where the judge was wrong: its verdicts, as `memalign judge -o` "
-        "wrote them.",
+        help="Show the model that writes guidelines where the judge was wrong: its verdicts, as "
+        "`memalign judge -o` wrote them.",
     ),
 ]
 VALUE_TYPES = "bool, A|B|tie, int:1..5, float:0..1 or str."
@@ -100,7 +99,7 @@ STDIN = "- reads JSON lines from stdin."
 
 
 def columns_of(mapping: list[str] | None) -> dict[str, str] | None:
-    """The columns that `--map` names: none for `none`, None where nothing was said."""
+    """Return the columns that `--map` names: none for `none`, None if the option was not given."""
     from memalign.io import parse_columns
 
     return None if mapping is None else parse_columns(mapping)
@@ -113,18 +112,38 @@ def rows_of(
     remembered: Mapping[str, str] | None = None,
     source: str | None = None,
 ) -> RowSource:
-    """The rows of a file, the traces of an OpenTelemetry export, or for `-` the JSON lines of stdin."""
+    """Return the rows of a file, of an OpenTelemetry export, or for `-` of stdin's JSON lines.
+
+    Args:
+        file: The file's name.
+        mapping: What `--map` says of its columns.
+        remembered: The columns that the judge remembers.
+        source: Who gave the feedback, for rows that do not say so.
+    """
     from memalign.integrations.otlp import holds_spans, trace_rows
     from memalign.io import RowSource
 
-    options: dict[str, Any] = {
-        "columns": columns_of(mapping),
-        "remembered": remembered,
-        "source": source,
-    }
+    options: dict[str, Any] = {"remembered": remembered, "source": source}
+    options["columns"] = columns_of(mapping)
     if file == "-":
         return RowSource.of_lines(sys.stdin.buffer, name="stdin", **options)
-    return RowSource.of(trace_rows(file) if holds_spans(file) else file, name=file, **options)
+    rows = trace_rows(file) if holds_spans(file) else file
+    return RowSource.of(rows, name=file, **options)
+
+
+def examples_of(file: str, mapping: list[str] | None, judge: Judge) -> Examples:
+    """Return the examples of a file, as a judge reads them.
+
+    Args:
+        file: The file's name, or `-`.
+        mapping: What `--map` says of its columns.
+        judge: The judge, whose columns and fields count.
+    """
+    from memalign.io import Examples
+    from memalign.judge.spec import named_parts
+
+    rows = rows_of(file, mapping, remembered=judge.columns)
+    return Examples.of(rows, fields=named_parts(judge.instructions))
 
 
 def judge_with_columns(
@@ -141,21 +160,48 @@ def judge_with_columns(
     return number, judge.replace(columns=columns)
 
 
+def give_trial(
+    session: Session, name: str, number: int, judge: Judge, run: Callable[[Calls], object]
+) -> int:
+    """Run a command without asking a model, print what it would cost, and return the exit code.
+
+    Args:
+        session: The run of the command.
+        name: The judge's name.
+        number: Its version.
+        judge: The judge.
+        run: What the command does with the calls that it is given.
+    """
+    from memalign.models.calls import Calls
+    from memalign.models.dry_run import DryRun
+
+    trial = DryRun(dimensions=judge.memory.matrix.shape[1] or 8)
+    run(Calls(dry_run=trial))
+    return give_estimate(session, name, number, trial.usage)
+
+
 def give_estimate(session: Session, name: str, version: int, usage: Usage, *, kept: int = 0) -> int:
-    """Print an estimate, which says that it is one, and return the exit code."""
-    report = [
-        f"about {usage_text(usage)} (an estimate that assumes answers of usual length; no model was called)"
-    ]
-    if not usage.calls:
-        why = (
-            f": an earlier run paid for {counted(kept, 'answer')}, and kept what it got"
-            if kept
-            else ""
-        )
-        report = [f"no model call is needed{why}"]
-    elif usage.cost is None:
-        report.append(
-            f"the model's price is unknown; set it with: memalign edit {name} --price input=N,output=N"
-        )
-    session.give({"judge": name, "version": version, "dry_run": True, "estimate": usage}, *report)
+    """Print an estimate, which says that it is one, and return the exit code.
+
+    Args:
+        session: The run of the command.
+        name: The judge's name.
+        version: Its version.
+        usage: What the calls would come to.
+        kept: Answers that an earlier run paid for.
+    """
+    lines = []
+    if usage.calls:
+        assumed = "an estimate that assumes answers of usual length; no model was called"
+        lines.append(f"about {usage_text(usage)} ({assumed})")
+        if usage.cost is None:
+            advice = f"set it with: memalign edit {name} --price input=N,output=N"
+            lines.append(f"the model's price is unknown; {advice}")
+    elif kept:
+        paid = f"an earlier run paid for {counted(kept, 'answer')}, and kept what it got"
+        lines.append(f"no model call is needed: {paid}")
+    else:
+        lines.append("no model call is needed")
+    data = {"judge": name, "version": version, "dry_run": True, "estimate": usage}
+    session.give(data, *lines)
     return DONE

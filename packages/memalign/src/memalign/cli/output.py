@@ -7,11 +7,10 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memalign.content.normal import printable
-
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
+    from rich.text import Text
 
     from memalign.types import CodeTest, Usage
     from memalign.values import Value
@@ -21,9 +20,11 @@ _READABLE = 14  # letters of a cell in which words stay whole
 
 
 def show(*parts: RenderableType, stderr: bool = False) -> None:
-    """Print lines and tables, with an empty line around each table; one that is too wide is a list of its rows."""
+    """Print lines and tables, with an empty line around each table.
+
+    A table that is too wide for the terminal becomes a list of its rows.
+    """
     from rich.table import Table
-    from rich.text import Text
 
     console = open_console(stderr=stderr)
     for place, part in enumerate(parts):
@@ -32,20 +33,30 @@ def show(*parts: RenderableType, stderr: bool = False) -> None:
             console.print()
         if isinstance(part, Table) and part.show_header and _needed_width(part) > console.width:
             part = _stacked(part)  # noqa: PLW2901
-        console.print(Text(printable(part)) if isinstance(part, str) else part, soft_wrap=not drawn)
+        console.print(part if drawn else _text(part), soft_wrap=not drawn)
+
+
+def _text(value: object) -> Text:
+    """Return a value as text in which nothing is markup."""
+    from rich.text import Text
+
+    from memalign.content.normal import printable  # it loads msgspec, which help can do without
+
+    return Text(printable(value))
 
 
 def _needed_width(table: Table) -> int:
-    """Return the columns of a terminal in which no cell of the table is folded to a few letters a line."""
+    """Return the width of a terminal in which no cell is folded to a few letters a line."""
     width = 0
     for column in table.columns:
-        cells = [str(column.header), *(str(cell) for cell in column.cells)]
-        width += min(max(map(len, cells)), _READABLE) + 2
+        cells = [column.header, *column.cells]
+        longest = max(len(str(cell)) for cell in cells)
+        width += min(longest, _READABLE) + 2
     return width
 
 
 def _stacked(table: Table) -> str:
-    """Write each row of a table as lines, one a cell that is not empty, for a narrow terminal."""
+    """Write each row of a table as lines, one for each cell that is not empty."""
     names = [str(column.header) for column in table.columns]
     rows = zip(*(column.cells for column in table.columns), strict=True)
     blocks = [str(table.title)] if table.title else []
@@ -91,10 +102,17 @@ def table(
     limit: int | None = None,
     rest: str = "--json has all",
 ) -> Table:
-    """Make a table of plain text; beyond `limit` rows, its title says how many there are and where the `rest` is."""
+    """Make a table of plain text.
+
+    Args:
+        columns: The names of the columns.
+        rows: The cells of each row; None is an empty cell.
+        title: What stands above it.
+        limit: How many rows are shown; of more, the title says how many there are.
+        rest: Where the others are.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
-    from rich.text import Text
 
     rows = list(rows)
     if limit is not None and len(rows) > limit:
@@ -106,7 +124,7 @@ def table(
     for column in columns:
         drawn.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
     for row in rows[:limit]:
-        drawn.add_row(*(Text(printable("" if cell is None else cell)) for cell in row))
+        drawn.add_row(*(_text("" if cell is None else cell) for cell in row))
     return drawn
 
 
@@ -130,9 +148,11 @@ def listed(names: Sequence[object], limit: int = 30) -> str:
 
 
 def top(lines: Sequence[str], limit: int = 20, rest: str = "--json lists them all") -> list[str]:
-    """As many lines as a screen holds, and how many more there are."""
+    """Return as many lines as a screen holds, and a line that says how many more there are."""
     more = len(lines) - limit
-    return [*lines[:limit], *([f"… and {more:,} more like these; {rest}"] if more > 0 else [])]
+    if more <= 0:
+        return list(lines)
+    return [*lines[:limit], f"… and {more:,} more like these; {rest}"]
 
 
 def label_text(value: Value | None) -> str:
@@ -140,6 +160,21 @@ def label_text(value: Value | None) -> str:
     from memalign.values import value_text  # it loads msgspec, which help can do without
 
     return value_text(value)
+
+
+def conflict_text(
+    ids: Sequence[object], annotations: Mapping[Any, Value | None], label: Value | None
+) -> str:
+    """Write who says what of a case, and which label counts.
+
+    Args:
+        ids: The case's ids.
+        annotations: The label by the key of each feedback.
+        label: The label that counts, if there is one.
+    """
+    labels = listed([f"{key}: {label_text(value)}" for key, value in annotations.items()])
+    counts = "no label" if label is None else label_text(label)
+    return f"conflict on {listed(ids)}: {labels}; {counts} counts"
 
 
 def code_test_text(test: CodeTest) -> str:
@@ -156,14 +191,13 @@ def counted(count: int, noun: str) -> str:
 
 def usage_text(usage: Usage, seconds: float | None = None) -> str:
     """Write `12 calls, 3,400 tokens in (1,200 cached), 210 out, 3.2 s, $0.0003`."""
-    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-    parts = [
-        counted(usage.calls, "call"),
-        f"{usage.input_tokens:,} tokens in{cached}",
-        f"{usage.output_tokens:,} out",
-    ]
+    from memalign.values import dollars  # as for labels
+
+    tokens = f"{usage.input_tokens:,} tokens in"
+    if usage.cached_tokens:
+        tokens += f" ({usage.cached_tokens:,} cached)"
+    parts = [counted(usage.calls, "call"), tokens, f"{usage.output_tokens:,} out"]
     if seconds is not None:
         parts.append(f"{seconds:.1f} s")
-    from memalign.values import dollars
-
-    return ", ".join([*parts, "cost unknown" if usage.cost is None else dollars(usage.cost)])
+    parts.append("cost unknown" if usage.cost is None else dollars(usage.cost))
+    return ", ".join(parts)

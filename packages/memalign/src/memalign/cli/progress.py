@@ -9,7 +9,7 @@ from typing import Any
 from memalign.cli.output import listed, open_console, show, top
 
 Progress = Callable[[str, int, int], None]
-"""Called with the phase, how much of it is done, and the total, which is 0 where it is not known."""
+"""Called with the phase, how much of it is done, and the total, which is 0 if it is not known."""
 
 
 @contextmanager
@@ -18,12 +18,11 @@ def show_progress() -> Iterator[Progress]:
     from rich import progress
 
     columns = (
-        *(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.MofNCompleteColumn(),
-        ),
-        *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
     )
     with progress.Progress(*columns, console=open_console(stderr=True)) as drawn:
         tasks: dict[str, Any] = {}
@@ -37,12 +36,15 @@ def show_progress() -> Iterator[Progress]:
 
 
 def say_by_reason(word: str, pairs: Iterable[tuple[str, str]]) -> None:
-    """Say of ids why they failed, or what `word` says: a server that is down gives each the same reason, said once."""
+    """Say of ids why they failed, each reason once: a server that is down gives all the same.
+
+    Args:
+        word: What the lines begin with, such as `failed`.
+        pairs: Ids with their reasons.
+    """
     ids: dict[str, list[str]] = {}
     for example_id, reason in pairs:
         ids.setdefault(reason, []).append(example_id)
-    lines = [
-        f"{word}: {listed(ids[reason], 5)}: {reason}"
-        for reason in sorted(ids, key=lambda r: -len(ids[r]))
-    ]
+    commonest_first = sorted(ids.items(), key=lambda entry: -len(entry[1]))
+    lines = [f"{word}: {listed(names, 5)}: {reason}" for reason, names in commonest_first]
     show(*top(lines, rest="the output has all"), stderr=True)

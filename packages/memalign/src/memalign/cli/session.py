@@ -1,4 +1,4 @@
-"""One run of a command: the options that every command takes, exit codes, the registry, questions, Ctrl-C."""
+"""One run of a command: the options that all take, exit codes, the registry, questions, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.registry import Registry, Saved
 
-DONE, FAILURES, WRONG, TOO_FEW, INTERRUPTED = 0, 1, 2, 3, 130
-"""Exit codes: done; done, with failures that are named; wrong use or bad input; too few cases for a gate; Ctrl-C."""
+DONE = 0
+FAILURES = 1  # done, with failures that are named
+WRONG = 2  # wrong use or bad input
+TOO_FEW = 3  # too few cases for a gate
+INTERRUPTED = 130  # Ctrl-C
 
 _REGISTRY = "sqlite:///memalign.db"
 _ADVICE = re.compile(r"(memalign [a-z]+ )NAME\b")
 
 
 def params_of(declaration: Callable[..., Any]) -> list[Any]:
-    """The options that Typer makes of a function's parameters, or of a dataclass's fields."""
+    """Return the options that Typer makes of a function's parameters or a dataclass's fields."""
     declared = typer.Typer(add_completion=False)
     declared.command()(declaration)
     return get_command(declared).params
@@ -42,8 +45,8 @@ def _shared(
         typer.Option(
             metavar="URL",
             envvar="MEMALIGN_REGISTRY",
-            help="The registry that holds the judges: a file, or a URL of SQLite or PostgreSQL. The "
-            "default is $MEMALIGN_REGISTRY, or sqlite:///memalign.db.",
+            help="The registry that holds the judges: a file, or a URL of SQLite or PostgreSQL. "
+            "The default is $MEMALIGN_REGISTRY, or sqlite:///memalign.db.",
         ),
     ] = _REGISTRY,
     json: Annotated[
@@ -65,14 +68,23 @@ class Session(typer.Context):
     after_interrupt: str = ""  # what Ctrl-C leaves behind, and what to do then
 
     def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
-        """Print the result of the command: `data` as JSON, or for people the `parts`, lines and tables."""
+        """Print the result of the command.
+
+        Args:
+            data: What `--json` prints.
+            parts: Lines and tables for people.
+        """
         if self.json:
             print_json(data)
         else:
             show(*parts)
 
     def registry(self, *, create: bool = False) -> Registry:
-        """Open the registry; only with `create` a new one, for a mistyped path must not leave an empty file behind."""
+        """Open the registry.
+
+        Args:
+            create: Make a new one; else a mistyped path leaves no empty file behind.
+        """
         from memalign.registry import Registry
 
         return Registry(self.url, create=create)
@@ -95,30 +107,27 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command with a session that knows the shared options."""
-        ctx.url, ctx.json = ctx.params.pop("registry"), ctx.params.pop("json")
+        ctx.url = ctx.params.pop("registry")
+        ctx.json = ctx.params.pop("json")
         try:
-            code = super().invoke(ctx)
+            return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            raise KeyboardInterrupt(
-                str(error) or f"interrupted; {ctx.after_interrupt}".rstrip("; ")
-            ) from None
+            left = f"interrupted; {ctx.after_interrupt}".rstrip("; ")
+            raise KeyboardInterrupt(str(error) or left) from None
         except MemalignError as error:
-            if name := ctx.params.get(
-                "name"
-            ):  # which the library need not know: its advice can be copied now
-                error.args = (
-                    _ADVICE.sub(lambda advice: f"{advice[1]}{name}", str(error)),
-                    *error.args[1:],
-                )
+            name = ctx.params.get("name")
+            if name:
+                # The library need not know the name: with it, its advice can be copied.
+                advice = _ADVICE.sub(lambda found: f"{found[1]}{name}", str(error))
+                error.args = (advice, *error.args[1:])
             raise
-        return code
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The usage, without braces around what must be there."""
+        """Return the usage, without braces around what must be there."""
         return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """The example, on a line that can be copied, and where the shared options are."""
+        """Write the example, on a line that can be copied, and where the shared options are."""
         formatter.write(f"\n{self.epilog}\n\n")
         formatter.write(
             "Every command also takes --registry and --json, which `memalign --help` explains.\n"
@@ -151,7 +160,15 @@ def help_record(param: Any) -> tuple[str, str]:
 
 
 def confirmed(question: str, *, yes: bool) -> bool:
-    """Ask the person whether to go ahead; `yes` is their answer in advance. Raises InputError without a terminal."""
+    """Ask the person whether to go ahead.
+
+    Args:
+        question: What is asked.
+        yes: The answer, if it was given in advance.
+
+    Raises:
+        InputError: There is no terminal on which to ask.
+    """
     if yes:
         return True
     if not _on_terminal():
@@ -169,7 +186,7 @@ def _on_terminal() -> bool:
 
 
 def version_line(name: str, saved: Saved | AlignResult) -> str:
-    """Whether a command made a new version."""
+    """Say whether a command made a new version."""
     if saved.version == saved.parent:
         return f"nothing changed; {name} is still version {saved.version}"
     return f"{name} is now version {saved.version}"

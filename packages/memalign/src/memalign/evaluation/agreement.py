@@ -254,6 +254,7 @@ async def aevaluate(
         TypeError: The judge is not the first argument.
     """
     _check(judge, against, repeat, promise)
+    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     if columns is not None:
         labelled = RowSource.of(labelled, columns=columns)
     others = () if against is None else (against,)
@@ -261,7 +262,6 @@ async def aevaluate(
     examples = cases.all_examples if include_taught else cases.unseen_examples
     rows = None if on is None else judged_rows(judge, on, on_examples)
     files = [judged] if isinstance(judged, str | Path) else list(judged)
-    calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
 
     async def ask(
         one: Judge, some: Sequence[Example], file: str | Path | None = None
