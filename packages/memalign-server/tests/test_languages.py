@@ -15,7 +15,7 @@ from jinja2 import Environment, nodes
 
 import memalign_server
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
-from memalign_server.pages.rendering import LANGUAGES, language, language_of
+from memalign_server.pages.languages import LANGUAGES, language, language_of
 from server_support import world
 from server_support.reviewing import answer, expect, post, put_in, wait
 

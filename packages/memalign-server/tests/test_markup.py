@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign_server.pages.rendering import language
+from memalign_server.pages.languages import language
 from memalign_server.pages.texts import prose, visible
 from memalign_server.people.access import Json, inert
 from memalign_server.people.service import Role

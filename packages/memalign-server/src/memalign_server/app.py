@@ -19,7 +19,7 @@ from memalign.registry import Registry
 from memalign_server import api
 from memalign_server.erase import routes as erase
 from memalign_server.learned import routes as learned
-from memalign_server.pages.rendering import answer_error
+from memalign_server.pages.errors import answer_error
 from memalign_server.people import routes as people
 from memalign_server.people.access import ANYBODY, TEAM, Identity, Json, SafeHeaders
 from memalign_server.problems import PROBLEMS, RAISED, unreachable

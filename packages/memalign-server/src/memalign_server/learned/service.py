@@ -1,14 +1,14 @@
-"""What was learned of a person's words: which cases turned, and the person's say over the wording."""
+"""What was learned of a person's words: which cases turned, and their say over the wording."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from memalign.align import edit_guideline
 from memalign.judge import Judge
 from memalign.keys import same_person
-from memalign.memory import Memory
+from memalign.memory import Annotation, Memory
 from memalign.memory.forget import forget
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value
@@ -16,17 +16,39 @@ from memalign_server.store import Transaction, answers
 from memalign_server.store.answers import AnsweredCase
 from memalign_server.store.rows import Answer, QueuedCase
 
+__all__ = [
+    "MOST",
+    "LearnedRow",
+    "Turn",
+    "Withdrawal",
+    "cases_for_trial",
+    "confirmed",
+    "is_named",
+    "may_change",
+    "people_of",
+    "rephrased",
+    "rows_of",
+    "today_of",
+    "turns_of",
+    "withdrawal_of",
+]
+
 MOST = 200
 """Of a person's answers the latest so many are looked at."""
 TODAY = 12 * 3600
 """Seconds of a day's work. Where the reader's midnight is, the server does not know."""
 TRIED = 20
 """Cases that a wording is tried on."""
+_FOLLOWED = ("learned", "merged")
+"""States of feedback that guidelines follow."""
+
+
+# -- cases that turned -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """A case that the judge was asked about again after a person had answered it, with the case hidden from the judge.
+    """A case that the judge was asked about again after a person's answer, without knowing of it.
 
     Attributes:
         case: The case, with the judgment of now.
@@ -46,13 +68,14 @@ class Turn:
 
 
 def turns_of(connection: Transaction, judge: Judge, person: str) -> list[Turn]:
-    """Return a person's answered cases that the judge was asked about again, the latest answer first."""
+    """Return a person's answered cases that the judge was asked about again, the latest first."""
     pairs = answers.judged_again(connection, judge.name, person, most=MOST)
-    return [turn for turn in (_turn(judge, pair) for pair in pairs) if turn is not None]
+    turns = (_turn(judge, pair) for pair in pairs)
+    return [turn for turn in turns if turn is not None]
 
 
 def _turn(judge: Judge, pair: AnsweredCase) -> Turn | None:
-    """Return what became of a case, or None where one of the three verdicts is missing."""
+    """Return what became of a case, or None if one of the three verdicts is missing."""
     judgment = pair.case.judgment
     before = pair.answer.judge_value
     own = pair.answer.value
@@ -75,8 +98,122 @@ def today_of(connection: Transaction, judge: str, person: str) -> tuple[int, int
     return answers.today_of(connection, judge, person, seconds=TODAY)
 
 
+# -- what became of words --------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedRow:
+    """What became of some words of the reader.
+
+    Attributes:
+        id: The guideline's id, or why the words taught nothing.
+        comments: The words, the latest first.
+        taught: Whether the judge has them in memory, so that they can be taken back.
+        guideline: What the judge understood; None for nothing.
+        turns: The cases that the guideline bears on, as they are judged since.
+    """
+
+    id: str
+    comments: Sequence[Annotation]
+    taught: bool
+    guideline: Guideline | None
+    turns: Sequence[Turn] = ()
+
+    @property
+    def latest(self) -> str:
+        """When the latest of the words were written."""
+        return self.comments[0].created_at or ""
+
+
+def rows_of(
+    memory: Memory,
+    person: str,
+    turns: Iterable[Turn] = (),
+    idle: Mapping[str, Sequence[Annotation]] | None = None,
+) -> list[LearnedRow]:
+    """Return what became of a person's words, the latest words first.
+
+    Args:
+        memory: The judge's memory.
+        person: Whose words.
+        turns: The person's cases that were judged again.
+        idle: Words that are not in memory, by the reason why they teach nothing.
+
+    Returns:
+        A row for each guideline that the words are behind, and for each reason.
+    """
+    active = {rule.id: rule for rule in memory.semantic}
+    untaught = idle or {}
+    words = {reason: list(comments) for reason, comments in untaught.items()}
+    for name, comment in _learned_words(memory, person, active):
+        words.setdefault(name, []).append(comment)
+    rows = []
+    for name, comments in words.items():
+        cases = {comment.id for comment in comments}
+        row = LearnedRow(
+            id=name,
+            comments=sorted(comments, key=lambda comment: comment.created_at or "", reverse=True),
+            taught=name not in untaught,
+            guideline=active.get(name),
+            turns=[turn for turn in turns if _bears_on(turn, name, cases)],
+        )
+        rows.append(row)
+    return sorted(rows, key=lambda row: row.latest, reverse=True)
+
+
+def _learned_words(
+    memory: Memory, person: str, active: Collection[str]
+) -> Iterable[tuple[str, Annotation]]:
+    """Yield a person's words in memory, each with a guideline that follows it, or its state."""
+    for entry in memory.ledger():
+        comment = memory.annotation(entry.key)
+        if comment is None or comment.rationale is None or not same_person(comment.source, person):
+            continue
+        followed = entry.guideline_ids if entry.state in _FOLLOWED else ()
+        names = [rule for rule in followed if rule in active] or [entry.state]
+        for name in names:
+            yield name, comment
+
+
+def _bears_on(turn: Turn, guideline: str, cases: Collection[str]) -> bool:
+    return guideline in turn.guidelines or turn.case.case_id in cases
+
+
+# -- a person's say over the wording ---------------------------------------------------
+
+
+def people_of(memory: Memory, *rules: Guideline) -> set[str]:
+    """Return whose guidelines are: whose wording each is, else whose words are behind it."""
+    people: set[str] = set()
+    for rule in rules:
+        people |= rule.people or {key.source for key in memory.sources_of(rule)}
+    return people
+
+
+def is_named(person: str, people: Collection[str]) -> bool:
+    """Return whether one of the names is this person's."""
+    return any(same_person(person, name) for name in people)
+
+
+def may_change(memory: Memory, rule: Guideline, person: str, *, is_owner: bool) -> bool:
+    """Return whether a person may change a sentence.
+
+    Owners may change any. Others may change a sentence that is theirs alone, or a model's that
+    their words are behind.
+    """
+    if is_owner:
+        return True
+    people = people_of(memory, rule)
+    is_theirs_alone = bool(people) and all(same_person(person, name) for name in people)
+    return is_theirs_alone or (not rule.people and is_named(person, people))
+
+
 def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
-    """A judge with a guideline whose wording a person confirms; what another confirmed before stays theirs too."""
+    """Return a judge with a guideline whose wording a person confirms.
+
+    What another person confirmed before stays theirs too. A rule that code can test decides from
+    then on.
+    """
     rule = judge.memory.guideline(guideline)
     if rule.pinned_by not in (None, by) and rule.origin == "distilled":
         return edit_guideline(judge, guideline, text=rule.text, by=by)
@@ -91,9 +228,10 @@ def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:
 def cases_for_trial(
     connection: Transaction, judge: Judge, person: str, guideline: str
 ) -> list[tuple[QueuedCase, Value]]:
-    """Return up to twenty cases with what the person says of them: those behind the guideline first, then the latest.
+    """Return up to twenty cases with what the person says of them.
 
-    Cases that are held out stay so: what measures the judge must not choose its words.
+    Those behind the guideline come first, then the latest. Cases that are held out are not among
+    them: what measures the judge must not choose its words.
     """
     memory = judge.memory
     behind = [key.id for key in memory.sources_of(memory.guideline(guideline))]
@@ -103,12 +241,12 @@ def cases_for_trial(
 
 @dataclass(frozen=True, kw_only=True)
 class Withdrawal:
-    """What it would change if a person took words back.
+    """What would change if a person took words back.
 
     Attributes:
         texts: The guidelines in force that would go, or be learned again from what remains.
-        stays: Guidelines whose wording is this person's and that stay, because other words are behind them too.
-        in_question: Guidelines whose wording is this person's and that no other words are behind.
+        stays: Guidelines in this person's wording that stay, because other words are behind them.
+        in_question: Guidelines in this person's wording that no other words are behind.
     """
 
     texts: tuple[str, ...]
@@ -117,17 +255,16 @@ class Withdrawal:
 
     @property
     def changes(self) -> int:
-        """How many guidelines that are."""
+        """How many guidelines would go."""
         return len(self.texts)
 
 
 def withdrawal_of(memory: Memory, keys: Collection[FeedbackKey], person: str) -> Withdrawal:
-    """What it would change if a person took back these pieces of feedback."""
+    """Return what would change if a person took back these pieces of feedback."""
     words = frozenset(keys)
-    own = list[Guideline]()
+    own: list[Guideline] = []
     for rule in memory.semantic:
-        theirs = any(same_person(person, name) for name in rule.people)
-        if theirs and not words.isdisjoint(rule.exposed_to):
+        if is_named(person, rule.people) and not words.isdisjoint(rule.exposed_to):
             own.append(rule)
     in_question = tuple(rule.id for rule in own if words.issuperset(memory.sources_of(rule)))
     stays = tuple(rule.id for rule in own if rule.id not in in_question)

@@ -1,7 +1,8 @@
 """Teaching: what a judge is taught, and what it must forget.
 
-Answers on cases that are held out never teach. Where two people differ, nothing is taught until they agree or an owner
-has settled it: then the answer that holds is taught alone, and what the others had taught there is forgotten.
+Answers on cases that are held out never teach. Where two people differ, nothing is taught until
+they agree or an owner has settled it. Then the answer that holds is taught alone, and what the
+others had taught there is forgotten.
 """
 
 from __future__ import annotations
@@ -16,15 +17,23 @@ from memalign_server.store import Store, Transaction, answers
 from memalign_server.store.answers import AnsweredCase
 from memalign_server.store.rows import Answer
 
+LATER = "memalign_later"
+"""The cookie that says at how many explained answers a person put teaching off."""
+ENOUGH = 3
+"""Explained answers from which on a person is asked whether to teach."""
 _CHOICE = "choice"
+_WAITING = "waiting"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """One answer that the judge has not learned, as the library takes it, and its revision.
+    """One answer that the judge has not learned, as the library takes it.
 
-    `verdict` is the judge's that it is an answer to; None if the judge has judged the case again since, or had learned
-    from it before.
+    Attributes:
+        feedback: The answer.
+        revision: Its revision.
+        verdict: The judge's verdict that it answers; None if the judge has judged the case again
+            since, or had learned from it before.
     """
 
     feedback: Feedback
@@ -33,7 +42,7 @@ class Lesson:
 
 
 def lessons_of(connection: Transaction, judge: str) -> list[Lesson]:
-    """Return everybody's answers that count and that the judge has not learned, the earliest first."""
+    """Return everybody's answers that count and are not learned yet, the earliest first."""
     return [_lesson(pair) for pair in answers.lessons(connection, judge)]
 
 
@@ -57,10 +66,10 @@ def _lesson(pair: AnsweredCase) -> Lesson:
 
 
 def untaught_words(connection: Transaction, judge: str, person: str) -> dict[str, list[Annotation]]:
-    """Return what a person explained and the judge has not learned, the earliest first, by the reason.
+    """Return what a person explained and the judge has not learned, by the reason, earliest first.
 
-    They are `waiting` to be taught, or may not teach: `held-out`, `differing`, or out of force by somebody's choice,
-    whose reason says who chose, and whose words hold instead (see `choice_of`).
+    It is `waiting` to be taught, or may not teach: `held-out`, `differing`, or out of force by
+    somebody's choice, which `choice_of` reads.
     """
     words: dict[str, list[Annotation]] = {}
     for answer in answers.overruled_words(connection, judge, person):
@@ -69,6 +78,23 @@ def untaught_words(connection: Transaction, judge: str, person: str) -> dict[str
     for pair in answers.untaught_words(connection, judge, person):
         words.setdefault(_reason(pair, person), []).append(_comment(pair.answer))
     return words
+
+
+def waiting_words(connection: Transaction, judge: str, person: str) -> list[Annotation]:
+    """Return what a person explained and the judge can be taught, the earliest first."""
+    pairs = answers.untaught_words(connection, judge, person)
+    return [_comment(pair.answer) for pair in pairs if _reason(pair, person) == _WAITING]
+
+
+def is_time_to_teach(waiting: int, later: str) -> bool:
+    """Return whether a person is asked now to teach: at three explained answers, and three more.
+
+    Args:
+        waiting: The answers that they explained and that are not taught.
+        later: The value of the cookie `LATER`, which browsers can send as they like.
+    """
+    put_off = int(later) if later.isdecimal() and len(later) < 10 else 0
+    return waiting >= ENOUGH + put_off
 
 
 def _comment(answer: Answer) -> Annotation:
@@ -87,7 +113,9 @@ def _reason(pair: AnsweredCase, person: str) -> str:
         return "held-out"
     if case.disputed:
         return "differing"
-    return "waiting" if case.settled in (None, person) else _choice(case.settled_by, case.settled)
+    if case.settled in (None, person):
+        return _WAITING
+    return _choice(case.settled_by, case.settled)
 
 
 def _choice(by: str | None, holder: str | None) -> str:
@@ -95,14 +123,17 @@ def _choice(by: str | None, holder: str | None) -> str:
 
 
 def choice_of(reason: str) -> tuple[str, str] | None:
-    """Return who put words out of force and whose hold instead, "" for nobody's; None for another reason."""
+    """Return who put words out of force and whose hold instead, or None for another reason.
+
+    The holder is "" if nobody's words hold.
+    """
     kind, _, names = reason.partition("\n")
     by, _, holder = names.partition("\n")
     return (by, holder) if kind == _CHOICE else None
 
 
 def overruled(connection: Transaction, judge: str, memory: Memory) -> list[FeedbackKey]:
-    """Return what the judge has learned of cases on which an owner has settled on somebody else's answer, or none."""
+    """Return what the judge has learned and an owner's choice has put out of force."""
     keys = list[FeedbackKey]()
     settled = answers.settlements(connection, judge)
     for annotation in memory.annotations():
@@ -113,7 +144,7 @@ def overruled(connection: Transaction, judge: str, memory: Memory) -> list[Feedb
 
 
 def mark_taught(store: Store, judge: str, revisions: Mapping[FeedbackKey, int]) -> None:
-    """Note which revision of an answer the judge has learned, unless it has changed since; 0 for none."""
+    """Note which revision of each answer is learned, if it is still that one; 0 for none."""
     with store.write() as connection:
         for key, revision in revisions.items():
             answers.mark_taught(connection, judge, key, revision)

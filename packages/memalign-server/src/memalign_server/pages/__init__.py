@@ -1,1 +1,1 @@
-"""The experts' pages: HTML from the server, one script for what must not wait, nothing from another host."""
+"""What all pages share: templates, languages, judged text as safe HTML, the words of verdicts."""

@@ -43,7 +43,7 @@ _ROLES: Final[Mapping[str, Speaker]] = {
     "model": "company",
 }
 _LABEL: Final = r"([^\W\d_][\w' -]{{0,30}}?)\s{{0,5}}:\s{{0,5}}\{{\{{-?\s{{0,5}}{}\b"
-_EMPTY: Final = (None, "", [], {})
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 _NOTHING: Final = Markup()
 
 

@@ -1,4 +1,4 @@
-"""Judged text as safe HTML: Markdown without links, code in colours, hidden characters made plain."""
+"""Judged text as safe HTML: Markdown without links, code in colours, hidden characters plain."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def is_word_in(text: str, wanted: str) -> bool:
 
 
 def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
-    """Yield where a text reads as the wanted words: the first letter, and the one after the last."""
+    """Yield where a text reads as the wanted words: the first letter, and the end."""
     letters = [(folded, place) for place, letter in enumerate(text) for folded in _folded(letter)]
     read = "".join(folded for folded, _ in letters)
     sought = "".join(map(_folded, " ".join(wanted.split())))

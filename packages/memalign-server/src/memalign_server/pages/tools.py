@@ -19,7 +19,7 @@ _WORDS: Final = ("error", "message", "detail", "reason", "result")
 _LINE: Final = 140
 """Characters of a tool's line."""
 _FAILED: Final = re.compile(r"\s*(error|failed|failure|exception|traceback)\b[\s:]*", re.IGNORECASE)
-_EMPTY: Final = (None, "", {}, [])
+_EMPTY: Final[tuple[object, ...]] = (None, "", {}, [])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from memalign.judge import Judge
 from memalign.values import Value, ValueType, value_text
-from memalign_server.pages.rendering import Language
+from memalign_server.pages.languages import Language
 
 __all__ = ["Choice", "choices_of", "question_of", "scale_ends", "verdict_text"]
 

@@ -8,7 +8,8 @@ from fastapi import APIRouter, Depends, Form, Path, Query, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import AfterValidator
 
-from memalign_server.pages.rendering import LANGUAGE_COOKIE, LANGUAGES, link, render
+from memalign_server.pages.languages import LANGUAGE_COOKIE, LANGUAGES
+from memalign_server.pages.rendering import link, render
 from memalign_server.pages.verdicts import question_of
 from memalign_server.people.access import COOKIE, HAND, OWNER, Asking
 from memalign_server.people.openid import person_of, send_away, take_back

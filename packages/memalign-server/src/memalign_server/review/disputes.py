@@ -1,6 +1,6 @@
-"""People who answered a case differently: each sees the other's answer, and where both keep theirs an owner settles.
+"""People who answered a case differently: each sees the other's answer once, then an owner settles.
 
-Until then neither is taught.
+If one of them takes the other's answer there is nothing to settle. Until then neither is taught.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Difference:
 
     Attributes:
         case: The case.
-        answers: Those that differ; where it waits for one person, those that say otherwise than they do.
-        own: The answer of the person for whom it waits; None if it waits for an owner, because everybody kept theirs.
+        answers: Those that differ; for one of the people, those that say otherwise than theirs.
+        own: The answer of the person for whom it waits; None if it waits for an owner.
     """
 
     case: QueuedCase
@@ -57,10 +57,11 @@ def difference(
     kind: ValueType,
     put_off: Collection[str] = (),
 ) -> Difference | None:
-    """Return the first case that a person and somebody else answered differently, and that waits for this person.
+    """Return the first case on which a person has to choose between their answer and another's.
 
-    Nearly equal scores of a `kind` are no difference. Cases that the person has kept or an owner has settled do not
-    wait, nor do those that are `put_off`. The person's earliest answer comes first.
+    Nearly equal scores of a `kind` are no difference. Cases whose answer the person has kept do not
+    wait, nor do those that an owner has settled or that are `put_off`. The person's earliest answer
+    comes first.
     """
     waiting = _but(put_off, disputed_for(connection, judge, person))
     for case_id, verdicts in verdicts_on(connection, judge, waiting):
@@ -83,11 +84,14 @@ def take_over(
     *,
     kind: ValueType,
     revision: int,
-) -> None:
+) -> bool:
     """Give a person's answer the verdict of the `other` one, a colleague: they agree now.
 
-    The person's own words were about the verdict that they give up. They become a draft, so that they are not lost, and
-    are not taught with the new verdict. Nothing changes if the colleague's answer is not of this `revision` any more.
+    The person's own words were about the verdict that they give up. They become a draft, so that
+    they are not lost, and are not taught with the new verdict.
+
+    Returns:
+        Whether it was done: not if the colleague's answer is not of this `revision` any more.
 
     Raises:
         InputError: One of the two has no verdict on the case.
@@ -100,27 +104,39 @@ def take_over(
             other=other,
         )
     if revision != theirs.revision or same_value(own.value, theirs.value, kind):
-        return
+        return False
     give_up_words(connection, own)
     answer = NewAnswer(
         state="answered", value=theirs.value, form=TAKEN_OVER, revision=own.revision, seen=True
     )
     save(connection, judge, person, case_id, answer, kind=kind)
+    return True
 
 
-def keep_answer(connection: Transaction, judge: str, person: str, case_id: str) -> None:
-    """Note that a person has seen a colleague's answer and keeps their own: an owner chooses once everybody does."""
+def keep_answer(connection: Transaction, judge: str, person: str, case_id: str) -> bool:
+    """Note that a person has seen a colleague's answer and keeps their own.
+
+    They are not asked again while their verdict stays. Once everybody who differs keeps theirs, an
+    owner chooses.
+
+    Returns:
+        Whether they have an answer.
+    """
     own = answer_of(connection, judge, person, case_id)
-    if own is not None and own.state == "answered":
-        change_answer(connection, judge, person, case_id, kept_revision=own.revision)
+    if own is None or own.state != "answered":
+        return False
+    return change_answer(connection, judge, person, case_id, kept_revision=own.revision)
 
 
 def open_settlement(
     connection: Transaction, judge: str, *, kind: ValueType, put_off: Collection[str] = ()
 ) -> Difference | None:
-    """Return the first case that only an owner can settle: all who differ have kept theirs, or have left the team."""
+    """Return the first case that only an owner can settle.
+
+    All who differ have kept their answers, or have left the team.
+    """
     team = {LOCAL.name, *(member.name for member in list_people(connection))}
-    waiting = _but(put_off, disputed_for_owner(connection, judge))
+    waiting = _but(put_off, disputed_for_owner(connection, judge, team))
     for case_id, verdicts in verdicts_on(connection, judge, waiting):
         differing = [answer for answer in verdicts if _differs(answer, verdicts, kind)]
         chosen = all(answer.is_kept or answer.person not in team for answer in differing)
@@ -136,9 +152,9 @@ def _differs(answer: Answer, others: Iterable[Answer], kind: ValueType) -> bool:
 
 
 def settle(connection: Transaction, judge: str, case_id: str, holder: str, *, by: str) -> None:
-    """Choose whose answer on a case holds. It alone is taught, until somebody answers the case differently.
+    """Choose whose answer on a case holds; an empty `holder` leaves the case out.
 
-    An empty `holder` leaves the case out.
+    It alone is taught, until somebody answers the case differently.
 
     Raises:
         InputError: The holder has no answer on the case.
@@ -154,13 +170,13 @@ def settle(connection: Transaction, judge: str, case_id: str, holder: str, *, by
 def undo(
     connection: Transaction, judge: str, person: str, done: Mapping[str, Any], *, kind: ValueType
 ) -> None:
-    """Take back what a person has just chosen on a difference, unless something was said there since.
+    """Take back what a person has just chosen on a difference, if nothing was said there since.
 
     Args:
         connection: The transaction.
         judge: The judge.
         person: Who chose, and takes it back.
-        done: The `case`; `what` was done: kept, taken or settled; and the `value` that the person had before.
+        done: The `case`; `what` was done: kept, taken or settled; and the person's `value` before.
         kind: The judge's type of verdicts.
     """
     case = case_of(connection, judge, str(done.get("case")))
@@ -186,7 +202,7 @@ def undo(
 
 
 def refresh_disputes(connection: Transaction, judge: str, *, kind: ValueType) -> None:
-    """See again who differs where answers have gone without their person: erased, or withdrawn from the judge."""
+    """Note again who differs where answers have gone without their person: erased or withdrawn."""
     known = settlements(connection, judge)
     for case_id, verdicts in verdicts_on(connection, judge, known):
         settled, by = known[case_id]

@@ -1,4 +1,4 @@
-"""What experts say of cases: saved at once, once, and never over what another tab has said since."""
+"""What experts say of cases: saved at once, once, and never over what another tab said since."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from memalign_server.store.answers import (
     answer_of,
     change_answer,
     drafts_of,
-    open_choice,
     people_who_answered,
     seen_until,
     verdicts_on,
@@ -43,10 +42,10 @@ class NewAnswer:
     Attributes:
         state: Whether the person answers, skips or is not sure.
         value: Their verdict; None for words alone.
-        rationale: Their words. None keeps the words that are there with their verdict: if it changes, they become a
-            draft.
+        rationale: Their words. None keeps the words that are there with their verdict: if it
+            changes, they become a draft.
         form: The form's own random id.
-        revision: The revision that the form was filled in against: 0 for a case that nobody had answered.
+        revision: The revision that the form was filled in against: 0 for an unanswered case.
         seen: Whether the judge's verdict was in view.
     """
 
@@ -70,7 +69,8 @@ def save(
     """Keep a person's answer on a case; the same form twice is kept once.
 
     Returns:
-        None, or the answer that stays: a form that was filled in against an older revision changes nothing.
+        None, or the answer that stays: a form that was filled in against an older revision changes
+        nothing.
 
     Raises:
         InputError: The case is not in the queue, or an answer has neither value nor words.
@@ -164,9 +164,10 @@ def _is_blind(answer: NewAnswer, before: Answer | None) -> bool:
 
 
 def _blind(case: QueuedCase, value: Value | None) -> AnswerChange:
-    """Return what counts as evidence later: the answer before anything was shown, and the judge's of that moment.
+    """Return what counts as evidence later: the blind answer, and the judge's of that moment.
 
-    Of a case that the judge had learned from, only the answer: that it repeats what it was taught proves nothing.
+    Of a case that the judge had learned from it is only the answer: that the judge repeats what it
+    was taught proves nothing.
     """
     if value is None:
         return {}
@@ -184,7 +185,10 @@ def _replace(
     is_same: bool,
     keeps_words: bool,
 ) -> None:
-    """Put a new statement in the place of the one before; words about a verdict that is given up become a draft."""
+    """Put a new statement in the place of the one before.
+
+    Words about a verdict that is given up become a draft.
+    """
     revision = values["revision"]
     if not is_same:
         values["value_since"] = revision
@@ -198,11 +202,8 @@ def _replace(
 def _reopen(
     connection: Transaction, case: QueuedCase, person: str, value: Value | None, kind: ValueType
 ) -> None:
-    """Open again what a new verdict contradicts, and show it to those who kept theirs."""
+    """Open again what was settled, if a new verdict contradicts it."""
     ((_, verdicts),) = verdicts_on(connection, case.judge, [case.case_id])
-    if value is not None:
-        differing = [other.person for other in verdicts if not same_value(other.value, value, kind)]
-        open_choice(connection, case.judge, case.case_id, differing)
     if _holds_still(connection, case, person, value, kind):
         settled, by = case.settled, case.settled_by
         mark_dispute(connection, case.judge, case.case_id, False, settled, by)
@@ -213,7 +214,7 @@ def _reopen(
 def _holds_still(
     connection: Transaction, case: QueuedCase, person: str, value: Value | None, kind: ValueType
 ) -> bool:
-    """Return whether the answer that was settled on holds although this person says something new."""
+    """Return whether the answer that was settled on holds although this person says more."""
     if case.settled in (None, "", person):
         return False
     holder = answer_of(connection, case.judge, case.settled or "", case.case_id)
@@ -234,7 +235,7 @@ def differ(verdicts: Iterable[Answer], kind: ValueType) -> bool:
     )
 
 
-# -- drafts: words that are typed and not yet given to an answer -------------------------------------------------------
+# -- drafts: words that are typed and not yet given to an answer -----------------------
 
 
 def save_draft(
@@ -247,11 +248,20 @@ def save_draft(
     revision: int,
     answer: int | None = None,
 ) -> bool:
-    """Keep all that is in the field of an answered case, which was filled with the draft of a `revision`.
+    """Keep all that is in the field of an answered case.
 
-    Words that were typed over an older revision, in another window, are joined to those that were saved since: none of
-    the two is lost. Words belong to the `answer`, by its revision, over which they were typed: if the verdict is
-    another one by now, they are kept and are not given to it.
+    Words that were typed over an older draft, in another window, are joined to those that were
+    saved since: none of the two is lost. Words belong to the answer over which they were typed: if
+    the verdict is another one by now, they are kept and are not given to it.
+
+    Args:
+        connection: A transaction.
+        judge: The judge.
+        person: Who types.
+        case_id: The case.
+        words: All that is in the field.
+        revision: The revision of the draft with which the field was filled.
+        answer: The revision of the answer over which it was typed; None for that of now.
 
     Returns:
         Whether they belong to the verdict of now.
@@ -275,9 +285,10 @@ def save_draft(
 def say_drafts(
     connection: Transaction, judge: str, person: str, *case_ids: str, kind: ValueType
 ) -> None:
-    """Give a person's drafts to the answers that they belong to, as their words; without `case_ids` all of them.
+    """Give a person's drafts to the answers that they belong to, as their words.
 
-    Drafts on cases without an answer stay, and so do words about a verdict that the person has given up since.
+    Without `case_ids` it is all of them. Drafts on cases without an answer stay, and so do words
+    about a verdict that the person has given up since.
     """
     for own in drafts_of(connection, judge, person):
         if own.is_stale or (case_ids and own.case_id not in case_ids):
@@ -297,7 +308,7 @@ def say_drafts(
 
 
 def give_up_words(connection: Transaction, own: Answer) -> None:
-    """Make a person's words about a verdict that they give up a draft: it is kept, and not taught with another one."""
+    """Keep a person's words about a verdict that they give up, as a draft that is not taught."""
     if own.rationale is not None and own.draft is None:  # nothing newer was typed
         _set_draft(connection, own, own.rationale, own.value_since)
 
@@ -309,11 +320,14 @@ def _set_draft(connection: Transaction, own: Answer, words: str | None, answer: 
     change_answer(connection, own.judge, own.person, own.case_id, **change)
 
 
-# -- blind first: before their answer a person is told neither the judge's verdict nor what others say -----------------
+# -- blind first: before they answer a person is told nothing of what others say -------
 
 
 def mark_seen(connection: Transaction, judge: str, person: str, case_id: str) -> None:
-    """Note that a person was told the verdict on a case: no answer of theirs is blind; a skipped one is asked again."""
+    """Note that a person was told the verdict on a case: no answer of theirs is blind any more.
+
+    A case that they skipped is asked again.
+    """
     own = answer_of(connection, judge, person, case_id)
     if own is None:
         add_answer(connection, judge, person, case_id, state="undone", revision=0)
@@ -321,7 +335,7 @@ def mark_seen(connection: Transaction, judge: str, person: str, case_id: str) ->
         change_answer(connection, judge, person, case_id, state="undone")
 
 
-# -- the way through the cases -----------------------------------------------------------------------------------------
+# -- the way through the cases ---------------------------------------------------------
 
 
 def position(
@@ -331,18 +345,18 @@ def position(
     progress: Progress,
     case_id: str | None = None,
 ) -> int:
-    """Return which case this is for a person, from 1: one that they have answered, or else the next one."""
+    """Return which case this is for a person, from 1; one that they did not come to is the next."""
     number = 0 if case_id is None else seen_until(connection, judge, person, case_id)
     return min(number or progress.total - progress.waiting + 1, progress.total)
 
 
-# -- what goes from memory without its person's doing ------------------------------------------------------------------
+# -- what goes from memory without its person's doing ----------------------------------
 
 
 def overrule(
     connection: Transaction, judge: str, feedback: Iterable[Annotation], *, by: str, holder: str
 ) -> None:
-    """Put people's words out of force by somebody else's choice: they stay, with whose choice it was.
+    """Put people's words out of force by somebody's choice: they stay, with whose choice it was.
 
     Args:
         connection: The transaction.
@@ -374,8 +388,8 @@ def withdraw(
 ) -> None:
     """Take the answers of these keys back.
 
-    The next teaching must not teach them again, and no word of them stays. With `words_only` verdicts stay answers, and
-    so do words that were written after those that the judge had learned.
+    The next teaching must not teach them again, and no word of them stays. With `words_only`
+    verdicts stay answers, and so do words that were written after those that the judge had learned.
     """
     spellings: dict[str, list[str]] = {}
     for person in people_who_answered(connection, judge):

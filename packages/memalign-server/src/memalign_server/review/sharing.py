@@ -1,7 +1,8 @@
 """Work that a team shares: who has which case open.
 
-A case that somebody has open is served to nobody else for ten minutes, unless it wants several answers. One server
-works on a database, so what is open is in its memory and in no table; a restart forgets it.
+A case that somebody has open is served to nobody else for ten minutes, unless it wants several
+answers. One server works on a database, so what is open is in its memory and in no table; a restart
+forgets it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ class OpenCases:
 
     @contextmanager
     def turn(self, judge: str, person: str) -> Iterator[Turn]:
-        """Let one person be served while nobody else is: what they are served must be opened before this ends."""
+        """Let one person be served while nobody else is.
+
+        What they are served must be opened before this ends.
+        """
         with self._lock:
             now = self.clock()
             self._until = {key: until for key, until in self._until.items() if until > now}

@@ -24,11 +24,10 @@ from memalign.types import FeedbackKey
 from memalign.values import Value
 from memalign_server.store.cases import of_person, parts_of
 from memalign_server.store.rows import Answer, AnswerChange, QueuedCase, read_row
-from memalign_server.store.tables import later, now, people, queue, reviews
+from memalign_server.store.tables import later, now, queue, reviews
 
 _FEW = 20  # cases whose answers are read at once, where the first that waits is enough
 _PAIRS = 1_000  # cases of which people's agreement is computed, the latest first
-_LOCAL = "local"  # everybody, on a server without people
 
 _OF_CASE = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
 _ANSWERED = reviews.c.state == "answered"
@@ -117,12 +116,6 @@ def mark_taught(connection: Connection, judge: str, key: FeedbackKey, revision: 
     if revision:
         own = and_(own, reviews.c.revision == revision)
     connection.execute(update(reviews).where(own).values(taught=revision))
-
-
-def open_choice(connection: Connection, judge: str, case_id: str, people: Collection[str]) -> None:
-    """Ask people again whether they keep their answers on a case, because somebody says otherwise now."""
-    theirs = (reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person.in_(people))
-    connection.execute(update(reviews).where(*theirs).values(kept_revision=0))
 
 
 def withdraw_answers(
@@ -255,9 +248,8 @@ def disputed_for(connection: Connection, judge: str, person: str) -> list[str]:
     return list(connection.execute(query.order_by(reviews.c.updated_at)).scalars())
 
 
-def disputed_for_owner(connection: Connection, judge: str) -> list[str]:
+def disputed_for_owner(connection: Connection, judge: str, team: Collection[str]) -> list[str]:
     """Return the disputed cases on which several people have kept their answers, or have left the team."""
-    team = {_LOCAL, *connection.execute(select(people.c.name)).scalars()}
     chosen = or_(reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team))
     of_case = (reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, _VERDICT)
     several = select(func.count()).where(*of_case, chosen).correlate(queue).scalar_subquery() > 1

@@ -1,15 +1,14 @@
-"""What answers prove: how often the judge agrees with people on the cases that are held out from teaching.
+"""What answers prove: how often the judge agrees with people on cases that never teach.
 
-A case counts by the answers that were given before the judge's was in view. The verdict on it is the newest one, and
-beside it what the judge had said while its memory was empty.
+A case counts by the answers that were given before the judge's was in view. The verdict on it is
+the newest one, and beside it what the judge had said while its memory was empty.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from memalign.errors import InvalidValue
 from memalign.metrics import wilson_interval
@@ -19,16 +18,34 @@ from memalign_server.store import Transaction
 from memalign_server.store.answers import AnsweredCase, agreements_with, blind_answers, busiest
 from memalign_server.store.cases import cases_of, waiting_to_measure
 
-ENOUGH = 10
+__all__ = [
+    "ENOUGH",
+    "LATEST",
+    "Agreement",
+    "Mistake",
+    "Pair",
+    "Trust",
+    "figures_of",
+    "is_measured",
+    "trust_of",
+]
+
+ENOUGH: Final = 10
 """Cases from which on a figure is shown: fewer say nearly nothing."""
-LATEST = 200
+LATEST: Final = 200
 """Cases that are counted: as many as each new version judges again."""
-_SHOWN = 3  # mistakes, and pairs of people
+_SHOWN: Final = 3
+"""Mistakes that are shown, and pairs of people."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """On how many of `n` cases two said the same."""
+    """How often two say the same.
+
+    Attributes:
+        n: The cases on which both said something.
+        agreed: Those on which it was the same.
+    """
 
     n: int
     agreed: int
@@ -44,15 +61,14 @@ class Agreement:
         return wilson_interval(self.agreed, self.n) or (0.0, 1.0)
 
     def figures(self) -> dict[str, Any]:
-        """The same as JSON values; of too few cases only how many: a figure of one would tell a colleague's answer."""
+        """Return the same as JSON values.
+
+        Of too few cases it is only how many: a figure of one would tell a colleague's answer.
+        """
         if self.n < ENOUGH:
             return {"cases": self.n}
-        interval = {
-            "low": self.interval[0],
-            "high": self.interval[1],
-            "confidence": 0.95,
-            "method": "wilson",
-        }
+        low, high = self.interval
+        interval = {"low": low, "high": high, "confidence": 0.95, "method": "wilson"}
         return {"cases": self.n, "agreed": self.agreed, "share": self.share, "interval": interval}
 
 
@@ -80,11 +96,13 @@ class Trust:
 
     Attributes:
         now: The newest verdicts against people's answers, on the cases that are held out.
-        before: The verdicts of the empty memory on the same cases; None until it was taught, and of too few.
-        waiting: While there is no figure, the cases that are held out and that the reader has not answered.
+        before: The verdicts of the empty memory on the same cases; None until it was taught, and of
+            too few.
+        waiting: The cases that are held out and that the reader has not answered; 0 once there is a
+            figure.
         reader_alone: Whether all these answers are the reader's.
         people: How far colleagues agree with the reader, those with the most common cases first.
-        mistakes: Where the judge is wrong, of the cases that the reader has answered; the latest first.
+        mistakes: Where the judge is wrong, of the reader's cases; the latest first.
     """
 
     now: Agreement
@@ -102,11 +120,21 @@ class Trust:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """A case that is held out, with the answer that people gave it, and with two verdicts."""
+    """A case that is held out, with the answer that people gave it, and with two verdicts.
+
+    Attributes:
+        case_id: The case.
+        answer: What people said before they saw the judge's verdict.
+        people: Who said so, each with what they say now.
+        verdict: The newest verdict.
+        version: The version of the judge that gave it.
+        first: The verdict of the empty memory.
+        first_version: The version that gave that.
+    """
 
     case_id: str
     answer: Value
-    people: Mapping[str, Value | None]  # who gave it, each with what they say now
+    people: Mapping[str, Value | None]
     verdict: Value
     version: int
     first: Value | None
@@ -114,9 +142,10 @@ class _Measured:
 
 
 def trust_of(connection: Transaction, judge: str, kind: ValueType, person: str) -> Trust:
-    """What a person is told of a judge: nothing of a case that they have not answered."""
+    """Return what a person is told of a judge: nothing of a case that they have not answered."""
     cases = _measured(connection, judge, kind)
-    now, before = _agreements(cases, kind)
+    now = _now(cases, kind)
+    before = _before(cases, kind)
     return Trust(
         now=now,
         before=before if before.n >= ENOUGH else None,
@@ -128,29 +157,28 @@ def trust_of(connection: Transaction, judge: str, kind: ValueType, person: str) 
 
 
 def is_measured(connection: Transaction, judge: str, kind: ValueType) -> bool:
-    """Whether enough cases that are held out have an answer for a figure."""
+    """Return whether enough cases that are held out have an answer for a figure."""
     return len(_measured(connection, judge, kind)) >= ENOUGH
 
 
 def figures_of(connection: Transaction, judge: str, kind: ValueType) -> dict[str, Any]:
-    """The figures of a judge for a program or a report, as JSON has them."""
-    now, before = _agreements(_measured(connection, judge, kind), kind)
-    return {
-        "judge": judge,
-        "held_out_cases": {"now": now.figures(), "before_teaching": before.figures()},
-    }
+    """Return the figures of a judge for a program or a report, as JSON has them."""
+    cases = _measured(connection, judge, kind)
+    now = _now(cases, kind).figures()
+    before = _before(cases, kind).figures()
+    return {"judge": judge, "held_out_cases": {"now": now, "before_teaching": before}}
 
 
 def _measured(connection: Transaction, judge: str, kind: ValueType) -> list[_Measured]:
-    """Return the latest cases that are held out and that people answered alike, the latest answer last.
+    """Return the latest cases that are held out and that people answered alike, the latest last.
 
-    Where they differ, the answer counts that an owner settled on. As soon as enough cases have a verdict of the newest
-    version, the others wait for theirs.
+    Where people differ, the answer counts that an owner settled on. As soon as enough cases have a
+    verdict of the newest version, the others wait for theirs.
     """
-    by_case: dict[str, list[AnsweredCase]] = defaultdict(list)
+    by_case: dict[str, list[AnsweredCase]] = {}
     for pair in blind_answers(connection, judge, most=LATEST):
         if pair.case.settled in (None, pair.answer.person):
-            by_case[pair.case.case_id].append(pair)
+            by_case.setdefault(pair.case.case_id, []).append(pair)
     found = (_measured_case(pairs, kind) for pairs in by_case.values())
     cases = [case for case in found if case is not None]
     newest = max((case.version for case in cases), default=0)
@@ -159,14 +187,17 @@ def _measured(connection: Transaction, judge: str, kind: ValueType) -> list[_Mea
 
 
 def _measured_case(pairs: Sequence[AnsweredCase], kind: ValueType) -> _Measured | None:
-    """Return a case with the answer that people gave it; None where they differ, or the verdict cannot be read."""
+    """Return a case with the answer that people gave it.
+
+    It is None if they differ, or if the verdict of a judge of another type cannot be read.
+    """
     case = pairs[0].case
     blind = [pair.answer.blind_value for pair in pairs if pair.answer.blind_value is not None]
     if not all(kind.agree(blind[0], other) for other in blind[1:]):
         return None
     try:
         verdict = kind.parse(case.verdict or "")
-    except InvalidValue:  # of a judge that answered otherwise once
+    except InvalidValue:
         return None
     return _Measured(
         case_id=case.case_id,
@@ -179,22 +210,26 @@ def _measured_case(pairs: Sequence[AnsweredCase], kind: ValueType) -> _Measured 
     )
 
 
-def _agreements(cases: Sequence[_Measured], kind: ValueType) -> tuple[Agreement, Agreement]:
-    """With the newest verdicts, and with those of the empty memory; none while the judge has learned nothing since."""
+def _now(cases: Iterable[_Measured], kind: ValueType) -> Agreement:
+    """Return how far the newest verdicts agree with people."""
+    return _agreement([(case.verdict, case.answer) for case in cases], kind)
+
+
+def _before(cases: Sequence[_Measured], kind: ValueType) -> Agreement:
+    """Return how far the verdicts of the empty memory agree; of none if it has learned nothing."""
+    if all(case.version == case.first_version for case in cases):
+        return Agreement(n=0, agreed=0)
     firsts = [(case.first, case.answer) for case in cases if case.first is not None]
-    untaught = all(case.version == case.first_version for case in cases)
-    return _agreement([(case.verdict, case.answer) for case in cases], kind), _agreement(
-        [] if untaught else firsts, kind
-    )
+    return _agreement(firsts, kind)
 
 
-def _agreement(pairs: Iterable[tuple[Value, Value]], kind: ValueType) -> Agreement:
-    same = [kind.agree(one, other) for one, other in pairs]
-    return Agreement(n=len(same), agreed=sum(same))
+def _agreement(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> Agreement:
+    agreed = sum(kind.agree(one, other) for one, other in pairs)
+    return Agreement(n=len(pairs), agreed=agreed)
 
 
 def _pairs(connection: Transaction, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
-    """Return the reader and each colleague, on the cases that both answered; else the busiest person with theirs."""
+    """Return the reader with each colleague; for who answers nothing, the busiest with theirs."""
     pairs = _pairs_of(connection, judge, kind, person, one=None)
     if pairs:
         return pairs
@@ -205,28 +240,28 @@ def _pairs(connection: Transaction, judge: str, kind: ValueType, person: str) ->
 def _pairs_of(
     connection: Transaction, judge: str, kind: ValueType, person: str, *, one: str | None
 ) -> tuple[Pair, ...]:
+    """Return a person with those who answered the most of the same cases."""
     counts = agreements_with(connection, judge, person, kind.agree)
-    most_common = sorted(counts.items(), key=lambda item: -item[1][0])[:_SHOWN]
-    return tuple(
-        Pair(one=one, other=name, agreement=Agreement(n=n, agreed=agreed))
-        for name, (n, agreed) in most_common
-    )
+    most_common = sorted(counts.items(), key=lambda count: count[1][0], reverse=True)
+    pairs = []
+    for other, (n, agreed) in most_common[:_SHOWN]:
+        pairs.append(Pair(one=one, other=other, agreement=Agreement(n=n, agreed=agreed)))
+    return tuple(pairs)
 
 
 def _mistakes(
     connection: Transaction, judge: str, kind: ValueType, person: str, cases: Sequence[_Measured]
 ) -> tuple[Mistake, ...]:
-    """The latest cases on which the reader says something else than the judge, and said so before they saw it."""
-    wrong = dict[str, _Measured]()
+    """Return the latest cases on which the judge contradicts the reader, blind and now."""
+    wrong: dict[str, _Measured] = {}
     for case in reversed(cases):
-        now = case.people.get(person)
-        if now is not None and not (
-            kind.agree(case.verdict, case.answer) or kind.agree(case.verdict, now)
-        ):
-            wrong[case.case_id] = case
-    latest = cases_of(connection, judge, list(wrong)[:_SHOWN])
-    pairs = ((row.example, wrong[row.case_id]) for row in latest)
-    return tuple(
-        Mistake(example=example, verdict=case.verdict, answer=case.answer)
-        for example, case in pairs
-    )
+        own = case.people.get(person)
+        if own is None or kind.agree(case.verdict, case.answer) or kind.agree(case.verdict, own):
+            continue
+        wrong[case.case_id] = case
+    mistakes = []
+    for queued in cases_of(connection, judge, list(wrong)[:_SHOWN]):
+        case = wrong[queued.case_id]
+        mistake = Mistake(example=queued.example, verdict=case.verdict, answer=case.answer)
+        mistakes.append(mistake)
+    return tuple(mistakes)

@@ -1,0 +1,66 @@
+"""What every screen of a judge knows: who asks, in which language, and the judge as it is now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fastapi import Request
+from fastapi.responses import RedirectResponse, Response
+
+from memalign.values import ValueType
+from memalign_server.pages.languages import Language
+from memalign_server.pages.rendering import link, render, speaking
+from memalign_server.people.access import Asking, is_part
+from memalign_server.server import Here, Loaded
+from memalign_server.work.jobs import Job
+
+__all__ = ["JudgeScreen"]
+
+
+@dataclass(frozen=True)
+class JudgeScreen:
+    """The screen of one judge, for the person who asks."""
+
+    request: Request
+    judge: str
+    server: Here
+    person: Asking
+
+    @property
+    def name(self) -> str:
+        """The person's name."""
+        return self.person.name
+
+    @property
+    def language(self) -> Language:
+        """The language of whoever asks."""
+        return speaking(self.request)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether a script asks, for a part of the page."""
+        return is_part(self.request)
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The newest version of the judge."""
+        return self.server.judges.latest(self.judge)
+
+    @property
+    def kind(self) -> ValueType:
+        """What verdicts may be."""
+        return self.loaded.judge.value_type
+
+    def start(self, kind: str, **arguments: Any) -> Job:
+        """Ask for work on the judge."""
+        return self.server.jobs.start(kind, self.judge, arguments, asked_by=self.name)
+
+    def go(self, page: str, **query: object) -> Response:
+        """Send a browser on to a page of the judge."""
+        return RedirectResponse(link(self.judge, page, **query), 303)
+
+    def render(self, template: str, *, status: int = 200, **parts: Any) -> Response:
+        """Return a page of the judge, or a part of one."""
+        return render(self.request, template, status=status, **{"judge": self.judge, **parts})
