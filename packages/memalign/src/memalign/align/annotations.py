@@ -61,8 +61,8 @@ def checked_rows(
         hashes={case.id: case.example.content_hash for case in judge.memory.cases},
         fields=named_parts(judge.instructions),
     )
-    rows = list[Feedback]()
-    lines = list[int]()
+    rows = []
+    lines = []
     invalid = list(file.invalid)
     task = task_of(judge)
     for row, line in zip(file.rows, file.lines, strict=True):
@@ -107,20 +107,19 @@ def add_annotations(memory: Memory, rows: Sequence[Feedback]) -> Memory:
         return memory
     added = {row.key for row in rows}
     memory = forget_lessons(memory, list(filter(memory.annotation, added)), why=CHANGED)
-    cases = {case.id: case for case in memory.cases}
+    cases: dict[str, Case] = {}
     for row in rows:
-        # Fields that a person added to the row belong to their annotation, not to the case.
-        case = cases.get(row.id) or Case(example=Example(id=row.id, **row.content), annotations=())
+        case = cases.get(row.id) or memory.case(row.id)
+        if case is None:
+            # Fields that a person added to the row belong to their annotation, not to the case.
+            case = Case(example=Example(id=row.id, **row.content), annotations=())
         said = [each for each in case.annotations if each.key != row.key]
         said.append(Annotation.of(row))
         said.sort(key=lambda annotation: annotation.source)
         cases[row.id] = replace(case, annotations=tuple(said))
-    return replace(
-        memory,
-        cases=tuple(cases[name] for name in sorted(cases)),
-        # Feedback that comes back is no longer withdrawn.
-        tombstones=tuple(stone for stone in memory.tombstones if stone.key not in added),
-    )
+    # Feedback that comes back is no longer withdrawn.
+    stones = tuple(stone for stone in memory.tombstones if stone.key not in added)
+    return replace(memory.with_cases(cases.values()), tombstones=stones)
 
 
 # -- the judge's own verdicts ----------------------------------------------------------------------
@@ -149,14 +148,16 @@ def with_own_verdicts(
     own = _OwnVerdicts.of(judge, replaced)
     if file is not None and not own.wrote(file):
         return memory, FOREIGN
-    cases = list[Case]()
+    cases = []
     for case in memory.cases:
         judgment = judgments.get(case.id)
-        verdict = None
-        if judgment is not None and (file is None or file.fits(case.example)):
-            verdict = own.verdict(case, judgment)
-        cases.append(case if verdict is None else replace(case, pre_alignment=verdict))
-    return replace(memory, cases=tuple(cases)), ""
+        changed = file is not None and not file.fits(case.example)
+        if judgment is None or changed:
+            continue
+        verdict = own.verdict(case, judgment)
+        if verdict is not None:
+            cases.append(replace(case, pre_alignment=verdict))
+    return memory.with_cases(cases), ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -75,10 +75,10 @@ def apply_answer(
     Returns:
         The memory, and the outcome of each piece of feedback that the call was about.
     """
-    taught = set[FeedbackKey]()
-    passed = set[FeedbackKey]()
-    impossible = dict[FeedbackKey, str]()
-    refused = dict[FeedbackKey, str]()
+    taught = set()
+    passed = set()
+    impossible = {}
+    refused = {}
     for delta in answer.deltas:
         keys = set(answer.keys).intersection(delta.feedback)
         why = _impossible(memory, answer, delta)
@@ -135,7 +135,7 @@ def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta) -> Memory:
         return _supported(memory, delta.guideline, delta.feedback)
     name = f"G{memory.next_guideline}"
     supporters = set(delta.feedback)
-    changed = list[Guideline]()
+    changed = []
     if delta.action == "REVISE":
         revised = memory.guideline(delta.guideline)
         supporters.update(revised.supported_by)

@@ -119,7 +119,7 @@ def _calls(judge: Judge, model: ChatModel, run: AlignRun, size: int) -> list[Dis
         keys = by_likeness(memory, keys)
     standing, _ = fit_guidelines(memory.semantic, model.limits.context_tokens // 4)
     count = -(-len(keys) // size)
-    calls = list[DistilCall]()
+    calls = []
     for n in range(count):
         share = keys[n * len(keys) // count : (n + 1) * len(keys) // count]
         call = DistilCall(judge, model, run, keys=tuple(share), guidelines=standing)
@@ -183,7 +183,7 @@ class DistilCall:
             The answers, in the order of the keys; one that failed says why.
         """
         waiting = [self]
-        answers = list[CallAnswer]()
+        answers = []
         retries = RETRIES
         while waiting:
             call = waiting.pop(0)
@@ -238,7 +238,7 @@ class DistilCall:
 
     @cached_property
     def _feedback(self) -> tuple[FeedbackRecord, ...]:
-        records = list[FeedbackRecord]()
+        records = []
         for name, key in self._reader.labels.items():
             annotation, case = self.judge.memory.record(key)
             records.append(self._record(name, annotation, case))

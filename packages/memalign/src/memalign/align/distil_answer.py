@@ -156,7 +156,7 @@ class AnswerReader:
 
     def _fault(self, text: str, keys: Collection[FeedbackKey]) -> str | None:
         """Return why a text about this feedback may not enter a prompt, or None."""
-        comments = list[str]()
+        comments = []
         for key in keys:
             annotation = self.judge.memory.record(key)[0]
             if annotation.rationale:
@@ -174,7 +174,7 @@ class AnswerReader:
 
     @cached_property
     def _judged(self) -> JudgedTexts:
-        texts = list[tuple[str, str]]()
+        texts: list[tuple[str, str]] = []
         for key in self.call.keys:
             texts.extend(judged_texts(self.judge.memory.record(key)[1].example.content))
         return JudgedTexts(texts)

@@ -96,7 +96,7 @@ def _ruled(old: Guideline, rule: bool, by: str) -> dict[str, object]:
 
 def _superseded(memory: Memory, old: Guideline) -> list[Guideline]:
     """Tie a model's guidelines in the old words to the reworded one, or they would come back."""
-    tied = list[Guideline]()
+    tied = []
     for other in memory.guidelines:
         if memory.successor(other) == old.id and not other.people:
             tied.append(replace(other, replaced_by=old.id))
@@ -106,7 +106,7 @@ def _superseded(memory: Memory, old: Guideline) -> list[Guideline]:
 def _twins_restored(memory: Memory, restored: Guideline) -> list[Guideline]:
     """Restore other guidelines in the same words, or a retired one would retire this one again."""
     words = word_form(restored.text)
-    twins = list[Guideline]()
+    twins = []
     for other in memory.guidelines:
         if other.id != restored.id and word_form(other.text) == words:
             twins.append(replace(other, retired_by=None))
@@ -155,7 +155,7 @@ def dismiss_conflict(judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str
     memory = judge.memory
     selectors = (keys,) if isinstance(keys, str | FeedbackKey) else keys
     sides = [frozenset(memory.keys(selector)) for selector in selectors]
-    conflicts = list[FeedbackConflict]()
+    conflicts = []
     for conflict in memory.conflicts:
         seen = conflict.feedback
         if conflict.dismissed_by is not None or any(side.isdisjoint(seen) for side in sides):

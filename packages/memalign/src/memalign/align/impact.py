@@ -1,4 +1,4 @@
-"""Impact: the verdicts on taught cases that an align changed, and the new guidelines behind them."""
+"""Impact: the verdicts on taught cases that an align changed, and by which new guidelines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def impact(after: Judge, count: int, run: AlignRun) -> Impact | None:
             f"{len(failed)} of {len(judgments)} judgments for the impact failed: {failed[0]}"
         )
     old_ids = {guideline.id for guideline in before.memory.guidelines}
-    changes = list[VerdictChange]()
+    changes = []
     checked = 0
     olds = judgments[: len(cases)]
     news = judgments[len(cases) :]

@@ -53,7 +53,7 @@ def proposed_tests(
     if not cases or value is None:
         return ()
     outcome = outcome_of(cases, value)
-    admitted = list[CodeTest]()
+    admitted = []
     for test in _usable(tests, named_parts(judge.instructions), judged, comments):
         column = column_of(cases, test)
         senses = (test.holds,) if sure else (True, False)

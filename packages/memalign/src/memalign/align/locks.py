@@ -33,7 +33,7 @@ async def broken_locks(judge: Judge, run: AlignRun) -> tuple[BrokenLock, ...]:
     pairs = [(judge, case) for case in filter(None, map(judge.memory.case, named))]
     with run.timed("locks"):
         judgments = await judge_hidden(pairs, run, "locks")
-    broken = list[BrokenLock]()
+    broken = []
     for (_, case), judgment in zip(pairs, judgments, strict=True):
         if isinstance(judgment, str) or not agrees(judge, case, judgment):
             broken.append(_broken(judge, case, judgment))
@@ -44,16 +44,23 @@ def _broken(judge: Judge, case: Case, judgment: Judgment | str) -> BrokenLock:
     label = judge.memory.label(case)
     if isinstance(judgment, str):
         return BrokenLock(id=case.id, label=label, reason=f"could not be judged: {judgment}")
-    found = (finding.guideline for finding in judgment.findings)
-    names = tuple(dict.fromkeys([*judgment.guideline_ids, *found]))
-    return BrokenLock(id=case.id, label=label, value=judgment.value, guideline_ids=names)
+    names = dict.fromkeys(judgment.guideline_ids)
+    for finding in judgment.findings:
+        names[finding.guideline] = None
+    return BrokenLock(id=case.id, label=label, value=judgment.value, guideline_ids=tuple(names))
 
 
-def with_lessons_waiting(judge: Judge) -> Judge:
-    """Return a judge whose pending feedback waits because a locked case would be broken."""
-    keys = [annotation.key for annotation in judge.memory.pending]
-    waiting = dict.fromkeys(keys, Outcome(kind="waiting", reason=WAITS))
-    return judge.replace(memory=judge.memory.with_outcomes(waiting))
+def with_lessons_waiting(judge: Judge, reason: str = WAITS, *, quotes: bool = False) -> Judge:
+    """Return a judge whose pending feedback waits for one reason.
+
+    Args:
+        judge: The judge.
+        reason: The reason; without one, that a locked case would be broken.
+        quotes: Whether the reason may repeat words of any of the feedback, as errors do.
+    """
+    keys = tuple(annotation.key for annotation in judge.memory.pending)
+    waiting = Outcome(kind="waiting", reason=reason, exposed_to=keys if quotes else ())
+    return judge.replace(memory=judge.memory.with_outcomes(dict.fromkeys(keys, waiting)))
 
 
 def held_back(result: AlignResult) -> AlignResult:

@@ -26,7 +26,7 @@ from memalign.judge.borne_out import (
 )
 from memalign.judge.code_tests import checked, named_in, shape
 from memalign.memory import Memory
-from memalign.types import CodeTest, Guideline
+from memalign.types import CodeTest
 from memalign.values import ValueType
 
 __all__ = ["mined", "with_mined"]
@@ -54,7 +54,7 @@ _AROUND = ",;:!?\"'()[]\u2013\u2014"
 
 
 def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> Memory:
-    """Return the memory with today's mined tests, and no earlier ones, on the comments that name them.
+    """Return the memory with tests that labels bear out now on the comments that name them.
 
     Args:
         memory: The memory. Guidelines that are a single comment, word for word, get tests.
@@ -62,7 +62,7 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
         fields: The parts of an item that its instructions name.
     """
     tests = mined(memory, value_type, fields)
-    changed = list[Guideline]()
+    changed = []
     for guideline in memory.guidelines:
         alone = len(guideline.exposed_to) == 1
         if alone and guideline.exposed_to == guideline.supported_by:
@@ -84,7 +84,7 @@ def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple
     rules = _rules(_columns(_candidates(cases, fields), cases), cases)
     limit = _chance_limit(rules)
     covered = 0
-    chosen = dict[str, CodeTest]()
+    chosen = {}
     for rule in sorted(rules, key=lambda rule: (-rule.right, rule.place)):
         borne_out = rule.table[1] == 0 and chance(rule.table) <= limit
         if borne_out and rule.cases & ~covered and rule.test.text not in chosen:
@@ -118,7 +118,7 @@ def _rules(columns: Mapping[Column, CodeTest], cases: Sequence[LabelledCase]) ->
     """Return every test in both senses for every label, the sense that finds something first."""
     labels = sorted({case.label for case in cases}, key=str)
     outcomes = {label: outcome_of(cases, label) for label in labels}
-    rules = list[Rule]()
+    rules: list[Rule] = []
     for holding in (True, False):
         for column, test in columns.items():
             answers = column if holding else column.turned()
@@ -130,14 +130,14 @@ def _rules(columns: Mapping[Column, CodeTest], cases: Sequence[LabelledCase]) ->
 
 def _candidates(cases: Sequence[LabelledCase], fields: Sequence[str]) -> list[CodeTest]:
     """Return tests of literals that comments and items share, most content words first."""
-    words = set[str]()
-    forms = set[str]()
+    words: set[str] = set()
+    forms: set[str] = set()
     for case in cases:
         for annotation in case.feedback:
             comment = literal_form(annotation.rationale or "")
             words.update(_grams(comment.casefold()))
             forms.update(_forms(comment))
-    tests = set[CodeTest]()
+    tests = set()
     for case in cases:
         for field in fields:
             if case.reading.value(field) is None:
@@ -182,7 +182,7 @@ def _columns(
     candidates: Sequence[CodeTest], cases: Sequence[LabelledCase]
 ) -> dict[Column, CodeTest]:
     """Return the first of the tests that say the same of every case, or the contrary."""
-    columns = dict[Column, CodeTest]()
+    columns: dict[Column, CodeTest] = {}
     for test in candidates:
         answers = column_of(cases, test)
         if answers.yes and answers.no and answers.turned() not in columns:
@@ -196,7 +196,7 @@ def _chance_limit(rules: Sequence[Rule]) -> float:
     This is Bonferroni's correction as Tarone (1990, Biometrics 46:515) counts: a candidate that no
     labels with these shares could have admitted was not tried.
     """
-    least = list[float]()
+    least = []
     for rule in rules:
         right, wrong, missed, rest = rule.table
         swapped = min(wrong, missed)  # labels that could be dealt so that the test agrees best

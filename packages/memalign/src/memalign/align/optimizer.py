@@ -30,7 +30,6 @@ from memalign.errors import ConfigurationError, InputError, ModelError
 from memalign.io import FeedbackSource, OwnVerdicts, RowSource
 from memalign.judge import Judge, Progress, named_parts
 from memalign.judge.rules import lost_rules
-from memalign.memory import Outcome
 from memalign.memory.forget import WHY, exposed_wordings, forget, without_disputed
 from memalign.memory.label_policy import checked_authority
 from memalign.memory.retrieval import embedding_text
@@ -207,7 +206,7 @@ class MemAlign:
                 learned = with_lessons_waiting(embedded)
         except (ConfigurationError, ModelError) as error:
             # There is no key, no model or no vector. What was forgotten stays forgotten.
-            learned = _all_waiting(judge, f"{WHY}: {error}")
+            learned = with_lessons_waiting(judge, f"{WHY}: {error}", quotes=True)
         return run.result(learned)
 
     def _begin(self, judge: Judge, progress: Progress | None, calls: Calls | None) -> AlignRun:
@@ -268,16 +267,8 @@ async def _embedded(judge: Judge, run: AlignRun) -> Judge:
     run.tell("embed", 0, len(missing))
     rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
     run.tell("embed", len(missing), len(missing))
-    cases = {case.id: case for case in memory.cases}
+    cases = []
     for case, row in zip(missing, rows, strict=True):
-        cases[case.id] = replace(case, vector=row.astype("<f4").tobytes())
-    memory = replace(memory, embedding_model=model.name, cases=tuple(cases.values()))
+        cases.append(replace(case, vector=row.astype("<f4").tobytes()))
+    memory = replace(memory.with_cases(cases), embedding_model=model.name)
     return judge.replace(memory=memory)
-
-
-def _all_waiting(judge: Judge, reason: str) -> Judge:
-    """Return the judge with all of its pending feedback waiting for this reason."""
-    keys = tuple(annotation.key for annotation in judge.memory.pending)
-    # An error may repeat words of any of them.
-    waiting = Outcome(kind="waiting", reason=reason, exposed_to=keys)
-    return judge.replace(memory=judge.memory.with_outcomes(dict.fromkeys(keys, waiting)))

@@ -32,6 +32,8 @@ _SHOWN = 8
 """Guidelines and conflicts that a terminal shows."""
 _WIDTH = 120
 """Characters of each."""
+_ORDER = ("learned", "merged", "disputed", "rejected", "withdrawn", "unchanged", "invalid")
+"""The order in which a summary counts rows."""
 
 
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,21 +188,22 @@ class AlignResult(Generic[ValueT_co]):
     @property
     def pending(self) -> tuple[tuple[FeedbackKey, str], ...]:
         """Key and reason of every piece of feedback whose lesson still waits."""
-        return tuple((e.key, e.reason) for e in self.judge.memory.ledger() if e.state == "pending")
+        waiting = []
+        for entry in self.judge.memory.ledger():
+            if entry.state == "pending":
+                waiting.append((entry.key, entry.reason))
+        return tuple(waiting)
 
     @property
     def summary(self) -> str:
-        """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 31 s, $0.004`."""
-        counts = Counter(
-            row.status if row.status in ("unchanged", "invalid") else str(row.state)
-            for row in self.rows
-        )
-        counts["withdrawn"] = len(self.removed)
-        order = ("learned", "merged", "disputed", "rejected", "withdrawn", "unchanged", "invalid")
-        parts = [f"{counts[name]} {name}" for name in order if counts[name]]
-        if self.pending:
-            key, reason = self.pending[0]
-            parts.append(f"{len(self.pending)} pending ({key}: {reason})")
+        """One line, such as `4 learned, 1 pending (t-7@ana: timed out), new G1-G3, 3 s, $0.004`."""
+        counts = Counter(withdrawn=len(self.removed))
+        counts.update(map(_outcome, self.rows))
+        parts = [f"{counts[name]} {name}" for name in _ORDER if counts[name]]
+        pending = self.pending
+        if pending:
+            key, reason = pending[0]
+            parts.append(f"{len(pending)} pending ({key}: {reason})")
         if self.forgotten:
             parts.append(f"forgot {_span(self.forgotten)}")
         if self.guidelines:
@@ -227,9 +230,10 @@ class AlignResult(Generic[ValueT_co]):
 
     def _repr_html_(self) -> str:
         above = [f"{self.judge.name}: {self.summary}", *self._conflict_lines()]
-        rows = [
-            (rule.id, rule.text, ", ".join(map(str, rule.supported_by))) for rule in self.guidelines
-        ]
+        rows = []
+        for guideline in self.guidelines:
+            sources = ", ".join(map(str, guideline.supported_by))
+            rows.append((guideline.id, guideline.text, sources))
         return html_view(above, ("guideline", "text", "taught by"), rows)
 
     def _conflict_lines(self) -> list[str]:
@@ -247,6 +251,10 @@ class AlignResult(Generic[ValueT_co]):
         return plain
 
 
+def _outcome(row: RowReport) -> str:
+    return str(row.state) if row.status in ("new", "changed") else row.status
+
+
 def _span(guidelines: tuple[Guideline, ...]) -> str:
     """Return `G1-G3`, or the ids one by one if others lie between."""
     ids = [guideline.id for guideline in guidelines]
@@ -256,7 +264,7 @@ def _span(guidelines: tuple[Guideline, ...]) -> str:
 
 def conflicts_in(memory: Memory) -> tuple[Conflict, ...]:
     """Return what people have to settle: labels that differ, then comments that contradict."""
-    labels = dict[str, Conflict]()
+    labels = {}
     for case in memory.cases:
         given = {
             said.key: said.value for said in memory.annotations_on(case) if said.value is not None
@@ -270,7 +278,7 @@ def conflicts_in(memory: Memory) -> tuple[Conflict, ...]:
             labels[content] = Conflict(
                 ids=_cases_of(given), annotations=dict(given), label=label, reason=reason
             )
-    comments = list[Conflict]()
+    comments = []
     for named in memory.open_conflicts:
         said = {key: memory.record(key)[0].value for key in named.feedback}
         comments.append(

@@ -95,7 +95,7 @@ class AlignRun:
         """Return what became of every row, by line."""
         status = sort_rows(self.before.memory, self.file.rows)
         ledger = {entry.key: entry for entry in judge.memory.ledger()}
-        rows = list[RowReport]()
+        rows = []
         for bad in self.file.invalid:
             rows.append(
                 RowReport(line=bad.line, key=bad.id or "", status="invalid", reason=bad.reason)

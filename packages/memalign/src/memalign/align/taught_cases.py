@@ -24,7 +24,7 @@ def taught_cases(judge: Judge) -> list[Case]:
 
     They are in the order of content hashes, which does not depend on what was taught first.
     """
-    taught = dict[str, Case]()
+    taught: dict[str, Case] = {}
     for case in judge.memory.cases:
         labelled = judge.memory.label(case) is not None
         if labelled and task_of(judge).lacks(case.example.content, "the case") is None:

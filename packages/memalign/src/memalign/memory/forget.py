@@ -81,7 +81,7 @@ def forget_lessons(
     """
     gone = frozenset(keys)
     staying = () if people_agree else exposed_wordings(memory, gone, keep)
-    exposed = set[str]()
+    exposed = set()
     waiting = set(gone)
     for guideline in memory.guidelines:
         if guideline.id not in staying and not gone.isdisjoint(guideline.exposure):
@@ -113,7 +113,7 @@ def exposed_wordings(
     """
     gone = frozenset(withdrawn)
     withdrawing = {name_key(key.source) for key in gone}
-    staying = list[str]()
+    staying = []
     for guideline in memory.guidelines:
         if guideline.people and not gone.isdisjoint(guideline.exposure):
             authors = map(name_key, guideline.people)
@@ -125,7 +125,7 @@ def exposed_wordings(
 def without_disputed(memory: Memory) -> Memory:
     """Return the memory without what labels taught that do not count; see `Memory.label`."""
     disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
-    taught = set[FeedbackKey]()
+    taught = set()
     for guideline in memory.guidelines:
         taught |= disputed & guideline.exposure
     for annotation in memory.annotations():
@@ -137,7 +137,7 @@ def without_disputed(memory: Memory) -> Memory:
 def _cases_without(memory: Memory, removed: frozenset[FeedbackKey]) -> tuple[Case, ...]:
     """Return the cases without these annotations; a case goes with its last one."""
     touched = {key.id for key in removed}
-    cases = list[Case]()
+    cases = []
     for case in memory.cases:
         if case.id not in touched:
             cases.append(case)
@@ -157,5 +157,6 @@ def _unexposed(guideline: Guideline, gone: frozenset[FeedbackKey]) -> Guideline:
         return guideline
     exposed = tuple(key for key in guideline.exposed_to if key not in gone)
     supported = tuple(key for key in guideline.supported_by if key not in gone)
-    tests = guideline.tests if exposed == guideline.exposed_to else ()
-    return replace(guideline, exposed_to=exposed, supported_by=supported, tests=tests)
+    if exposed != guideline.exposed_to:
+        guideline = replace(guideline, exposed_to=exposed, tests=())
+    return replace(guideline, supported_by=supported)

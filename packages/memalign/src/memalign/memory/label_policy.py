@@ -60,9 +60,15 @@ def _weight(
     side: Sequence[Annotation | Feedback], order: Sequence[str]
 ) -> tuple[bool, int, int, str]:
     """Return how much a label weighs; `order` holds the folded names of the authority."""
-    people = {name_key(annotation.source) for annotation in side}
-    places = [order.index(name) for name in people if name in order]
-    # An unnamed source is `unknown`, or `unknown:ID` if several are told apart.
-    named = bool(places) or any(name.partition(":")[0] != UNKNOWN_SOURCE for name in people)
-    latest = max(annotation.created_at or "" for annotation in side)
-    return named, -min(places, default=len(order)), len(side), latest
+    named = False
+    place = len(order)
+    latest = ""
+    for annotation in side:
+        name = name_key(annotation.source)
+        # An unnamed source is `unknown`, or `unknown:ID` if several are told apart.
+        if name in order or name.partition(":")[0] != UNKNOWN_SOURCE:
+            named = True
+        if name in order:
+            place = min(place, order.index(name))
+        latest = max(latest, annotation.created_at or "")
+    return named, -place, len(side), latest

@@ -129,7 +129,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def hashed(self) -> str:
         """The part of the memory's hash that stands for this case."""
-        said = list[tuple[object, ...]]()
+        said = []
         for each in self.annotations:
             # From then on no guideline is missing, until something changes.
             settled = each.outcome is not None and each.outcome.kind in ("example", "refused")
@@ -197,7 +197,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
-        """The guidelines in force, in the order in which prompts show them; they print line by line."""
+        """The guidelines in force, in the order of prompts; they print line by line."""
         return Guidelines(rule for rule in self.guidelines if self.status(rule) == "active")
 
     @property
@@ -228,8 +228,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(self._cases_by_content.get(example.content_hash, ()))
 
     def annotations_on(self, case: Case) -> tuple[Annotation, ...]:
-        """Return all annotations on the case's content; the same content under two ids is one case."""
-        said = list[Annotation]()
+        """Return all annotations on the case's content, under whatever id."""
+        said: list[Annotation] = []
         for same in self.duplicates(case.example):
             said.extend(same.annotations)
         return tuple(said)
@@ -245,8 +245,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def ids_beside(self, keys: Iterable[FeedbackKey]) -> set[str]:
         """Return the ids of the cases with this feedback, and of those of the same content."""
-        cases = filter(None, (self.case(key.id) for key in keys))
-        return {same.id for case in cases for same in self.duplicates(case.example)}
+        ids: set[str] = set()
+        for case in filter(None, (self.case(key.id) for key in keys)):
+            ids.update(same.id for same in self.duplicates(case.example))
+        return ids
 
     def annotations(self) -> Iterator[Annotation]:
         """Yield every annotation, in canonical order: by id, then by source."""
@@ -289,19 +291,22 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(found)
 
     def matching(self, text: str, *, source: str | None = None) -> tuple[FeedbackKey, ...]:
-        """Return the keys of the feedback whose case or words hold a text, without regard to accents.
+        """Return the keys of the feedback whose case or words hold a text, in any spelling.
 
         Args:
             text: The text to look for.
             source: Only feedback of this person.
         """
         finder = Finder(text)
-        holding = set[str]()
+        holding = set()
         for case in self.cases:
             if finder.within([case.example.meta, *case.example.content.values()]):
                 holding.add(case.id)
-        said = self._by(source)
-        return tuple(each.key for each in said if each.id in holding or finder.within(each.words))
+        found = []
+        for annotation in self._by(source):
+            if annotation.id in holding or finder.within(annotation.words):
+                found.append(annotation.key)
+        return tuple(found)
 
     def _by(self, source: str | None) -> Iterator[Annotation]:
         """Yield the annotations of one person; without a name, all."""
@@ -350,7 +355,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
         """Return all feedback behind the guidelines in force, and on these cases."""
-        keys = set[FeedbackKey]()
+        keys: set[FeedbackKey] = set()
         for guideline in self.semantic:
             keys.update(guideline.exposed_to, guideline.supported_by)
         for case in filter(None, map(self.case, example_ids)):
@@ -366,7 +371,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def pending(self) -> tuple[Annotation, ...]:
         """The annotations that wait for a distillation."""
-        return tuple(a for a in self.annotations() if self._entries[a.key].state == "pending")
+        waiting = []
+        for annotation in self.annotations():
+            if self._entries[annotation.key].state == "pending":
+                waiting.append(annotation)
+        return tuple(waiting)
 
     # -- changed copies --------------------------------------------------------------------------
 
@@ -382,26 +391,31 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         )
 
     def without_guidelines(self, ids: Collection[str]) -> Memory:
-        """Return a memory without these guidelines; those that they had replaced are active again."""
-        rest = list[Guideline]()
+        """Return a memory without these guidelines; those they had replaced are active again."""
+        rest = []
         for guideline in self.guidelines:
             if guideline.id not in ids:
                 replaced = guideline.replaced_by in ids
                 rest.append(replace(guideline, replaced_by=None) if replaced else guideline)
         return replace(self, guidelines=tuple(rest))
 
+    def with_cases(self, cases: Iterable[Case]) -> Memory:
+        """Return a memory with these cases; each replaces the one of its id, or is added."""
+        changed = {case.id: case for case in cases}
+        if not changed:
+            return self
+        after = {**self._cases_by_id, **changed}
+        return replace(self, cases=tuple(after[name] for name in sorted(after)))
+
     def with_annotations(self, annotations: Iterable[Annotation]) -> Memory:
         """Return a memory with these annotations, each in the place of the one of its key."""
-        changed = {annotation.key: annotation for annotation in annotations}
-        touched = {key.id for key in changed}
-        cases = list[Case]()
-        for case in self.cases:
-            if case.id not in touched:
-                cases.append(case)
-                continue
-            said = tuple(changed.get(each.key, each) for each in case.annotations)
-            cases.append(replace(case, annotations=said))
-        return replace(self, cases=tuple(cases)) if changed else self
+        cases: dict[str, Case] = {}
+        for annotation in annotations:
+            case = cases.get(annotation.id, self._cases_by_id[annotation.id])
+            said = list(case.annotations)
+            said[said.index(self._annotations_by_key[annotation.key])] = annotation
+            cases[case.id] = replace(case, annotations=tuple(said))
+        return self.with_cases(cases.values())
 
     def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
         """Return a memory with what a distillation made of the feedback of these keys."""
@@ -409,19 +423,19 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.with_annotations(replace(each, outcome=outcomes[each.key]) for each in known)
 
     def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
-        """Return a memory without the judge's verdicts that were exposed to feedback on these cases."""
-        cases = list[Case]()
+        """Return a memory without verdicts that were exposed to feedback on these cases."""
+        cases = []
         for case in self.cases:
             verdict = case.pre_alignment
-            gone = verdict is not None and any(key.id in ids for key in verdict.exposed_to)
-            cases.append(replace(case, pre_alignment=None) if gone else case)
-        return replace(self, cases=tuple(cases)) if ids else self
+            if verdict is not None and any(key.id in ids for key in verdict.exposed_to):
+                cases.append(replace(case, pre_alignment=None))
+        return self.with_cases(cases)
 
     # -- derived ---------------------------------------------------------------------------------
 
     @cached_property
     def hash(self) -> str:
-        """16 hex digits over all that can change a verdict or an align: no vectors and no reasons."""
+        """16 hex digits over all that can change a verdict or an align; reasons cannot."""
         rest = {
             "authority": self.authority,
             "embedding_model": self.embedding_model,
@@ -433,7 +447,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def matrix(self) -> NDArray[np.float32]:
-        """The cases' vectors as one array of shape (cases, d); zeros for a case without a vector."""
+        """The cases' vectors as an array of shape (cases, d); zeros for a case without one."""
         import numpy as np  # numpy takes a quarter of a second; only retrieval needs it
 
         width = max((len(case.vector or b"") for case in self.cases), default=0) // 4

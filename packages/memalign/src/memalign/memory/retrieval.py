@@ -42,7 +42,7 @@ def embedding_text(example: Example) -> str:
     and traces (`words_of`). The reference (`expectations`) is left out unless there is nothing
     else, because a new item often has none. Labels and comments never enter.
     """
-    words = list[str]()
+    words: list[str] = []
     for name, value in example.content.items():
         if name != "expectations":
             words.extend(words_of(name, value))
@@ -72,11 +72,11 @@ def similar_cases(
 ) -> tuple[Case, ...]:
     """Return up to `k` cases that an item is judged beside, the most useful first.
 
-    An identical case comes first and always, also with k = 0: experts may have said more of it than a label. Then come
-    the misjudged ones among the nearest 2k, then the others by likeness. Cases without a label that
-    counts are left out, and so is a second case of a group (`meta["group"]`, such as a
-    conversation) or of the same words. From CHOICE cases on, none is less alike than RELEVANT. Ties
-    are broken by id, so the result is deterministic.
+    An identical case comes first and always, also with k = 0: experts may have said more of it than
+    a label. Then come the misjudged ones among the nearest 2k, then the others by likeness. Cases
+    without a label that counts are left out, and so is a second case of a group (`meta["group"]`,
+    such as a conversation) or of the same words. From CHOICE cases on, none is less alike than
+    RELEVANT. Ties are broken by id, so the result is deterministic.
 
     Args:
         memory: The memory.

@@ -136,7 +136,7 @@ def _entry(
 
 
 def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]) -> LedgerEntry:
-    """Return the entry of feedback that supports guidelines: learned if it wrote one, else merged."""
+    """Return the entry of feedback behind guidelines: learned if one was written from it."""
     shown = dict.fromkeys(memory.successor(rule) or rule.id for rule in carrying)
     state: LedgerState = "merged"
     reason = f"{memory.face(carrying[0]).id} already says it"
