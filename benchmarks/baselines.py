@@ -106,7 +106,7 @@ def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Any
     return judged
 
 
-def _plain(cases: Sequence[Example]) -> Any:
+def _features(cases: Sequence[Example]) -> Any:
     """Length, and the share of words that the reference and the inputs have too; of a pair, one side less the other."""
     sides = [[_of_text(side) for side in _each_side(case.content, ("A", "B"))] for case in cases]
     return np.array(
@@ -158,7 +158,7 @@ BASELINES: dict[str, Callable[[Labelled, Sequence[Example]], list[Value]]] = {
     "majority": _majority,
     "neighbours": _classified(KNeighborsClassifier(5, metric="cosine"), vectors),
     "features": _classified(
-        make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)), _plain
+        make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)), _features
     ),
     "words": _classified(make_pipeline(CountVectorizer(analyzer=_counted), MultinomialNB()), list),
 }

@@ -41,7 +41,7 @@ QUOTATIONS = TEXTS | {"order": REPLIES["answer"]}
 
 
 @dataclass(frozen=True)
-class Case:
+class SimulatedCase:
     """A letter and its reply, with what is true of them."""
 
     number: int
@@ -77,11 +77,11 @@ class Rule:
         """The rule as a guideline."""
         return f"{self.wish[0].upper()}{self.wish[1:]}."
 
-    def decides(self, case: Case) -> bool:
+    def decides(self, case: SimulatedCase) -> bool:
         """Whether it says anything about a case."""
         return (not self.needs or self.needs in case.facts) and self.lacks not in case.facts
 
-    def value(self, case: Case) -> bool:
+    def value(self, case: SimulatedCase) -> bool:
         """What it says about a case that it decides."""
         return self.always if self.always is not None else (self.fact in case.facts) != self.turned
 
@@ -95,7 +95,7 @@ class Policy:
     draws: Mapping[str, float]
     weights: Mapping[str, float] = field(default_factory=dict)
 
-    def label(self, case: Case) -> bool:
+    def label(self, case: SimulatedCase) -> bool:
         """What the experts say of it."""
         if self.weights:
             return (
@@ -107,7 +107,7 @@ class Policy:
             )
         return _voted(self.rules, case) is True
 
-    def comment(self, case: Case) -> str:
+    def comment(self, case: SimulatedCase) -> str:
         """What an expert writes of a case: a rule, of those of the highest rank one that speaks for the label."""
         speaking = [
             rule for rule in _deciding(self.rules, case) if rule.value(case) == self.label(case)
@@ -116,16 +116,16 @@ class Policy:
             speaking[case.number % len(speaking)].wish
         )
 
-    def cases(self, count: int, seed: int, *, first: int) -> list[Case]:
+    def cases(self, count: int, seed: int, *, first: int) -> list[SimulatedCase]:
         """Cases of both labels in turn, as far as the policy deals them."""
-        rng, chosen = random.Random(f"{self.name} {seed} {first}"), list[Case]()
+        rng, chosen = random.Random(f"{self.name} {seed} {first}"), list[SimulatedCase]()
         shares = (*self.draws.items(), *dict.fromkeys(HOUSE["noise"], 0.5).items())
         for number in itertools.count(first):
             facts = {fact for fact, share in shares if rng.random() < share}
             if len(self.rules) == len(TOPICS):
                 topic = rng.choice(TOPICS)
                 facts |= {f"about {topic}", *([f"step of {topic}"] if rng.random() < 0.5 else [])}
-            case = Case(number, frozenset(facts))
+            case = SimulatedCase(number, frozenset(facts))
             if self.label(case) == (len(chosen) % 2 == 0):
                 chosen.append(case)
             if len(chosen) == count:
@@ -192,20 +192,20 @@ def _chance(*parts: object) -> float:
     return int.from_bytes(digest, "big") / 2**48
 
 
-def _deciding(rules: Sequence[Rule], case: Case) -> list[Rule]:
+def _deciding(rules: Sequence[Rule], case: SimulatedCase) -> list[Rule]:
     """Of the rules that decide a case those of the highest rank."""
     deciding = [rule for rule in rules if rule.decides(case)]
     highest = max((rule.rank for rule in deciding), default=0)
     return [rule for rule in deciding if rule.rank == highest]
 
 
-def _voted(rules: Sequence[Rule], case: Case) -> bool | None:
+def _voted(rules: Sequence[Rule], case: SimulatedCase) -> bool | None:
     """What most of the rules say that count for a case; None where none does, or as many each way."""
     votes = sum(1 if rule.value(case) else -1 for rule in _deciding(rules, case))
     return None if votes == 0 else votes > 0
 
 
-def _case_of(text: str) -> Case:
+def _case_of(text: str) -> SimulatedCase:
     """The last case in a text, with all that is written of it."""
     (*_, number) = re.finditer(r"Case (\d+)\.", text)
     rest = text[number.start() :]
@@ -213,7 +213,7 @@ def _case_of(text: str) -> Case:
     reply = re.search(r"outputs\W+", rest)
     if reply and rest.startswith(REPLIES["answer"], reply.end()):
         facts.add("order")
-    return Case(int(number[1]), frozenset(facts))
+    return SimulatedCase(int(number[1]), frozenset(facts))
 
 
 GUIDELINE = re.compile(r"^(?:(G\d+):|-) (.+)$", re.MULTILINE)
@@ -310,7 +310,7 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
     """One guideline for all feedback that states the same rule; the rest, a label alone, helps with nothing else."""
     before, _, new = user.rpartition("New feedback:")
     names = {text: name for name, text in GUIDELINE.findall(before)}
-    groups: dict[str, list[tuple[str, Case]]] = {}
+    groups: dict[str, list[tuple[str, SimulatedCase]]] = {}
     for name, item, words in RECORD.findall(new):
         (text, *_) = _stated(competence, item + words) or ("",)
         groups.setdefault(text, []).append((name, _case_of(item)))
@@ -318,7 +318,7 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
     return [{name: change[name] for name in form if name in change} for change in changes]
 
 
-def _change(text: str, members: Sequence[tuple[str, Case]], name: str) -> Body:
+def _change(text: str, members: Sequence[tuple[str, SimulatedCase]], name: str) -> Body:
     change: Body = {"feedback": [label for label, _ in members], "guideline": name, "tests": []}
     if not text or name:
         return change | {
@@ -373,7 +373,7 @@ def decide(body: Body) -> Body:
     }
 
 
-def _decided(policy: Policy, competence: Competence, case: Case, question: Body) -> Body:
+def _decided(policy: Policy, competence: Competence, case: SimulatedCase, question: Body) -> Body:
     text = question["instructions"]
     if question["type"] == "noul":
         broken = any(

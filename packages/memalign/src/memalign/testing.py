@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "Answer",
     "Decide",
     "HashEmbedding",
+    "ScriptedAnswer",
     "ScriptedChatModel",
     "ScriptedDecisionModel",
 ]
 
-Answer = dict[str, Any] | ChatReply | BaseException
+ScriptedAnswer = dict[str, Any] | ChatReply | BaseException
 """What a scripted model answers: the data of a reply, a whole reply, or an error to raise."""
 
 Decide = Callable[[str, Question], float | Mapping[str, float] | str | BaseException]
@@ -50,7 +50,8 @@ class ScriptedChatModel:
 
     def __init__(
         self,
-        answers: Iterable[Answer] | Callable[[ChatRequest], Answer | Awaitable[Answer]],
+        answers: Iterable[ScriptedAnswer]
+        | Callable[[ChatRequest], ScriptedAnswer | Awaitable[ScriptedAnswer]],
         *,
         name: str = "scripted",
         limits: Limits | None = None,
@@ -76,7 +77,7 @@ class ScriptedChatModel:
         usage = Usage(calls=1, input_tokens=len(words), output_tokens=len(text.split()), cost=0.0)
         return ChatReply(data=answer, text=text, usage=usage)
 
-    def _scripted(self, request: ChatRequest) -> Answer:
+    def _scripted(self, request: ChatRequest) -> ScriptedAnswer:
         try:
             return next(self._script)
         except StopIteration:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 
-from memalign.content.json_values import whole
+from memalign.content.json_values import whole_number
 from memalign.content.normal import label_form
 from memalign.errors import InvalidValue, InvalidValueType
 
@@ -188,7 +188,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "choice":
             return "|".join(self.choices)
         if self.kind in ("int", "float"):
-            return f"{self.kind}:{_plain(self.low)}..{_plain(self.high)}"
+            return f"{self.kind}:{_bound_text(self.low)}..{_bound_text(self.high)}"
         return self.kind
 
     @property
@@ -216,8 +216,10 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             case "str":
                 return "any text"
             case _:
-                bounds = f" from {_plain(self.low)} to {_plain(self.high)}" if self.bounded else ""
-                return f"{'a whole number' if self.kind == 'int' else 'a number'}{bounds}"
+                kind = "a whole number" if self.kind == "int" else "a number"
+                if not self.bounded:
+                    return kind
+                return f"{kind} from {_bound_text(self.low)} to {_bound_text(self.high)}"
 
     @property
     def labels(self) -> tuple[Value, ...]:
@@ -298,7 +300,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return _TRUTHS.get(word)
 
     def _parse_choice(self, raw: object) -> str | None:
-        raw = whole(raw)
+        raw = whole_number(raw)
         if not isinstance(raw, str | int):
             return None
         # A CSV reader gives "1", a JSONL one may give 1 or true, for a choice spelled so.
@@ -315,7 +317,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return None
         fitting = {number for number in _numbers(raw, self.high) if self._fits(number)}
         if len(fitting) > 1:
-            several = " or ".join(map(_plain, sorted(fitting)))
+            several = " or ".join(map(_bound_text, sorted(fitting)))
             raise InvalidValue(
                 f"value {_shorten(raw)} may be {several}; write it with a decimal point"
             )
@@ -370,7 +372,7 @@ def _numbers(raw: str | int | float, high: float | None) -> set[float]:
     return numbers
 
 
-def _plain(bound: float | None) -> str:
+def _bound_text(bound: float | None) -> str:
     """A bound as people write it, with every digit that it has: 5, 0.5, 1000001."""
     number = bound or 0.0
     return str(int(number)) if number == int(number) else repr(number)

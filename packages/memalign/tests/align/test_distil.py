@@ -26,7 +26,7 @@ from memalign.errors import (
     UnknownKey,
 )
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, ScriptedChatModel
+from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import bare, learn, states
@@ -50,7 +50,7 @@ def _rule(label: str, item: str) -> dict[str, Any]:
     return change("ADD", label, text=f"When matter {item} comes up, name it.")
 
 
-def provider(**answers: Any) -> Callable[[ChatRequest], Answer]:
+def provider(**answers: Any) -> Callable[[ChatRequest], ScriptedAnswer]:
     return by_kind(**{"changes": distilled} | answers)
 
 
@@ -140,7 +140,7 @@ class TestMerging:
         assert memory.status(memory.guideline("G1")) == "active"
 
     def test_a_memory_over_its_budget_is_merged(self) -> None:
-        def wordy(request: ChatRequest) -> Answer:
+        def wordy(request: ChatRequest) -> ScriptedAnswer:
             start = re.findall(r"answer (\w+)", request.user)[0]
             texts = [
                 f"When {start} and {n}: " + " ".join(["never be late"] * 15)
@@ -181,7 +181,7 @@ class TestMerging:
 def test_one_record_that_fails_costs_few_calls_and_no_other_record(
     words: list[str], error: Exception, pending: int, calls: range
 ) -> None:
-    def answer(request: ChatRequest) -> Answer:
+    def answer(request: ChatRequest) -> ScriptedAnswer:
         return (
             error
             if any(f'answer {word}"' in request.user for word in words)

@@ -14,7 +14,7 @@ from memalign.align import lock
 from memalign.errors import ModelRejected
 from memalign.judge import signature_of
 from memalign.models.base import ChatRequest
-from memalign.testing import Answer
+from memalign.testing import ScriptedAnswer
 from tests.support.invariants import (
     check_whole,
     no_verdict_outlives_its_source,
@@ -216,7 +216,7 @@ def test_an_error_that_quotes_the_prompt_keeps_no_withdrawn_word(step: str) -> N
     class Server(Imp):
         """Some servers send back what they refuse."""
 
-        async def __call__(self, request: ChatRequest) -> Answer:
+        async def __call__(self, request: ChatRequest) -> ScriptedAnswer:
             if quoting[0] and (request.schema_name == "judgment") == (step == "lock"):
                 return ModelRejected(f"blocked: {request.system} {request.user}")
             return await super().__call__(request)

@@ -17,7 +17,7 @@ from memalign.judge.borne_out import chance, decidable, labelled_cases
 from memalign.judge.code_tests import sentence
 from memalign.memory import Annotation, Case, Memory
 from memalign.models.base import ChatRequest
-from memalign.testing import Answer
+from memalign.testing import ScriptedAnswer
 from memalign.types import CodeTest
 from memalign.values import Value, ValueType
 from tests.align.test_mining import reference, rows
@@ -216,7 +216,7 @@ def test_chance_is_that_of_the_field(table: tuple[int, int, int, int]) -> None:
 def desk(*changes: Any) -> Judge:
     """A judge whose model answers with these changes."""
 
-    def distil(request: ChatRequest) -> Answer:
+    def distil(request: ChatRequest) -> ScriptedAnswer:
         assert "KD/4821" in request.system, "the prompt says what a test is"
         return {"changes": list(changes), "conflicts": []}
 

@@ -15,7 +15,7 @@ from memalign import CodeTest, Judge, MemAlign, aio
 from memalign.align import edit_guideline, set_policy, write_guideline
 from memalign.errors import InputError, InvalidRows, ModelUnavailable, UnknownKey
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import (
@@ -430,7 +430,7 @@ def test_a_sentence_that_the_expert_demands_is_learned(weak: bool) -> None:
     demanded = "Past results do not tell future results of any fund."
     rule = f"A reply ends with the sentence: {demanded}"
 
-    def teacher(request: ChatRequest) -> Answer:
+    def teacher(request: ChatRequest) -> ScriptedAnswer:
         return {"changes": [add(rule)]}
 
     judge, _ = bare(teacher, weak=weak)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memalign.models.answers import read_answer
+from memalign.models.answers import answer_object
 from memalign.models.base import ChatReply, ChatRequest
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
@@ -37,7 +37,7 @@ def learned(text: str) -> tuple[int, list[str], dict[Any, str]]:
     """Align with a model that answers this text: how many calls, which rules, and the state of the feedback."""
 
     def answer(request: ChatRequest) -> ChatReply:
-        data, problem = read_answer(text, request.schema, optional=request.optional)
+        data, problem = answer_object(text, request.schema, optional=request.optional)
         assert data is not None
         assert not problem
         return ChatReply(data=data, text=text, usage=Usage(calls=1))

@@ -23,7 +23,7 @@ from memalign.evaluation import (
     report,
 )
 from memalign.models.base import ChatRequest
-from memalign.testing import Answer, ScriptedChatModel
+from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from memalign.types import Feedback, as_json
 from tests.support.scripted import scripted
 
@@ -35,7 +35,7 @@ def judge_that(
 ) -> tuple[Judge, ScriptedChatModel]:
     """A judge that says the label, even numbers true, but for the items that it gets `wrong`."""
 
-    def answer(request: ChatRequest) -> Answer:
+    def answer(request: ChatRequest) -> ScriptedAnswer:
         number = int(ITEM.findall(request.user)[-1])
         return {"rationale": "Read.", "value": (number % 2 == 0) != wrong(number)}
 

@@ -15,7 +15,7 @@ from memalign.evaluation import Report, as_html, as_markdown, evaluate, report
 from memalign.evaluation.intervals import share_interval
 from memalign.memory import Memory
 from memalign.models.base import ChatRequest
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
 from memalign.types import Feedback
 from tests.support.scripted import change, records_in, scripted
 
@@ -23,7 +23,7 @@ ITEM = re.compile(r"item (\d+)")
 NASTY = "<script>alert(1)</script> | **bold** 'quote' \"double\" </dd>"
 
 
-def answer(request: ChatRequest) -> Answer:
+def answer(request: ChatRequest) -> ScriptedAnswer:
     """Right about even numbers, and once it has guidelines about all but every tenth."""
     if request.schema_name == "changes":
         rule = change("ADD", *records_in(request), text="When the number is even, it passes.")
@@ -131,7 +131,7 @@ class TestWhatItSays:
         assert same.high - same.low > 2 * (high - low)
 
     def test_a_case_without_a_verdict_is_counted(self) -> None:
-        def shaky(request: ChatRequest) -> Answer:
+        def shaky(request: ChatRequest) -> ScriptedAnswer:
             return ModelUnavailable("HTTP 503") if "item 31" in request.user else answer(request)
 
         broken = judge().replace(model=ScriptedChatModel(shaky))

@@ -312,13 +312,13 @@ def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
         assert (first.calls[0]["name"], first.calls[0]["arguments"]) == ("find", {"q": 1})
     of_gemini = {"functionCall": {"name": "find", "args": {"q": 1}, "id": "1"}}
     response = {"functionResponse": {"name": "find", "response": {"when": "tomorrow"}}}
-    conversation = {
+    contents = {
         "contents": [
             {"role": "model", "parts": [{"text": "Let me see."}, of_gemini]},
             {"role": "user", "parts": [response]},
         ]
     }
-    first, second = turns_of(conversation) or ()
+    first, second = turns_of(contents) or ()
     assert (first.role, first.content, first.calls[0]["arguments"]) == (
         "assistant",
         "Let me see.",

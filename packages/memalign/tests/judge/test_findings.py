@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memalign import Finding, Guideline, Judge
-from memalign.cli.output import facts, show
+from memalign.cli.output import fact_table, show
 from memalign.content.encoding import encode
 from memalign.errors import InvalidOutput
 from memalign.judge.answer import quotation
@@ -249,7 +249,7 @@ def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixtur
         outputs=f"Before {trick} after"
     ).findings
     assert finding.evidence is not None
-    show(facts([("finding", str(finding))]))
+    show(fact_table([("finding", str(finding))]))
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert "\u202e" not in shown

@@ -13,7 +13,7 @@ from memalign.errors import ConfigurationError, ModelRejected, ModelUnavailable
 from memalign.models import local, resolve
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.catalogue import CATALOGUE
-from memalign.models.local import Answer, LocalChatModel
+from memalign.models.local import LocalAnswer, LocalChatModel
 
 SMALL = "qwen2.5-coder-0.5b"
 YES_NO: dict[str, Any] = {
@@ -148,13 +148,13 @@ class TestAnswering:
         self, model: LocalChatModel, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         pieces: list[dict[str, Any]] = []
-        receive = Answer.receive
+        receive = LocalAnswer.receive
 
-        def counted(answer: Answer, chunk: dict[str, Any]) -> bool:
+        def counted(answer: LocalAnswer, chunk: dict[str, Any]) -> bool:
             pieces.append(chunk)
             return receive(answer, chunk)
 
-        monkeypatch.setattr(Answer, "receive", counted)
+        monkeypatch.setattr(LocalAnswer, "receive", counted)
         numbers = {"type": "array", "items": {"type": "integer"}, "minItems": 200, "maxItems": 200}
         long = {"type": "object", "properties": {"numbers": numbers}, "required": ["numbers"]}
         calls = [

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memalign.content.normal import whole_text
 from memalign.content.walk import rebuilt
-from memalign.models.answers import read_answer
+from memalign.models.answers import answer_object
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -34,7 +34,7 @@ ANY: dict[str, Any] = {"type": "object"}
 
 
 def find_object(text: str) -> dict[str, Any] | None:
-    return read_answer(text, ANY)[0]
+    return answer_object(text, ANY)[0]
 
 
 GOOD = {"rationale": "Kind.", "value": "good", "score": 3, "weights": [0, 0.5]}
@@ -110,14 +110,14 @@ def test_no_quotation_in_an_answer_becomes_the_answer(before, after):
     ],
 )
 def test_a_misfit_is_named(answer, reason):
-    assert re.search(reason, read_answer(json.dumps(answer), SCHEMA)[1])
+    assert re.search(reason, answer_object(json.dumps(answer), SCHEMA)[1])
 
 
 @pytest.mark.parametrize("score", [True, 4, 1.5, "two", "3 of 3", None, [], {}])
 def test_a_number_that_is_needed_is_read_or_refused(score):
     assert (
         "answer.score breaks the rule enum: [1, 2, 3]"
-        in read_answer(json.dumps(GOOD | {"score": score}), STRICT)[1]
+        in answer_object(json.dumps(GOOD | {"score": score}), STRICT)[1]
     )
 
 
@@ -126,9 +126,9 @@ def test_what_is_optional_may_be_missing_or_anything(left):
     schema = SCHEMA | {"required": [*GOOD]}
     needed = {key: part for key, part in GOOD.items() if key != "score"}
     text = json.dumps({**needed, **left})
-    assert read_answer(text, schema)[1]
-    assert read_answer(text, schema, optional=["score"]) == ({**needed, **left}, "")
-    assert read_answer(json.dumps(GOOD | {"value": None}), schema, optional=["score"])[1]
+    assert answer_object(text, schema)[1]
+    assert answer_object(text, schema, optional=["score"]) == ({**needed, **left}, "")
+    assert answer_object(json.dumps(GOOD | {"value": None}), schema, optional=["score"])[1]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_what_is_optional_may_be_missing_or_anything(left):
     ["the secret", '{"the secret": 1}', '{"rationale": "the secret", "value": "the secret"}'],
 )
 def test_no_error_repeats_what_the_model_wrote(text):
-    _, problem = read_answer(text, SCHEMA)
+    _, problem = answer_object(text, SCHEMA)
     assert problem
     assert "secret" not in problem
 

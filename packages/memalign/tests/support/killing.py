@@ -24,7 +24,7 @@ from sqlalchemy import event
 from memalign import Registry
 from memalign.align import lock
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.learning import prompts_of, words_in
 from tests.support.registry import bytes_of, intact
@@ -59,7 +59,9 @@ def world() -> World:
     return World()
 
 
-def models(answers: Callable[[ChatRequest], Answer]) -> tuple[ScriptedChatModel, HashEmbedding]:
+def models(
+    answers: Callable[[ChatRequest], ScriptedAnswer],
+) -> tuple[ScriptedChatModel, HashEmbedding]:
     limits = Limits(shard_size=1, concurrency=1, context_tokens=4000)
     return ScriptedChatModel(answers, limits=limits), HashEmbedding(dim=16)
 
@@ -113,7 +115,7 @@ def work(path: Path, moment: int, report: Callable[[str], object]) -> int:
 
     answers = world()
 
-    def asked(request: ChatRequest) -> Answer:
+    def asked(request: ChatRequest) -> ScriptedAnswer:
         tick()
         return answers(request)
 

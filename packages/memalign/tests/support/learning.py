@@ -23,7 +23,7 @@ from memalign.errors import InvalidOutput, ModelRefused, ModelUnavailable, RateL
 from memalign.memory import Memory
 from memalign.memory.forget import forget
 from memalign.models.base import ChatRequest, Limits
-from memalign.testing import Answer, HashEmbedding, ScriptedChatModel
+from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
 from tests.support.scripted import scripted
 
 INSTRUCTIONS = "Is the reply good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
@@ -95,7 +95,7 @@ class Imp:
         self.delays = delays or {}
         self.storm: dict[str, Exception] = {}
 
-    async def __call__(self, request: ChatRequest) -> Answer:
+    async def __call__(self, request: ChatRequest) -> ScriptedAnswer:
         if self.delays:
             await asyncio.sleep(self.delays[zlib.crc32(request.user.encode()) % len(self.delays)])
         if request.schema_name in self.storm:
@@ -118,7 +118,7 @@ class Imp:
             case _:
                 return {"changes": self._changes(request)}
 
-    def _verdict(self, request: ChatRequest, item: str) -> Answer:
+    def _verdict(self, request: ChatRequest, item: str) -> ScriptedAnswer:
         seen = " ".join(words_in(request.system + request.user))
         # What the judge has learned turns some of its verdicts: a verdict by forgotten rules must not outlive them.
         value: Any = zlib.crc32(" ".join(words_in(request.system + item)).encode()) % 2 == 0
@@ -288,7 +288,7 @@ SETTINGS = ((1, False), (1, True), (3, False), (20, False), (3, True))
 
 
 def bare(
-    imp: Callable[[ChatRequest], Answer | Awaitable[Answer]] | None = None,
+    imp: Callable[[ChatRequest], ScriptedAnswer | Awaitable[ScriptedAnswer]] | None = None,
     *,
     shard_size: int = 3,
     weak: bool = False,

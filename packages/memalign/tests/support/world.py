@@ -13,7 +13,7 @@ from typing import Any
 from memalign import Judge
 from memalign.errors import ModelUnavailable
 from memalign.models.base import ChatRequest
-from memalign.testing import Answer, ScriptedChatModel
+from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from tests.support.learning import RECORD, bare
 
 Verdict = Callable[[frozenset[str], str], bool]
@@ -31,7 +31,7 @@ class World:
         self.verdict = verdict
         self.down: set[str] = set()
 
-    def __call__(self, request: ChatRequest) -> Answer:
+    def __call__(self, request: ChatRequest) -> ScriptedAnswer:
         if any(name == request.schema_name or name in request.user for name in self.down):
             return ModelUnavailable("down: HTTP 503")
         match request.schema_name:

@@ -24,7 +24,7 @@ from memalign_server.learned.service import (
     rephrased,
     rows_of,
     today_of,
-    turns_of,
+    turned_cases,
     withdrawal_of,
 )
 from memalign_server.learned.teaching import LATER, choice_of, untaught_words, waiting_words
@@ -210,7 +210,7 @@ def _learned(screen: Learning) -> dict[str, Any]:
     judge = screen.judge
     known = screen.loaded.judge  # read before this transaction is open
     with screen.server.store.read() as connection:
-        turns = turns_of(connection, known, screen.name)
+        turns = turned_cases(connection, known, screen.name)
         idle = untaught_words(connection, judge, screen.name)
         facts = {
             "turns": turns,

@@ -19,7 +19,7 @@ from memalign_server.store.rows import Answer, QueuedCase
 __all__ = [
     "MOST",
     "LearnedRow",
-    "Turn",
+    "TurnedCase",
     "Withdrawal",
     "cases_for_trial",
     "confirmed",
@@ -29,7 +29,7 @@ __all__ = [
     "rephrased",
     "rows_of",
     "today_of",
-    "turns_of",
+    "turned_cases",
     "withdrawal_of",
 ]
 
@@ -47,7 +47,7 @@ _FOLLOWED = ("learned", "merged")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class TurnedCase:
     """A case that the judge was asked about again after a person's answer, without knowing of it.
 
     Attributes:
@@ -67,14 +67,14 @@ class Turn:
     turned: bool
 
 
-def turns_of(connection: Transaction, judge: Judge, person: str) -> list[Turn]:
+def turned_cases(connection: Transaction, judge: Judge, person: str) -> list[TurnedCase]:
     """Return a person's answered cases that the judge was asked about again, the latest first."""
     pairs = answers.judged_again(connection, judge.name, person, most=MOST)
     turns = (_turn(judge, pair) for pair in pairs)
     return [turn for turn in turns if turn is not None]
 
 
-def _turn(judge: Judge, pair: AnsweredCase) -> Turn | None:
+def _turn(judge: Judge, pair: AnsweredCase) -> TurnedCase | None:
     """Return what became of a case, or None if one of the three verdicts is missing."""
     judgment = pair.case.judgment
     before = pair.answer.judge_value
@@ -83,7 +83,7 @@ def _turn(judge: Judge, pair: AnsweredCase) -> Turn | None:
         return None
     agree = judge.value_type.agree
     named = (finding.guideline for finding in judgment.findings)
-    return Turn(
+    return TurnedCase(
         case=pair.case,
         answer=pair.answer,
         guidelines=frozenset((*judgment.guideline_ids, *named)),
@@ -117,7 +117,7 @@ class LearnedRow:
     comments: Sequence[Annotation]
     taught: bool
     guideline: Guideline | None
-    turns: Sequence[Turn] = ()
+    turns: Sequence[TurnedCase] = ()
 
     @property
     def latest(self) -> str:
@@ -128,7 +128,7 @@ class LearnedRow:
 def rows_of(
     memory: Memory,
     person: str,
-    turns: Iterable[Turn] = (),
+    turns: Iterable[TurnedCase] = (),
     idle: Mapping[str, Sequence[Annotation]] | None = None,
 ) -> list[LearnedRow]:
     """Return what became of a person's words, the latest words first.
@@ -175,7 +175,7 @@ def _learned_words(
             yield name, comment
 
 
-def _bears_on(turn: Turn, guideline: str, cases: Collection[str]) -> bool:
+def _bears_on(turn: TurnedCase, guideline: str, cases: Collection[str]) -> bool:
     return guideline in turn.guidelines or turn.case.case_id in cases
 
 

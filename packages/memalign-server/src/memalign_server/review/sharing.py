@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from memalign_server.store.cases import Turn
+from memalign_server.store.cases import Sharing
 
 __all__ = ["OPEN_SECONDS", "OpenCases"]
 
@@ -30,7 +30,7 @@ class OpenCases:
         self._until: dict[tuple[str, str, str], float] = {}  # by judge, case and person
 
     @contextmanager
-    def turn(self, judge: str, person: str) -> Iterator[Turn]:
+    def turn(self, judge: str, person: str) -> Iterator[Sharing]:
         """Let one person be served while nobody else is.
 
         What they are served must be opened before this ends.
@@ -40,7 +40,9 @@ class OpenCases:
             self._until = {key: until for key, until in self._until.items() if until > now}
             here = [(case_id, who) for of, case_id, who in self._until if of == judge]
             own = frozenset(case_id for case_id, who in here if who == person)
-            yield Turn(own=own, others=Counter(case_id for case_id, who in here if who != person))
+            yield Sharing(
+                own=own, others=Counter(case_id for case_id, who in here if who != person)
+            )
 
     def open(self, judge: str, case_id: str, person: str) -> None:
         """Note that a person has a case open, from now for ten minutes."""

@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Turn:
+class Sharing:
     """What others and the person who asks have open, while nobody else is served.
 
     Attributes:
@@ -67,7 +67,7 @@ class Turn:
     others: Mapping[str, int] = field(default_factory=dict)
 
 
-_NOBODY = Turn()
+_NOBODY = Sharing()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,7 +307,7 @@ def next_cases(
     n: int = 2,
     again: Collection[str] = (),
     measuring: bool = False,
-    turn: Turn = _NOBODY,
+    turn: Sharing = _NOBODY,
 ) -> list[QueuedCase]:
     """Return the cases that come next for a person.
 
@@ -359,7 +359,7 @@ def next_cases(
     return coming
 
 
-def _is_free(row: Row[Any], turn: Turn) -> bool:
+def _is_free(row: Row[Any], turn: Sharing) -> bool:
     """Return whether a case wants more answers than it has and will have from those who have it open."""
     return bool(row.given + turn.others.get(row.case_id, 0) < row.needed)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memalign.cli.options import STDIN, ColumnMap, Name, judge_with_columns, rows_of
-from memalign.cli.output import facts, label_text, table, usage_text
+from memalign.cli.output import fact_table, label_text, table, usage_text
 from memalign.cli.session import DONE, Session
 from memalign.errors import InputError
 
@@ -80,7 +80,7 @@ def _parts(judgment: Judgment, data: dict[str, Any]) -> list[Any]:
         ("usage", usage_text(judgment.usage, sum(judgment.usage.seconds.values()))),
         ("notes", "; ".join(judgment.notes)),
     )
-    parts: list[Any] = [facts((name, value) for name, value in rows if value)]
+    parts: list[Any] = [fact_table((name, value) for name, value in rows if value)]
     for guideline in data["guidelines"]:
         parts.append(f"your rule {guideline['id']}: {guideline['text']}")
         for finding in judgment.findings:

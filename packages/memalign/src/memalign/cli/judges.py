@@ -20,7 +20,7 @@ from memalign.cli.guidelines import (
 )
 from memalign.cli.history import give_changes
 from memalign.cli.options import VALUE_TYPES, ColumnMap, Force, Name, Version, Yes, columns_of
-from memalign.cli.output import counted, facts, listed, table
+from memalign.cli.output import counted, fact_table, listed, table
 from memalign.cli.session import DONE, Session, confirmed
 from memalign.errors import InputError, JudgeNotFound
 
@@ -100,7 +100,7 @@ def show(
     number, judge = session.judge(name, version)
     memory = judge.memory
     data = described(judge, version=number)
-    parts: list[Any] = [facts(_settings(data))]
+    parts: list[Any] = [fact_table(_settings(data))]
     if memory.semantic:
         parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
         parts += rule_lines(judge, memory.semantic)

@@ -128,7 +128,7 @@ def table(
     return drawn
 
 
-def facts(rows: Iterable[tuple[object, object]]) -> Table:
+def fact_table(rows: Iterable[tuple[object, object]]) -> Table:
     """Make a table of names and values, without headings."""
     drawn = table(("name", "value"), rows)
     drawn.show_header = False

@@ -31,7 +31,7 @@ __all__ = [
     "is_absent",
     "opened",
     "plain",
-    "whole",
+    "whole_number",
 ]
 
 MAX_DEPTH = 200
@@ -167,7 +167,7 @@ def _too_deep(value: object) -> bool:
     return bool(level)
 
 
-def whole(value: Any) -> Any:
+def whole_number(value: Any) -> Any:
     """Return a whole number for a fraction that is whole, such as pandas' 7.0; else the value."""
     exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return int(value) if exact else value
@@ -190,7 +190,7 @@ def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -
     """
     odds: list[_OddPart] = []
     try:
-        found = _plain(value, None, 0, odds)
+        found = _converted(value, None, 0, odds)
     except (_Odd, RecursionError) as error:
         found = None
         odds = [(None, str(error) if isinstance(error, _Odd) else _TOO_DEEP)]
@@ -221,7 +221,7 @@ def _steps(way: _Way) -> tuple[str, ...]:
     return tuple(reversed(steps[-_STEPS_SHOWN:]))
 
 
-def _plain(value: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
+def _converted(value: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
     """Return a value as JSON has it; odd parts are put into `odds` and become None.
 
     Raises:
@@ -240,7 +240,7 @@ def _plain(value: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
         return _object(value, way, depth, odds)
     if kind is list or kind is tuple:
         return [_part(part, (way, place), depth, odds) for place, part in enumerate(value)]
-    return _plain(_unwrapped(value), way, depth + 1, odds)
+    return _converted(_unwrapped(value), way, depth + 1, odds)
 
 
 def _object(
@@ -258,7 +258,7 @@ def _object(
 def _part(part: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
     """Return a part of an object or list, None for an odd one."""
     try:
-        return _plain(part, way, depth + 1, odds)
+        return _converted(part, way, depth + 1, odds)
     except _Whole:
         raise
     except _Odd as odd:
@@ -268,7 +268,7 @@ def _part(part: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
         return None
 
 
-def _number(value: float) -> float | str | None:
+def _number(value: int | float) -> float | str | None:
     """Return a number as JSON has it, None for NaN and infinity, text for a very long one."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None

@@ -23,12 +23,12 @@ from memalign.types import CONTENT_FIELDS, Usage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EngineTask", "Limits"]
+__all__ = ["EngineLimits", "EngineTask"]
 
 _LOG = logging.getLogger("memalign.integrations")
 
 
-class Limits(TypedDict, total=False):
+class EngineLimits(TypedDict, total=False):
     """How a job may ask its model.
 
     Attributes:
@@ -51,7 +51,7 @@ class EngineTask:
         tasks: How many tasks share the limits. The log says what each has.
         columns: The columns of the rows; None for those that the judge can read.
         keep: Columns that verdicts have beside their own.
-        limits: See `Limits`.
+        limits: See `EngineLimits`.
 
     Raises:
         InputError: When a limit, or the number of tasks, is not a number above 0, or a column cannot be read or kept.
@@ -65,7 +65,7 @@ class EngineTask:
         *,
         columns: Sequence[str] | None = None,
         keep: Sequence[str] = (),
-        **limits: Unpack[Limits],
+        **limits: Unpack[EngineLimits],
     ) -> None:
         if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
             raise InputError(f"tasks is a whole number from 1 up, not {tasks!r}")

@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from memalign.content import exported_spans, shown_spans, span_tree, trace_of
 from memalign.errors import RowError
 from memalign.io.files import path_of
@@ -86,16 +84,9 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
 
 
 def _documents(path: Path) -> Iterator[tuple[int, Any]]:
-    """The documents of a file, each with its line or its place in an array, or a RowError for what is none."""
-    lines = list(file_lines(path))
-    try:
-        document = msgspec.json.decode(b"".join(line for _, line in lines))
-    except (msgspec.DecodeError, RecursionError):
-        yield from (
-            (row.line, row if isinstance(row, RowError) else row.fields) for row in json_rows(lines)
-        )
-    else:
-        yield from enumerate(document if isinstance(document, list) else [document], 1)
+    """Yield the documents of a file, each with its line or place, or a RowError for a broken one."""
+    for row in json_rows(file_lines(path)):
+        yield row.line, row if isinstance(row, RowError) else row.fields
 
 
 def _fields(trace: str, spans: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -107,14 +98,14 @@ def _fields(trace: str, spans: Sequence[dict[str, Any]]) -> dict[str, Any]:
     answer = outputs[0] if steps and steps[0].outputs is not None else outputs[-1]
     fields = {
         "id": trace,
-        "inputs": _plain(inputs[0]),
-        "outputs": _plain(answer),
+        "inputs": _as_turns(inputs[0]),
+        "outputs": _as_turns(answer),
         "trace": shown_spans(spans),
     }
     return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
 
 
-def _plain(value: Any) -> Any:
+def _as_turns(value: Any) -> Any:
     """Messages that are nothing but texts: one is its text, several are turns."""
     turns = [_turn(message) for message in value] if isinstance(value, list) else []
     if not turns or not all(turns):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from memalign.errors import ConfigurationError, InputError
-from memalign.integrations.engines import EngineTask, Limits
+from memalign.integrations.engines import EngineLimits, EngineTask
 from memalign.io import Frame
 from memalign.judge import Judge
 from memalign.judge.frames import verdict_schema
@@ -43,7 +43,7 @@ def judge(
     tasks: int = 8,
     done: DataFrame | Frame | Collection[tuple[str, str]] = (),
     keep: Sequence[str] = (),
-    **limits: Unpack[Limits],
+    **limits: Unpack[EngineLimits],
 ) -> DataFrame:
     """Return the verdicts on the rows of a DataFrame, with the columns of `Judge.predict_batch`.
 
@@ -56,7 +56,7 @@ def judge(
         done: What an earlier run judged: its verdicts as a DataFrame, which stays on the engine, or as another frame,
             or pairs of an id and a content hash. Left out.
         keep: Columns of the rows that the verdicts have too.
-        limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.Limits`.
+        limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.EngineLimits`.
 
     Returns:
         A DataFrame with one row for each row that is judged, and `id` as it was. A row that fails has an `error` and

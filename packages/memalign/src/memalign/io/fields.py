@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from memalign.content.json_values import is_absent, opened, plain, whole
+from memalign.content.json_values import is_absent, opened, plain, whole_number
 from memalign.errors import InputError, InvalidValue
 from memalign.io.columns import LABEL_FIELDS
 from memalign.io.rows import Row
@@ -121,7 +121,7 @@ def _name_of(field: str, value: object) -> str:
 
     Numbered ones are common, and pandas makes 7.0 of a 7.
     """
-    value = whole(plain(value, field))
+    value = whole_number(plain(value, field))
     if isinstance(value, float) and abs(value) >= 2**53:
         raise InputError(
             f"{field} {value:.17g} is a fraction that has lost digits; read the column as text"

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from memalign.content.json_values import whole
+from memalign.content.json_values import whole_number
 from memalign.content.normal import whole_text
 from memalign.errors import ConfigurationError, InputError, RowError
 from memalign.io.columns import Columns
@@ -162,7 +162,7 @@ def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]])
     for position, fields in enumerate(rows, 1):
         read = {whole_text(str(name)): value for name, value in fields.items()}
         for name in codes.keys() & read.keys():
-            read[name] = codes[name].get(whole(read[name]), read[name])
+            read[name] = codes[name].get(whole_number(read[name]), read[name])
         yield Row(line=position, fields=read)
 
 
@@ -196,5 +196,5 @@ def _class_names(metadata: Any) -> dict[str, Sequence[str]]:
 
 def shown_id(fields: Mapping[str, Any]) -> str | None:
     """Return the row's id, where it has one as text or as a number."""
-    name = whole(fields.get("id"))
+    name = whole_number(fields.get("id"))
     return str(name) if isinstance(name, str | int) and str(name).strip() else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from memalign.content.json_values import decode_json, is_absent, plain, whole
+from memalign.content.json_values import decode_json, is_absent, plain, whole_number
 from memalign.errors import InputError, RowError
 from memalign.io.columns import Columns
 from memalign.io.delimited import table_rows
@@ -119,7 +119,7 @@ def _cell_value(cell: Any) -> Any:
         return None
     if isinstance(value, str):
         return value if value.strip() else None
-    return whole(plain(value))
+    return whole_number(plain(value))
 
 
 # -- what `memalign review` hides in each row of a sheet -------------------------------------------

@@ -135,7 +135,7 @@ class JudgedTexts:
         return None
 
 
-class _Run(NamedTuple):
+class _WordRun(NamedTuple):
     """A run of a rule: its text, a part that its neighbours share, and whether it is of words."""
 
     text: str
@@ -154,26 +154,26 @@ class _Source:
     def _words(self) -> str:
         return f" {word_form(self._text)} "
 
-    def holds(self, run: _Run) -> bool:
+    def holds(self, run: _WordRun) -> bool:
         text = self._words if run.words else self._text
         if run.part not in self._parts:  # neighbours share it, and nearly always it is in no text
             self._parts[run.part] = run.part in text
         return self._parts[run.part] and run.text in text
 
 
-def _spaced_runs(text: str) -> Iterator[_Run]:
+def _spaced_runs(text: str) -> Iterator[_WordRun]:
     words = word_form(text).split()
     for start, middle in _starts(len(words), COPIED_WORDS):
         run = " ".join(words[start : start + COPIED_WORDS])
         part = " ".join(words[middle : middle + COPIED_WORDS // 2])
-        yield _Run(f" {run} ", f" {part} ", True)
+        yield _WordRun(f" {run} ", f" {part} ", True)
 
 
-def _unspaced_runs(text: str) -> Iterator[_Run]:
+def _unspaced_runs(text: str) -> Iterator[_WordRun]:
     for run in UNSPACED.findall(text):
         for start, middle in _starts(len(run), 2 * COPIED_WORDS):
             part = run[middle : middle + COPIED_WORDS]
-            yield _Run(run[start : start + 2 * COPIED_WORDS], part, False)
+            yield _WordRun(run[start : start + 2 * COPIED_WORDS], part, False)
 
 
 def _starts(count: int, length: int) -> Iterator[tuple[int, int]]:

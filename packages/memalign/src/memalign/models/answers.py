@@ -19,10 +19,10 @@ from memalign.content.normal import label_form
 from memalign.errors import InvalidValue
 from memalign.values import UNBOUNDED, Value, ValueType
 
-__all__ = ["meant_value", "read_answer"]
+__all__ = ["answer_object", "meant_value"]
 
 
-def read_answer(
+def answer_object(
     text: str, schema: dict[str, Any], *, optional: Collection[str] = ()
 ) -> tuple[dict[str, Any] | None, str]:
     """Read the JSON object in an answer.

@@ -27,14 +27,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from memalign.errors import ConfigurationError, InvalidOutput, ModelRejected, ModelUnavailable
-from memalign.models.answers import read_answer
+from memalign.models.answers import answer_object
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.catalogue import locate
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.providers import whole_number
 from memalign.types import Usage
 
-__all__ = ["Answer", "LocalChatModel"]
+__all__ = ["LocalAnswer", "LocalChatModel"]
 
 _CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
 _BATCH = 256  # tokens between two looks at whether the caller still waits
@@ -55,7 +55,7 @@ _CONTROL = re.compile(
     r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])"
 )
 
-Ask = Callable[[dict[str, Any]], "Answer"]  # asks llama.cpp once
+Ask = Callable[[dict[str, Any]], "LocalAnswer"]  # asks llama.cpp once
 
 _DEFAULT_CONTEXT = 8192
 _DEFAULT_TIMEOUT = 600.0
@@ -127,7 +127,9 @@ class LocalChatModel:
             usage += replace(answer.usage, cached_tokens=min(before, cached))
             if not answer.cut:
                 # llama.cpp answers freely, without a word, when it cannot make a grammar of a schema.
-                data, problem = read_answer(answer.text, request.schema, optional=request.optional)
+                data, problem = answer_object(
+                    answer.text, request.schema, optional=request.optional
+                )
                 if data is not None and not problem:
                     return ChatReply(data=data, text=answer.text, usage=usage)
                 raise InvalidOutput(
@@ -156,8 +158,8 @@ class LocalChatModel:
             )  # all of it: the rest of a part would be cut somewhere else
         return 0
 
-    def _ask(self, body: dict[str, Any], timeout: float, given_up: threading.Event) -> Answer:
-        answer = Answer(deadline=time.monotonic() + timeout, given_up=given_up)
+    def _ask(self, body: dict[str, Any], timeout: float, given_up: threading.Event) -> LocalAnswer:
+        answer = LocalAnswer(deadline=time.monotonic() + timeout, given_up=given_up)
         self._server.handle_chat_completions(body, answer.receive)
         if answer.error.get("type") == "exceed_context_size_error":
             raise PromptTooLong(
@@ -207,7 +209,7 @@ def load(path: Path, *, context_tokens: int, threads: int) -> Any:
 
 
 @dataclass(kw_only=True)
-class Answer:
+class LocalAnswer:
     """Collects the pieces of one streamed answer; tells llama.cpp to stop when nobody waits for it any more."""
 
     deadline: float

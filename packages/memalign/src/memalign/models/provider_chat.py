@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from memalign.aio import shared
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected
-from memalign.models.answers import read_answer
+from memalign.models.answers import answer_object
 from memalign.models.base import ChatReply, ChatRequest
 from memalign.models.parameters import Changes, adapted, change_for
 from memalign.models.provider_errors import PromptTooLong, field_of, message_of
@@ -64,7 +64,7 @@ class ProviderChatModel(ProviderModel["Model"]):
                 if response.finish_reason == "content_filter":
                     raise ModelRefused(f"{self.name} declined to answer")
                 text = response.text or ""
-                data, problem = read_answer(text, request.schema, optional=request.optional)
+                data, problem = answer_object(text, request.schema, optional=request.optional)
                 if data is not None and not problem:
                     self._settle(asked)
                     usage, name = sum(spent, Usage()), response.model_name or ""

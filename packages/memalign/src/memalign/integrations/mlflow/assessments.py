@@ -18,7 +18,7 @@ from memalign.content.normal import label_form
 from memalign.errors import InputError
 from memalign.integrations.mlflow.base_judges import core_label
 from memalign.integrations.mlflow.errors import invalid
-from memalign.integrations.mlflow.traces import Item, content_of, holding, items_of, lacking, plain
+from memalign.integrations.mlflow.traces import Item, content_of, holding, items_of, lacking, logged
 from memalign.judge import named_parts
 from memalign.keys import name_key
 from memalign.memory import Annotation
@@ -75,9 +75,9 @@ def read_feedback(
         for source, assessment in sorted(latest.items()):
             row = Feedback(
                 id=case_id,
-                value=core_label(core.value_type, plain(assessment.feedback.value)),
-                rationale=plain(assessment.rationale) or None,
-                source=plain(source),
+                value=core_label(core.value_type, logged(assessment.feedback.value)),
+                rationale=logged(assessment.rationale) or None,
+                source=logged(source),
                 created_at=_moment(assessment),
                 meta=item.meta,
                 **content,

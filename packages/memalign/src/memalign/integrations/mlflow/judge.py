@@ -16,7 +16,7 @@ from memalign.align.pasted import check_instructions
 from memalign.integrations.mlflow.base_judges import core_name, mlflow_label
 from memalign.integrations.mlflow.errors import invalid, translated
 from memalign.integrations.mlflow.record import record_of, registration
-from memalign.integrations.mlflow.traces import content_of, plain, without_verdicts
+from memalign.integrations.mlflow.traces import content_of, logged, without_verdicts
 from memalign.integrations.mlflow.verdicts import (
     LearnedGuideline,
     ask_mlflow,
@@ -108,7 +108,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             "expectations": expectations,
         }
         content = {
-            name: plain(value)
+            name: logged(value)
             for name, value in arguments.items()
             if value is not None and name in fields
         }

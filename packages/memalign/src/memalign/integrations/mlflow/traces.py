@@ -14,6 +14,7 @@ from typing import Any
 
 from memalign.content import shown_spans
 from memalign.content.json_values import opened
+from memalign.content.normal import whole_text
 from memalign.memory import Memory
 from memalign.types import Example
 
@@ -104,7 +105,7 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
         root := next((span for span in traces[0].data.spans if span.parent_id is None), None)
     ) is not None:
         content = {
-            name: plain(getattr(root, name)) for name in ("inputs", "outputs") if name in wanted
+            name: logged(getattr(root, name)) for name in ("inputs", "outputs") if name in wanted
         }
         given = root.inputs is not None or root.outputs is not None
         content = {
@@ -120,7 +121,7 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
     if "trace" in wanted and traces[0].data.spans:
         # Without its assessments: they would give the verdict away, and change what is the same case.
         content["trace"] = {"data": {"spans": shown_spans(traces[0].to_dict()["data"]["spans"])}}
-    read = {name: opened(plain(value)) for name, value in content.items() if name in wanted}
+    read = {name: opened(logged(value)) for name, value in content.items() if name in wanted}
     return {name: value for name, value in read.items() if value is not None}
 
 
@@ -145,14 +146,13 @@ def lacking(traces: list[Any], name: str) -> str:
     return f"{named} the trace has none"
 
 
-def plain(value: Any) -> Any:
+def logged(value: Any) -> Any:
     """Return `value` as JSON values; what JSON does not know becomes text, as in MLflow's own prompts.
 
     NaN and infinity are absent, and half a surrogate pair, which UTF-8 cannot hold, becomes a replacement character.
     """
     text = json.dumps(value, default=str, ensure_ascii=False)
-    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return json.loads(whole, parse_constant=lambda _: None)
+    return json.loads(whole_text(text), parse_constant=lambda _: None)
 
 
 def holding(assessments: Iterable[Any]) -> list[Any]:
