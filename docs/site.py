@@ -1,8 +1,7 @@
 """Build the documentation's site: `python docs/site.py` writes build/site, strictly. With `serve` it is shown instead.
 
-The pages are staged in build/docs first, for two reasons. The command line's reference is made from the commands by
-Typer's own generator and is no file of the repository. And pages link to examples and raw results, which are no pages:
-on the site such a link is its text alone. A link to a page that is not there fails the build.
+The pages are staged in build/docs first, because they link to examples and raw results, which are no pages: on the
+site such a link is its text alone. A link to a page that is not there fails the build.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def main(arguments: list[str]) -> int:
 
 
 def stage() -> None:
-    """Copy docs/ to build/docs, with the reference of the commands, and without links that leave the site."""
+    """Copy docs/ to build/docs, without links that leave the site."""
     shutil.rmtree(STAGED, ignore_errors=True)
     STAGED.parent.mkdir(exist_ok=True)
     (STAGED.parent / ".gitignore").write_text("*\n", "utf-8")
@@ -71,8 +70,6 @@ def stage() -> None:
     for page in sorted(STAGED.rglob("*.md")):
         source = DOCS / page.relative_to(STAGED)
         page.write_text(inside(page.read_text("utf-8"), source.parent), "utf-8")
-    with (STAGED / "reference" / "commands.md").open("a", encoding="utf-8") as page:
-        page.write(f"\n{commands()}")
 
 
 def inside(text: str, folder: Path) -> str:

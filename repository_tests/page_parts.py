@@ -9,9 +9,12 @@ code makes now, so that no page says what the code no longer does.
 from __future__ import annotations
 
 import functools
+import inspect
 import json
 import os
+import pydoc
 import re
+import runpy
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -359,6 +362,67 @@ def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
     return cost
 
 
+# -- the reference of commands and of Python ---------------------------------------------------------------------------
+
+ENTRY = re.compile(r"^::: ([\w.]+)\n((?:    .*\n)*)", re.MULTILINE)
+MEMBERS = re.compile(r"members: \[(.*?)\]")
+SENTENCE = re.compile(r".*?\.(?= |$)")
+
+
+@functools.cache
+def commands() -> str:
+    """The commands with their help, as the site shows them."""
+    made: str = runpy.run_path(str(DOCS / "site.py"))["commands"]()
+    return made
+
+
+def names(page: str) -> str:
+    """The names of a page of the Python reference, each with its arguments and its first sentence."""
+    text = (DOCS / "reference" / "api" / f"{page}.md").read_text("utf-8")
+    rows = []
+    for target, options in ENTRY.findall(text):
+        thing = pydoc.locate(target)
+        listed = MEMBERS.search(options)
+        members = listed[1].split(", ") if listed else _public_names(thing)
+        owner = ""
+        if inspect.isclass(thing):
+            owner = f"{target.rpartition('.')[2]}."
+        if not inspect.ismodule(thing):
+            rows.append(_name_row(target.removeprefix("memalign."), thing))
+        rows += [_name_row(f"{owner}{member}", getattr(thing, member)) for member in members]
+    return table(("name", "in one sentence"), rows)
+
+
+def _public_names(thing: Any) -> list[str]:
+    """The names of a module, or the methods of a class without their async twins."""
+    if inspect.ismodule(thing):
+        return [
+            name
+            for name in getattr(thing, "__all__", ())
+            if inspect.isclass(getattr(thing, name)) or inspect.isfunction(getattr(thing, name))
+        ]
+    if not inspect.isclass(thing):
+        return []
+    found = [name for name, value in vars(thing).items() if inspect.isfunction(value)]
+    twins = {f"a{name}" for name in found}
+    return [name for name in found if not name.startswith("_") and name not in twins]
+
+
+def _name_row(name: str, thing: Any) -> tuple[str, str]:
+    arguments = ""
+    if inspect.isfunction(thing) or inspect.ismethod(thing):
+        given = list(inspect.signature(thing).parameters.values())
+        shown = [each.name for each in given if each.name != "self"]
+        named = [each.name for each in given if each.kind is each.KEYWORD_ONLY]
+        if named:
+            shown.insert(shown.index(named[0]), "*")
+        arguments = f"({', '.join(shown)})"
+    words = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+    sentence = SENTENCE.match(words)
+    told = (sentence[0] if sentence else words).replace("|", "\\|")
+    return f"`{name}{arguments}`", told
+
+
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 FACTS: tuple[Any, ...] = (
@@ -368,6 +432,7 @@ FACTS: tuple[Any, ...] = (
     secret_files,
     routes,
     answers,
+    commands,
 )
 MADE: dict[str, Callable[[], str]] = {
     fact.__name__.replace("_", "-"): fact for fact in (*FACTS, month_work, month_cost)
@@ -378,6 +443,8 @@ def part(name: str) -> str:
     """A part as the code makes it now: a fact, or a prompt or answer in a block."""
     if name in MADE:
         return MADE[name]()
+    if name.startswith("names-"):
+        return names(name.removeprefix("names-"))
     text = prompts()[name]
     return fenced(text, "json" if text.startswith("{") else "text")
 

@@ -281,7 +281,7 @@ def test_every_command_on_the_page_exists(page: Path) -> None:
     for words in commands_of(page):
         command: Any = get_command(app)
         rest, shown = words[1:], " ".join(words)
-        while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        while hasattr(command, "commands") and rest and not rest[0].startswith(("-", "[")):
             command, rest = command.get_command(None, rest[0]), rest[1:]
             assert command, shown
         unknown = (
@@ -301,6 +301,7 @@ NO_PROSE = re.compile(
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences of a page, in which a code span is one word and a link its text."""
+    text = page_parts.PART.sub("", text)  # what the code makes is not read as prose
     prose = LINK.sub(
         r"\1", re.sub(r"`[^`]*`", "code", NO_PROSE.sub("", FENCE.sub("", text)))
     ).replace("*", "")
