@@ -217,9 +217,8 @@ class _OwnVerdicts:
         if memory is None or known or not self._is_own(judgment) or judgment.value is None:
             return None
         exposed = memory.exposure(judgment.example_ids)
-        seen = {key.id for key in exposed}
         on_case = {said.key for said in self.judge.memory.annotations_on(case)}
-        if not on_case.isdisjoint(exposed) or not seen.isdisjoint(self.replaced):
+        if any(key in on_case or key.id in self.replaced for key in exposed):
             return None
         return PreAlignmentVerdict(
             value=judgment.value,

@@ -27,7 +27,7 @@ from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdi
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.prompts.fitting import FeedbackRecord, fit_guidelines, fit_records, guideline_tokens
 from memalign.prompts.rendering import DistilRecord, render_distil, render_merge
-from memalign.types import FeedbackKey, Guideline
+from memalign.types import CodeTest, FeedbackKey, Guideline
 
 __all__ = ["by_likeness", "distil"]
 
@@ -333,17 +333,24 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: AlignRun)
         run.notes.append(f"the guidelines were not merged, they stay as they are: {why}")
         return memory
     run.spend(reply.usage)
-    exposed = set[FeedbackKey]().union(*(guideline.exposed_to for guideline in guidelines))
+    exposed: set[FeedbackKey] = set()
+    for guideline in guidelines:
+        exposed.update(guideline.exposed_to)
     for text, sources in merged_rules(reply.data, guidelines):
         name = f"G{memory.next_guideline}"
-        supported = set[FeedbackKey]().union(*(source.supported_by for source in sources))
+        changed = []
+        supported: set[FeedbackKey] = set()
+        tests: list[CodeTest] = []
+        for source in sources:
+            changed.append(structs.replace(source, replaced_by=name))
+            supported.update(source.supported_by)
+            tests.extend(source.tests)
         merged = Guideline(
             id=name,
             text=text,
             supported_by=tuple(sorted(supported)),
             exposed_to=tuple(sorted(exposed)),
-            tests=tuple(chain.from_iterable(source.tests for source in sources)),
+            tests=tuple(tests),
         )
-        replaced = [structs.replace(source, replaced_by=name) for source in sources]
-        memory = memory.with_guidelines([*replaced, merged])
+        memory = memory.with_guidelines([*changed, merged])
     return memory

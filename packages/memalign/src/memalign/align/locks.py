@@ -29,8 +29,11 @@ async def broken_locks(judge: Judge, run: AlignRun) -> tuple[BrokenLock, ...]:
         judge: The judge that is to be delivered.
         run: Counts what the judgments cost.
     """
-    named = filter(judge.memory.has_label, judge.memory.locks)
-    pairs = [(judge, case) for case in filter(None, map(judge.memory.case, named))]
+    pairs = []
+    for name in judge.memory.locks:
+        case = judge.memory.case(name)
+        if case is not None and judge.memory.label(case) is not None:
+            pairs.append((judge, case))
     with run.timed("locks"):
         judgments = await judge_hidden(pairs, run, "locks")
     broken = []

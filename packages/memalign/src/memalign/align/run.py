@@ -11,8 +11,9 @@ from memalign.align.annotations import sort_rows
 from memalign.align.result import AlignResult, BrokenLock, Impact, RowReport, conflicts_in
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
+from memalign.memory import Memory
 from memalign.models.calls import Calls
-from memalign.types import FeedbackKey, Usage
+from memalign.types import FeedbackKey, Guideline, Usage
 
 __all__ = ["AlignRun"]
 
@@ -70,17 +71,15 @@ class AlignRun:
 
     def result(self, judge: Judge) -> AlignResult:
         """Return the report on `judge`, which the run made of the one before."""
-        before = self.before.memory.guidelines
-        after = judge.memory.guidelines
-        known = {guideline.id for guideline in before}
-        kept = {guideline.id for guideline in after}
+        before = self.before.memory
+        after = judge.memory
         return AlignResult(
             judge=judge,
             rows=self._rows(judge),
-            guidelines=tuple(guideline for guideline in after if guideline.id not in known),
-            forgotten=tuple(guideline for guideline in before if guideline.id not in kept),
+            guidelines=_only_in(after, before),
+            forgotten=_only_in(before, after),
             removed=tuple(self.removed),
-            conflicts=conflicts_in(judge.memory),
+            conflicts=conflicts_in(after),
             impact=self.impact,
             broken=self.broken,
             held=self.held,
@@ -111,3 +110,9 @@ class AlignRun:
             )
             rows.append(report)
         return tuple(sorted(rows, key=lambda row: row.line))
+
+
+def _only_in(memory: Memory, other: Memory) -> tuple[Guideline, ...]:
+    """Return the guidelines of a memory that another one has not."""
+    known = {guideline.id for guideline in other.guidelines}
+    return tuple(guideline for guideline in memory.guidelines if guideline.id not in known)

@@ -44,7 +44,7 @@ def forget(
         people_agree: Whether exposed guidelines that people wrote or confirmed go too.
         keep: Ids of guidelines whose wording a person keeps although their own feedback goes.
     """
-    removed = frozenset(key for key in keys if memory.annotation(key))
+    removed = frozenset(filter(memory.annotation, keys))
     memory = forget_lessons(memory, removed, why=WHY, people_agree=people_agree, keep=keep)
     cases = _cases_without(memory, removed)
     stones = {stone.key: stone for stone in memory.tombstones}
@@ -54,7 +54,7 @@ def forget(
         memory,
         cases=cases,
         embedding_model=memory.embedding_model if cases else None,
-        tombstones=tuple(stones[key] for key in sorted(stones)),
+        tombstones=tuple(sorted(stones.values(), key=lambda stone: stone.key)),
     )
     return replace(memory, locks=tuple(filter(memory.has_label, memory.locks)))
 
@@ -155,8 +155,11 @@ def _unexposed(guideline: Guideline, gone: frozenset[FeedbackKey]) -> Guideline:
     """
     if gone.isdisjoint(guideline.exposure) and gone.isdisjoint(guideline.supported_by):
         return guideline
-    exposed = tuple(key for key in guideline.exposed_to if key not in gone)
-    supported = tuple(key for key in guideline.supported_by if key not in gone)
+    exposed = _others(guideline.exposed_to, gone)
     if exposed != guideline.exposed_to:
         guideline = replace(guideline, exposed_to=exposed, tests=())
-    return replace(guideline, supported_by=supported)
+    return replace(guideline, supported_by=_others(guideline.supported_by, gone))
+
+
+def _others(keys: Collection[FeedbackKey], gone: frozenset[FeedbackKey]) -> tuple[FeedbackKey, ...]:
+    return tuple(key for key in keys if key not in gone)

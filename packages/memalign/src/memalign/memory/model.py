@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 replace = msgspec.structs.replace
+Entry = TypeVar("Entry", "Case", Guideline)
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,8 +247,10 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def ids_beside(self, keys: Iterable[FeedbackKey]) -> set[str]:
         """Return the ids of the cases with this feedback, and of those of the same content."""
         ids: set[str] = set()
-        for case in filter(None, (self.case(key.id) for key in keys)):
-            ids.update(same.id for same in self.duplicates(case.example))
+        for key in keys:
+            case = self.case(key.id)
+            if case is not None:
+                ids.update(same.id for same in self.duplicates(case.example))
         return ids
 
     def annotations(self) -> Iterator[Annotation]:
@@ -381,7 +384,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def with_guidelines(self, guidelines: Iterable[Guideline]) -> Memory:
         """Return a memory with these guidelines; each replaces the one of its id, or is added."""
-        changed = {guideline.id: guideline for guideline in guidelines}
+        changed = _by_id(guidelines)
         last = max((guideline.number for guideline in changed.values()), default=0)
         before = [changed.pop(guideline.id, guideline) for guideline in self.guidelines]
         return replace(
@@ -401,7 +404,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def with_cases(self, cases: Iterable[Case]) -> Memory:
         """Return a memory with these cases; each replaces the one of its id, or is added."""
-        changed = {case.id: case for case in cases}
+        changed = _by_id(cases)
         if not changed:
             return self
         after = {**self._cases_by_id, **changed}
@@ -459,7 +462,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _cases_by_id(self) -> Mapping[str, Case]:
-        return {case.id: case for case in self.cases}
+        return _by_id(self.cases)
 
     @cached_property
     def _cases_by_content(self) -> Mapping[str, list[Case]]:
@@ -474,7 +477,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _guidelines_by_id(self) -> Mapping[str, Guideline]:
-        return {guideline.id: guideline for guideline in self.guidelines}
+        return _by_id(self.guidelines)
 
     @cached_property
     def _standings(self) -> Mapping[str, Standing]:
@@ -483,3 +486,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def _entries(self) -> Mapping[FeedbackKey, LedgerEntry]:
         return ledger_entries(self)
+
+
+def _by_id(entries: Iterable[Entry]) -> dict[str, Entry]:
+    return {entry.id: entry for entry in entries}

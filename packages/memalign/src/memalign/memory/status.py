@@ -107,7 +107,7 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
         for annotation in case.annotations:
             carrying = carriers.get(annotation.key, ())
             entries[annotation.key] = _entry(memory, annotation, label, carrying)
-    return {key: entries[key] for key in sorted(entries)}
+    return dict(sorted(entries.items()))
 
 
 def _entry(
