@@ -26,8 +26,9 @@ from memalign_server.problems import PROBLEMS, RAISED, unreachable
 from memalign_server.review import routes as review
 from memalign_server.server import Judges, Server
 from memalign_server.settings import Settings
-from memalign_server.setup import question
+from memalign_server.setup import cases, question
 from memalign_server.setup import routes as setup
+from memalign_server.setup.service import open_provider
 from memalign_server.setup.uploads import clear_uploads
 from memalign_server.store import Store
 from memalign_server.trust import routes as trust
@@ -58,6 +59,7 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         with store.claimed():
             clear_uploads(store.place)
             await asyncio.to_thread(jobs.open)
+            open_provider()
             try:
                 yield
             finally:
@@ -89,7 +91,9 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
     app.state.server = server
     app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])
     app.include_router(api.router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
-    pages = (page.router for page in (people, review, learned, trust, question, setup, erase))
+    pages = (
+        page.router for page in (people, review, learned, trust, question, cases, setup, erase)
+    )
     for router in (*pages, people.experts):
         app.include_router(router, include_in_schema=False, dependencies=[TEAM])
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")

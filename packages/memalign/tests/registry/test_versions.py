@@ -207,6 +207,20 @@ def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(registry: R
     assert registry.create(judge(name="help")) == 1
 
 
+def test_a_judge_gets_another_name_with_all_its_versions(registry: Registry):
+    registry.create(judge(memory_of(*CASES), name="help"))
+    registry.save(judge(name="help"))
+    registry.create(judge(name="tone"))
+    for taken, error in (("tone", JudgeExists), ("a\nb", InputError)):
+        with pytest.raises(error):
+            registry.rename("help", taken)
+    registry.rename("help", "hilfe")
+    assert [(j.name, j.latest) for j in registry.list()] == [("hilfe", 2), ("tone", 1)]
+    assert registry.load("hilfe", 1).memory == memory_of(*CASES)
+    with pytest.raises(JudgeNotFound):
+        registry.rename("help", "again")
+
+
 def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
     with pytest.raises(JudgeNotFound, match="judges: none yet"):
         registry.load("tone")

@@ -27,12 +27,13 @@ from memalign.types import Example
 from memalign.values import ValueType
 from memalign_server.pages.rendering import error_text, link, render
 from memalign_server.pages.verdicts import question_of
-from memalign_server.people.access import OWNER, Asking
+from memalign_server.people.access import HAND, OWNER, Asking
 from memalign_server.people.service import Person
 from memalign_server.problems import Refused, about
 from memalign_server.review.service import mark_seen
 from memalign_server.server import JUDGE, Here
 from memalign_server.setup.routes import Screen, Setup
+from memalign_server.setup.service import delete_judge, rename_judge
 from memalign_server.store.cases import ask_again, first_case
 
 __all__ = ["router"]
@@ -93,6 +94,23 @@ def save_question(setup: Screen, draft: Drafted) -> Response:
     return setup.redirect(job=setup.start("queue").id)
 
 
+@router.post("/{judge}/setup/name", dependencies=[JUDGE])
+def rename(setup: Screen, name: Annotated[str, Form(max_length=200)]) -> Response:
+    """Give the judge another name; addresses with the old one lead nowhere from then on."""
+    server = setup.server
+    with about("name"):
+        rename_judge(server.registry, server.jobs, setup.judge, name)
+    return RedirectResponse(link(name.strip(), "setup"), 303)
+
+
+@router.post("/{judge}/delete", dependencies=[JUDGE, HAND])
+def delete(setup: Screen, name: Annotated[str, Form(max_length=200)] = "") -> Response:
+    """Delete the judge with its cases and answers, once its name was typed."""
+    server = setup.server
+    delete_judge(server.registry, server.jobs, setup.judge, typed=name)
+    return RedirectResponse("/judges", 303)
+
+
 @router.post("/try")
 def try_question(request: Request, server: Here, person: Asking, draft: Drafted) -> Response:
     """Ask a model once: about the first case, or an invented one; or say what is wrong and where to put it right."""
@@ -106,7 +124,8 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
         else:
             judge = _new(draft, person, set())
         # Without its memory, for what an expert has said of a case is answered without the model.
-        trial = _asked_once(judge).ajudge(case.example if case else _invented(judge))
+        once = _asked_once(judge)
+        trial = once.ajudge(case.example if case else _invented(judge))
         judgment = aio.run(asyncio.wait_for(trial, _PATIENCE))
         if case is not None:
             with server.store.write() as connection:
@@ -129,6 +148,9 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
 def _asked_once(judge: Judge) -> Judge:
     """The judge without its memory, with a model that is not asked a second time where the first one fails."""
     model = open_judging_model(judge)
+    ready = getattr(model, "ready", None)
+    if ready is not None:  # its library takes seconds to load, and the model is not slow for that
+        aio.run(ready())
     once = getattr(model, "once", None)
     return judge.replace(memory=Memory(), model=model if once is None else once())
 

@@ -24,12 +24,15 @@ from memalign_server.people.access import LARGEST_BODY, OWNER, Asking
 from memalign_server.people.service import list_people
 from memalign_server.problems import Refused
 from memalign_server.server import JUDGE, Here
+from memalign_server.setup.row_errors import reason_of
+from memalign_server.setup.service import keep_said, open_provider
 from memalign_server.setup.uploads import SUFFIXES, read_upload
 from memalign_server.store.answers import activity_of, is_answered
 from memalign_server.store.cases import (
     add_cases,
     answers_wanted,
     counts_of,
+    list_batches,
     new_cases,
     set_answers_wanted,
 )
@@ -47,6 +50,8 @@ _NEWS = (
     "job",
     "added",
     "repeated",
+    "kept",
+    "batch",
     "guest",
     "personal_link",
     "matching",
@@ -123,10 +128,24 @@ Screen = Annotated[Setup, Depends()]
 
 @router.get("/setup")
 def setup_page(
-    setup: Screen, open: Block = "", job: str = "", added: int = 0, repeated: int = 0
+    setup: Screen,
+    open: Block = "",
+    job: str = "",
+    added: int = 0,
+    repeated: int = 0,
+    kept: int = 0,
+    batch: str = "",
 ) -> Response:
-    """The four blocks; with a job what it brought."""
-    return setup.render(open, job=setup.server.jobs.find(job), added=added, repeated=repeated)
+    """Show the four blocks; with a job what it brought."""
+    open_provider(setup.latest.model_name)
+    return setup.render(
+        open,
+        job=setup.server.jobs.find(job),
+        added=added,
+        repeated=repeated,
+        kept=kept,
+        batch=batch,
+    )
 
 
 @router.post("/setup/cases")
@@ -135,6 +154,7 @@ def take_cases(
     file: Annotated[UploadFile | None, File()] = None,
     column: Annotated[list[str] | None, Form()] = None,
     what: Annotated[Literal["show", "cases", "judge"], Form()] = "show",
+    said: Annotated[bool, Form()] = True,
 ) -> Response:
     """Show what a file holds, or put its cases in the queue; or judge what is not judged yet."""
     if what == "judge":
@@ -155,6 +175,8 @@ def take_cases(
                 upload=upload,
                 labels=labels,
                 new=new,
+                said=said,
+                reason_of=reason_of,
             )
     except InputError as error:
         if what != "show":
@@ -165,8 +187,15 @@ def take_cases(
         raise Refused("no row of {name} can be used as it is", name=upload.name)
     with setup.server.store.write() as connection:
         added, repeated = add_cases(connection, setup.judge, upload.cases)
+        kept = 0
+        if said:
+            kind = setup.latest.value_type
+            kept = keep_said(connection, setup.judge, upload.said, by=setup.person.name, kind=kind)
+        batch = list_batches(connection, setup.judge)[0].added_at if added else None
     judging = setup.start("queue").id if added else None
-    return setup.redirect(open="cases", job=judging, added=added, repeated=repeated)
+    return setup.redirect(
+        open="cases", job=judging, added=added, repeated=repeated, kept=kept or None, batch=batch
+    )
 
 
 @router.post("/setup/answers")

@@ -18,11 +18,11 @@ from typing import Any, BinaryIO
 
 from memalign import Judge
 from memalign.errors import InputError, InvalidRows, RegistryError, RowError
-from memalign.io import Examples, RowSource
+from memalign.io import Examples, RowSource, read_feedback
 from memalign.io.columns import Columns
 from memalign.io.rows import Row
 from memalign.judge import named_parts
-from memalign.types import Example
+from memalign.types import Example, Feedback
 from memalign_server.people.access import LARGEST_BODY
 from memalign_server.problems import Refused
 
@@ -120,7 +120,8 @@ class Upload:
         chosen: A column for each question; empty where none fits.
         cases: The cases of the rows that can be used; none as long as a column is to be chosen.
         bad: The rows that cannot be used, in order.
-        labels: Columns that hold what people said already; they are not taken.
+        labels: Columns that hold what people said already.
+        said: What their rows say of the cases that can be used.
         guessed: The encoding that was guessed, because the file is not UTF-8; "" for none.
     """
 
@@ -131,6 +132,7 @@ class Upload:
     cases: Sequence[Example] = ()
     bad: Sequence[RowError] = ()
     labels: Sequence[str] = ()
+    said: Sequence[Feedback] = ()
     guessed: str = ""
 
     @property
@@ -183,6 +185,45 @@ def read_upload(
         InputError: The file is of no kind that is read, or is empty.
     """
     name = re.split(r"[/\\]", filename)[-1][:100]
+    rows, guessed = _read_rows(file, name, place)
+    bad = [row for row in rows if isinstance(row, RowError)]
+    written = [_as_written(row) for row in rows if isinstance(row, Row)]
+    columns = list(dict.fromkeys(column for row in written for column in row.fields))
+    if not columns:
+        raise InvalidRows(name, bad)
+    questions = _questions(judge, written[0].fields)
+    of_this_file = len(chosen) == len(questions) and {*chosen} <= {"", *columns}
+    if not of_this_file:
+        fields = [row.fields for row in written]
+        chosen = _first_choice(questions, columns, judge.columns, fields)
+    upload = Upload(
+        name=name,
+        columns=columns,
+        questions=questions,
+        chosen=chosen,
+        labels=[column for column in columns if column in _LABELS and column not in chosen],
+        guessed=guessed,
+    )
+    if not upload.complete:
+        return upload
+    chosen_columns = dict(zip(questions, chosen, strict=True))
+    usable = list[Row]()
+    for row in written:
+        empty = [column for column in chosen if _is_empty(row.fields.get(column))]
+        if empty:
+            bad.append(RowError(line=row.line, reason=f"nothing is in {', '.join(empty)}"))
+        else:
+            usable.append(replace(row, fields=_by_fields(row.fields, chosen_columns)))
+    cases, refused = _cases(usable, name, judge)
+    bad += refused
+    lines = {row.line for row in refused}
+    said = _said([row for row in usable if row.line not in lines], judge) if upload.labels else ()
+    bad.sort(key=lambda error: error.line)
+    return replace(upload, cases=cases, bad=bad, said=said)
+
+
+def _read_rows(file: BinaryIO, name: str, place: str) -> tuple[list[Row | RowError], str]:
+    """Return the rows of a file, and the encoding that was guessed for it."""
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
         raise Refused("{name}: a file is one of {allowed}", name=name, allowed=", ".join(SUFFIXES))
@@ -192,45 +233,33 @@ def read_upload(
         path.write_bytes(data)
         _check_unpacked(path, name)
         try:
-            rows = list(RowSource.of(path).rows())
+            return list(RowSource.of(path).rows()), guessed
         except InputError as error:
             raise InputError(str(error).replace(str(path), name)) from None
-    bad = [row for row in rows if isinstance(row, RowError)]
-    written = [_as_written(row) for row in rows if isinstance(row, Row)]
-    columns = list(dict.fromkeys(column for row in written for column in row.fields))
-    if not columns:
-        raise InvalidRows(name, bad)
-    questions = _questions(judge, written[0].fields)
-    if len(chosen) != len(questions) or not {*chosen} <= {
-        "",
-        *columns,
-    }:  # for the file before this one
-        chosen = _first_choice(questions, columns, judge.columns, [row.fields for row in written])
-    labels = [column for column in columns if column in _LABELS and column not in chosen]
-    about: dict[str, Any] = {"labels": labels, "guessed": guessed}
-    upload = Upload(name=name, columns=columns, questions=questions, chosen=chosen, **about)
-    if not upload.complete:
-        return upload
-    usable, cases = list[Row](), list[Example]()
-    for row in written:
-        if empty := [column for column in chosen if _is_empty(row.fields.get(column))]:
-            bad.append(RowError(line=row.line, reason=f"nothing is in {' or '.join(empty)}"))
-        else:
-            usable.append(
-                replace(
-                    row, fields=_by_fields(row.fields, dict(zip(questions, chosen, strict=True)))
-                )
-            )
-    while usable and not cases:
+
+
+def _cases(rows: Sequence[Row], name: str, judge: Judge) -> tuple[list[Example], list[RowError]]:
+    """Return the cases of the rows that can be used together, and the rows that cannot."""
+    fields = named_parts(judge.instructions)
+    refused = list[RowError]()
+    while rows:
         try:
-            cases = list(
-                Examples.of(RowSource.of(usable, name=name), fields=named_parts(judge.instructions))
-            )
+            return list(Examples.of(RowSource.of(rows, name=name), fields=fields)), refused
         except InvalidRows as error:  # without its rows the others can be used
-            bad += error.rows
+            refused += error.rows
             lines = {row.line for row in error.rows}
-            usable = [row for row in usable if row.line not in lines]
-    return replace(upload, cases=cases, bad=sorted(bad, key=lambda error: error.line))
+            rows = [row for row in rows if row.line not in lines]
+    return [], refused
+
+
+def _said(rows: Sequence[Row], judge: Judge) -> Sequence[Feedback]:
+    """Return what the rows say of their cases: those whose value cannot be read, or that say nothing, are left out."""
+    return read_feedback(
+        RowSource.of(rows),
+        value_type=judge.value_type,
+        fields=named_parts(judge.instructions),
+        skip_invalid=True,
+    ).rows
 
 
 def _check_unpacked(path: Path, name: str) -> None:

@@ -33,6 +33,7 @@
       status,
       page: kind === "text/html" ? new DOMParser().parseFromString(text, "text/html") : null,
       data: kind === "application/json" ? JSON.parse(text) : null,
+      plain: kind === "text/plain" ? text : null,
       goTo: headers.get("X-Go-To"),
       address: headers.get("X-Address"),
     };
@@ -131,7 +132,7 @@
     if (!why) show(entry, answer, !isSent(unsaved()[id]));
     const refused = !why && answer.status >= 400 && !answer.page?.getElementById("foot");
     if (refused && answer.status === 410) refusal = { why: "gone" };
-    else if (refused) refusal = { why: "said", words: said(answer)?.textContent };
+    else if (refused) refusal = { why: "said", words: said(answer)?.textContent ?? answer.plain };
     change((all) => {
       if (why && all[id]) Object.assign(all[id], { why, by: WINDOW, next: Date.now() + (WAIT[why] || 1e12) });
       else if (refused || isSent(all[id])) delete all[id];
@@ -242,11 +243,25 @@
   };
   // What changes while an answer is on its way is sent after it: that answer knows nothing of it and is not shown.
   const changedSince = new WeakSet();
+  // Another button that is pressed meanwhile is marked, and pressed again once the answer is there.
+  const [underWay, pressedSince] = [new WeakMap(), new WeakMap()];
+  const pressAgain = (form) => {
+    const button = pressedSince.get(form);
+    pressedSince.delete(form);
+    button?.removeAttribute("aria-busy");
+    if (!button || !form.isConnected) return;
+    const same = [...form.querySelectorAll("button")].find(({ name, value }) => name === button.name && value === button.value);
+    (button.isConnected ? button : same)?.click();
+  };
   const sendPart = async (form, button, to, target) => {
     if (form.hasAttribute("aria-busy")) {
-      if (!button && form.dataset.send) changedSince.add(form);
+      if (button && button !== underWay.get(form)) {
+        pressedSince.set(form, button);
+        button.setAttribute("aria-busy", "true");
+      } else if (!button && form.dataset.send) changedSince.add(form);
       return;
     }
+    underWay.set(form, button);
     clearFaults(form);
     const fields = fieldsOf(form, button);
     const headers = form.dataset.hand ? { "X-By-Hand": form.dataset.hand } : {};
@@ -266,6 +281,7 @@
       if (answer.address) window.history.pushState(null, "", answer.address);
       replace(place, answer.page, target);
     } else if (answer.status >= 400 || !answer.status) showFault(form, answer);
+    if (!answer.goTo) pressAgain(form);
   };
   const clearFaults = (form) => {
     for (const fault of form.querySelectorAll(".fault")) fault.remove();
@@ -282,7 +298,8 @@
     fault.className = "fault warn-text";
     fault.id = `fault-${name || "form"}`;
     fault.setAttribute("role", "alert");
-    fault.textContent = (words || standard).textContent.trim().replace(/\s+/g, " ");
+    const plain = answer.status < 500 && !WORDS[whyNot(answer.status)] ? answer.plain : null;
+    fault.textContent = (words?.textContent ?? plain ?? standard.textContent).trim().replace(/\s+/g, " ");
     const place = field?.closest(".field") || form.querySelector(".faults") || form;
     place.append(fault);
     if (!field) return;

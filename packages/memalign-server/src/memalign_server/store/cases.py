@@ -116,6 +116,23 @@ class Counts:
     answered: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class ListedCase:
+    """A case with the number of people who answered it."""
+
+    case: QueuedCase
+    answers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """The cases that were added at once: how many are there, and how many of them somebody answered."""
+
+    added_at: str
+    total: int
+    answered: int
+
+
 # -- put in and judged -------------------------------------------------------------------------------------------------
 
 
@@ -162,6 +179,7 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
     new = new_cases(connection, judge, examples)
     rows = list[dict[str, Any]]()
     drawn = 0
+    at = now()  # the same for all: what was added at once can be taken out at once
     for number, example in enumerate(new):
         place = number % ONE_IN
         if place == 0:
@@ -175,7 +193,7 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
                 "example": example,
                 "held_out": held_out,
                 "rank": _chance() if held_out else unknown_rank(),
-                "added_at": now(),
+                "added_at": at,
             }
         )
     for part in parts_of(rows):
@@ -185,6 +203,30 @@ def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
 
 def _chance() -> float:
     return randbelow(_CHANCES) / _CHANCES
+
+
+def take_out(
+    connection: Connection, judge: str, *, ids: Collection[str] = (), batch: str = ""
+) -> int:
+    """Take cases out of a queue. What people said of them stays, and counts again once the same case is added.
+
+    Args:
+        connection: The transaction.
+        judge: The judge.
+        ids: The cases.
+        batch: When cases were added: all of them go.
+
+    Returns:
+        How many cases were there.
+    """
+    taken = 0
+    if batch:
+        of_batch = (queue.c.judge == judge, queue.c.added_at == batch)
+        taken += connection.execute(delete(queue).where(*of_batch)).rowcount
+    for part in parts_of(ids):
+        named = (queue.c.judge == judge, queue.c.case_id.in_(part))
+        taken += connection.execute(delete(queue).where(*named)).rowcount
+    return taken
 
 
 def unknown_rank() -> float:
@@ -494,6 +536,59 @@ def counts_of(connection: Connection, judge: str) -> Counts:
     return Counts(**row._mapping)
 
 
+def list_cases(
+    connection: Connection,
+    judge: Judge,
+    *,
+    text: str = "",
+    state: str = "",
+    batch: str = "",
+    after: int = 0,
+    most: int,
+) -> list[ListedCase]:
+    """Return cases in the order in which they were put in, each with how many people answered it.
+
+    Args:
+        connection: A transaction.
+        judge: The judge.
+        text: Only those that hold it.
+        state: Only those that are `open`, `answered`, `disputed`, `measuring` or `failed`.
+        batch: Only those that were added then.
+        after: The number after which they begin.
+        most: How many at most.
+    """
+    given = _given(judge.name)
+    query = select(queue, given.label("given")).where(queue.c.judge == judge.name)
+    query = query.where(queue.c.number > after).order_by(queue.c.number).limit(most)
+    conditions = {
+        "open": given == 0,
+        "answered": given > 0,
+        "disputed": queue.c.disputed == 1,
+        "measuring": queue.c.held_out == 1,
+        "failed": queue.c.problem.is_not(None),
+    }
+    if state in conditions:
+        query = query.where(conditions[state])
+    if batch:
+        query = query.where(queue.c.added_at == batch)
+    if text:
+        found = find_cases(connection, judge, text, most=_AT_ONCE)
+        query = query.where(queue.c.case_id.in_([example.id for example in found]))
+    return [
+        ListedCase(case=read_row(QueuedCase, queue, row), answers=row.given)
+        for row in connection.execute(query)
+    ]
+
+
+def list_batches(connection: Connection, judge: str) -> list[Batch]:
+    """Return what was added at once, the latest first."""
+    answered = func.count(case((_given(judge) > 0, 1)))
+    query = select(queue.c.added_at, func.count().label("total"), answered.label("answered"))
+    query = query.where(queue.c.judge == judge).group_by(queue.c.added_at)
+    rows = connection.execute(query.order_by(queue.c.added_at.desc()).limit(_MOST_FOUND))
+    return [Batch(**row._mapping) for row in rows]
+
+
 def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
     """Return how many cases that are held out a person has not seen."""
     seen = exists().where(of_person(judge, person), reviews.c.state != "undone")
@@ -501,7 +596,9 @@ def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
     return int(connection.execute(waiting).scalar_one())
 
 
-def find_cases(connection: Connection, judge: Judge, text: str) -> list[Example]:
+def find_cases(
+    connection: Connection, judge: Judge, text: str, *, most: int = _MOST_FOUND
+) -> list[Example]:
     """Return the cases of the queue and of the memory that hold a text, whatever its letters and blanks."""
     wanted = _plain(text)
     if not wanted:
@@ -518,7 +615,7 @@ def find_cases(connection: Connection, judge: Judge, text: str) -> list[Example]
     found = list[Example]()
     for example in cases.values():
         content = list(example.content.values())
-        if len(found) < _MOST_FOUND and wanted in _plain(" ".join(texts_in(content))):
+        if len(found) < most and wanted in _plain(" ".join(texts_in(content))):
             found.append(example)
     return found
 

@@ -169,6 +169,22 @@ class Registry:
 
     # -- history -------------------------------------------------------------------------------------------------------
 
+    def rename(self, name: str, to: str) -> None:
+        """Give a judge another name, with all its versions. Its judgments in files keep the old name.
+
+        Args:
+            name: The judge's name.
+            to: Its new name.
+
+        Raises:
+            JudgeNotFound: No judge has the name.
+            JudgeExists: Another judge has the new name.
+            InputError: The new name is none that a judge can have.
+        """
+        named = self.load(name).replace(name=to)
+        with self._database.write(*{name, to}) as connection:
+            versions.rename(connection, name, named.name)
+
     def history(self, name: str) -> tuple[VersionInfo, ...]:
         """Return every version of a judge, the oldest first.
 

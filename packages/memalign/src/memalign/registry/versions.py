@@ -519,6 +519,20 @@ def forget_answers(connection: Connection, judge: int) -> None:
     connection.execute(delete(answers).where(answers.c.judge == judge))
 
 
+def rename(connection: Connection, name: str, to: str) -> None:
+    """Give a judge another name; its number stays, and with it all that refers to it.
+
+    Raises:
+        JudgeNotFound: No judge has the name.
+        JudgeExists: Another judge has the new name.
+    """
+    judge, _ = find(connection, name)
+    other = select(judges.c.id).where(judges.c.name == to, judges.c.id != judge)
+    if connection.execute(other).first() is not None:
+        raise JudgeExists(f"judge {to!r} is in the registry already: choose another name")
+    connection.execute(update(judges).where(judges.c.id == judge).values(name=to))
+
+
 def remove(connection: Connection, judge: int) -> None:
     """Delete a judge with all versions, kept answers, and what was remembered of its erasures."""
     for table in (rows, versions, erasures, answers):

@@ -1,0 +1,158 @@
+"""Owners see how far the team is, find cases, take them out again, and rename or delete a judge."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from sqlalchemy import select
+
+from memalign.errors import JudgeNotFound
+from memalign_server.store.tables import queue, reviews
+from server_support import world
+from server_support.reviewing import CASES, answer, expect, post, put_in, shows, wait, words_of
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+PAGE = "/judges/tone/cases"
+SHEET = "inputs,outputs,value,rationale,source\nWhere?,Soon.,no,No day is named.,ana\nWhen?,Today.,yes,,\n"
+
+
+def ids(client: TestClient) -> list[str]:
+    return [row.case_id for row in world.stored(client, select(queue).order_by(queue.c.number))]
+
+
+def upload(client: TestClient, text: str, **fields: Any) -> Any:
+    files = {"file": ("june.csv", text)}
+    return client.post("/judges/tone/setup/cases", files=files, data=fields, follow_redirects=False)
+
+
+@world.ON_BOTH
+def test_an_owner_sees_how_far_the_team_is(queued: TestClient) -> None:
+    answer(queued, "late", value="false", rationale="Cold.")
+    page = queued.get(PAGE)
+    shows(page.text, "5 cases", "1 of them answered.", "local", "1 answer")
+    assert "No figure yet" in words_of(page.text)
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ({"state": "answered"}, ["late"]),
+        ({"state": "open"}, ["lamp", "shop", "thanks", "twice"]),
+        ({"state": "disputed"}, []),
+        ({"find": "THREE  weeks late"}, ["late"]),
+        ({"find": "three weeks late", "state": "open"}, []),
+    ],
+)
+def test_cases_are_found_by_text_and_state(
+    queued: TestClient, query: dict[str, str], shown: list[str]
+) -> None:
+    answer(queued, "late", value="false")
+    page = queued.get(PAGE, params=query).text
+    found = [case["id"] for case in CASES if f'name="case" value="{case["id"]}"' in page]
+    assert sorted(found) == shown
+
+
+def test_a_long_list_comes_in_pieces(local: TestClient) -> None:
+    put_in(local, [{"id": f"c-{n}", "inputs": f"Q{n}?", "outputs": "Yes."} for n in range(60)])
+    first = local.get(PAGE).text
+    assert first.count('name="case"') == 50
+    address = first.partition("More cases")[0].rpartition('href="')[2].partition('"')[0]
+    assert local.get(address.replace("&amp;", "&")).text.count('name="case"') == 10
+
+
+@world.ON_BOTH
+def test_what_is_taken_out_loses_no_words_and_counts_again(queued: TestClient) -> None:
+    answer(queued, "late", value="false", rationale="Cold.")
+    post(queued, f"{PAGE}/take-out", case="late")
+    assert "late" not in ids(queued)
+    (row,) = world.stored(queued, select(reviews).where(reviews.c.case_id == "late"))
+    assert (row.value, row.rationale) == (False, "Cold.")
+    post(queued, "/judges/tone/teach")
+    wait(queued)
+    assert world.server_of(queued).judges.latest("tone").judge.memory.cases == (), (
+        "nor is it taught"
+    )
+    put_in(queued)
+    shows(queued.get(PAGE).text, "5 cases", "1 of them answered.")
+
+
+def test_an_upload_is_undone_at_once(queued: TestClient) -> None:
+    before = ids(queued)
+    added = upload(queued, "inputs,outputs\nWhere?,Soon.\nWhen?,Today.\n", what="cases")
+    page = queued.get(added.headers["location"]).text
+    batch = page.partition('name="batch" value="')[2].partition('"')[0]
+    assert len(ids(queued)) == len(before) + 2
+    post(queued, f"{PAGE}/take-out", batch=batch)
+    assert ids(queued) == before
+
+
+def test_nothing_ticked_takes_nothing_out(queued: TestClient) -> None:
+    expect(post(queued, f"{PAGE}/take-out"), 422, "nothing is ticked")
+    assert len(ids(queued)) == len(CASES)
+
+
+# -- what people said already, in a file --------------------------------------------------------------------------------
+
+
+@world.ON_BOTH
+def test_answers_in_a_file_are_offered_and_taken(local: TestClient) -> None:
+    shows(
+        upload(local, SHEET).text,
+        "what people answered: value, rationale, source",
+        "Take 2 answers",
+    )
+    added = upload(local, SHEET, what="cases", said="true")
+    shows(local.get(added.headers["location"]).text, "2 answers came with them.")
+    rows = world.stored(local, select(reviews).order_by(reviews.c.person))
+    said = [(row.person, row.value, row.rationale, row.blind_value) for row in rows]
+    assert said == [("ana", False, "No day is named.", None), ("local", True, None, None)]
+    upload(local, SHEET.replace("No day", "Not a day"), what="cases", said="true")
+    assert len(world.stored(local, select(reviews))) == 2, "what was said here stays"
+
+
+def test_answers_in_a_file_can_be_left_out(local: TestClient) -> None:
+    upload(local, SHEET, what="cases", said="false")
+    assert world.stored(local, select(reviews)) == []
+    assert len(ids(local)) == 2
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", "the row has 3 cells, and there are 2 columns"),
+        ("pt", "a linha tem 3 células e há 2 colunas"),
+        ("es", "la fila tiene 3 celdas y hay 2 columnas"),
+    ],
+)
+def test_what_is_wrong_with_a_row_is_said_in_the_readers_language(
+    local: TestClient, language: str, words: str
+) -> None:
+    local.headers["accept-language"] = language
+    assert words in upload(local, "inputs,outputs\nWhere?,Soon.,x\nWhen?,Today.\n").text
+
+
+# -- the judge itself -----------------------------------------------------------------------------------------------------
+
+
+@world.ON_BOTH
+def test_a_judge_is_renamed_with_its_cases_and_answers(queued: TestClient) -> None:
+    answer(queued, "late", value="false", rationale="Cold.")
+    renamed = post(queued, "/judges/tone/setup/name", name="warmth")
+    assert renamed.headers["location"] == "/judges/warmth/setup"
+    shows(queued.get("/judges/warmth/cases").text, "5 cases", "1 of them answered.")
+    assert queued.get("/judges/tone/setup").status_code == 404
+    post(queued, "/judges", question="Is it short?", name="brief", model="scripted")
+    expect(post(queued, "/judges/warmth/setup/name", name="brief"), 409)
+
+
+def test_a_judge_is_deleted_once_its_name_is_typed(queued: TestClient) -> None:
+    registry = world.server_of(queued).registry
+    expect(post(queued, "/judges/tone/delete", name="tome"), 422, "type the name of the judge")
+    assert registry.load("tone").name == "tone"
+    assert post(queued, "/judges/tone/delete", name="tone").headers["location"] == "/judges"
+    with pytest.raises(JudgeNotFound):
+        registry.load("tone")
+    assert ids(queued) == []
