@@ -526,7 +526,7 @@ def rename(connection: Connection, name: str, to: str) -> None:
         JudgeNotFound: No judge has the name.
         JudgeExists: Another judge has the new name.
     """
-    judge, _ = find(connection, name)
+    judge = find(connection, name)[0]
     other = select(judges.c.id).where(judges.c.name == to, judges.c.id != judge)
     if connection.execute(other).first() is not None:
         raise JudgeExists(f"judge {to!r} is in the registry already: choose another name")
