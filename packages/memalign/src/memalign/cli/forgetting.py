@@ -22,8 +22,8 @@ Keys = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY",
-        help="Feedback as ID@SOURCE: t-17 is all feedback on that case, t-17@ana is ana's, and t-17@ana@example.org "
-        "is ana@example.org's. Quote an id that contains an @: '\"mail@x\"@ana'.",
+        help="Feedback as ID@SOURCE: t-17 is all feedback on that case, t-17@ana is ana's, and "
+        "t-17@ana@example.org is ana@example.org's. Quote an id that contains an @: '\"mail@x\"@ana'.",
     ),
 ]
 Source = Annotated[
@@ -37,8 +37,8 @@ Matching = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="All feedback whose case, words or source contain TEXT, ignoring case. KEY and --source narrow "
-        "it down. The command shows what goes and asks first.",
+        help="All feedback whose case, words or source contain TEXT, ignoring case. KEY and "
+        "--source narrow it down. The command shows what goes and asks first.",
     ),
 ]
 DryRun = Annotated[
@@ -67,10 +67,10 @@ def unalign(
 ) -> int:
     """Withdraw feedback and everything learned from it.
 
-    The judge forgets every guideline that was written with this feedback in view, and learns again from the feedback
-    that remains. If no model answers, that feedback stays pending. A guideline that a person wrote or pinned stays,
-    unless that person's own words are withdrawn. Older versions keep the feedback; `memalign erase` removes it from
-    them too.
+    The judge forgets every guideline that was written with this feedback in view, and learns again
+    from the feedback that remains. If no model answers, that feedback stays pending. A guideline
+    that a person wrote or pinned stays, unless that person's own words are withdrawn. Older
+    versions keep the feedback; `memalign erase` removes it from them too.
     """
     from memalign.memory.forget import forget, without_disputed
     from memalign.registry.diff import compare
@@ -122,11 +122,12 @@ def erase(
 ) -> int:
     """Erase feedback everywhere, with a receipt.
 
-    The command shows what goes, with wordings that people wrote or pinned, and asks first. Cases that taught nothing
-    and only wait in a server's queue are erased too. The command then searches everything for the erased words, and
-    with --source for the person's name in every spelling. If any are left, the receipt says where, and the command
-    exits with 1. The receipt also names what memalign cannot reach: exported bundles, judgment files and providers'
-    logs. The text of --matching is kept nowhere. Without a key, the command finishes an erase that was interrupted.
+    The command shows what goes, with wordings that people wrote or pinned, and asks first. Cases
+    that taught nothing and only wait in a server's queue are erased too. The command then searches
+    everything for the erased words, and with --source for the person's name in every spelling. If
+    any are left, the receipt says where, and the command exits with 1. The receipt also names what
+    memalign cannot reach: exported bundles, judgment files and providers' logs. The text of
+    --matching is kept nowhere. Without a key, the command finishes an erase that was interrupted.
     """
     registry = session.registry()
     chosen = tuple(keys or ())
@@ -155,7 +156,10 @@ def erase(
 
 
 def _wordings(session: Session, name: str, ids: Sequence[str]) -> list[str]:
-    """Return the wordings of people that go, each with whose it is, as far as the newest version has them."""
+    """Return the wordings of people that go, each with whose it is.
+
+    Only the newest version is looked at.
+    """
     if not ids:
         return []
     memory = session.judge(name)[1].memory

@@ -30,7 +30,10 @@ FORMAT_VERSION = 1
 
 
 def bundle_of(judge: Judge) -> dict[str, Any]:
-    """Return the bundle of a judge, as JSON values. Models are named; your own must be given again after loading."""
+    """Return the bundle of a judge, as JSON values.
+
+    Models are named; your own must be given again after loading.
+    """
     memory = judge.memory
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -80,10 +83,12 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
         source: The file that `write_bundle` or `memalign export` wrote, or its document.
 
     Returns:
-        The judge, with its memory. Models of your own are named only: give them back with `.replace(model=…)`.
+        The judge, with its memory. Models of your own are named only: give them back with
+        `.replace(model=…)`.
 
     Raises:
-        InputError: It is no bundle, is damaged, is of a newer format, or has what may not enter a prompt.
+        InputError: It is no bundle, is damaged, is of a newer format, or has what may not enter a
+            prompt.
     """
     where = "the bundle" if isinstance(source, Mapping) else str(source)
     document = source if isinstance(source, Mapping) else _document(source)
@@ -94,7 +99,8 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
     version = document.get("format_version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise InputError(
-            f"{where} has format version {version}, this memalign reads up to {FORMAT_VERSION}; upgrade"
+            f"{where} has format version {version}, this memalign reads up to {FORMAT_VERSION}; "
+            "upgrade"
         )
     unsigned = {name: value for name, value in document.items() if name != "checksum"}
     if document.get("checksum") != _checksum(unsigned):
@@ -113,14 +119,17 @@ def load_bundle(source: str | Path | Mapping[str, Any]) -> Judge:
 
 
 def _check_guidelines(where: str, memory: Memory) -> None:
-    """Raise InputError for what may not enter a system message: whoever wrote the file could also sign it."""
+    """Raise InputError for a guideline that may not enter a system message.
+
+    Whoever wrote the file could also sign it.
+    """
     for guideline in memory.guidelines:
         faults = [guideline_fault(guideline.text), *map(checked, guideline.tests)]
         fault = next(filter(None, faults), None)
         if fault:
             raise InputError(
-                f"{where}: guideline {guideline.id} may not enter a prompt: {fault}; change it where the judge was "
-                "exported, and export it again"
+                f"{where}: guideline {guideline.id} may not enter a prompt: {fault}; change it "
+                "where the judge was exported, and export it again"
             )
 
 

@@ -1,4 +1,4 @@
-"""The database under a registry, SQLite or PostgreSQL: opened or created, and used in transactions."""
+"""The database under a registry, SQLite or PostgreSQL, used in transactions."""
 
 from __future__ import annotations
 
@@ -49,25 +49,28 @@ SELECT reader FROM (
            'process ' || pid || coalesce(' of ' || nullif(application_name, ''), '') AS reader
     FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()
     UNION ALL
-    SELECT transaction, 'prepared transaction ' || gid FROM pg_prepared_xacts WHERE database = current_database()
+    SELECT transaction, 'prepared transaction ' || gid FROM pg_prepared_xacts
+    WHERE database = current_database()
     UNION ALL
     SELECT xmin, 'replication slot ' || slot_name FROM pg_replication_slots
 ) AS readers
 WHERE age(seen) > age(CAST(:now AS xid8)::xid) LIMIT 1
 """
-"""Somebody who reads, or writes, in a PostgreSQL database since before the transaction number `now`."""
+"""Who reads or writes in a PostgreSQL database since before the transaction number `now`."""
 
 
 class Database:
     """One registry's database, opened on construction (and created when there is none).
 
-    Connections to a SQLite file are opened for every operation: threads and processes share nothing. Those to a server
-    stay open, and are tried before they are used again. Errors are those of `Registry`.
+    Connections to a SQLite file are opened for every operation: threads and processes share
+    nothing. Those to a server stay open, and are tried before they are used again. Errors are those
+    of `Registry`.
 
     Attributes:
         url: Its address in messages; without a password.
         engine: SQLAlchemy's engine, for what no method here does.
-        files: The files that hold it, a journal or log beside it included; none of a server, which are out of sight.
+        files: The files that hold it, a journal or log beside it included; none of a server, which
+            are out of sight.
         unreachable: What an erasure cannot reach, and how to end that.
     """
 
@@ -97,7 +100,8 @@ class Database:
                     return
         if not create:
             raise JudgeNotFound(
-                f"no registry is at {self._at}; `memalign create` makes one, --registry names another"
+                f"no registry is at {self._at}; `memalign create` makes one, "
+                "--registry names another"
             )
         with self.write() as connection:
             if not self._is_ours(connection):  # nobody else was quicker
@@ -109,16 +113,16 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction in which every statement sees the same state."""
+        """Open a transaction in which every statement sees the same state."""
         snapshot = {} if self._file is not None else {"isolation_level": "REPEATABLE READ"}
         with self._connected(**snapshot) as connection, connection.begin():
             yield connection
 
     @contextmanager
     def snapshot(self) -> Iterator[Connection]:
-        """The same to read at leisure: of a file, a copy in memory, so that nobody waits to write meanwhile.
+        """Open a transaction to read at leisure, of a copy in memory where there is a file.
 
-        A file of more than a gigabyte is read where it is.
+        So nobody waits to write meanwhile. A file of more than a gigabyte is read where it is.
         """
         if self._file is None or self._file.stat().st_size > _COPIED:
             with self.read() as connection:
@@ -127,7 +131,8 @@ class Database:
         copy = sqlite3.connect(":memory:", check_same_thread=False)
         try:
             with self.read() as connection:
-                # A first statement waits for whoever writes, as long as any other does; a copy would wait for ever.
+                # A first statement waits for whoever writes, as long as any other does; a copy
+                # would wait for ever.
                 connection.exec_driver_sql("SELECT count(*) FROM sqlite_master")
                 source: Any = connection.connection.driver_connection
                 source.backup(copy)
@@ -143,14 +148,16 @@ class Database:
 
     @contextmanager
     def write(self, *locks: str) -> Iterator[Connection]:
-        """A transaction that is committed whole or not at all, and beside which none with the same `locks` runs.
+        """Open a transaction that is committed whole or not at all.
 
-        These are names of your own. SQLite has one lock for all.
+        No other one with the same `locks` runs beside it. These are names of your own.
+        SQLite has one lock for all.
         """
         with self._connected(**{_WRITE: True}) as connection, connection.begin():
             if self._file is None:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = {self._milliseconds}")
-                # By name: a judge that is created has no row yet. In one order, or two might wait for each other.
+                # By name: a judge that is created has no row yet. In one order, or two might wait
+                # for each other.
                 for lock in sorted(locks or ("",)):
                     number = "hashtextextended('memalign ' || CAST(:lock AS text), 0)"
                     connection.execute(
@@ -159,7 +166,7 @@ class Database:
             yield connection
 
     def check_writable(self) -> None:
-        """Raise RegistryError where a commit would fail later, when model calls have cost money: no right, a lock.
+        """Raise RegistryError if a commit would fail later, when model calls have cost money.
 
         Somebody who reads a file for long keeps others from committing, as a writer does.
         """
@@ -175,14 +182,16 @@ class Database:
                 time.sleep(_BETWEEN)
             else:
                 break
-        with (
-            self.write() as connection
-        ):  # in a file the first changed page opens the journal beside it
+        # In a file the first changed page opens the journal beside it.
+        with self.write() as connection:
             connection.execute(update(meta).values(value=meta.c.value))
             connection.rollback()
 
     def _try_lock(self, kind: str, seconds: float) -> None:
-        """Take a lock on the file for a moment: whoever waits for it longer keeps readers out meanwhile."""
+        """Take a lock on the file for a moment.
+
+        Whoever waits for it longer keeps readers out meanwhile.
+        """
         connection = sqlite3.connect(
             str(self._file), timeout=min(self._timeout, seconds), isolation_level=None
         )
@@ -201,7 +210,10 @@ class Database:
         return "reading"
 
     def compact(self) -> None:
-        """Rewrite our tables, other packages' too, without what was deleted, which no transaction may see any more."""
+        """Rewrite our tables, other packages' too, without what was deleted.
+
+        No transaction may see that any more.
+        """
         with self._connected(isolation_level="AUTOCOMMIT") as connection:
             if self._file is not None:
                 # The log is emptied too, where somebody switched one on.
@@ -220,13 +232,14 @@ class Database:
                 if name.startswith("memalign_")
             ]
             connection.exec_driver_sql(f"SET lock_timeout = {self._milliseconds}")
-            warnings: list[
-                str
-            ] = []  # the server skips a table that is another user's, and only warns
+            # The server skips a table that is another user's, and only warns.
+            warnings = list[str]()
+
+            def listen(notice: Any) -> None:
+                warnings.append(str(notice.message_primary))
+
             driver: Any = connection.connection.driver_connection
-            driver.add_notice_handler(
-                listen := lambda notice: warnings.append(str(notice.message_primary))
-            )
+            driver.add_notice_handler(listen)
             connection.exec_driver_sql(f"VACUUM (FULL) {', '.join(names)}")
             driver.remove_notice_handler(listen)
             connection.exec_driver_sql("RESET lock_timeout")
@@ -236,7 +249,10 @@ class Database:
                 )
 
     def _is_ours(self, connection: Connection) -> bool:
-        """Whether a registry of this format, the first, is there. Raises RegistryTooNew for another one."""
+        """Return whether a registry of this format, the first, is there.
+
+        Raises RegistryTooNew for another one.
+        """
         if not inspect(connection).has_table(meta.name):
             return False
         written = connection.execute(
@@ -274,7 +290,7 @@ class Database:
         return f"{self._at} is locked: {waited}; {_AGAIN}"
 
     def _explain(self, problem: str) -> str:
-        """What went wrong, in words that say what to do."""
+        """Return what went wrong, in words that say what to do."""
         if "is locked" in problem:
             return self._explain_lock("writing")
         if "not a database" in problem:
@@ -282,20 +298,24 @@ class Database:
                 f"{self._at} is not a registry: the file is no SQLite database; name another file"
             )
         if "unable to open" in problem:
-            return f"cannot open the registry {self._at}: its folder must exist, and you need the right to write there"
+            return (
+                f"cannot open the registry {self._at}: its folder must exist, and you need the "
+                "right to write there"
+            )
         line = " ".join(problem.split("\n", 1)[0].split())
-        return f"the registry {self._at} failed: {line}; what was committed before is kept, and nothing else"
+        return (
+            f"the registry {self._at} failed: {line}; what was committed before is kept, and "
+            "nothing else"
+        )
 
 
 def _parsed(url: str) -> URL:
+    bare_path = bool(url) and not _SCHEME.match(url)  # which most write
     try:
-        parsed = make_url(
-            f"sqlite:///{url}" if url and not _SCHEME.match(url) else url
-        )  # most write a bare path
+        parsed = make_url(f"sqlite:///{url}" if bare_path else url)
     except (ArgumentError, ValueError):  # ValueError: a port that is no number
-        bare = re.sub(r"(?s)(:/*).*@", r"\1", url).partition("?")[
-            0
-        ]  # without user, password and options
+        without_user = re.sub(r"(?s)(:/*).*@", r"\1", url)
+        bare = without_user.partition("?")[0]
         raise ConfigurationError(
             f"{bare!r} is not a registry's URL; one looks like {_EXAMPLES}"
         ) from None
@@ -317,17 +337,20 @@ def _parsed(url: str) -> URL:
 
 
 def _sqlite(url: URL, file: Path, busy_timeout: float) -> Engine:
-    of: dict[str, Any] = {"poolclass": NullPool, "connect_args": {"timeout": busy_timeout}}
     engine = create_engine(
-        url.set(database=str(file)), hide_parameters=True, **of
-    )  # an error prints no feedback
+        url.set(database=str(file)),
+        poolclass=NullPool,
+        connect_args={"timeout": busy_timeout},
+        hide_parameters=True,  # an error prints no feedback
+    )
     event.listen(engine, "connect", _configure)
     event.listen(engine, "begin", _begin)
     return engine
 
 
 def _configure(connection: Any, _record: Any) -> None:
-    # The driver's own transactions begin too late and too weak for a snapshot over several statements: `_begin` begins.
+    # The driver's own transactions begin too late and too weak for a snapshot over several
+    # statements: `_begin` begins.
     connection.isolation_level = None
     # Deleted content is overwritten with zeros at once, not only when the page is needed again.
     for pragma in ("foreign_keys=ON", "secure_delete=ON"):
@@ -344,8 +367,8 @@ def _postgresql(url: URL, busy_timeout: float) -> Engine:
     defaults = {
         "client_encoding": "utf8",
         "application_name": "memalign",
-        "connect_timeout": "10",
-    }  # seconds
+        "connect_timeout": "10",  # seconds
+    }
     try:
         import psycopg  # noqa: F401  # SQLAlchemy's driver
     except ImportError as error:
@@ -358,9 +381,8 @@ def _postgresql(url: URL, busy_timeout: float) -> Engine:
         hide_parameters=True,
         pool_timeout=busy_timeout,
         pool_pre_ping=True,
-        connect_args={
-            "prepare_threshold": None
-        },  # a pooler between us and the server may know none of them
+        # A pooler between us and the server may know no prepared statements.
+        connect_args={"prepare_threshold": None},
     )
     if hasattr(os, "register_at_fork"):
         # A child opens connections of its own: two processes on one would mix their answers.

@@ -40,7 +40,10 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryDiff:
-    """What changed between two versions. A change without `before` was added, one without `after` was removed."""
+    """What changed between two versions.
+
+    A change without `before` was added, one without `after` was removed.
+    """
 
     judge: str
     before: int

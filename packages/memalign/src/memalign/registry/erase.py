@@ -1,8 +1,9 @@
 """Erasing: out of every version and every table, without any model call.
 
-A plan is made by pure functions over everything that a registry holds of a judge. `select` says which feedback and
-cases are named, `forget` what each version loses by the rules of an unalign, and `sought` which words are to be nowhere
-afterwards. `write` writes the rows that differ and remembers keyed hashes. Then `erase_check` searches what is left.
+A plan is made by pure functions over everything that a registry holds of a judge. `select` says
+which feedback and cases are named, `forget` what each version loses by the rules of an unalign, and
+`sought` which words are to be nowhere afterwards. `write` writes the rows that differ and remembers
+keyed hashes. Then `erase_check` searches what is left.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _change = msgspec.structs.replace
 _ERASED = "(erased)"
 _EMBEDDING = ("memory", "embedding_model")
 _WORDS = ("annotation", "case", "pre_alignment")
-"""Kinds of rows whose words people or the judged system said: when they go, these words are searched for."""
+"""Kinds of rows whose words people or the judged system said: when they go, these words are
+searched for."""
 _KEPT_WORDS = (*_WORDS, "judge", "tombstone")
 """Kinds of rows whose words are no trace: what they share with the erased is theirs."""
 
@@ -54,9 +56,12 @@ Entry = TypeVar("Entry", Guideline, FeedbackConflict, Outcome)
 
 
 class Selectors(NamedTuple):
-    """What is to go: ids and keys, a person, a text; of several, all must hold. See `Registry.erase`.
+    """What is to go: ids and keys, a person, a text; of several, all must hold.
 
-    `keep` are ids of cases that stay in other packages' tables, although nobody says anything of them any more.
+    See `Registry.erase`.
+
+    `keep` are ids of cases that stay in other packages' tables, although nobody says anything of
+    them any more.
     """
 
     keys: tuple[str | FeedbackKey, ...]
@@ -79,7 +84,8 @@ class History:
         head: Its place in its history.
         timeline: Every row, with its versions.
         notes: The notes of versions, by number.
-        sizes: How many cases, comments and guidelines history says that each version has, by number.
+        sizes: How many cases, comments and guidelines history says that each version has, by
+            number.
         passages: What other packages' tables hold of its cases.
         erased: What was erased from it before.
         codec: Decodes bodies, each once.
@@ -174,8 +180,8 @@ def erase_feedback(
 ) -> tuple[Receipt, Residue]:
     """Erase in one transaction, or only say what would go.
 
-    The plan is made before the lock is taken, so that others read and write meanwhile. If the judge or what is said of
-    its cases has changed by then, it is made again under the lock.
+    The plan is made before the lock is taken, so that others read and write meanwhile. If the judge
+    or what is said of its cases has changed by then, it is made again under the lock.
 
     Args:
         database: The registry's.
@@ -218,7 +224,8 @@ def plan_erasure(connection: Connection, name: str, selectors: Selectors) -> Pla
 
 def _plan(connection: Connection, history: History, selectors: Selectors) -> Plan:
     keys, cases = select(history, selectors)
-    # A text that is searched for among some feedback only may stay in other feedback, and a name in other words.
+    # A text that is searched for among some feedback only may stay in other feedback, and a name in
+    # other words.
     all_of_text = selectors.source is None and not selectors.keys
     all_of_person = selectors.text is None and not selectors.keys
     named = Residue(
@@ -228,8 +235,8 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
     )
     forgotten = forget(history, named)
     residue = sought(history, forgotten, named, cases, keep=selectors.keep)
-    # Only now it is known which words go. A guideline that was not learned from them may repeat them, and so may what
-    # memalign or a model says of other feedback.
+    # Only now it is known which words go. A guideline that was not learned from them may repeat
+    # them, and so may what memalign or a model says of other feedback.
     copied = _copies(history, forgotten, residue)
     if copied or _is_said(history, forgotten, residue):
         forgotten = forget(history, residue, copied)
@@ -250,7 +257,7 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
     )
 
 
-# -- what is there -----------------------------------------------------------------------------------------------------
+# -- what is there ---------------------------------------------------------------------------------
 
 
 def _read(connection: Connection, name: str) -> History:
@@ -277,7 +284,10 @@ def _passages(connection: Connection, name: str) -> tuple[Passage, ...]:
 
 
 def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> bool:
-    """Return whether a plan is still right: what was said since concerns nothing that goes, and is spared by it."""
+    """Return whether a plan is still right.
+
+    What was said since must concern nothing that goes; then the plan spares it.
+    """
     history = plan.history
     residue = plan.residue
     if versions.find(connection, history.name) != history.head:
@@ -303,11 +313,11 @@ def _not_among(passages: Iterable[Passage], others: Iterable[Passage]) -> list[P
     return [one for one in passages if one not in known.get((one.id, one.source), ())]
 
 
-# -- select ------------------------------------------------------------------------------------------------------------
+# -- select ----------------------------------------------------------------------------------------
 
 
 def select(history: History, selectors: Selectors) -> tuple[set[FeedbackKey], set[str]]:
-    """Return the keys and cases that are named, with everything that anybody said of a case that goes.
+    """Return the keys and cases that are named, and all that was said of a case that goes.
 
     Args:
         history: What the registry holds of the judge.
@@ -344,7 +354,10 @@ def _on(cases: Collection[str], keys: Iterable[FeedbackKey]) -> set[FeedbackKey]
 def _named(
     history: History, selectors: Selectors, keys: set[FeedbackKey], cases: set[str]
 ) -> tuple[set[FeedbackKey], set[str]]:
-    """Return those of the keys and cases that the selectors name. Raises UnknownKey for one that names nothing."""
+    """Return those of the keys and cases that the selectors name.
+
+    Raises UnknownKey for one that names nothing.
+    """
     named_keys = set[FeedbackKey]()
     named_cases = set[str]()
     for selector, found in select_keys(sorted(keys), selectors.keys).items():
@@ -374,13 +387,14 @@ def _when(history: History, selectors: Selectors) -> str:
     return f"; it was erased on {day}" if day else ""
 
 
-# -- forget ------------------------------------------------------------------------------------------------------------
+# -- forget ----------------------------------------------------------------------------------------
 
 
 def forget(history: History, residue: Residue, copied: Collection[str] = ()) -> Forgotten:
     """Return what every version loses.
 
-    Only what the erasure may touch is read and written again, version by version: the rest is the same in all of them.
+    Only what the erasure may touch is read and written again, version by version: the rest is the
+    same in all of them.
 
     Args:
         history: What the registry holds of the judge.
@@ -472,9 +486,12 @@ def _extend(timeline: Timeline, number: int, contents: Contents) -> None:
 
 
 def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memory:
-    """Return a version's memory after forgetting, by the rules that an unalign follows, and without a tombstone.
+    """Return a version's memory after forgetting, without a tombstone.
 
-    Unlike an unalign, it takes wordings of people with it that were written with the erased feedback in view.
+    It follows the rules of an unalign.
+
+    Unlike an unalign, it takes wordings of people with it that were written with the erased
+    feedback in view.
     """
     memory = forget_feedback(memory, residue.keys, state="erased", people_agree=True)
     theirs = {
@@ -508,7 +525,7 @@ def _case_without(case: Case, residue: Residue) -> Case:
 
 
 def _cleaned(entry: Entry, residue: Residue) -> Entry:
-    """Return an entry without the names of people who go, and without sentences that repeat what goes."""
+    """Return an entry without names of people who go and sentences that repeat what goes."""
     changes: dict[str, Any] = {}
     for name in NAMES:
         if residue.is_name(getattr(entry, name, None)):
@@ -519,7 +536,7 @@ def _cleaned(entry: Entry, residue: Residue) -> Entry:
     return _change(entry, **changes) if changes else entry
 
 
-# -- what to search for ------------------------------------------------------------------------------------------------
+# -- what to search for ----------------------------------------------------------------------------
 
 
 def sought(
@@ -531,7 +548,9 @@ def sought(
     keep: Collection[str] = (),
     guidelines: bool = False,
 ) -> Residue:
-    """Return what is to be nowhere once this is forgotten. Cases go with the last word on them, in all tables.
+    """Return what is to be nowhere once this is forgotten.
+
+    Cases go with the last word on them, in all tables.
 
     Args:
         history: What the registry holds of the judge.
@@ -580,7 +599,8 @@ def _contents(history: History, bodies: Iterable[Row]) -> set[str]:
 def _words_of(passage: Passage) -> Iterator[str]:
     """Yield the words of a passage that goes."""
     for text in texts_in(passage.content):
-        # A copy also has what its format brings along, such as the name of a model: only long texts tell.
+        # A copy also has what its format brings along, such as the name of a model: only long texts
+        # tell.
         if not passage.copy or len(text.split()) >= RUN:
             yield text
 
@@ -654,7 +674,7 @@ def _by_number(guidelines: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(guidelines, key=guideline_number))
 
 
-# -- write -------------------------------------------------------------------------------------------------------------
+# -- write -----------------------------------------------------------------------------------------
 
 
 def write(connection: Connection, plan: Plan) -> None:
@@ -711,7 +731,8 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
         version = (versions_table.c.judge == judge, versions_table.c.number == number)
         connection.execute(update(versions_table).where(*version).values(redacted=True, **values))
     if plan.memory is not None:
-        # Its rows are those of the version before, which has just lost the same; only the number is new.
+        # Its rows are those of the version before, which has just lost the same; only the number is
+        # new.
         versions.add_version(
             connection,
             judge,

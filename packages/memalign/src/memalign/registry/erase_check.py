@@ -1,4 +1,7 @@
-"""After an erase: compact the database and search everything that can be reached, so that a receipt can say no."""
+"""After an erase: compact the database and search everything that can be reached.
+
+So a receipt can say no.
+"""
 
 from __future__ import annotations
 
@@ -36,10 +39,10 @@ class Trace(NamedTuple):
 
 
 def search_again(database: Database, receipt: Receipt, residue: Residue) -> Receipt:
-    """Compact the database, search what is left, and say in the receipt whether and where a word is.
+    """Compact the database, search it, and say in the receipt whether a word is left.
 
-    Others read and write meanwhile: rows are searched in a copy, and the file as it is; only if its bytes hold a trace
-    are they searched once more while nobody writes.
+    Others read and write meanwhile: rows are searched in a copy, and the file as it is; only if its
+    bytes hold a trace are they searched once more while nobody writes.
 
     Args:
         database: The registry's.
@@ -56,8 +59,8 @@ def search_again(database: Database, receipt: Receipt, residue: Residue) -> Rece
         database.compact()
     except RegistryError as error:
         raise RegistryError(
-            f"the feedback is erased and that is committed, but what it left could not be wiped: {error}. Then run "
-            "`memalign erase NAME` without a key (compact() in Python)"
+            "the feedback is erased and that is committed, but what it left could not be wiped: "
+            f"{error}. Then run `memalign erase NAME` without a key (compact() in Python)"
         ) from error
     own = receipt.judge
     unread = list[str]()
@@ -97,7 +100,10 @@ def in_other_tables(connection: Connection, residue: Residue, own: str) -> Itera
 
 
 def _held(texts: Iterable[Words], residue: Residue, own: str) -> Iterator[Trace]:
-    """Yield the texts that hold something. In another judge's a few words prove nothing: they are anybody's."""
+    """Yield the texts that hold something.
+
+    In another judge's a few words prove nothing: they are anybody's.
+    """
     for words in texts:
         theirs = words.judge not in (None, own) and words.kind != "name"
         if residue.is_trace(words.text, "other" if theirs else words.kind):
@@ -156,7 +162,7 @@ def _other_words(connection: Connection) -> Iterator[Words]:
 def _in_foreign_tables(
     connection: Connection, residue: Residue, unread: list[str]
 ) -> Iterator[Trace]:
-    """Look into the tables that are no package's of ours; `unread` gets those that may not be read."""
+    """Look into everybody else's tables; `unread` gets those that may not be read."""
     inspector = inspect(connection)
     quote = connection.dialect.identifier_preparer.quote
     ours = (*metadata.tables, *(tables.prefix for tables in other_tables(connection)))

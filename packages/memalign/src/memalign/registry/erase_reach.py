@@ -1,7 +1,7 @@
 """The cases that an erasure may touch, in any version: all others stay as they are.
 
-A judge of thousands of cases and hundreds of versions is forgotten from in seconds, because each version is read only
-as far as this reaches. One case too many costs time and changes nothing.
+A judge of thousands of cases and hundreds of versions is forgotten from in seconds, because each
+version is read only as far as this reaches. One case too many costs time and changes nothing.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class Reach(NamedTuple):
 def reach_of(values: Values, residue: Residue, copied: Collection[str]) -> Reach:
     """Return what forgetting may change or has to know.
 
-    These are the cases that go or lose a word, and those of the same content; the cases behind everything that was
-    written with them in view, or says something of them; and those that are locked.
+    These are the cases that go or lose a word, and those of the same content; the cases behind
+    everything that was written with them in view, or says something of them; and those that are
+    locked.
 
     Args:
         values: Every value of the judge.
@@ -54,7 +55,8 @@ def reach_of(values: Values, residue: Residue, copied: Collection[str]) -> Reach
             seen = {key.id for key in kind.keys(value)}
             if name == "pre_alignment":
                 seen.add(row)
-            # With a word on a case its label may change, and with the label what others had said of it is disputed.
+            # With a word on a case its label may change, and with the label what others had said of
+            # it is disputed.
             near = not seen.isdisjoint(named) or row in copied
             if near or _says(kind, value, residue):
                 cases |= seen

@@ -1,4 +1,7 @@
-"""What a registry remembers of erased feedback: HMACs under a random key of the judge's own, with no word to read."""
+"""What a registry remembers of erased feedback: keyed hashes, with no word to read.
+
+They are HMACs under a random key of the judge's own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _ALLOW = "take it back with --allow-erased, or allow_erased=True in Python"
 
 
 class _Fact(NamedTuple):
-    """Something that was erased: a key, a case by its content (the hash) or by its id, or all of a person."""
+    """Something that was erased: a key, a case by its content's hash or its id, or a person."""
 
     kind: Literal["key", "case", "id", "person"]
     text: str
@@ -40,7 +43,7 @@ class _Fact(NamedTuple):
 
 
 class ErasedHashes:
-    """The erased feedback of one judge, or of all judges of a registry (`judge=None`), as keyed hashes."""
+    """The erased feedback of one judge, or of all judges (`judge=None`), as keyed hashes."""
 
     def __init__(self, connection: Connection, judge: int | None) -> None:
         columns = (judges.c.secret, erasures.c.kind, erasures.c.digest, erasures.c.erased_at)
@@ -57,7 +60,10 @@ class ErasedHashes:
         return bool(self._days)
 
     def row_refusal(self, row: Feedback, memory: Memory) -> str | None:
-        """Return why a judge of that memory may not learn a row; None for what it has in memory already."""
+        """Return why a judge of that memory may not learn a row.
+
+        None if it may, as it may all that it has in memory already.
+        """
         annotation = memory.annotation(row.key)
         if not self._days or (annotation and annotation.says(row)):
             return None
@@ -67,7 +73,7 @@ class ErasedHashes:
         return self.refusal(row.key, [case.example.content_hash] if case else [])
 
     def refusals(self, memory: Memory, before: Memory) -> dict[FeedbackKey, str]:
-        """Return everything in a memory that was erased and is not in the one before, and why it may not come back."""
+        """Return what a memory holds that was erased and is not in the one before, with reasons."""
         reasons: dict[FeedbackKey, str] = {}
         if not self._days:
             return reasons
@@ -79,7 +85,10 @@ class ErasedHashes:
         return reasons
 
     def refusal(self, key: FeedbackKey, contents: Iterable[str]) -> str | None:
-        """Return why feedback of that key, on a case of these contents (hashes), may not come back; None if it may."""
+        """Return why feedback of a key may not come back; None if it may.
+
+        `contents` are the hashes of what its case holds.
+        """
         if day := self._day(_Fact.of_key(key)):
             return f"this feedback was erased on {day}; {_ALLOW}"
         for content in contents:
@@ -100,7 +109,7 @@ class ErasedHashes:
         connection.execute(delete(erasures).where(*same))
 
     def erased_on(self, selector: str | FeedbackKey) -> date | None:
-        """Return the day on which the feedback of that key, or written key or id, was erased, or None."""
+        """Return the day on which the feedback of a key, written key or id was erased, or None."""
         if isinstance(selector, FeedbackKey):
             return self._day(_Fact.of_key(selector))
         for case, source in readings(selector):
@@ -114,7 +123,10 @@ class ErasedHashes:
         return self._day(_Fact.of_person(source))
 
     def entries(self) -> tuple[LedgerEntry, ...]:
-        """Return a ledger entry for every erased key; it has the beginning of the hash for an id, and no source."""
+        """Return a ledger entry for every erased key.
+
+        It has the beginning of the hash for an id, and no source.
+        """
         found = list[LedgerEntry]()
         for (kind, digest), day in sorted(self._days.items()):
             if kind == "key":

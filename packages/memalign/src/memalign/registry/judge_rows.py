@@ -1,7 +1,7 @@
-"""A judge as rows, and back: `(kind, key) -> body`, the form in which versions are compared and kept.
+"""A judge as rows, `(kind, key) -> body`, in which versions are compared and kept.
 
-Bodies are JSON in the order in which the values were written, because prompts show them in that order. A vector is raw
-bytes.
+Bodies are JSON in the order in which the values were written, because prompts show them in that
+order. A vector is raw bytes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _without_none(value: msgspec.Struct) -> dict[str, Any]:
 
 
 def decoded(kind: str, body: bytes) -> Any:
-    """Return the value of a body: of the kind's own type if it has one, else plain JSON values or a vector's bytes.
+    """Return the value of a body: of the kind's own type, plain JSON values, or a vector's bytes.
 
     Raises:
         RegistryError: The body is damaged.
@@ -84,7 +84,10 @@ def decoded(kind: str, body: bytes) -> Any:
 
 
 class Codec:
-    """Values to bodies and back, each at most once: a row that many versions share is decoded for the first only."""
+    """Values to bodies and back, each at most once.
+
+    A row that many versions share is decoded for the first only.
+    """
 
     def __init__(self) -> None:
         self._values: dict[tuple[str, bytes], Any] = {}
@@ -129,7 +132,10 @@ def memory_contents(memory: Memory, encode: Callable[[Any], bytes] = encoded) ->
 
 
 def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any]) -> Judge:
-    """Return the judge of these rows; `models` gives objects for the names of models that only the caller has."""
+    """Return the judge of these rows.
+
+    `models` gives objects for the names of models that only the caller has.
+    """
     settings = {
         field: decoded(kind, body) for (kind, field), body in contents.items() if kind == "judge"
     }
@@ -154,7 +160,10 @@ def judge_from(
 
 
 def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] = decoded) -> Memory:
-    """Return the memory of these rows; `decode` may be a codec's. Raises RegistryError if a row is damaged."""
+    """Return the memory of these rows; `decode` may be a codec's.
+
+    Raises RegistryError if a row is damaged.
+    """
     with named_damage("a judge's memory"):
         return _memory_of(contents, decode)
 
@@ -198,7 +207,7 @@ def settings_of(judge: Judge) -> dict[str, Any]:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a column can hold a text: not half of a surrogate pair, as broken sources have it."""
+    """Return whether a column can hold a text, which half of a surrogate pair prevents."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 

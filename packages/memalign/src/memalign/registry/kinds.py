@@ -1,6 +1,7 @@
-"""The kinds of rows that hold a judge, each described once: its type, and what people's words and names are in it.
+"""The kinds of rows that hold a judge: the type of each, and people's words and names in it.
 
-Keeping, forgetting, searching and the receipt read this one table, so that a new kind of memory is one entry here.
+Keeping, forgetting, searching and the receipt read this one table, so that a new kind of memory is
+one entry here.
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ NAMES = ("pinned_by", "retired_by", "dismissed_by", "ruled_by", "unruled_by")
 """Fields of guidelines and conflicts that say who did something."""
 
 SENTENCES = ("reason", "about")
-"""Fields of outcomes and conflicts in which memalign or a model says something of other feedback."""
+"""Fields of outcomes and conflicts in which memalign or a model says something of other
+feedback."""
 
 TextKind = Literal["field", "sentence", "id", "name", "other"]
 """What a text is, which decides how much of an erased text it must hold to be a trace.
 
-An `id` names a case and a `name` a person. A `sentence`, such as a reason or a note, may quote or name what was erased
-in passing. A `field` is whole words of somebody. Any `other` text proves something only if it repeats a long run.
-"""
+An `id` names a case and a `name` a person. A `sentence`, such as a reason or a note, may quote or
+name what was erased in passing. A `field` is whole words of somebody. Any `other` text proves
+something only if it repeats a long run. """
 
 
 def _nothing(value: Any) -> Iterable[Any]:
@@ -47,12 +49,16 @@ class Kind:
 
     Attributes:
         type: The type of a value; None for plain JSON values, and for a vector, which is raw bytes.
-        texts: Returns what people or judged systems wrote, as JSON values. Labels of a closed type are nobody's words.
+        texts: Returns what people or judged systems wrote, as JSON values. Labels of a closed type
+            are nobody's words.
         names: Returns the people whom fields name.
         reason: Returns what memalign or a model says there about other rows' feedback.
-        quotes: Returns what a model said of the case itself, which may share a few words with people's by chance.
-        keys: Returns the feedback that the row is, or came from: whose words were in view when it was written.
-        about: Returns the id of the case that it is about and who speaks there, None for the case itself.
+        quotes: Returns what a model said of the case itself, which may share a few words with
+            people's by chance.
+        keys: Returns the feedback that the row is, or came from: whose words were in view when it
+            was written.
+        about: Returns the id of the case that it is about and who speaks there, None for the case
+            itself.
         collection: The field of a memory that holds all of this kind; None if cases hold them.
         key: Returns the key of a value's row, for kinds with a collection.
         order: Returns what values are ordered by, for kinds with a collection.
@@ -85,7 +91,7 @@ class Kind:
 
 
 def _free_label(value: Value | None) -> Value | None:
-    """Return a label that is free text; one of a word or two may be a choice of the judge's type."""
+    """Return a label that is free text; one of two words may be a choice of the judge's type."""
     return value if isinstance(value, str) and len(value.split()) > 2 else None
 
 

@@ -1,7 +1,9 @@
-"""Tables of other packages in a registry's database: they forget what the registry erases, in the same transaction.
+"""Tables of other packages in a registry's database.
 
-A package names its tables by an entry point of the group `memalign.tables`. Where such tables are there and their
-package is not, nothing can be erased: a receipt would not be true.
+They forget what the registry erases, in the same transaction.
+
+A package names its tables by an entry point of the group `memalign.tables`. Where such tables are
+there and their package is not, nothing can be erased: a receipt would not be true.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ __all__ = ["OtherTables", "Passage", "TextKind", "Words", "other_tables"]
 class Passage:
     """A case, or what somebody said of one, in another package's tables.
 
-    `source` is who spoke, None for the case itself. `content` is the words, as a JSON value; `labels` are verdicts,
-    which are searched and are nobody's words. A `copy`, as in the result of work, is not where words are kept.
+    `source` is who spoke, None for the case itself. `content` is the words, as a JSON value;
+    `labels` are verdicts, which are searched and are nobody's words. A `copy`, as in the result of
+    work, is not where words are kept.
     """
 
     id: str
@@ -48,13 +51,13 @@ class Passage:
         return FeedbackKey(self.id, self.source or "")
 
     def held_by(self, finder: Finder) -> bool:
-        """Whether a text is anywhere in it."""
+        """Return whether a text is anywhere in it."""
         return finder.within([self.id, self.source, self.content, self.labels])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A text of a table: its table and column, the judge whose it is (None: none's), itself, and in which row."""
+    """A text of a table: where it is, the judge whose it is (None: none's), and what it is."""
 
     place: str
     judge: str | None
@@ -82,7 +85,10 @@ class OtherTables(Protocol):
 
 
 def other_tables(connection: Connection) -> list[OtherTables]:
-    """Those whose tables are in this database. Raises RegistryError for tables whose package is not installed."""
+    """Return those whose tables are in this database.
+
+    Raises RegistryError for tables whose package is not installed.
+    """
     names = [name for name in inspect(connection).get_table_names() if name.startswith("memalign_")]
     strangers = {name for name in names if name not in metadata.tables}
     installed = list[OtherTables]()
@@ -93,7 +99,8 @@ def other_tables(connection: Connection) -> list[OtherTables]:
             strangers -= own
     if strangers:
         raise RegistryError(
-            f"nothing was erased: tables of another package may hold the same texts ({', '.join(sorted(strangers))}); "
-            "install that package here, such as memalign-server, and erase again"
+            "nothing was erased: tables of another package may hold the same texts "
+            f"({', '.join(sorted(strangers))}); install that package here, such as "
+            "memalign-server, and erase again"
         )
     return installed

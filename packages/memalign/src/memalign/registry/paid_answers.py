@@ -1,7 +1,8 @@
 """Answers that a model was paid for and that no version holds yet.
 
-Each is a row under the hash of a model and a request, and goes when the version is committed. What a stopped align left
-is taken up by the next one that asks the same. An erase, an unalign and a delete leave none of the judge's answers.
+Each is a row under the hash of a model and a request, and goes when the version is committed. What
+a stopped align left is taken up by the next one that asks the same. An erase, an unalign and a
+delete leave none of the judge's answers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ __all__ = ["PaidAnswers"]
 
 
 class PaidAnswers:
-    """The answers that one running align has paid for, and those that stopped ones left. Opening it writes nothing."""
+    """The answers that one running align has paid for, and those that stopped ones left.
+
+    Opening it writes nothing.
+    """
 
     def __init__(self, database: Database, name: str) -> None:
         self._database = database
@@ -39,34 +43,41 @@ class PaidAnswers:
         return len(self._taken)
 
     def get(self, key: str) -> bytes | None:
-        """Return the answer under a key, paid for by this run or by an earlier one; None if there is none."""
+        """Return the answer under a key, paid for by this run or an earlier one, or None."""
         if key in self._answers and key not in self._own:
             self._taken.add(key)
         return self._answers.get(key)
 
     async def keep(self, new: Mapping[str, bytes]) -> None:
-        """Keep answers by key, in a thread of its own. Raises RegistryError: nothing more is to be paid for."""
+        """Keep answers by key, in a thread of its own.
+
+        Raises RegistryError: nothing more is to be paid for.
+        """
         await asyncio.to_thread(self._write, new)
 
     def _write(self, new: Mapping[str, bytes]) -> None:
         try:
             with self._database.write(self._name) as connection:
                 if self._may_keep(connection):
-                    # A row that is there already could not be read, or came from an align beside this one.
+                    # A row that is there already could not be read, or came from an align beside
+                    # this one.
                     self._remove(connection, new)
                     values = [{"key": key, "answer": answer} for key, answer in new.items()]
                     judge = {"judge": self._head.judge}
                     connection.execute(insert(answers), [judge | row for row in values])
         except RegistryError as error:
             raise RegistryError(
-                f"cannot keep what was paid for: {error}. Nothing was committed; {len(self._own)} answers are kept, "
-                "and the same align takes them up"
+                f"cannot keep what was paid for: {error}. Nothing was committed; "
+                f"{len(self._own)} answers are kept, and the same align takes them up"
             ) from error
         self._own.update(new)
         self._answers.update(new)
 
     def _may_keep(self, connection: Connection) -> bool:
-        """Return whether nothing was forgotten since this align began, which may have read what went."""
+        """Return whether nothing was forgotten since this align began.
+
+        It may have read what went.
+        """
         try:
             head = versions.find(connection, self._name)
         except JudgeNotFound:

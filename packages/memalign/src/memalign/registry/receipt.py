@@ -1,4 +1,4 @@
-"""The receipt of an erasure: what went, what waits, whether a word is left and where, and what it cannot reach."""
+"""The receipt of an erasure: what went, what waits, what is left, and what is out of reach."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ UNREACHABLE = (
 UNREACHABLE_ON_POSTGRESQL = (
     "exported bundles and copies of the registry",
     *UNREACHABLE[1:-1],
-    "the server's write-ahead log (run CHECKPOINT and pg_switch_wal(), and delete older archived segments)",
+    "the server's write-ahead log (run CHECKPOINT and pg_switch_wal(), and delete older archived "
+    "segments)",
     "backups and snapshots (delete older ones, or let them expire)",
     "replicas (physical ones follow when they have replayed it; on subscribers, run VACUUM FULL)",
     "the server's logs, if it logs statements with their parameters (delete older ones)",
@@ -58,8 +59,8 @@ class Receipt:
         wordings: Of these, those that people wrote or confirmed.
         locked: The locked cases that are locked no longer, because they or their label went.
         versions: What each version lost.
-        latest: The version that stands afterwards, with what was learned again; None when the latest never held any of
-            them, and in a dry run.
+        latest: The version that stands afterwards, with what was learned again; None when the
+            latest never held any of them, and in a dry run.
         pending: Feedback that waits to be distilled again; `problem` says why.
         rederived: The guidelines that were written since.
         searched: What was searched afterwards; empty in a dry run.
@@ -94,7 +95,7 @@ class Receipt:
 
     @property
     def complete(self) -> bool:
-        """Whether it was searched and no word is left, in this judge, in another one or in any other table."""
+        """Whether it was searched, and no word is left in any judge or any other table."""
         return bool(self.searched) and not self.left and not self.elsewhere
 
     @property
@@ -107,7 +108,7 @@ class Receipt:
         return {**as_json(self), "complete": self.complete, "counts": self.counts}
 
     def without_names(self) -> dict[str, Any]:
-        """Return the same with how many cases and comments went instead of their names: what may be kept."""
+        """Return what may be kept of it: how many cases and comments went, not their names."""
         naming = ("keys", "pending", "locked", "stays")
         values = {name: value for name, value in self.to_dict().items() if name not in naming}
         return {
@@ -156,7 +157,7 @@ class Receipt:
 
 
 def in_words(cases: int, comments: int, guidelines: int) -> str:
-    """Return `6 cases, 2 comments and 1 guideline`; what there is none of is not named, unless there is nothing."""
+    """Return `6 cases, 2 comments and 1 guideline`; what there is none of is not named."""
     counted = {"case": cases, "comment": comments, "guideline": guidelines}
     parts = [f"{n:,} {noun}{'' if n == 1 else 's'}" for noun, n in counted.items() if n]
     if not parts:

@@ -53,7 +53,10 @@ Step = Callable[[Judge, Calls], Awaitable[AlignResult]]
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """A judge as a registry keeps it now, and what it was made from: the same version where nothing changed."""
+    """A judge as a registry keeps it now, and what it was made from.
+
+    Both are the same version where nothing changed.
+    """
 
     judge: Judge
     version: int
@@ -62,15 +65,17 @@ class Saved:
 
 
 class Registry:
-    """Judges and their versions (1, 2, …) in one SQLite file or PostgreSQL database; created when it is not there.
+    """Judges and their versions (1, 2, …) in one SQLite file or PostgreSQL database.
 
-    A version never changes, except that `erase` takes out what may no longer be anywhere. Usable from several threads
-    and processes at once.
+    It is created when it is not there.
+
+    A version never changes, except that `erase` takes out what may no longer be anywhere. Usable
+    from several threads and processes at once.
 
     Args:
         url: `sqlite:///memalign.db`, a path, or `postgresql://user@host/database`.
-        models: Chat and embedding models of your own. A judge keeps their name only, and gets the object back when it
-            is loaded here.
+        models: Chat and embedding models of your own. A judge keeps their name only, and gets the
+            object back when it is loaded here.
         busy_timeout: How many seconds to wait for other processes.
         create: Whether a registry that is not there is created.
 
@@ -96,7 +101,7 @@ class Registry:
     def __repr__(self) -> str:
         return f"Registry({self._database.url!r})"  # without a password
 
-    # -- judges --------------------------------------------------------------------------------------------------------
+    # -- judges ------------------------------------------------------------------------------------
 
     def create(self, judge: Judge, *, note: str | None = None) -> int:
         """Keep a new judge as version 1, and return 1.
@@ -119,7 +124,9 @@ class Registry:
         parent: int | None = None,
         allow_erased: bool = False,
     ) -> int:
-        """Keep a judge as the next version and return its number; one that equals the newest adds none.
+        """Keep a judge as the next version and return its number.
+
+        A judge that equals the newest version adds none.
 
         Args:
             judge: The judge, which replaces whatever is newest.
@@ -167,7 +174,7 @@ class Registry:
         with self._database.write(name) as connection:
             versions.remove(connection, versions.find(connection, name).judge)
 
-    # -- history -------------------------------------------------------------------------------------------------------
+    # -- history -----------------------------------------------------------------------------------
 
     def rename(self, name: str, to: str) -> None:
         """Give a judge another name, with all its versions. Its judgments in files keep the old name.
@@ -224,14 +231,15 @@ class Registry:
                 if signature_of(judge) == signature:
                     return info.number, judge
         raise InputError(
-            f"no version of {name!r} in the registry gave these judgments (their judge is {signature}), or an erasure, "
-            "another memalign or another setting has changed it"
+            f"no version of {name!r} in the registry gave these judgments (their judge is "
+            f"{signature}), or an erasure, another memalign or another setting has changed it"
         )
 
     def rollback(self, name: str, to: int) -> Saved:
         """Make the content of an earlier version the next version.
 
-        That may bring back feedback that was unaligned since; never what was erased, for no version holds it.
+        That may bring back feedback that was unaligned since; never what was erased, for no version
+        holds it.
 
         Args:
             name: The judge.
@@ -247,7 +255,9 @@ class Registry:
         )
 
     def ledger(self, name: str, version: int | None = None) -> tuple[LedgerEntry, ...]:
-        """Return where every piece of feedback ended. Erased ones are there by the beginning of a keyed hash only.
+        """Return where every piece of feedback ended.
+
+        Erased ones are there by the beginning of a keyed hash only.
 
         Args:
             name: The judge.
@@ -255,7 +265,7 @@ class Registry:
         """
         return self.load(name, version).memory.ledger() + self._erased(name).entries()
 
-    # -- learning and forgetting ---------------------------------------------------------------------------------------
+    # -- learning and forgetting -------------------------------------------------------------------
 
     async def aalign(
         self,
@@ -272,26 +282,31 @@ class Registry:
     ) -> AlignResult:
         """Learn from feedback and commit the next version; nothing is committed if nothing changed.
 
-        If somebody else committed first, the newer version learns the same feedback again, twenty times at most. Every
-        answer that a model was paid for is kept in the registry until the commit: an align that was stopped, by Ctrl-C,
-        a full disk or a killed process, and is run again pays for none of them a second time.
+        If somebody else committed first, the newer version learns the same feedback again, twenty
+        times at most. Every answer that a model was paid for is kept in the registry until the
+        commit: an align that was stopped, by Ctrl-C, a full disk or a killed process, and is run
+        again pays for none of them a second time.
 
         Args:
             name: The judge.
             feedback: As for `Judge.align`; none: only what is pending.
             optimizer: The knobs; None: the usual ones.
-            skip_invalid: Whether rows that cannot be used are reported and left out, instead of refusing all.
-            allow_erased: Whether feedback may come back that was erased here; else it is an invalid row.
-            own_verdicts: As for `Judge.align`, of the newest version or of one that had learned nothing.
+            skip_invalid: Whether rows that cannot be used are reported and left out, instead of
+                refusing all.
+            allow_erased: Whether feedback may come back that was erased here; else it is an invalid
+                row.
+            own_verdicts: As for `Judge.align`, of the newest version or of one that had learned
+                nothing.
             progress: Called with the phase, how many of its steps are done, and how many there are.
             columns: Field to column of another name, which the new judge remembers.
-            force: Whether to commit although a locked case comes out wrong. Without, the feedback stays pending and
-                `broken` of the result names the case.
+            force: Whether to commit although a locked case comes out wrong. Without, the feedback
+                stays pending and `broken` of the result names the case.
 
         Raises:
             InvalidRows: A row cannot be used.
             VersionConflict: Somebody else was quicker each time.
-            ConfigurationError: There is no model to learn with, or its price is not known where a limit is set.
+            ConfigurationError: There is no model to learn with, or its price is not known where a
+                limit is set.
         """
         learner = _learner(optimizer, columns)
         step = self._learning(
@@ -324,7 +339,8 @@ class Registry:
     ) -> Usage:
         """Return about how many calls, tokens and dollars an `align` would take. No model is asked.
 
-        Rows, keys and the model's name are checked as `align` does. Answers that are kept cost nothing again.
+        Rows, keys and the model's name are checked as `align` does. Answers that are kept cost
+        nothing again.
 
         Args:
             name: The judge.
@@ -369,14 +385,16 @@ class Registry:
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
     ) -> AlignResult:
-        """Forget feedback from the next version on, and commit that version; older versions keep it.
+        """Forget feedback and commit the next version; older versions keep it.
 
         Args:
             name: The judge.
             keys: `t-17` for all annotations on a case, `t-17@ana` for one.
             source: All feedback of this person, or of `keys` only theirs.
-            people_agree: Whether guidelines that people wrote or confirmed go too, where they saw the feedback.
-            keep: Guidelines, by id, whose wording the person keeps although their own feedback goes.
+            people_agree: Whether guidelines that people wrote or confirmed go too, where they saw
+                the feedback.
+            keep: Guidelines, by id, whose wording the person keeps although their own feedback
+                goes.
             optimizer: The knobs; None: the usual ones.
             progress: As for `align`.
 
@@ -442,12 +460,17 @@ class Registry:
         allow_erased: bool = False,
         force: bool,
     ) -> AlignResult:
-        """Commit the result of a step; if somebody else was quicker, take it again with the answers that are kept."""
-        # In threads: waiting for a lock must not stop the loop on which judgments run. And before anything is paid for.
+        """Commit the result of a step.
+
+        If somebody else was quicker, it is taken again, with the answers that are kept.
+        """
+        # In threads: waiting for a lock must not stop the loop on which judgments run. And before
+        # anything is paid for.
         await asyncio.to_thread(self._database.check_writable)
         started = time.perf_counter()
         spent = Usage()
-        # Before the version is read: an erase that comes later ends the keeping, and one that came before left no text.
+        # Before the version is read: an erase that comes later ends the keeping, and one that came
+        # before left no text.
         answers = await asyncio.to_thread(PaidAnswers, self._database, name)
         calls = learner.calls(answers)
         for attempt in range(_ATTEMPTS):
@@ -482,7 +505,7 @@ class Registry:
             )
         raise _conflict(name)
 
-    # -- changes by hand -----------------------------------------------------------------------------------------------
+    # -- changes by hand ---------------------------------------------------------------------------
 
     def update(
         self,
@@ -493,7 +516,9 @@ class Registry:
         note: str | None = None,
         force: bool = False,
     ) -> Saved:
-        """Commit what a function makes of the newest version, again with a newer one if somebody was quicker.
+        """Commit what a function makes of the newest version.
+
+        If somebody else was quicker, it is called again with theirs.
 
         Args:
             name: The judge.
@@ -527,7 +552,7 @@ class Registry:
         """
         return self.update(name, lambda judge: lock(judge, *ids, unlock=unlock), "lock")
 
-    # -- erasing -------------------------------------------------------------------------------------------------------
+    # -- erasing -----------------------------------------------------------------------------------
 
     def erase(
         self,
@@ -542,18 +567,23 @@ class Registry:
         optimizer: MemAlign | None = None,
         progress: Progress | None = None,
     ) -> Receipt:
-        """Take cases and feedback out of every version and every table, for good, and return the receipt.
+        """Take cases and feedback out of every version and every table, and return the receipt.
 
-        Whether they were taught or only wait in a server's queue makes no difference. Afterwards every table and file
-        that can be reached is searched for their words, and the receipt says whether and where one is left.
+        Whether they were taught or only wait in a server's queue makes no difference. Afterwards
+        every table and file that can be reached is searched for their words, and the receipt says
+        whether and where one is left.
 
         Args:
             name: The judge.
-            selectors: Ids (a case and all that was said of it) or keys (what one person said), of any version or table.
-            source: All that one person said. Without selectors and `matching`, the name goes everywhere too.
-            matching: All that holds a text, in whatever case and spelling. Without selectors and `source`, no guideline
-                and no note may hold it afterwards either. Of several arguments, all must hold.
-            keep: Ids of cases that stay in a server's queue, although nobody says anything of them any more.
+            selectors: Ids (a case and all that was said of it) or keys (what one person said), of
+                any version or table.
+            source: All that one person said. Without selectors and `matching`, the name goes
+                everywhere too.
+            matching: All that holds a text, in whatever case and spelling. Without selectors and
+                `source`, no guideline and no note may hold it afterwards either. Of several
+                arguments, all must hold.
+            keep: Ids of cases that stay in a server's queue, although nobody says anything of them
+                any more.
             dry_run: Whether to say only what would go. The counts are those of the erasure.
             rederive: Whether what survives is distilled again at once; else it is pending.
             optimizer: Distils; its knobs.
@@ -580,7 +610,8 @@ class Registry:
     ) -> Receipt:
         try:
             result = self.align(name, (), optimizer=optimizer, progress=progress)
-        # The erase stands whatever happens here, Ctrl-C too: the receipt is proof of it, and must not be lost.
+        # The erase stands whatever happens here, Ctrl-C too: the receipt is proof of it, and must
+        # not be lost.
         except (MemalignError, OSError, KeyboardInterrupt) as error:
             return replace(receipt, problem=str(error) or "interrupted")
         waiting = dict(result.pending)
@@ -596,7 +627,7 @@ class Registry:
         """Rewrite the database without what was deleted; `erase` does it by itself."""
         self._database.compact()
 
-    # -- in and out ----------------------------------------------------------------------------------------------------
+    # -- in and out --------------------------------------------------------------------------------
 
     def export(
         self, name: str, path: str | Path | None = None, version: int | None = None
@@ -621,7 +652,7 @@ class Registry:
         *,
         allow_erased: bool = False,
     ) -> int:
-        """Keep an exported judge as version 1, or as the next version of the judge of that name; return the number.
+        """Keep an exported judge as the next version of the judge of that name; return its number.
 
         Args:
             source: The bundle's file, or its document.
@@ -644,7 +675,8 @@ class Registry:
     ) -> tuple[JudgeSummary, ...]:
         """Take over all judges of another registry, with all their versions, or none.
 
-        Versions keep their numbers, and what was erased stays erased; answers kept for a stopped align stay behind.
+        Versions keep their numbers, and what was erased stays erased; answers kept for a stopped
+        align stay behind.
 
         Args:
             source: The other registry.
@@ -655,7 +687,8 @@ class Registry:
 
         Raises:
             JudgeExists: One of the names is here already.
-            InvalidRows: A version holds feedback that was erased from any judge here, unless `allow_erased`.
+            InvalidRows: A version holds feedback that was erased from any judge here, unless
+                `allow_erased`.
         """
         return versions.import_judges(source._database, self._database, allow_erased=allow_erased)
 
@@ -668,8 +701,8 @@ class Registry:
         loaded = judge_of(name, contents, models=self._models)
         if expected and loaded.memory.hash != expected:  # an erased version has none
             raise RegistryError(
-                f"version {number} of {name!r} is damaged: it is not what was written ({expected}); restore the "
-                "registry from a copy, or load another version"
+                f"version {number} of {name!r} is damaged: it is not what was written "
+                f"({expected}); restore the registry from a copy, or load another version"
             )
         return number, loaded
 
@@ -698,7 +731,10 @@ def _check_locks(before: Judge, after: Judge) -> None:
 
 
 def _pause(attempt: int) -> float:
-    """Return how many seconds to wait before an attempt: random, so that writers who met do not meet again."""
+    """Return how many seconds to wait before an attempt.
+
+    They are random, so that writers who met do not meet again.
+    """
     return random.uniform(0, min(_LONGEST_PAUSE, 0.01 * 2**attempt)) if attempt else 0.0
 
 

@@ -1,9 +1,10 @@
 """What was erased, to search for: in the words of rows, and in the bytes of the file.
 
-What identifies a text is any run of eight of its words that no survivor shares, or the whole text when it is shorter.
-Words that people use anyway ("too cold") prove nothing, so a short text counts as a whole field, from four words on
-also inside another text, and inside a reason or note when it has two words or more. Where a language writes no spaces,
-every two neighbouring characters are a word. JSON's escapes are undone before anything is compared.
+What identifies a text is any run of eight of its words that no survivor shares, or the whole text
+when it is shorter. Words that people use anyway ("too cold") prove nothing, so a short text counts
+as a whole field, from four words on also inside another text, and inside a reason or note when it
+has two words or more. Where a language writes no spaces, every two neighbouring characters are a
+word. JSON's escapes are undone before anything is compared.
 """
 
 from __future__ import annotations
@@ -36,13 +37,14 @@ _Run = tuple[str, ...]
 
 
 class Residue:
-    """What to look for: runs of words, short texts as whole fields, keys of feedback, and the name of a person.
+    """What to look for: runs of words, short texts as whole fields, keys, and a person's name.
 
     Attributes:
         keys: The feedback that is erased.
         cases: The ids of erased cases.
         contents: The hashes of what these cases hold.
-        searched: Finds the text that somebody wants to be gone: no survivor may hold it, and nobody of such a name.
+        searched: Finds the text that somebody wants to be gone: no survivor may hold it, and nobody
+            of such a name.
         person: The name of somebody of whom everything goes.
     """
 
@@ -107,7 +109,7 @@ class Residue:
         self._judged.clear()
 
     def is_trace(self, text: str, kind: TextKind) -> bool:
-        """Return whether a text holds anything of what was erased; its kind says how much that must be."""
+        """Return whether a text holds something erased; its kind says how much that must be."""
         if kind == "name":
             return self.is_name(text)
         if self.certain(text) or self.names_person(text):
@@ -130,26 +132,26 @@ class Residue:
         return self._name is not None and self._name.holds(text)
 
     def copied(self, text: str) -> bool:
-        """Return whether a field repeats an erased text: eight words of it, or all of a shorter one."""
+        """Return whether a field repeats eight words of an erased text, or all of a shorter one."""
         if text.strip() in self._short or self.certain(text):
             return True
         words = words_and_pairs(text) if self._phrases else []
         return any(_within(phrase, words) for phrase in self._phrases)
 
     def certain(self, text: str) -> bool:
-        """Return whether a text is no chance: it holds what was searched for, or eight words of an erased text."""
+        """Return whether a text holds what was searched for, or eight words of an erased text."""
         if self.searched is not None and self.searched.holds(text):
             return True
         return bool(self._runs_in(text))
 
     def in_sentence(self, text: str) -> bool:
-        """Return whether a reason or note, by memalign or a person, repeats an erased text or names an erased key."""
+        """Return whether a reason or note repeats an erased text or names an erased key."""
         if text not in self._judged:
             self._judged[text] = bool(text) and (self.copied(text) or self.in_passing(text))
         return self._judged[text]
 
     def in_passing(self, text: str) -> bool:
-        """Return the same where a single short word proves nothing, such as in a table of somebody else's."""
+        """Return the same where a short word proves nothing, as in a table of somebody else's."""
         if self.certain(text) or self.names_person(text) or self._names_key(text):
             return True
         short = set(self._short.values())
@@ -200,7 +202,7 @@ class Residue:
         return size, sorted(found)
 
     def _traces(self, data: bytes) -> Iterator[tuple[str, Any]]:
-        """Yield the traces of erased text in bytes that hold JSON: runs of words, and fields as JSON spells them."""
+        """Yield the traces in bytes that hold JSON: runs of words, and whole fields."""
         text = data.decode("utf-8", "replace")
         for run in self._runs_in(text):
             yield "a run of eight erased words", run
@@ -231,7 +233,10 @@ def _within(phrase: str, words: list[str]) -> bool:
 
 
 def _runs_of(words: list[str], vocabulary: set[str]) -> Iterator[_Run]:
-    """Yield the windows of words that are all in the vocabulary: no other can be looked for, and few texts have one."""
+    """Yield the windows of words that are all in the vocabulary.
+
+    No other can be looked for, and few texts have one.
+    """
     start = 0
     for end, word in enumerate([*words, None]):
         if word not in vocabulary:

@@ -1,8 +1,9 @@
-"""The registry's tables: judges, their versions, and rows of memory that are valid for a range of versions.
+"""The registry's tables: judges, their versions, and rows that hold for a range of versions.
 
-A row of memory is one case's content, one annotation, one guideline, …; it belongs to every version from `since` up to,
-not including, `until` (NULL: still). So a version costs as much as it changed, no version is ever rewritten by a later
-one, and erasing is deleting rows. See docs/decisions/0003-registry-rows.md.
+A row of memory is one case's content, one annotation, one guideline, …; it belongs to every version
+from `since` up to, not including, `until` (NULL: still). So a version costs as much as it changed,
+no version is ever rewritten by a later one, and erasing is deleting rows. See
+docs/decisions/0003-registry-rows.md.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ SCHEMA_VERSION = 1
 
 metadata = sa.MetaData()
 
-# In the order of its bytes everywhere: a copy is compared row by row, and databases sort words differently.
+# In the order of its bytes everywhere: a copy is compared row by row, and databases sort words
+# differently.
 _Text = Text().with_variant(Text(collation="C"), "postgresql")
 _Kind = String(16).with_variant(String(16, collation="C"), "postgresql")
 
@@ -35,9 +37,8 @@ judges = Table(
     Column("id", Integer, primary_key=True),
     Column("name", _Text, nullable=False),
     Column("latest", Integer, nullable=False),
-    Column(
-        "secret", String(64), nullable=False
-    ),  # the random key under which what is erased is hashed
+    # The random key under which what is erased is hashed.
+    Column("secret", String(64), nullable=False),
     # An align that began before one keeps no answer after it.
     Column("forgettings", Integer, nullable=False, default=0),
     sa.UniqueConstraint("name", name="memalign_judges_name"),
@@ -51,9 +52,8 @@ versions = Table(
     Column("number", Integer, primary_key=True, autoincrement=False),
     Column("action", String(32), nullable=False),
     Column("created_at", String(40), nullable=False),
-    Column(
-        "summary", Text, nullable=False
-    ),  # counts and guideline ids only: never a word of feedback, never a key
+    # Counts and guideline ids only: never a word of feedback, never a key.
+    Column("summary", Text, nullable=False),
     Column("note", Text),
     Column("redacted", sa.Boolean, nullable=False, default=False),
     Column("memory_hash", String(64), nullable=False),
@@ -71,9 +71,8 @@ rows = Table(
     Column("key", _Text, primary_key=True),
     Column("since", Integer, primary_key=True, autoincrement=False),
     Column("until", Integer),
-    Column(
-        "body", LargeBinary, nullable=False
-    ),  # JSON in UTF-8; a vector is raw float32, little-endian
+    # JSON in UTF-8; a vector is raw float32, little-endian.
+    Column("body", LargeBinary, nullable=False),
     sa.Index("memalign_rows_until", "judge", "until"),
 )
 

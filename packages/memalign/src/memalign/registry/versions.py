@@ -92,7 +92,10 @@ class VersionInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Rollback:
-    """The version that a rollback made, or the newest one if that equals it, with the rows before and after."""
+    """The version that a rollback made, with the rows before and after.
+
+    It is the newest one if that equals it.
+    """
 
     number: int
     parent: int
@@ -115,7 +118,10 @@ class Head(NamedTuple):
 
 
 def find(connection: Connection, name: str) -> Head:
-    """Return a judge's place in its history. Raises JudgeNotFound, which names the judges that there are."""
+    """Return a judge's place in its history.
+
+    Raises JudgeNotFound, which names the judges that there are.
+    """
     query = select(judges.c.id, judges.c.latest, judges.c.forgettings).where(judges.c.name == name)
     row = connection.execute(query).one_or_none() if is_unicode(name) else None
     if row is None:
@@ -126,7 +132,10 @@ def find(connection: Connection, name: str) -> Head:
 
 
 def read(connection: Connection, judge: int, number: int, *, name: str) -> Contents:
-    """Return all rows of a version. Raises JudgeNotFound, which says how many versions there are."""
+    """Return all rows of a version.
+
+    Raises JudgeNotFound, which says how many versions there are.
+    """
     highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
     if not 1 <= number <= highest:
         raise JudgeNotFound(f"judge {name!r} has no version {number}; the latest is {highest}")
@@ -140,7 +149,7 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
 
 
 def memory_hash(connection: Connection, judge: int, number: int) -> str:
-    """Return the hash of a version's memory as it was written; empty where an erasure has changed it since."""
+    """Return the hash of a version's memory as it was written; empty if an erasure changed it."""
     version = (versions.c.judge == judge, versions.c.number == number)
     return str(connection.execute(select(versions.c.memory_hash).where(*version)).scalar() or "")
 
@@ -186,7 +195,7 @@ def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
     return tuple(found)
 
 
-# -- the next version --------------------------------------------------------------------------------------------------
+# -- the next version ------------------------------------------------------------------------------
 
 
 def commit(
@@ -210,7 +219,8 @@ def commit(
         parent: The version that must be the newest still; None for whatever is.
         new: Whether there must be no judge of this name.
         allow_erased: Whether feedback may come back that was erased.
-        erased_anywhere: Whether that counts which was erased from any judge, and not from this one only.
+        erased_anywhere: Whether that counts which was erased from any judge, and not from this one
+            only.
 
     Raises:
         JudgeExists: There is a judge of this name, and it must be new.
@@ -284,8 +294,9 @@ def _numbered(judge: Judge, before: Contents) -> Judge:
         other = guideline if written is None else decoded("guideline", written)
         if guideline.text != other.text and guideline.exposed_to != other.exposed_to:
             raise VersionConflict(
-                f"{guideline.id} of this judge is another guideline than {guideline.id} of {judge.name!r}; "
-                "load that judge and change it, or store this one under another name"
+                f"{guideline.id} of this judge is another guideline than {guideline.id} of "
+                f"{judge.name!r}; load that judge and change it, or store this one under another "
+                "name"
             )
     given = decoded("memory", before[_NEXT_GUIDELINE])
     memory = judge.memory
@@ -318,7 +329,10 @@ def roll_back(connection: Connection, name: str, to: int) -> Rollback:
 
 
 def add_judge(connection: Connection, name: str) -> int:
-    """Add a judge without a version and return its id; `add_version` must follow in the same transaction."""
+    """Add a judge without a version and return its id.
+
+    `add_version` must follow in the same transaction.
+    """
     new = insert(judges).values(name=name, latest=0, secret=secrets.token_hex(32))
     return int(connection.execute(new.returning(judges.c.id)).scalar_one())
 
@@ -353,7 +367,8 @@ def add_version(
     """
     if action not in ACTIONS or not is_unicode(note or ""):
         raise InputError(
-            f"what made a version is one of {', '.join(ACTIONS)}; a note, of valid Unicode, says more"
+            f"what made a version is one of {', '.join(ACTIONS)}; a note, of valid Unicode, says "
+            "more"
         )
     number = parent + 1
     same = (judges.c.id == judge, judges.c.latest == parent)
@@ -383,7 +398,8 @@ def _write_difference(
         {"of_kind": row[0], "of_key": row[1]} for row in before if after.get(row) != before[row]
     ]
     if ended:
-        # A sum, so that the row is found by its key, and not among all living rows by the index on `until`.
+        # A sum, so that the row is found by its key, and not among all living rows by the index on
+        # `until`.
         living = (rows.c.judge == judge, (rows.c.until + 0).is_(None))
         row = (rows.c.kind == bindparam("of_kind"), rows.c.key == bindparam("of_key"))
         connection.execute(update(rows).where(*living, *row).values(until=number), ended)
@@ -397,7 +413,10 @@ def _write_difference(
 
 
 def _summary(before: Contents, after: Contents) -> str:
-    """Return a line of counts, setting names and guideline ids: it may be kept for ever, whatever is erased later."""
+    """Return a line of counts, setting names and guideline ids.
+
+    It may be kept for ever, whatever is erased later.
+    """
     if not before:
         settings = list[str]()
     else:
@@ -445,7 +464,7 @@ def sizes_of(info: VersionInfo) -> dict[str, int]:
     return {name: getattr(info, name) for name in _SIZES}
 
 
-# -- whole registries, and what goes -----------------------------------------------------------------------------------
+# -- whole registries, and what goes ---------------------------------------------------------------
 
 
 def import_judges(
@@ -472,8 +491,8 @@ def import_judges(
             taken = names.intersection(writing.execute(select(judges.c.name)).scalars())
             if taken:
                 raise JudgeExists(
-                    f"{target.url} has judges of these names: {', '.join(sorted(taken))}. Nothing was imported; "
-                    "import one bundle at a time with --name"
+                    f"{target.url} has judges of these names: {', '.join(sorted(taken))}. "
+                    "Nothing was imported; import one bundle at a time with --name"
                 )
             erased = ErasedHashes(writing, None)
             for judge in reading.execute(select(judges)).mappings().all():
@@ -497,7 +516,7 @@ def _copy(reading: Connection, writing: Connection, judge: Mapping[str, Any]) ->
 
 
 def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[str, str]:
-    """Return why feedback and cases that any version of a judge holds may not come, by key: they were erased."""
+    """Return why erased feedback and cases that a version of a judge holds may not come, by key."""
     contents: dict[str, set[str]] = {}
     for (kind, key), bodies in spans.items():
         if kind == "case":
@@ -513,7 +532,10 @@ def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[str, str]:
 
 
 def forget_answers(connection: Connection, judge: int) -> None:
-    """Remove all answers kept for aligns of a judge. Running aligns go on, and keep nothing more."""
+    """Remove all answers kept for aligns of a judge.
+
+    Running aligns go on, and keep nothing more.
+    """
     more = update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1)
     connection.execute(more)
     connection.execute(delete(answers).where(answers.c.judge == judge))
