@@ -31,7 +31,7 @@ from sqlalchemy.pool import NullPool, StaticPool
 
 from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, RegistryTooNew
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
-from memalign.registry.tables import SCHEMA_VERSION, meta, metadata
+from memalign.registry.tables import SCHEMA_VERSION, meta, metadata, our_tables
 
 __all__ = ["Database"]
 
@@ -226,11 +226,7 @@ class Database:
                 return
             self._wait_for_readers(connection)  # until they have ended it would be kept for them
             quote = connection.dialect.identifier_preparer.quote
-            names = [
-                quote(name)
-                for name in inspect(connection).get_table_names()
-                if name.startswith("memalign_")
-            ]
+            names = map(quote, our_tables(connection))
             connection.exec_driver_sql(f"SET lock_timeout = {self._milliseconds}")
             # The server skips a table that is another user's, and only warns.
             warnings = list[str]()

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, delete, insert, update
 from memalign.content.walk import texts_in
 from memalign.errors import UnknownKey
 from memalign.keys import readings, same_person, select_keys
-from memalign.memory import Annotation, Case, FeedbackConflict, Memory, Outcome
+from memalign.memory import Annotation, Case, Memory
 from memalign.memory.forget import forget as forget_feedback
 from memalign.memory.forget import without_disputed
 from memalign.memory.text_search import Finder
@@ -37,7 +37,7 @@ from memalign.registry.residue import RUN, Residue
 from memalign.registry.tables import rows
 from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Head, Timeline
-from memalign.types import FeedbackKey, Guideline, guideline_number
+from memalign.types import FeedbackKey, guideline_number
 
 __all__ = ["Plan", "Selectors", "erase_feedback", "forget", "plan_erasure", "select", "sought"]
 
@@ -52,7 +52,7 @@ _KEPT_WORDS = (*_WORDS, "judge", "tombstone")
 
 Row = tuple[str, str, bytes]
 """Kind, key and body."""
-Entry = TypeVar("Entry", Guideline, FeedbackConflict, Outcome)
+Entry = TypeVar("Entry", bound=msgspec.Struct)
 
 
 class Selectors(NamedTuple):
@@ -109,12 +109,6 @@ class History:
                 for _, _, body in spans:
                     values[kind].append((key, self.codec.decode(kind, body)))
         return values
-
-    @cached_property
-    def said_elsewhere(self) -> frozenset[FeedbackKey]:
-        """The feedback whose words other packages' tables hold."""
-        spoken = (passage for passage in self.passages if passage.source is not None)
-        return frozenset(passage.key for passage in spoken if passage.content is not None)
 
     def everything(self) -> Iterator[Passage]:
         """Yield every case, and everything that somebody said of one."""
@@ -294,11 +288,10 @@ def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> boo
         return False
     passages = _passages(connection, history.name)
     new = _not_among(passages, history.passages)
-    touched = residue.cases | {key.id for key in residue.keys}
     for passage in (*new, *_not_among(history.passages, passages)):
         named = selectors.source is not None and same_person(passage.source, selectors.source)
         held = selectors.text is not None and passage.held_by(selectors.text)
-        if passage.id in touched or named or held:
+        if passage.id in residue.touched or named or held:
             return False
     for passage in new:
         residue.spare(texts_in(passage.content))
@@ -494,20 +487,31 @@ def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memor
     feedback in view.
     """
     memory = forget_feedback(memory, residue.keys, state="erased", people_agree=True)
-    theirs = {
-        rule.id
-        for rule in memory.guidelines
-        if rule.origin != DISTILLED and residue.is_name(rule.origin)
-    }
-    memory = memory.without_guidelines(theirs.union(copied))
+    rules = set(copied)
+    for rule in memory.guidelines:
+        theirs = rule.origin != DISTILLED and residue.is_name(rule.origin)
+        if theirs or _came_from("guideline", rule, residue):
+            rules.add(rule.id)
+    memory = memory.without_guidelines(rules)
+    changes: dict[str, Any] = {}
+    for name, kind in KINDS.items():
+        if kind.collection is not None:
+            entries = list[Any]()
+            for entry in getattr(memory, kind.collection):
+                if not _came_from(name, entry, residue):
+                    entries.append(_cleaned(entry, residue))
+            changes[kind.collection] = tuple(entries)
     return _change(
         memory,
         cases=tuple(_case_without(case, residue) for case in memory.cases),
-        guidelines=tuple(_cleaned(rule, residue) for rule in memory.guidelines),
-        conflicts=tuple(_cleaned(conflict, residue) for conflict in memory.conflicts),
-        tombstones=tuple(stone for stone in memory.tombstones if stone.key not in residue.keys),
         authority=tuple(name for name in memory.authority if not residue.is_name(name)),
+        **changes,
     )
+
+
+def _came_from(kind: str, value: Any, residue: Residue) -> bool:
+    """Return whether a value was written with erased feedback in view, or is about it."""
+    return not residue.keys.isdisjoint(KINDS[kind].keys(value))
 
 
 def _case_without(case: Case, residue: Residue) -> Case:
@@ -560,7 +564,7 @@ def sought(
         keep: Ids of cases that stay in other packages' tables.
         guidelines: Whether the words of guidelines that go are searched for too.
     """
-    spoken = {key.id for key in history.said_elsewhere - named.keys}
+    spoken = {key.id for key in _said(history.passages) - named.keys}
     alone = forgotten.ids("case") - spoken - set(keep)
     going = {case for case in alone if ("case", case) not in forgotten.rest}.union(cases)
     rules = ("guideline",) if guidelines else ()
@@ -605,6 +609,11 @@ def _words_of(passage: Passage) -> Iterator[str]:
             yield text
 
 
+def _said(passages: Iterable[Passage]) -> set[FeedbackKey]:
+    """Return the feedback that has words, or a verdict, in these passages."""
+    return _keys_of(passage for passage in passages if passage.content is not None)
+
+
 def _copies(history: History, forgotten: Forgotten, residue: Residue) -> frozenset[str]:
     """Return the guidelines, by id, that were not learned from what goes, and repeat it."""
     found = set[str]()
@@ -642,9 +651,7 @@ def _receipt(
     copied: Collection[str],
     memory: Memory | None,
 ) -> Receipt:
-    written = {FeedbackKey.parse(key) for key in forgotten.ids("annotation")}
-    written |= {FeedbackKey.parse(key) for kind, key in history.timeline if kind == "tombstone"}
-    written |= history.said_elsewhere
+    said = _said(history.everything())
     theirs = set[str]()  # written or confirmed by people, in any version
     for kind, key, body in forgotten.gone:
         if kind == "guideline" and history.codec.decode(kind, body).people:
@@ -658,7 +665,7 @@ def _receipt(
         unlocked = [name for name in before if name not in memory.locks]
     return Receipt(
         judge=history.name,
-        keys=tuple(key for key in sorted(residue.keys) if key in written),
+        keys=tuple(filter(said.__contains__, sorted(residue.keys))),
         cases=tuple(sorted(residue.cases)),
         guidelines=_by_number(forgotten.ids("guideline")),
         copied=_by_number(copied),

@@ -22,7 +22,7 @@ from memalign.registry.kinds import KINDS, Kind
 from memalign.registry.other_tables import Words, other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue
-from memalign.registry.tables import answers, judges, metadata, rows, versions
+from memalign.registry.tables import answers, judges, metadata, our_tables, rows, versions
 
 __all__ = ["Trace", "in_other_tables", "search_again"]
 
@@ -192,8 +192,7 @@ def _in_table(connection: Connection, residue: Residue, name: str, quoted: str) 
 
 def _live(connection: Connection) -> Iterator[bytes]:
     """Yield all bytes that our rows hold where they should, and the tables' definitions."""
-    names = [name for name in inspect(connection).get_table_names() if name.startswith("memalign_")]
-    for name in (*names, "sqlite_master"):
+    for name in (*our_tables(connection), "sqlite_master"):
         for row in connection.exec_driver_sql(f"SELECT * FROM {name}"):
             for value in row:
                 yield value if isinstance(value, bytes) else str(value).encode()

@@ -48,7 +48,7 @@ def reach_of(values: Values, residue: Residue, copied: Collection[str]) -> Reach
         copied: Guidelines, by id, that go because they repeat it.
     """
     groups = _same_content(values["case"])
-    named = _with_twins(groups, {*residue.cases, *(key.id for key in residue.keys)})
+    named = _with_twins(groups, residue.touched)
     cases = set(named)
     for name, kind in KINDS.items():
         for row, value in values[name]:
@@ -81,7 +81,7 @@ def _same_content(cases: Iterable[tuple[str, Example]]) -> list[set[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _with_twins(groups: list[set[str]], names: set[str]) -> set[str]:
+def _with_twins(groups: list[set[str]], names: Collection[str]) -> set[str]:
     """Return these cases, those of the same content, those of the same as these, and so on."""
     found = set(names)
     waiting = list(groups)

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from sqlalchemy import inspect
-
 from memalign.errors import RegistryError
 from memalign.registry.kinds import TextKind
-from memalign.registry.tables import metadata
+from memalign.registry.tables import metadata, our_tables
 from memalign.types import FeedbackKey
 
 if TYPE_CHECKING:
@@ -89,8 +87,7 @@ def other_tables(connection: Connection) -> list[OtherTables]:
 
     Raises RegistryError for tables whose package is not installed.
     """
-    names = [name for name in inspect(connection).get_table_names() if name.startswith("memalign_")]
-    strangers = {name for name in names if name not in metadata.tables}
+    strangers = set(our_tables(connection)).difference(metadata.tables)
     installed = list[OtherTables]()
     for entry in entry_points(group="memalign.tables") if strangers else ():
         tables = cast("OtherTables", entry.load())

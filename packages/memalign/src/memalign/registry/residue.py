@@ -82,6 +82,11 @@ class Residue:
         self.spare(survivors)
 
     @property
+    def touched(self) -> frozenset[str]:
+        """The ids of the cases that go or lose a word."""
+        return self.cases.union(key.id for key in self.keys)
+
+    @property
     def looked_for(self) -> tuple[str, ...]:
         """What this looks for, in words that name nothing of it."""
         parts = [

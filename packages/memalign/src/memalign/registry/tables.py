@@ -95,6 +95,12 @@ answers = Table(
 """What models answered aligns that are under way or were stopped; see `paid_answers`."""
 
 
+def our_tables(connection: sa.Connection) -> list[str]:
+    """Return the names of the tables in a database that are memalign's, other packages' included."""
+    names = sa.inspect(connection).get_table_names()
+    return [name for name in names if name.startswith("memalign_")]
+
+
 def without_statistics(*columns: Column[Any]) -> None:
     """Keep people's words in these columns out of PostgreSQL's statistics.
 
