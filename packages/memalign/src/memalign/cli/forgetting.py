@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,8 @@ from memalign.cli.session import DONE, FAILURES, Session, confirmed
 from memalign.errors import UnknownKey
 
 if TYPE_CHECKING:
+    from memalign import Judge
+    from memalign.registry import MemoryDiff
     from memalign.types import FeedbackKey
 
 Keys = Annotated[
@@ -72,42 +74,54 @@ def unalign(
     that a person wrote or pinned stays, unless that person's own words are withdrawn. Older
     versions keep the feedback; `memalign erase` removes it from them too.
     """
-    from memalign.memory.forget import forget, without_disputed
-    from memalign.registry.diff import compare
-
-    chosen: tuple[str | FeedbackKey, ...] = tuple(keys or ())
+    chosen: Sequence[str | FeedbackKey] = keys or ()
     if dry_run or matching is not None:
         number, judge = session.judge(name)
-        going = judge.memory.keys(*chosen, source=source) if chosen or matching is None else ()
-        if matching is not None:
-            holding = judge.memory.matching(matching, source=source)
-            chosen = going = tuple(key for key in holding if not going or key in going)
-            source = None
-            if not going:
-                raise UnknownKey(f"no such feedback of {name!r} holds this text")
-        after = without_disputed(forget(judge.memory, going, people_agree=people_agree))
-        changes = compare(judge, judge.replace(memory=after))
-        data = {
-            "judge": name,
-            "version": number,
-            "dry_run": True,
-            "keys": going,
-            "changes": vars(changes),
-        }
+        going = _named(judge, chosen, source=source, matching=matching)
+        changes = _changes(judge, going, people_agree=people_agree)
         lines = [f"to forget: {listed(going)}", *top(diff_lines(changes), _LIMIT)]
         if dry_run:
-            session.give(data, *lines)
+            data = {"judge": name, "version": number, "dry_run": True, "keys": going}
+            session.give(data | {"changes": vars(changes)}, *lines)
             return DONE
         show(*lines, stderr=True)
         if not confirmed(f"Withdraw this feedback from {name}?", yes=yes):
             session.give({"done": False}, "nothing was changed")
             return DONE
-    options: dict[str, Any] = {"source": source, "people_agree": people_agree}
+        # What was shown goes, whatever holds the text by now.
+        chosen = going
+        source = None
     return run_and_report(
         session,
         name,
-        lambda registry, progress: registry.unalign(name, *chosen, progress=progress, **options),
+        lambda registry, progress: registry.unalign(
+            name, *chosen, source=source, people_agree=people_agree, progress=progress
+        ),
     )
+
+
+def _named(
+    judge: Judge, chosen: Sequence[str | FeedbackKey], *, source: str | None, matching: str | None
+) -> tuple[FeedbackKey, ...]:
+    """Return the feedback that keys, a person and a text name. Raises UnknownKey if there is none."""
+    if matching is None:
+        return judge.memory.keys(*chosen, source=source)
+    going = judge.memory.matching(matching, source=source)
+    if chosen:
+        named = judge.memory.keys(*chosen, source=source)
+        going = tuple(key for key in going if key in named)
+    if not going:
+        raise UnknownKey(f"no such feedback of {judge.name!r} holds this text")
+    return going
+
+
+def _changes(judge: Judge, going: Sequence[FeedbackKey], *, people_agree: bool) -> MemoryDiff:
+    """Return what forgetting changes at once, without a model."""
+    from memalign.memory.forget import forget, without_disputed
+    from memalign.registry.diff import compare
+
+    after = without_disputed(forget(judge.memory, going, people_agree=people_agree))
+    return compare(judge, judge.replace(memory=after))
 
 
 def erase(
