@@ -1,13 +1,14 @@
-r"""What of fields, past cases, feedback and guidelines fits into so many tokens of a prompt, and how a field is cut.
+r"""What of fields, cases, feedback and guidelines fits into a prompt, and how a field is cut.
 
-Texts and plain JSON are one line of JSON. A conversation is one line a turn and a trace one line a span and part of it,
-each text in it JSON-encoded: a line break in a turn becomes the two characters `\n`, so nobody can write a turn of
-somebody else's. What is cut are whole turns and whole spans, never their letters, unless one alone is too long.
+Texts and plain JSON are one line of JSON. A conversation is one line for each turn and a trace one
+line for each span and part of it, each text in it JSON-encoded: a line break in a turn becomes the
+two characters `\n`, so nobody can write a turn of somebody else's. Whole turns and whole spans are
+cut, never their letters, unless one alone is too long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -39,9 +40,9 @@ __all__ = [
 ]
 
 SHORT = 24
-"""Tokens up to which a text is never cut: what would stand in its place is as long."""
+"""Tokens up to which a text is never cut: a note in its place is as long."""
 USEFUL = 60
-"""Tokens below which a text is left out altogether: of less nobody can learn anything."""
+"""Tokens below which a text is left out altogether: nobody can learn anything from less."""
 
 
 class FittedFields(NamedTuple):
@@ -52,7 +53,16 @@ class FittedFields(NamedTuple):
 
 
 class FeedbackRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of feedback before it is fitted into a prompt: the case, the judge's own verdict, the expert's."""
+    """One piece of feedback before it is fitted into a prompt.
+
+    Attributes:
+        label: What names it in the prompt.
+        content: The parts of the case.
+        value: The expert's label.
+        rationale: The expert's words.
+        judge: The judge's own verdict.
+        judge_rationale: The judge's reason.
+    """
 
     label: str
     content: tuple[tuple[str, object], ...]
@@ -63,15 +73,22 @@ class FeedbackRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
-    """Encode every field; when together they exceed `tokens`, cut the longest down to an equal share."""
-    texts = {name: whole(name, value, tokens) for name, value in content.items()}
-    sizes = {
-        name: tokens + 1 if text is None else estimate_tokens(text) for name, text in texts.items()
-    }
-    fields = {name: text for name, text in texts.items() if text is not None}
+    """Encode every field, and cut the longest to an equal share if they exceed the room.
+
+    Args:
+        content: The fields.
+        tokens: The room for all of them.
+    """
+    fields: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    for name, value in content.items():
+        text = whole(name, value, tokens)
+        fields[name] = text or ""
+        sizes[name] = tokens + 1 if text is None else estimate_tokens(text)
     if sum(sizes.values()) <= tokens:
         return FittedFields(fields)
-    notes, room = list[str](), tokens
+    notes: list[str] = []
+    room = tokens
     names = sorted(sizes, key=lambda name: sizes[name])
     for position, name in enumerate(names):
         share = room // (len(names) - position)
@@ -80,41 +97,48 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
             fields[name] = shortened.text
             notes.append(shortened.note)
         room -= min(sizes[name], share)
-    return FittedFields({name: fields[name] for name in content}, tuple(notes))
+    return FittedFields(fields, tuple(notes))
 
 
 def fit_example(
     content: Mapping[str, object], words: str, label: Value | None, tokens: int
 ) -> tuple[RenderedExample, tuple[str, ...]]:
-    """A past case as a prompt shows it, and notes on what is missing.
+    """Return a past case as a prompt shows it, and notes on what is missing.
 
     Args:
         content: The case's fields.
         words: The experts' comments.
         label: The label that counts.
-        tokens: What the fields may take, and as much again the words.
+        tokens: The room for the fields, and again for the words.
     """
-    comment = words[
-        : _largest(lambda length: estimate_tokens(encode(words[:length])) <= tokens, len(words))
-    ]
+
+    def fits(length: int) -> bool:
+        return estimate_tokens(encode(words[:length])) <= tokens
+
+    comment = words[: _largest(fits, len(words))]
     fields, notes = fit_fields(content, tokens)
     if len(comment) < len(words):
-        notes = (
-            *notes,
-            f"the comment truncated from {len(words):,} to {len(comment):,} characters",
-        )
-    return RenderedExample(
-        fields=tuple(fields.items()), answer=render_answer(comment or None, label)
-    ), notes
+        lengths = f"from {len(words):,} to {len(comment):,} characters"
+        notes = (*notes, f"the comment truncated {lengths}")
+    answer = render_answer(comment or None, label)
+    return RenderedExample(fields=tuple(fields.items()), answer=answer), notes
+
+
+# -- feedback ----------------------------------------------------------------------------------
 
 
 def fit_records(
     records: Sequence[FeedbackRecord], fits: Callable[[Sequence[DistilRecord]], bool], *, most: int
 ) -> tuple[DistilRecord, ...]:
-    """The records encoded, every text cut to the same number of tokens (`most` at most) so that `fits` accepts them.
+    """Encode records, every text cut to the same number of tokens so that the prompt fits.
 
-    The expert's label and words stay whole, unless they are too long beside cases that are left out. Where nothing
-    fits, all texts are as short as they can be.
+    The expert's label and words stay whole, unless they are too long beside cases that are left
+    out. If nothing fits, all texts are as short as they can be.
+
+    Args:
+        records: The feedback.
+        fits: Whether a prompt has room for encoded records.
+        most: Tokens of one text at most.
     """
 
     def encoded(case: int, words: int | None) -> tuple[DistilRecord, ...]:
@@ -124,39 +148,29 @@ def fit_records(
     if fits(full):  # nearly always
         return full
     if fits(encoded(0, None)):
-        return encoded(_largest(lambda tokens: fits(encoded(tokens, None)), most), None)
-    words = [
-        text
-        for record in records
-        for text in (record.rationale, record.value)
-        if isinstance(text, str)
-    ]
-    longest = max((len(text.encode("utf-8", "surrogatepass")) for text in words), default=0)
+        room = _largest(lambda tokens: fits(encoded(tokens, None)), most)
+        return encoded(room, None)
+    longest = 0
+    for record in records:
+        for text in (record.rationale, record.value):
+            if isinstance(text, str):
+                longest = max(longest, len(text.encode("utf-8", "surrogatepass")))
     return encoded(0, _largest(lambda tokens: fits(encoded(0, tokens)), longest))
 
 
-def _largest(fits: Callable[[int], bool], most: int) -> int:
-    """The most tokens that fit, from 0 to `most`; 0 is taken to fit."""
-    if fits(most):  # nearly always
-        return most
-    least = 0
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if fits(middle) else (least, middle)
-    return least
-
-
 def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilRecord:
-    """The record with its case in `case` tokens a text and the expert's words in `words` (None: whole)."""
+    """Encode a record.
+
+    Args:
+        record: The feedback.
+        case: Tokens of each text of the case, and of what the judge said.
+        words: Tokens of each of the expert's texts; None for all of it.
+    """
 
     def text_of(value: Value | None, tokens: int | None) -> str | None:
-        return (
-            None
-            if value is None
-            else encode(value)
-            if tokens is None
-            else _within("", value, tokens)
-        )
+        if value is None:
+            return None
+        return encode(value) if tokens is None else _within("", value, tokens)
 
     return DistilRecord(
         label=record.label,
@@ -169,43 +183,67 @@ def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilReco
 
 
 def _within(name: str, value: object, tokens: int) -> str:
-    text = whole(name, value, max(tokens, SHORT))
-    if text is not None and estimate_tokens(text) <= max(tokens, SHORT):
+    room = max(tokens, SHORT)
+    text = whole(name, value, room)
+    if text is not None and estimate_tokens(text) <= room:
         return text
     if tokens < USEFUL:
         return encode("[left out: too long]")
     return cut(name, value, tokens).text if name else shorten(value, tokens)
 
 
+def _largest(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest number up to `most` that fits; 0 is taken to fit."""
+    if fits(most):  # nearly always
+        return most
+    least = 0
+    while most - least > 1:
+        middle = (least + most) // 2
+        if fits(middle):
+            least = middle
+        else:
+            most = middle
+    return least
+
+
+# -- guidelines --------------------------------------------------------------------------------
+
+
 def fit_guidelines(
     guidelines: Sequence[Guideline], tokens: int
 ) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
-    """The guidelines that fit into `tokens`, in their order, and the ids of those left out.
+    """Return the guidelines that fit, in their order, and the ids of the others.
 
-    Pinned ones go first and are never left out, then those that a person wrote, then the best supported, and among
-    equals the oldest. The choice depends on the memory only, so the prompt's prefix stays the same for every item.
+    Pinned ones go first and are never left out, then those that a person wrote, then the best
+    supported, and among equals the oldest. The choice depends on the memory only, so the prompt's
+    prefix stays the same for every item.
+
+    Args:
+        guidelines: Those in force.
+        tokens: The room for all of them.
     """
 
     def rank(guideline: Guideline) -> tuple[bool, bool, int, int]:
-        written = guideline.origin != "distilled"
-        return (not guideline.pinned, not written, -len(guideline.supported_by), guideline.number)
+        distilled = guideline.origin == "distilled"
+        return not guideline.pinned, distilled, -len(guideline.supported_by), guideline.number
 
     chosen: set[str] = set()
     used = 0
     for guideline in sorted(guidelines, key=rank):
-        if used + (cost := guideline_tokens(guideline)) <= tokens or guideline.pinned:
+        size = guideline_tokens(guideline)
+        if guideline.pinned or used + size <= tokens:
             chosen.add(guideline.id)
-            used += cost
+            used += size
     fitting = tuple(guideline for guideline in guidelines if guideline.id in chosen)
     return fitting, tuple(guideline.id for guideline in guidelines if guideline.id not in chosen)
 
 
 def guideline_tokens(guideline: Guideline) -> int:
-    """What a guideline takes in a prompt."""
+    """Return how many tokens a guideline takes in a prompt."""
     return estimate_tokens(guideline.text) + 2  # its id or dash, and the end of its line
 
 
-# -- one field -------------------------------------------------------------------------------------------------------
+# -- one field ---------------------------------------------------------------------------------
 
 
 class Cut(NamedTuple):
@@ -216,96 +254,129 @@ class Cut(NamedTuple):
 
 
 def whole(name: str, value: object, tokens: int) -> str | None:
-    """The field as a prompt shows it; None if it certainly takes more than `tokens`, and was not encoded for that."""
-    if name == "conversation" and (turns := turns_of(value)) is not None:
-        numbered = (_turn_line(number, turn) for number, turn in enumerate(turns, 1))
-        return _joined(counted(len(turns), "turn"), numbered, tokens)
-    if name == "trace" and (tree := span_tree(value)) is not None:
-        lines = tree_lines(tree)
-        return _joined(next(lines), lines, tokens)
-    # A text over the whole budget is cut in any case: to encode megabytes of it first would hold everybody up.
-    vast = isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN
-    return None if vast else encode(value)
+    """Return a field as a prompt shows it, or None if it is certainly longer and not encoded.
+
+    Args:
+        name: The field.
+        value: What it holds.
+        tokens: Its room.
+    """
+    turns = turns_of(value) if name == "conversation" else None
+    if turns is not None:
+        return _joined(_turn_lines(turns), tokens)
+    tree = span_tree(value) if name == "trace" else None
+    if tree is not None:
+        return _joined(tree_lines(tree), tokens)
+    # A text over the whole budget is cut in any case: to encode megabytes of it first would hold
+    # everybody up.
+    if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
+        return None
+    return encode(value)
 
 
 def cut(name: str, value: object, tokens: int) -> Cut:
-    """The field in about `tokens`."""
-    if name == "conversation" and (turns := turns_of(value)) is not None:
+    """Return a field in about so many tokens.
+
+    Args:
+        name: The field.
+        value: What it holds.
+        tokens: Its room.
+    """
+    turns = turns_of(value) if name == "conversation" else None
+    if turns is not None:
         return _cut_turns(turns, tokens)
-    if name == "trace" and (tree := span_tree(value)) is not None:
+    tree = span_tree(value) if name == "trace" else None
+    if tree is not None:
         return _cut_tree(tree, tokens)
     length = len(value) if isinstance(value, str) else len(encode(value))
-    shortened = shorten(value, tokens)
-    return Cut(shortened, f"{name} truncated from {length:,} to {len(shortened):,} characters")
+    text = shorten(value, tokens)
+    return Cut(text, f"{name} truncated from {length:,} to {len(text):,} characters")
+
+
+def _joined(lines: Iterable[str], tokens: int) -> str | None:
+    """Join lines, or return None at the first that is too much: no later one is encoded."""
+    kept: list[str] = []
+    used = 0
+    for line in lines:
+        used += estimate_tokens(line)
+        if kept and used > tokens:
+            return None
+        kept.append(line)
+    return "\n".join(kept)
 
 
 def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
-    """All spans with every value cut to the same length; where even short ones do not fit, an outline."""
-
-    def tree_within(room: int) -> str | None:
-        lines = tree_lines(tree, room)
-        return _joined(next(lines), lines, tokens)
-
+    """Show all spans with their values cut to one length, or an outline if that is too long."""
     over = f"{counted(len(tree.spans), 'span')} are over the budget of {tokens:,} tokens"
-    room = _largest(lambda room: tree_within(room) is not None, tokens)
-    if room > SHORT and (text := tree_within(room)) is not None:
-        return Cut(text, f"trace: {over}, and long values in them are cut")
-    return Cut(outline(tree, tokens), f"trace in outline: {over}")
+
+    def within(room: int) -> str | None:
+        return _joined(tree_lines(tree, room), tokens)
+
+    room = _largest(lambda room: within(room) is not None, tokens)
+    text = within(room) if room > SHORT else None
+    if text is None:
+        return Cut(outline(tree, tokens), f"trace in outline: {over}")
+    return Cut(text, f"trace: {over}, and long values in them are cut")
 
 
-def _joined(first: str, rest: Iterator[str], tokens: int) -> str | None:
-    """The lines as one text, or None as soon as they are too many: what follows is never encoded."""
-    lines, used = [first], estimate_tokens(first)
-    for line in rest:
-        lines.append(line)
-        used += estimate_tokens(line)
-        if used > tokens:
-            return None
-    return "\n".join(lines)
+# -- turns of a conversation -------------------------------------------------------------------
+
+
+def _turn_lines(turns: Sequence[Turn]) -> Iterator[str]:
+    yield counted(len(turns), "turn")
+    for number, turn in enumerate(turns, 1):
+        yield _turn_line(number, turn)
 
 
 def _turn_line(number: int, turn: Turn, tokens: int | None = None) -> str:
-    parts: list[tuple[str, object]] = [("", turn.content)] if turn.content is not None else []
-    parts += [("calls ", list(turn.calls))] if turn.calls else []
-    parts += [("with ", turn.rest)] if turn.rest else []
-    room = None if tokens is None else tokens // len(parts)
+    parts: list[tuple[str, object]] = []
+    if turn.content is not None:
+        parts.append(("", turn.content))
+    if turn.calls:
+        parts.append(("calls ", list(turn.calls)))
+    if turn.rest:
+        parts.append(("with ", turn.rest))
+    room = tokens // len(parts) if tokens is not None and parts else None
+    texts = [f"{word}{encode_within(value, room)}" for word, value in parts]
     speaker = f"{number} {turn.role}" if turn.role else f"{number}"
-    return f"{speaker}: {' '.join(f'{word}{encode_within(value, room)}' for word, value in parts)}"
+    return f"{speaker}: {' '.join(texts)}"
 
 
 def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
-    """The first turns, and the last ones with twice the room: what it is about, and how it ended.
+    """Keep the first turns, and the last ones with twice the room: the subject, and the end.
 
-    The first and the last turn are always there; one that takes more than a quarter of the room is cut itself.
+    The first and the last turn always stay; one that takes more than a quarter of the room is cut.
     """
     count = len(turns)
     most = max((tokens - 20) // min(count, 4), 40)
     lines: dict[int, str] = {}
-    first, last, used = 0, 0, 20  # turns of the beginning and of the end
-    spent = {True: 0, False: 0}
-    while first + last < count:
-        at_end = spent[True] <= 2 * spent[False]
-        place = count - 1 - last if at_end else first
+    begin = 0
+    end = count
+    front = 0  # tokens of the turns before `begin`
+    back = 0  # tokens of the turns from `end` on
+    while begin < end:
+        at_end = back <= 2 * front
+        place = end - 1 if at_end else begin
         line = _turn_line(place + 1, turns[place], most)
-        cost = estimate_tokens(line)
-        if used + cost > tokens and len(lines) >= 2:
+        size = estimate_tokens(line)
+        if front + back + size + 20 > tokens and len(lines) >= 2:
             break
         lines[place] = line
-        used += cost
-        spent[at_end] += cost
-        first, last = (first, last + 1) if at_end else (first + 1, last)
+        if at_end:
+            end -= 1
+            back += size
+        else:
+            begin += 1
+            front += size
+    shown = [counted(count, "turn"), *map(lines.__getitem__, range(begin))]
     notes = []
-    if gap := count - first - last:
-        numbers = f"turn {first + 1}" if gap == 1 else f"turns {first + 1} to {count - last}"
-        notes.append(f"{numbers} of {count} left out")
-    text = [
-        counted(count, "turn"),
-        *(lines[place] for place in range(first)),
-        *(f"… {note}" for note in notes),
-    ]
-    text += [lines[place] for place in range(count - last, count)]
-    if long := sum(estimate_tokens(encode(turns[place].content)) > most for place in lines):
+    if begin < end:
+        gap = f"turn {end}" if end - begin == 1 else f"turns {begin + 1} to {end}"
+        notes.append(f"{gap} of {count} left out")
+        shown.append(f"… {notes[0]}")
+    shown += map(lines.__getitem__, range(end, count))
+    long = sum(estimate_tokens(encode(turns[place].content)) > most for place in lines)
+    if long:
         notes.append(f"{counted(long, 'long turn')} cut")
-    return Cut(
-        "\n".join(text), f"conversation: {', '.join(notes)}: over the budget of {tokens:,} tokens"
-    )
+    over = f"over the budget of {tokens:,} tokens"
+    return Cut("\n".join(shown), f"conversation: {', '.join(notes)}: {over}")

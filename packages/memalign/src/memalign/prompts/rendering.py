@@ -1,7 +1,8 @@
 r"""Pure functions from values to prompt text, over the .jinja files beside this one.
 
-The same arguments give the same bytes. Everything that was judged, or said about it, enters as JSON on one line: a line
-break in it becomes the two characters `\n`, so no text can close a fence or start a line of its own.
+The same arguments give the same bytes. All that was judged, or said about it, enters as JSON on one
+line: a line break in it becomes the two characters `\n`, so no text can close a fence or start a
+line of its own.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ __all__ = [
     "values_in_words",
 ]
 
+JUDGING = ("decide_guideline", "decide_verdict", "judge_system", "judge_user")
+"""The prompt files that models read when they judge; all others write guidelines."""
+
 
 class RenderedExample(msgspec.Struct, frozen=True, kw_only=True):
     """A past case in a judge's prompt: encoded fields, and what experts said of it."""
@@ -46,7 +50,16 @@ class RenderedExample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of feedback in a distillation prompt; every text is encoded already. `label` is F1, F2 and so on."""
+    """One piece of feedback in a distillation prompt, with every text encoded.
+
+    Attributes:
+        label: F1, F2 and so on.
+        fields: The parts of the case.
+        judge: The judge's own verdict.
+        judge_rationale: The judge's reason.
+        value: The expert's label.
+        rationale: The expert's words.
+    """
 
     label: str
     fields: tuple[tuple[str, str], ...]
@@ -58,26 +71,17 @@ class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import (
-        Environment,
-        PackageLoader,
-        StrictUndefined,
-    )  # 0.2 s, only when a prompt is made
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # 0.2 s, if a prompt is made
 
-    # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`. And no look at the disk
-    # for every prompt: our own files do not change.
-    return Environment(
-        loader=PackageLoader("memalign", "prompts"), undefined=StrictUndefined, auto_reload=False
-    )
+    # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`. And
+    # no look at the disk for every prompt: our own files do not change.
+    loader = PackageLoader("memalign", "prompts")
+    return Environment(loader=loader, undefined=StrictUndefined, auto_reload=False)
 
 
 def render(name: str, **values: Any) -> str:
-    """The text of a prompt file with these values."""
+    """Return the text of a prompt file with these values."""
     return _environment().get_template(f"{name}.jinja").render(**values).strip()
-
-
-JUDGING = ("decide_guideline", "decide_verdict", "judge_system", "judge_user")
-"""The prompt files that models read when they judge; all others write guidelines."""
 
 
 @cache
@@ -92,12 +96,16 @@ def judging_prompts_hash() -> str:
 
 
 def values_in_words(value_type: ValueType) -> str:
-    """What a judge may answer, in words for a prompt."""
-    if value_type.kind == "choice":
-        return "one of " + ", ".join(
-            json.dumps(choice, ensure_ascii=False) for choice in value_type.choices
-        )
-    return "a short text" if value_type.kind == "str" else value_type.allowed
+    """Return what a judge may answer, in words for a prompt."""
+    if value_type.kind == "str":
+        return "a short text"
+    if value_type.kind != "choice":
+        return value_type.allowed
+    choices = [json.dumps(choice, ensure_ascii=False) for choice in value_type.choices]
+    return f"one of {', '.join(choices)}"
+
+
+# -- judging -----------------------------------------------------------------------------------
 
 
 def render_judge_system(
@@ -108,12 +116,41 @@ def render_judge_system(
     guidelines: Iterable[Guideline],
     writes: bool,
 ) -> str:
-    """The system message of a judge: task, form of the answer, guidelines.
+    """Return the system message of a judge: task, form of the answer, guidelines.
 
-    A model that does not write gives one sentence and the value, without findings.
+    Args:
+        instructions: The author's text.
+        fields: The parts of an item that it names.
+        value_type: What may be answered.
+        guidelines: Those in force.
+        writes: Whether the model can write findings; else it gives one sentence and the value.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
     return render("judge_system", **task, guidelines=tuple(guidelines), writes=writes)
+
+
+def render_item(
+    fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()
+) -> str:
+    """Return the user message of a judge: past cases, what tests found, then the item.
+
+    Args:
+        fields: The item, encoded.
+        examples: Past cases.
+        facts: Sentences of tests, which were checked as guidelines are.
+    """
+    shown = tuple(fields.items())
+    return render("judge_user", fields=shown, examples=tuple(examples), facts=tuple(facts))
+
+
+def render_answer(rationale: str | None, value: Value | None) -> str:
+    """Return what experts said of a past case.
+
+    It has another form than a judge's answer, because a weak model took an example's words for its
+    own reason.
+    """
+    verdict = "Expert:" if value is None else f"Expert: {encode(value)}."
+    return f"{verdict} Comment: {encode(rationale)}" if rationale else verdict
 
 
 def render_verdict_question(
@@ -123,7 +160,7 @@ def render_verdict_question(
     value_type: ValueType,
     guidelines: Iterable[Guideline],
 ) -> str:
-    """What a decision model is asked for the verdict on an item, which stands apart."""
+    """Return what a decision model is asked for the verdict on an item, which it reads apart."""
     task = _task(instructions, value_type, fields=tuple(fields))
     return render("decide_verdict", **task, guidelines=tuple(guidelines))
 
@@ -133,25 +170,7 @@ def render_guideline_question(guideline: Guideline) -> str:
     return render("decide_guideline", text=guideline.text.rstrip(" ."))
 
 
-def render_item(
-    fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()
-) -> str:
-    """The user message of a judge: past cases, what tests found in the item, then the item.
-
-    `fields` are encoded already; `facts` are sentences of tests, which were checked as guidelines are.
-    """
-    return render(
-        "judge_user", fields=tuple(fields.items()), examples=tuple(examples), facts=tuple(facts)
-    )
-
-
-def render_answer(rationale: str | None, value: Value | None) -> str:
-    """What experts said of a past case.
-
-    Not in the form in which the judge must answer: a weak model took an example's words for its own reason.
-    """
-    verdict = "Expert:" if value is None else f"Expert: {encode(value)}."
-    return f"{verdict} Comment: {encode(rationale)}" if rationale else verdict
+# -- distilling --------------------------------------------------------------------------------
 
 
 def render_distil(
@@ -162,13 +181,13 @@ def render_distil(
     guidelines: Sequence[Guideline],
     records: Sequence[DistilRecord],
 ) -> tuple[str, str]:
-    """System and user message that turn new feedback into deltas.
+    """Return the system and the user message that turn new feedback into changes of guidelines.
 
     Args:
         instructions: The judge's.
         value_type: The judge's.
-        fields: What tests may read of an item; without any none are asked for.
-        guidelines: Those that stand.
+        fields: What tests may read of an item; without any no tests are asked for.
+        guidelines: Those in force.
         records: The new feedback.
     """
     task = _task(instructions, value_type, fields=tuple(fields))
@@ -180,11 +199,11 @@ def render_distil(
 def render_merge(
     *, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]
 ) -> tuple[str, str]:
-    """System and user message that merge guidelines which were written side by side."""
+    """Return the messages that merge guidelines which were written side by side."""
     system = render("distil_merge_system", **_task(instructions, value_type))
     return system, render("distil_merge_user", guidelines=guidelines)
 
 
 def _task(instructions: str, value_type: ValueType, **more: Any) -> dict[str, Any]:
-    """What nearly every template says of the judge."""
+    """Return what nearly every template says of the judge."""
     return {"instructions": instructions.strip(), "values": values_in_words(value_type), **more}
