@@ -1,17 +1,15 @@
-r"""memalign: LLM judges that learn from experts' feedback, in words, in seconds, without touching weights.
+r"""memalign: LLM judges that learn from experts' feedback, in words, without touching weights.
 
     import memalign as ma
 
     judge = ma.Judge(
-        name="helpfulness",
-        feedback_value_type=bool,
-        model="openai:/gpt-4.1-mini",
-        instructions="Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",
-    )
-    aligned = judge.align("feedback.jsonl").judge
-    aligned(inputs="I was charged twice!", outputs="One charge will be reversed.").value
+        name="helpfulness", feedback_value_type=bool, model="openai:/gpt-4.1-mini", instructions="Is
+        the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",
+    ) aligned = judge.align("feedback.jsonl").judge aligned(inputs="I was charged twice!",
+    outputs="One charge will be reversed.").value
 
-Names are loaded when they are first used, so that `import memalign` stays fast and pulls in no provider's library.
+Names are loaded when they are first used, so that `import memalign` stays fast and pulls in no
+provider's library.
 """
 
 from __future__ import annotations
@@ -84,7 +82,9 @@ __all__ = [
 _ROOMS = {
     "align": "AlignResult MemAlign",
     "errors": "MemalignError",
-    "evaluation": "Comparison Evaluation GateResult NextCase NextCases compare evaluate gate next_cases",
+    "evaluation": (
+        "Comparison Evaluation GateResult NextCase NextCases compare evaluate gate next_cases"
+    ),
     "judge": "Judge",
     "memory": "Memory",
     "models": "ChatModel EmbeddingModel",

@@ -1,8 +1,9 @@
 """One long-lived event loop under every synchronous call.
 
-The core is async. A synchronous call that used `asyncio.run` would fail inside a notebook, whose own loop is running,
-and would close the HTTP connections that clients keep open between calls. So all synchronous calls share one loop in
-one daemon thread, started on first use (the habit is any-llm's, `any_llm/utils/aio.py`).
+The core is async. A synchronous call that used `asyncio.run` would fail inside a notebook, whose
+own loop is running, and would close the HTTP connections that clients keep open between calls. So
+all synchronous calls share one loop in one daemon thread, started on first use (the habit is
+any-llm's, `any_llm/utils/aio.py`).
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ def _background_loop() -> asyncio.AbstractEventLoop:
 
 
 def _forget_loop() -> None:
-    """A forked child has the loop's object but not its thread, and would wait for it for ever."""
-    global _lock, _loop
-    _lock, _loop = threading.Lock(), None
+    """Forget the loop in a forked child, which has its object but not its thread."""
+    global _lock, _loop  # noqa: PLW0603  # one loop a process is the point
+    _lock = threading.Lock()
+    _loop = None
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
@@ -60,7 +62,8 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
             "a synchronous memalign call inside memalign's own loop would wait for ever; use await"
         )
     task: asyncio.Task[Any] | None = None
-    interrupted, ended = threading.Event(), threading.Event()
+    interrupted = threading.Event()
+    ended = threading.Event()
 
     async def whole() -> T:
         nonlocal task
@@ -88,7 +91,7 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
-    """Make the synchronous form of a coroutine function, with the same arguments and its name without the `a`."""
+    """Make the synchronous form of a coroutine function; its name loses the `a`."""
 
     @wraps(function)
     def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -110,7 +113,7 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
 
 
 def shared(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Make `function` run on the background loop, from whichever loop it is awaited: connections belong to one loop."""
+    """Make `function` run on the background loop, to which connections belong."""
 
     @wraps(function)
     async def waiting(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -125,10 +128,10 @@ def shared(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Corouti
 
 
 async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """Run `coroutines` at once and return their results in order; when one raises, the others are cancelled first.
+    """Run `coroutines` at once and return their results in order; an error cancels the others.
 
-    A TaskGroup would wrap the error in a group, which no `except MemalignError` catches; `gather` alone would let the
-    others go on, unwatched, and spend money.
+    A TaskGroup would wrap the error in a group, which no `except MemalignError` catches; `gather`
+    alone would let the others go on, unwatched, and spend money.
     """
     tasks = [asyncio.ensure_future(coroutine) for coroutine in coroutines]
     try:
@@ -146,7 +149,7 @@ async def at_most(
     items: Sequence[Item],
     progress: Callable[[int, int], None] | None,
 ) -> list[T]:
-    """Call `function` with every item, at most `limit` at a time, and return the results in the order of the items.
+    """Call `function` with every item, at most `limit` at a time, and return the results in order.
 
     `progress` is called with how many items are done, and how many there are.
     """

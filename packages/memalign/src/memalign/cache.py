@@ -1,4 +1,4 @@
-"""What is made of an immutable value for one key, and lies in the value's `__dict__`, so that it goes with it."""
+"""Memoise derived values in an immutable object's own `__dict__`, so that they go with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def cached(owner: object, key: Hashable, make: Callable[[], T]) -> T:
-    """Make what belongs to `key` of `owner` when it is first asked for, and return the same from then on.
+    """Make the value for a key of `owner` when it is first asked for, and return it from then on.
 
     Of threads that ask at once each may make it, and all get the first one's.
     """

@@ -3,7 +3,7 @@
 MemalignError
 ├── InputError                  what was given is wrong; nothing was done
 │   ├── InvalidInstructions     a judge's instructions name no field, or one that does not exist
-│   ├── InvalidValueType        a value type that is not one of DESIGN's
+│   ├── InvalidValueType        a value type that is not one of the five
 │   ├── InvalidValue            a label outside the judge's value type
 │   ├── InvalidRows             rows of a file or list, each with its line and reason
 │   ├── LockBroken              a change by hand would make a locked case come out wrong
@@ -92,7 +92,7 @@ class UnknownKey(InputError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RowError:
-    """One bad row: its 1-based line (of a sheet the row, of a list the position), its id if it had one, and why."""
+    """One bad row: its 1-based line, or its position in a list, its id if it had one, and why."""
 
     line: int
     reason: str
@@ -103,7 +103,7 @@ class RowError:
 
 
 class InvalidRows(InputError):
-    """Rows that cannot be used. Nothing of their file was learned; `rows` has each line and reason."""
+    """Rows that cannot be used; nothing was learned, and `rows` has each line and reason."""
 
     SHOWN = 20  # reasons
 
@@ -123,7 +123,7 @@ class InvalidRows(InputError):
 
 
 def _summed_up(rows: Sequence[RowError]) -> list[str]:
-    """A line for each row of one reason; of many rows the first, and how many more there are."""
+    """Return a line for each row of one reason, or the first of many and their number."""
     if len(rows) < 4:
         return [f"  {row}" for row in rows]
     return [f"  {rows[0]}; the same on {len(rows) - 1} more rows, the last on line {rows[-1].line}"]
@@ -134,11 +134,11 @@ class ConfigurationError(MemalignError):
 
 
 class AccessDenied(ConfigurationError):
-    """The provider refuses the key, the model's name or the account before any answer: every call would fail."""
+    """The provider refuses the key, the model's name or the account: every call would fail."""
 
 
 class ModelError(MemalignError):
-    """A model call that failed after its retries; `usage` is what it cost all the same, None where nothing answered.
+    """A model call that failed after its retries; `usage` is its cost, None if nothing answered.
 
     `denied` says that not the request is at fault but the key, the model's name or the account.
     """
@@ -158,7 +158,7 @@ class RateLimited(ModelError):
 
 
 class ModelRejected(ModelError):
-    """The provider rejected the request: a wrong model name or key, or a prompt that is too long."""
+    """The provider rejected the request: a wrong model name or key, or too long a prompt."""
 
 
 class ModelRefused(ModelError):

@@ -1,4 +1,4 @@
-"""Keys of feedback: who said it, of which case, their written form, and which of them a selector names."""
+"""Keys of feedback: who said it, of which case; their written form; which a selector names."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ def first_spellings(names: Iterable[str]) -> dict[str, str]:
 
 
 class FeedbackKey(NamedTuple):
-    """Whose feedback on which case: the identity of a piece of feedback. JSON keeps it as a list of the two.
+    """Whose feedback on which case: the identity of a piece of feedback, in JSON a list of the two.
 
     Two keys are equal if the ids are and the sources are spellings of one name; see `name_key`.
 
-    `str` gives the one written form, for commands and messages: `t-17@ana`, and `t-17@ana@example.org` for the feedback
-    of ana@example.org. An id that holds an `@`, or begins with a double quote, is quoted as in JSON: `"mail@x"@ana`.
+    `str` gives the one written form, for commands and messages: `t-17@ana`, and
+    `t-17@ana@example.org` for the feedback of ana@example.org. An id that holds an `@`, or begins
+    with a double quote, is quoted as in JSON: `"mail@x"@ana`.
     """
 
     id: str
@@ -62,7 +63,7 @@ class FeedbackKey(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> FeedbackKey:
-        """The key of a written form. Raises InputError."""
+        """Read the key of a written form. Raises InputError."""
         example_id, source = _split(text)
         if not example_id or not source:
             raise InputError(f"{text!r} is not a key of feedback, which is written t-17@ana")
@@ -82,7 +83,8 @@ def _split(text: str) -> tuple[str, str | None]:
             example_id, end = json.JSONDecoder().raw_decode(text)
         except ValueError:
             return "", None
-        at, source = text[end : end + 1], text[end + 1 :]
+        at = text[end : end + 1]
+        source = text[end + 1 :]
         if at not in ("", "@"):
             return "", None
     return example_id, source if at else None
@@ -93,8 +95,9 @@ def select_keys(
 ) -> dict[str | FeedbackKey, tuple[FeedbackKey, ...]]:
     """Find the keys that every selector names, by selector; none for one that names nothing.
 
-    Selectors are keys, written keys (`t-17@ana`), or ids (`t-17`, or `"mail@x"` as in written keys), which name all
-    feedback on the case. An id with an `@` may come without quotes; UnknownKey says when it then names several things.
+    Selectors are keys, written keys (`t-17@ana`), or ids (`t-17`, or `"mail@x"` as in written
+    keys), which name all feedback on the case. An id with an `@` may come without quotes;
+    UnknownKey says when it then names several things.
     """
     by_id: dict[str, list[FeedbackKey]] = {}
     for key in keys:
@@ -103,7 +106,7 @@ def select_keys(
 
 
 def readings(selector: str) -> list[tuple[str, str | None]]:
-    """Return what a written key or id may mean: ids, each with a source or None for all feedback on the case.
+    """Return the ids that a written key may mean, each with a source or None for all feedback.
 
     An id with more than twenty marks `@` has to be quoted.
     """
@@ -132,6 +135,7 @@ def _named(
             ] = keys
     if len(meanings) > 1:
         raise UnknownKey(
-            f"{selector!r} could mean {' or '.join(meanings)}; write the one you mean, with its quotes"
+            f"{selector!r} could mean {' or '.join(meanings)}; "
+            "write the one you mean, with its quotes"
         )
     return next(iter(meanings.values()), ())

@@ -1,10 +1,11 @@
 """Agreement between two raters, and how sure of it we may be: pure functions.
 
-Every measure takes columns of equal length, one entry a case, and gives None, never NaN, where it is not defined: no
-cases, or too little variety to tell agreement from chance.
+Every measure takes columns of equal length, one entry a case, and gives None, never NaN, where it
+is not defined: no cases, or too little variety to tell agreement from chance.
 
-A measure is written once, for weighted cases: the plain value is the one with all weights 1, and a jackknife's is a row
-of weights with a case or a group of cases at 0, so that all of them together cost a few matrix products.
+A measure is written once, for weighted cases: the plain value is the one with all weights 1, and a
+jackknife's is a row of weights with a case or a group of cases at 0, so that all of them together
+cost a few matrix products.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Statistic = Callable[..., "float | None"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """A figure and its interval; `low` and `high` are None where the data give no interval, `value` where no figure.
+    """A figure and its interval; None where the data give no figure, or no interval.
 
     `no_interval` says why there is none, where that is worth saying.
     """
@@ -54,7 +55,7 @@ class Estimate:
         return f"{self:.2f}"
 
     def __format__(self, form: str) -> str:
-        """The figure and its interval, each number in this form: `f"{accuracy:.0%}"` is `90% [83%, 95%]`."""
+        """Write the figure and its interval: `f"{accuracy:.0%}"` is `90% [83%, 95%]`."""
         if self.value is None:
             return "n/a"
         form = form or ".2f"
@@ -66,23 +67,23 @@ class Estimate:
         return f"{self.value:{form}}{interval}"
 
 
-# -- agreement of two columns --------------------------------------------------------------------------------------
+# -- agreement of two columns ----------------------------------------------------------------------
 
 
 def cohen_kappa(first: Sequence[Hashable], second: Sequence[Hashable]) -> float | None:
     """Agreement beyond what the two columns' label shares give by chance, in [-1, 1]. Cohen 1960.
 
-    None when chance alone would make both agree on everything, as with one label only. Of numbers, the kappa in which a
-    disagreement counts by its squared distance (Cohen 1968) is `ccc`.
+    None when chance alone would make both agree on everything, as with one label only. Of numbers,
+    the kappa in which a disagreement counts by its squared distance (Cohen 1968) is `ccc`.
     """
     return _once(_cohen_kappa, first, second)
 
 
 def ccc(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Lin's concordance correlation coefficient: how close pairs of scores lie to the line y = x, in [-1, 1].
+    """Return Lin's concordance correlation coefficient: how close pairs lie to y = x, in [-1, 1].
 
-    With variances over n, as in Lin 1989: so it is Cohen's kappa with quadratic weights too (Fleiss and Cohen 1973).
-    None for fewer than two cases, or when all scores of both columns are equal.
+    With variances over n, as in Lin 1989: so it is Cohen's kappa with quadratic weights too (Fleiss
+    and Cohen 1973). None for fewer than two cases, or when all scores of both columns are equal.
     """
     return None if len(first) < 2 else _once(_ccc, first, second)
 
@@ -92,11 +93,11 @@ def krippendorff_alpha(
     *,
     level: Literal["nominal", "ordinal", "interval"] = "nominal",
 ) -> float | None:
-    """Agreement of any number of people on any number of cases, missing labels allowed; 1 is perfect, 0 is chance.
+    """Return the agreement of any number of people, missing labels allowed; 1 is perfect, 0 chance.
 
-    `units` has for each case the labels that it was given, without the missing ones; a case with one label says
-    nothing and is left out. Krippendorff 2011, "Computing Krippendorff's Alpha-Reliability". None when no case has two
-    labels, or all labels are the same.
+    `units` has for each case the labels that it was given, without the missing ones; a case with
+    one label says nothing and is left out. Krippendorff 2011, "Computing Krippendorff's
+    Alpha-Reliability". None when no case has two labels, or all labels are the same.
     """
     pairable = [list(unit) for unit in units if len(unit) > 1]
     order = sorted(
@@ -125,13 +126,14 @@ def krippendorff_alpha(
     return float(1.0 - observed / expected) if expected > 0 else None
 
 
-# -- how sure ------------------------------------------------------------------------------------------------------
+# -- how sure --------------------------------------------------------------------------------------
 
 
 def student_t(level: float, degrees: int | None) -> float:
-    """How many standard errors an interval of this level reaches either way: the normal's, or Student's t.
+    """Return how many standard errors an interval reaches either way: the normal's, or Student's t.
 
-    By the expansion of Abramowitz and Stegun 26.7.5, off by less than 0.03 from three degrees of freedom on.
+    By the expansion of Abramowitz and Stegun 26.7.5, off by less than 0.03 from three degrees of
+    freedom on.
     """
     z = NormalDist().inv_cdf((1 + level) / 2)
     if degrees is None:
@@ -145,16 +147,17 @@ def student_t(level: float, degrees: int | None) -> float:
 def wilson_interval(
     successes: float, n: float, *, level: float = 0.95, degrees: int | None = None
 ) -> tuple[float, float] | None:
-    """Wilson's score interval (1927) of a share, corrected for continuity (Newcombe 1998); None for n = 0.
+    """Return Wilson's score interval of a share, corrected for continuity; None for n = 0.
 
-    It is wide even when all of `n` succeeded. `n` may be the effective number of cases in groups; the `degrees` of
-    freedom are then those of Student's t.
+    It is wide even when all of `n` succeeded. `n` may be the effective number of cases in groups;
+    the `degrees` of freedom are then those of Student's t.
     """
     if n == 0:
         return None
     z = student_t(level, degrees)
     share = successes / n
-    rest, under = z * z - 1 / n, 2 * (n + z * z)
+    rest = z * z - 1 / n
+    under = 2 * (n + z * z)
     down = max(0.0, rest - 2 + 4 * share * (n * (1 - share) + 1)) ** 0.5
     up = max(0.0, rest + 2 + 4 * share * (n * (1 - share) - 1)) ** 0.5
     low = (2 * successes + z * z - 1 - z * down) / under if share > 0 else 0.0
@@ -165,15 +168,17 @@ def wilson_interval(
 def paired_share_interval(
     b: float, c: float, n: float, *, level: float = 0.95, degrees: int | None = None
 ) -> tuple[float, float]:
-    """The interval of the difference of two shares on the same `n` cases, (c - b) / n. Bonett and Price 2012.
+    """Return the interval of the difference of two shares on the same `n` cases, (c - b) / n.
 
-    `b` cases are right only the first time, `c` only the second. It is wide even where none is. The counts may be
-    effective ones, see `wilson_interval`. Raises InputError where they are negative or more than `n`.
+    `b` cases are right only the first time, `c` only the second. It is wide even where none is. The
+    counts may be effective ones, see `wilson_interval`. Raises InputError where they are negative
+    or more than `n`.
     """
     if b < 0 or c < 0 or b + c > n + 1e-9 or n <= 0:
         raise InputError(f"counts {b} and {c} cannot be of {n} cases")
     z = student_t(level, degrees)
-    first, second = (b + 1) / (n + 2), (c + 1) / (n + 2)
+    first = (b + 1) / (n + 2)
+    second = (c + 1) / (n + 2)
     middle = second - first
     half = z * ((first + second - middle * middle) / (n + 2)) ** 0.5
     return max(-1.0, middle - half), min(1.0, middle + half)
@@ -182,8 +187,8 @@ def paired_share_interval(
 def mcnemar_exact(b: int, c: int) -> float:
     """Give the two-sided p of McNemar's test (1947) in its exact, binomial form.
 
-    `b` and `c` are the cases that only one of two judges got right; the rest says nothing about their difference.
-    Without such cases p is 1. Raises InputError for negative counts.
+    `b` and `c` are the cases that only one of two judges got right; the rest says nothing about
+    their difference. Without such cases p is 1. Raises InputError for negative counts.
     """
     if b < 0 or c < 0:
         raise InputError(f"counts cannot be negative: {b}, {c}")
@@ -192,20 +197,22 @@ def mcnemar_exact(b: int, c: int) -> float:
     for i in range(1, min(b, c) + 1):
         term = term * (n - i + 1) // i
         tail += term
-    # Whole numbers to the end, so that thousands of cases neither overflow nor round to nothing too early.
+    # Whole numbers to the end, so that thousands of cases neither overflow nor round to nothing too
+    # early.
     return min(1.0, float(2 * tail / 2**n))
 
 
-# -- the measures for weighted cases -------------------------------------------------------------------------------
-# A kernel gets `weights`, shape (resamples, cases), and the columns; it gives one value a resample, NaN where the
-# measure is not defined.
+# -- the measures for weighted cases ---------------------------------------------------------------
+# A kernel gets `weights`, shape (resamples, cases), and the columns; it gives one value a resample,
+# NaN where the measure is not defined.
 
 Kernel = Callable[..., Floats]
 
 
 def _cohen_kappa(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
     codes, order = _codes((*first, *second))
-    one, other = codes[: len(first)], codes[len(first) :]
+    one = codes[: len(first)]
+    other = codes[len(first) :]
     member = np.eye(len(order))
     total = weights.sum(axis=1)
     chance = total**2 - ((weights @ member[one]) * (weights @ member[other])).sum(axis=1)
@@ -213,12 +220,16 @@ def _cohen_kappa(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -
 
 
 def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
-    # Moments around a common centre: the differences of large squares would lose the digits that matter.
-    x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
+    # Moments around a common centre: the differences of large squares would lose the digits that
+    # matter.
+    x = np.asarray(first, dtype=float)
+    y = np.asarray(second, dtype=float)
     centre = (x.mean() + y.mean()) / 2 if len(x) else 0.0
-    x, y = x - centre, y - centre
+    x = x - centre
+    y = y - centre
     total = weights.sum(axis=1)
-    mx, my = _ratio(weights @ x, total), _ratio(weights @ y, total)
+    mx = _ratio(weights @ x, total)
+    my = _ratio(weights @ y, total)
     covariance = _ratio(weights @ (x * y), total) - mx * my
     vx = _ratio(weights @ (x * x), total) - mx * mx
     vy = _ratio(weights @ (y * y), total) - my * my

@@ -14,7 +14,7 @@ _FRAME = 0.2  # seconds from one picture of the progress to the next
 
 
 def notebook_progress() -> Callable[[str, int, int], None] | None:
-    """A line for each phase of a run in the cell that runs, where this process is a notebook's kernel.
+    """Return what draws a line for each phase of a run in a notebook's cell.
 
     Returns:
         What is called with a phase, how much of it is done and of how much; None anywhere else.

@@ -1,4 +1,4 @@
-"""Fakes for tests of judges, yours and ours: models that follow a script, and a deterministic embedder."""
+"""Fakes for tests of judges: models that follow a script, and a deterministic embedder."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ ScriptedAnswer = dict[str, Any] | ChatReply | BaseException
 """What a scripted model answers: the data of a reply, a whole reply, or an error to raise."""
 
 Decide = Callable[[str, Question], float | Mapping[str, float] | str | BaseException]
-"""What a scripted decision model answers: the chance of yes, those of labels, why it refuses, or an error to raise."""
+"""A scripted decision: the chance of yes, those of labels, a refusal, or an error to raise."""
 
 
 class ScriptedChatModel:
     """A ChatModel that answers from a list, in order, or from a function of the request.
 
-    Answers are not checked against the request's schema, so that a test can let the model misbehave. When the list is
-    used up it raises AssertionError, which nothing in memalign takes for a model's failure. A token is a word. Safe to
-    use from several threads and event loops.
+    Answers are not checked against the request's schema, so that a test can let the model
+    misbehave. When the list is used up it raises AssertionError, which nothing in memalign takes
+    for a model's failure. A token is a word. Safe to use from several threads and event loops.
 
     Args:
-        answers: Dicts, ChatReplies and exceptions, or a function (sync or async) of the ChatRequest that returns one.
+        answers: Dicts, ChatReplies and exceptions, or a function (sync or async) of the ChatRequest
+            that returns one.
         name: The name that judgments store.
         limits: What the model claims to take.
 
@@ -63,7 +64,7 @@ class ScriptedChatModel:
         self.requests: list[ChatRequest] = []
 
     async def complete(self, request: ChatRequest) -> ChatReply:
-        """The next scripted answer; raises it when it is an exception."""
+        """Return the next scripted answer; raise it if it is an exception."""
         self.requests.append(request)
         answer: Any = self._scripted(request) if self._answer is None else self._answer(request)
         if inspect.isawaitable(answer):
@@ -90,9 +91,9 @@ class ScriptedChatModel:
 class ScriptedDecisionModel:
     """A DecisionModel that answers from a function of the state and the question.
 
-    `decide` gives the probability of yes of a yes/no question, or the probabilities of labels; a text refuses the
-    question, and an exception is raised. `asked` records the states and questions, `calls` how many questions each
-    request had. A token is a word.
+    `decide` gives the probability of yes of a yes/no question, or the probabilities of labels; a
+    text refuses the question, and an exception is raised. `asked` records the states and questions,
+    `calls` how many questions each request had. A token is a word.
     """
 
     def __init__(
@@ -111,8 +112,13 @@ class ScriptedDecisionModel:
         *,
         timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
     ) -> Decision:
-        """The scripted answers; raises one that is an exception, and ModelRejected where all are refused."""
-        answers, refused = dict[str, dict[str, float]](), dict[str, str]()
+        """Return the scripted answers.
+
+        Raises:
+            ModelRejected: All questions are refused.
+        """
+        answers: dict[str, dict[str, float]] = {}
+        refused: dict[str, str] = {}
         self.calls.append(len(questions))
         for question in questions:
             self.asked.append((state, question))
@@ -135,10 +141,10 @@ class ScriptedDecisionModel:
 
 
 class HashEmbedding:
-    """A deterministic EmbeddingModel: each word is a fixed pseudo-random direction, a text the sum of its words.
+    """A deterministic EmbeddingModel: a word is a fixed direction, a text the sum of its words.
 
-    Texts are as similar as they share words, whatever their case; a text without a word is all zeros. Vectors have
-    shape (len(texts), dim), float32. `texts` records what was embedded.
+    Texts are as similar as they share words, whatever their case; a text without a word is all
+    zeros. Vectors have shape (len(texts), dim), float32. `texts` records what was embedded.
     """
 
     def __init__(self, dim: int = 64) -> None:
@@ -151,7 +157,7 @@ class HashEmbedding:
         return f"hash:{self._dim}"
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of `texts`."""
+        """Return unit vectors of `texts`."""
         import numpy as np
 
         self.texts.extend(texts)

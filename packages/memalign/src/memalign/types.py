@@ -1,6 +1,7 @@
 """The plain values of memalign: Example, Feedback, Guideline, Judgment, Usage.
 
-All are frozen; "changing" one makes a new one (`msgspec.structs.replace`). Content fields hold any JSON value.
+All are frozen; "changing" one makes a new one (`msgspec.structs.replace`). Content fields hold any
+JSON value.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
-"""The fields of an Example that a judge's instructions may name, in the order in which prompts show them."""
+"""The fields of an Example that instructions may name, in the order in which prompts show them."""
 
 UNKNOWN_SOURCE = "unknown"
 
@@ -50,7 +51,7 @@ LedgerState = Literal["learned", "merged", "pending", "disputed", "rejected", "w
 
 
 def canonical_json(value: object) -> str:
-    """`value` as JSON text that is the same for equal values: sorted keys, no spaces, no escapes for letters.
+    """Return JSON text that is the same for equal values: sorted keys, no spaces, plain letters.
 
     Raises InputError for what JSON cannot hold (NaN and infinity included).
     """
@@ -63,9 +64,10 @@ def canonical_json(value: object) -> str:
 
 
 def json_line(value: object) -> bytes:
-    """`value` as one line of JSON in UTF-8, as a file keeps it.
+    """Return one line of JSON in UTF-8, as a file keeps it.
 
-    A model may end its words in half a surrogate pair, which UTF-8 cannot hold: it becomes a replacement character.
+    A model may end its words in half a surrogate pair, which UTF-8 cannot hold: it becomes a
+    replacement character.
     """
     try:
         return msgspec.json.encode(value) + b"\n"
@@ -75,7 +77,7 @@ def json_line(value: object) -> bytes:
 
 
 def as_json(value: object) -> Any:
-    """`value` as JSON values for readers: keys of feedback in their written form, values of ours as objects."""
+    """Return JSON values for readers: keys of feedback as written, values of ours as objects."""
     if isinstance(value, FeedbackKey):
         return str(value)
     if isinstance(value, Mapping):
@@ -92,7 +94,7 @@ def as_json(value: object) -> Any:
 
 
 class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
-    """A frozen value with named fields, all of them plain data; also a type for Pydantic and FastAPI."""
+    """A frozen value with named fields of plain data; also a type for Pydantic and FastAPI."""
 
     def to_dict(self) -> dict[str, Any]:
         """All fields as JSON values; a feedback key is a list of id and source, as in files."""
@@ -100,12 +102,16 @@ class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The value of `to_dict`'s fields; unknown ones are left out. Raises msgspec.ValidationError, a ValueError."""
+        """Make the value of `to_dict`'s fields; unknown ones are left out.
+
+        Raises:
+            msgspec.ValidationError: A field is missing or of another type; a ValueError.
+        """
         return msgspec.convert(fields, cls)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """How pydantic, which alone calls this, reads and writes the value: as `from_dict` and `to_dict` do."""
+        """Tell pydantic to read and write as `from_dict` and `to_dict` do."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_plain_validator_function(
@@ -115,7 +121,7 @@ class PlainStruct(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> dict[str, Any]:
-        """An object, in a page of OpenAPI; its fields are listed in docs/reference/formats.md."""
+        """Describe an object for OpenAPI; its fields are listed in docs/reference/formats.md."""
         return {"type": "object", "title": cls.__name__}
 
 
@@ -131,10 +137,10 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     meta: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def _clean(self) -> None:
-        """Turn every field into what JSON has, once for all ways in; see `faults` for what has no such form.
+        """Turn every field into what JSON has, once for all ways in; `faults` has the rest.
 
-        A text that is a JSON object or array is opened: a file of texts cannot say it otherwise, and
-        the same content must be the same case, whichever way it comes in.
+        A text that is a JSON object or array is opened: a file of texts cannot say it otherwise,
+        and the same content must be the same case, whichever way it comes in.
         """
         faults: list[Fault] = []
         for name in CONTENT_FIELDS:
@@ -154,7 +160,7 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """What was left out of the fields and of `meta` because JSON cannot hold it, such as a picture.
+        """Parts of the fields and of `meta` that JSON cannot hold, such as a picture.
 
         What the judge reads must have none; others stop nothing.
         """
@@ -180,23 +186,25 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def content_hash(self) -> str:
-        """SHA-256 (hex, 64 characters) of the content fields; equal content has equal hashes whatever its id."""
+        """SHA-256 (64 hex digits) of the content fields, the same for equal content of any id."""
         return hashlib.sha256(canonical_json(self.content).encode()).hexdigest()
 
 
 class Example(_Content, frozen=True, kw_only=True):
     """One case: what a judge is asked about.
 
-    Only `id` and one content field are required. `inputs`, `outputs` and `expectations` (a reference) are any JSON
-    value; `conversation` is a list of turns; `trace` is text or JSON. A text that is a JSON object or array is that
-    object or array. `meta` is carried along and never judged.
+    Only `id` and one content field are required. `inputs`, `outputs` and `expectations` (a
+    reference) are any JSON value; `conversation` is a list of turns; `trace` is text or JSON. A
+    text that is a JSON object or array is that object or array. `meta` is carried along and never
+    judged.
     """
 
     def __post_init__(self) -> None:
         self._check_id()
         self._clean()
         if not self.content:
-            needed = f"example {self.id!r} has no content; one of {', '.join(CONTENT_FIELDS)} is required"
+            fields = ", ".join(CONTENT_FIELDS)
+            needed = f"example {self.id!r} has no content; one of {fields} is required"
             unread = [
                 f"{self.id}: {fault}" for fault in self.faults if fault.steps[0] in CONTENT_FIELDS
             ]
@@ -209,8 +217,9 @@ NOTHING_SAID = "a row needs a value, a rationale or both"
 class Feedback(_Content, frozen=True, kw_only=True):
     """What one person said of one case, with the case's own fields beside it (rows are flat).
 
-    `value` is their label and `rationale` their words; at least one is there. `source` says who, `created_at` when
-    (ISO 8601; a time without a zone is UTC). Content fields may be left out when the judge knows the case already.
+    `value` is their label and `rationale` their words; at least one is there. `source` says who,
+    `created_at` when (ISO 8601; a time without a zone is UTC). Content fields may be left out when
+    the judge knows the case already.
     """
 
     value: Value | None = None
@@ -252,11 +261,11 @@ class Feedback(_Content, frozen=True, kw_only=True):
 _YEAR_FIRST = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(.*)", re.DOTALL)
 _ZONE = re.compile(r" ?(?:UTC|GMT|Z)$| (?=[+-]\d\d:?(?:\d\d)?$)", re.IGNORECASE)
 _EPOCHS = {10: 1, 13: 10**3, 16: 10**6, 19: 10**9}
-"""Digits of the present time since 1970, in seconds, and in parts of one: no two units have as many."""
+"""How many digits the present time since 1970 has, in seconds and in parts of one."""
 
 
 def _utc(moment: object) -> str:
-    """Return a time in UTC as ISO 8601, from the spellings that files and databases have. Raises InputError."""
+    """Return a time in UTC as ISO 8601, however files write it. Raises InputError."""
     try:
         parsed = moment if isinstance(moment, datetime) else _parsed_time(moment)
         aware = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
@@ -287,7 +296,7 @@ def _parsed_time(moment: object) -> datetime:
 
 
 def guideline_number(guideline_id: str) -> int:
-    """The n of `Gn`."""
+    """Return the n of `Gn`."""
     return int(guideline_id[1:])
 
 
@@ -295,12 +304,12 @@ TestKind = Literal["contains", "word", "starts", "ends", "shape", "length", "num
 
 
 class CodeTest(PlainStruct, frozen=True, kw_only=True):
-    """What code can read off an item, without a model: a literal and how it must occur. Nothing in it is a pattern.
+    """A literal and how it must occur in an item, read without a model; never a pattern.
 
     Attributes:
-        kind: `contains`, `word`, `starts`, `ends`: the field has `text` somewhere, as whole words, at its beginning, at
-            its end. `shape`: a piece of the form of `text`, such as `KD/4821`. `length`: its number of words. `number`:
-            a number with `text` beside it as its unit.
+        kind: `contains`, `word`, `starts`, `ends`: the field has `text` somewhere, as whole words,
+            at its beginning, at its end. `shape`: a piece of the form of `text`, such as `KD/4821`.
+            `length`: its number of words. `number`: a number with `text` beside it as its unit.
         field: The field, or the part of it, as the instructions of a judge name it.
         text: The literal.
         low: The least of `length` and `number`; None without a bound.
@@ -319,13 +328,14 @@ class CodeTest(PlainStruct, frozen=True, kw_only=True):
 
 
 class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
-    """One rule that the judge follows, its tests, and where it comes from. Whether it is in force its memory says.
+    """One rule for the judge, its tests, and where it comes from. Its memory says if it stands.
 
     Attributes:
         id: G1, G2, … and never reused.
         text: The rule, in one line.
         supported_by: The keys of the feedback that it states.
-        exposed_to: The keys of every feedback whose words were in the prompt that wrote it, a superset.
+        exposed_to: The keys of every feedback whose words were in the prompt that wrote it, a
+            superset.
         origin: `distilled`, or the name of the person who wrote or edited it.
         pinned_by: The person who confirmed it: it is shown before others, and no model changes it.
         replaced_by: The guideline that took its place: a revision, or other words of a person.
@@ -354,12 +364,12 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
 
     @property
     def number(self) -> int:
-        """The n of `Gn`; guidelines are shown in this order so that a new version extends its predecessor's prefix."""
+        """The n of `Gn`; shown in this order, a new version extends its predecessor's prefix."""
         return guideline_number(self.id)
 
     @property
     def pinned(self) -> bool:
-        """Whether a person confirmed it."""
+        """True if a person confirmed it."""
         return self.pinned_by is not None
 
     @property
@@ -368,7 +378,7 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
         return frozenset({self.origin, self.pinned_by or "distilled"} - {"distilled"})
 
     def __str__(self) -> str:
-        """The guideline in one line, as people read it: `G1: Say sorry first. (t-1@ana)`."""
+        """Write the guideline in one line: `G1: Say sorry first. (t-1@ana)`."""
         return f"{self.id}: {self.text} ({', '.join(map(str, self.supported_by)) or self.origin})"
 
     def __repr__(self) -> str:
@@ -378,9 +388,9 @@ class Guideline(PlainStruct, frozen=True, kw_only=True, dict=True):
 class Usage(PlainStruct, frozen=True, kw_only=True):
     """What model calls cost. Usages add up with `+`.
 
-    `cached_tokens` are included in `input_tokens`. `cost` is in US dollars, and None when any part of it is unknown:
-    never 0 for "not known", so a call whose cost nobody gives has None. `seconds` is wall time by phase; phases that
-    ran side by side add up to more than the clock shows.
+    `cached_tokens` are included in `input_tokens`. `cost` is in US dollars, and None when any part
+    of it is unknown: never 0 for "not known", so a call whose cost nobody gives has None. `seconds`
+    is wall time by phase; phases that ran side by side add up to more than the clock shows.
     """
 
     calls: int = 0
@@ -434,7 +444,7 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
     taught_by: tuple[FeedbackKey, ...] = ()
 
     def __str__(self) -> str:
-        """`G3 (t-3@ana) applies, here: "$20"`, `G3 (t-3@ana) goes against it: 80%`, or a test and its answer."""
+        """Write `G3 (t-3@ana) applies, here: "$20"`, its probability, or a test and its answer."""
         who = f"{self.guideline} ({', '.join(map(str, self.taught_by)) or 'a person'})"
         if self.test is not None:
             return f"{who}: {self.test}: {'yes' if self.holds else 'no'}"
@@ -444,24 +454,26 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
 
 
 class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
-    """One verdict and its receipt; generic in the value: a `bool` judge's judgments have a `bool` for a type checker.
+    """One verdict and its receipt; to a type checker a `bool` judge's judgments have a `bool`.
 
     Attributes:
         id: The item's.
         value: The verdict; None exactly when `error` says why there is none.
         rationale: The reason; the experts' words where they judged this very item.
-        confidence: The model's own probability of the value, in [0, 1], uncalibrated: `evaluate` says what it is worth
-            on your labels. None where the model gives none.
-        decided_by: Whose the value is: the experts' label on this very item, a rule of theirs that code decides, or the
-            model's.
+        confidence: The model's own probability of the value, in [0, 1], uncalibrated: `evaluate`
+            says what it is worth on your labels. None where the model gives none.
+        decided_by: Whose the value is: the experts' label on this very item, a rule of theirs that
+            code decides, or the model's.
         findings: Which guidelines apply, and what tests found.
         guideline_ids: The guidelines that apply; of a model that names none, all that it read.
         example_ids: The cases in the prompt, or those whose label was taken.
         memory_hash: The memory that was used.
         model: Who was asked; empty where nobody was.
-        answered_by: The name that the answer gives, such as a dated version; empty where it gives none.
+        answered_by: The name that the answer gives, such as a dated version; empty where it gives
+            none.
         usage: What it cost.
-        notes: What was truncated, left out or dropped, and what was read in a trace too long to show.
+        notes: What was truncated, left out or dropped, and what was read in a trace too long to
+            show.
         error: Why there is no verdict.
         not_judged: Whether the run stopped before this item, as `error` says.
     """
@@ -483,13 +495,14 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
     not_judged: bool = False
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
-        """The fields as `to_dict` has them, so that `dict(judgment)` works, and with it a web application's encoder."""
+        """Yield the fields as `to_dict` has them, for `dict(judgment)` and web encoders."""
         return iter(self.to_dict().items())
 
     def __bool__(self) -> NoReturn:
         """Refuse: `if judge(…):` would pass for every verdict, also for False and for an error."""
         raise TypeError(
-            "a judgment is neither true nor false; use .value, or `is None` to see whether there is one"
+            "a judgment is neither true nor false; use .value, or `is None` to see whether there "
+            "is one"
         )
 
     def __repr__(self) -> str:
@@ -501,5 +514,6 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         return f"Judgment({', '.join(fields)})"
 
 
-# Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to read a type.
+# Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to
+# read a type.
 _ALL_READ = [msgspec.json.Decoder(kind) for kind in (Example, Feedback, Guideline, Judgment)]

@@ -1,7 +1,8 @@
 """Value types: what a judge may answer.
 
-`bool`, `Literal["A", "B"]`, an `Enum` of texts, bounded `int` and `float` (`Annotated[int, Ge(1), Le(5)]`) and `str`,
-in Python; in files and flags `bool`, `A|B|tie`, `int:1..5`, `float:-1..1`, `str`.
+`bool`, `Literal["A", "B"]`, an `Enum` of texts, bounded `int` and `float` (`Annotated[int, Ge(1),
+Le(5)]`) and `str`, in Python; in files and flags `bool`, `A|B|tie`, `int:1..5`, `float:-1..1`,
+`str`.
 """
 
 from __future__ import annotations
@@ -42,13 +43,15 @@ UNBOUNDED = 10**9
 
 FLOAT_TOLERANCE = 0.1  # of the scale: closer numbers agree
 
-# 1.0 and 0.0 are what pandas makes of a column with a missing label, t and f what PostgreSQL writes; then come the
-# words that spreadsheets of other languages show for TRUE and FALSE.
+# 1.0 and 0.0 are what pandas makes of a column with a missing label, t and f what PostgreSQL
+# writes; then come the words that spreadsheets of other languages show for TRUE and FALSE.
 _WORDS = {
     True: """true yes y t 1 1.0 pass passed ja oui sí si sì sim
-             wahr vrai verdadero vero verdadeiro waar prawda sant sand sann tosi pravda igaz doğru истина""",
+             wahr vrai verdadero vero verdadeiro waar prawda sant sand sann tosi pravda igaz doğru
+             истина""",
     False: """false no n f 0 0.0 fail failed nein non não nee
-              falsch faux falso onwaar fałsz falskt falsk usann epätosi nepravda hamis yanliş ложь""",
+              falsch faux falso onwaar fałsz falskt falsk usann epätosi nepravda hamis yanliş
+              ложь""",
 }
 _TRUTHS = {word: truth for truth, words in _WORDS.items() for word in words.split()}
 
@@ -58,23 +61,23 @@ _DECIMAL_POINT = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+\.\d{1,300}")
 
 
 def value_text(value: Value | None) -> str:
-    """A label as files write it: `true`, `4`, `Refuted`."""
+    """Return a label as files write it: `true`, `4`, `Refuted`."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return (
-        f"{value:.12g}" if isinstance(value, float) else str(value)
-    )  # two labels must not look the same
+    # Two labels must not look the same.
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def dollars(amount: float) -> str:
-    """US dollars for people, to two digits: `$0.0003`, `$12`, `$1,240`."""
+    """Return US dollars for people, to two digits: `$0.0003`, `$12`, `$1,240`."""
     return f"${amount:,.0f}" if amount >= 100 else f"${amount:.2g}"
 
 
 class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     """The set of values that a judge may give.
 
-    `choices` is set for kind "choice" only; `low` and `high`, both inclusive, for "int" and "float" only.
+    `choices` is set for kind "choice" only; `low` and `high`, both inclusive, for "int" and "float"
+    only.
     """
 
     kind: Literal["bool", "choice", "int", "float", "str"]
@@ -84,10 +87,10 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, value_type: object) -> ValueType:
-        """The value type of a Python annotation or Enum, of a flag such as `int:1..5`, or of another ValueType.
+        """Return the value type of an annotation, an Enum, or a flag such as `int:1..5`.
 
-        Raises InvalidValueType for anything else, unbounded numbers included: a judge that is asked for "a number"
-        and an expert who gives "a number" rarely mean the same scale.
+        Raises InvalidValueType for anything else, unbounded numbers included: a judge that is asked
+        for "a number" and an expert who gives "a number" rarely mean the same scale.
         """
         if isinstance(value_type, ValueType):
             return value_type
@@ -96,7 +99,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if value_type in (int, float):
             name = "int" if value_type is int else "float"
             raise InvalidValueType(
-                f"{name} needs bounds: Annotated[{name}, Ge(1), Le(5)] in Python, {name}:1..5 in files and flags"
+                f"{name} needs bounds: Annotated[{name}, Ge(1), Le(5)] in Python, "
+                f"{name}:1..5 in files and flags"
             )
         if isinstance(value_type, str):
             return cls._parse(value_type.strip())
@@ -110,13 +114,14 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def _enumerated(cls, members: type[Enum]) -> ValueType:
-        """Read an Enum: choices of its texts, the scale of its numbers if they are one, else choices of its names."""
+        """Read an Enum: choices of its texts, a scale of its numbers, else choices of its names."""
         listed = list(members)
         values = [member.value for member in listed]
         if all(isinstance(value, str) for value in values):
             return cls._choice(tuple(str(value) for value in values))
         if all(isinstance(member, int) for member in listed):
-            low, high = min(values), max(values)
+            low = min(values)
+            high = max(values)
             if sorted(values) != list(range(low, high + 1)):
                 raise InvalidValueType(
                     f"{members.__name__}: its numbers have gaps; write int:{low}..{high} or texts"
@@ -145,8 +150,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidValueType(f"only int and float have bounds, but this is {annotation!r}")
         low = high = None
         for bound in metadata:
-            # annotated-types' Ge, Le and Interval, and pydantic's Field, all show their bounds as ge and le (Field
-            # inside its own metadata), so we need neither library to read them.
+            # annotated-types' Ge, Le and Interval, and pydantic's Field, all show their bounds as
+            # ge and le (Field inside its own metadata), so we need neither library to read them.
             for part in (bound, *getattr(bound, "metadata", ())):
                 low = part.ge if getattr(part, "ge", None) is not None else low
                 high = part.le if getattr(part, "le", None) is not None else high
@@ -200,14 +205,15 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return bool if self.kind == "bool" else str
         from annotated_types import Ge, Le  # only numbers need it
 
-        low, high = self.low or 0.0, self.high or 0.0
+        low = self.low or 0.0
+        high = self.high or 0.0
         if self.kind == "int":
             return Annotated[int, Ge(int(low)), Le(int(high))]
         return Annotated[float, Ge(low), Le(high)]
 
     @property
     def allowed(self) -> str:
-        """What a person may give, in words for an error message."""
+        """The values that a person may give, in words for an error message."""
         match self.kind:
             case "bool":
                 return "true or false"
@@ -223,7 +229,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def labels(self) -> tuple[Value, ...]:
-        """All values in order, where they can be listed (bool, choice, int up to 1,001 of them); empty for others."""
+        """All values in order, if they can be listed (at most 1,001 numbers), else none."""
         if self.kind == "bool":
             return (True, False)
         if self.kind == "choice":
@@ -239,44 +245,43 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def numeric(self) -> bool:
-        """Whether values have an order and a distance (int and float)."""
+        """True if values have an order and a distance (int and float)."""
         return self.kind in ("int", "float")
 
     @property
     def bounded(self) -> bool:
-        """Whether a number has bounds that anybody meant."""
+        """True if a number has bounds that anybody meant."""
         return self.low != -UNBOUNDED or self.high != UNBOUNDED
 
     @property
     def closed(self) -> bool:
-        """Whether a value carries no words of its own; only `str` values do."""
+        """True if a value carries no words of its own; only `str` values do."""
         return self.kind != "str"
 
     @property
     def tolerance(self) -> float:
-        """How far apart two floats may be and still agree: a tenth of a scale that has bounds, and 0 of all else."""
+        """How far apart two floats may be and still agree: a tenth of a bounded scale, else 0."""
         if self.kind != "float" or not self.bounded:
             return 0.0
         return FLOAT_TOLERANCE * ((self.high or 0.0) - (self.low or 0.0))
 
     def agree(self, one: Value, other: Value) -> bool:
-        """Whether two values say the same: equal ones, and floats within the `tolerance`."""
-        if isinstance(one, str) or isinstance(
-            other, str
-        ):  # also of a judge that once answered otherwise
+        """Return whether two values say the same: equal ones, and floats within the `tolerance`."""
+        # Texts also of a judge that once answered otherwise.
+        if isinstance(one, str) or isinstance(other, str):
             return one == other
         return one == other or abs(one - other) <= self.tolerance
 
     def parse(self, raw: object) -> Value:
         """Read the value that `raw` (from a file, a person or a model) means.
 
-        Accepts the value itself and its usual spellings in text files ("true", "yes", "4"). Case of a choice is kept
-        and must match, unless only one choice differs by case. Raises InvalidValue with what is allowed.
+        Accepts the value itself and its usual spellings in text files ("true", "yes", "4"). Case of
+        a choice is kept and must match, unless only one choice differs by case. Raises InvalidValue
+        with what is allowed.
         """
         value: Value | None
-        if isinstance(
-            raw, Enum
-        ):  # the value of a text or a number, else the name, as `of` reads the type
+        # The value of a text or a number, else the name, as `of` reads the type.
+        if isinstance(raw, Enum):
             raw = raw.value if isinstance(raw.value, str) or isinstance(raw, int) else raw.name
         match self.kind:
             case "bool":
@@ -330,7 +335,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return inside and (self.kind == "float" or number == int(number))
 
     def json_schema(self) -> dict[str, Any]:
-        """The JSON schema of one value, for structured output and grammars."""
+        """Return the JSON schema of one value, for structured output and grammars."""
         match self.kind:
             case "bool":
                 return {"type": "boolean"}
@@ -339,7 +344,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             case "int" | "float" if not self.bounded:
                 return {"type": "integer" if self.kind == "int" else "number"}
             case "int":
-                # An enum, not minimum and maximum: grammars and strict modes of several providers ignore bounds.
+                # An enum, not minimum and maximum: grammars and strict modes of several providers
+                # ignore bounds.
                 if 0 < len(self.labels) <= 101:
                     return {"type": "integer", "enum": list(self.labels)}
                 return {
@@ -354,7 +360,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _numbers(raw: str | int | float, high: float | None) -> set[float]:
-    """Return the numbers that a cell may mean: with a comma or a point of thousands or decimals, or in per cent."""
+    """Return the numbers that a cell may mean, by its commas, points and sign of per cent."""
     if not isinstance(raw, str):
         return {float(raw)} if abs(raw) < 10**300 else set()
     text = raw.strip().replace("\u2212", "-")  # the minus that word processors write
@@ -373,7 +379,7 @@ def _numbers(raw: str | int | float, high: float | None) -> set[float]:
 
 
 def _bound_text(bound: float | None) -> str:
-    """A bound as people write it, with every digit that it has: 5, 0.5, 1000001."""
+    """Return a bound as people write it, with every digit that it has: 5, 0.5, 1000001."""
     number = bound or 0.0
     return str(int(number)) if number == int(number) else repr(number)
 

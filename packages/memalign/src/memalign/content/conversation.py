@@ -164,15 +164,21 @@ def _usual(message: Mapping[str, Any]) -> Mapping[str, Any]:
     if message.get("lc") is not None and isinstance(message.get("kwargs"), Mapping):
         path = _listed(message.get("id"))  # of a class, whose name comes last
         return _of_langchain(message["kwargs"], str(path[-1]) if path else "")
-    if isinstance(kind, str) and "role" not in message:
-        if isinstance(message.get("data"), Mapping):
-            return _of_langchain(message["data"], kind)
-        if kind.lower() in _OF_LANGCHAIN and "content" in message:
-            return _of_langchain(message, kind)
-        if kind.endswith(("_call", "_call_output", "_response")) or kind == "reasoning":
-            return _of_responses(message, kind)
     if kind == "message" and "role" in message:
         return _without(message, ("type", "id", "status"))
+    if isinstance(kind, str) and "role" not in message:
+        return _of_type(message, kind)
+    return _of_speaker(message)
+
+
+def _of_type(message: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    """Return a turn whose type says who speaks, of LangChain or of OpenAI's Responses."""
+    if isinstance(message.get("data"), Mapping):
+        return _of_langchain(message["data"], kind)
+    if kind.lower() in _OF_LANGCHAIN and "content" in message:
+        return _of_langchain(message, kind)
+    if kind.endswith(("_call", "_call_output", "_response")) or kind == "reasoning":
+        return _of_responses(message, kind)
     return _of_speaker(message)
 
 

@@ -140,7 +140,7 @@ def check_field(name: str, value: object) -> None:
         turns_of(value)
 
 
-class _Case(Protocol):
+class _HasFaults(Protocol):
     @property
     def content(self) -> Mapping[str, Any]: ...
 
@@ -148,7 +148,7 @@ class _Case(Protocol):
     def faults(self) -> Iterable[Fault]: ...
 
 
-def check_fields(case: _Case, parts: Iterable[str]) -> None:
+def check_fields(case: _HasFaults, parts: Iterable[str]) -> None:
     """Check what a judge reads of a case, and nothing else.
 
     Args:

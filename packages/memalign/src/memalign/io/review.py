@@ -82,7 +82,7 @@ def write_review(
     source: str | None = None,
     instructions: str = "",
 ) -> None:
-    """Write an XLSX sheet to fill in: one row a case, a column a field, and the expert's own.
+    """Write an XLSX sheet to fill in: a row for each case, with columns for the expert's own.
 
     Args:
         cases: What is to be reviewed.

@@ -104,12 +104,12 @@ class RowSource:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it is an empty list: no feedback at all."""
+        """True if it is an empty list: no feedback at all."""
         return isinstance(self.items, list | tuple | set | frozenset) and not self.items
 
     @property
     def has_columns(self) -> bool:
-        """Whether its rows have columns of their own, as files, frames and data sets have."""
+        """True if its rows have columns of their own, as files, frames and data sets have."""
         return isinstance(self.items, str | Path) or column_names(self.items) is not None
 
     def rows(self, *, distinct: bool = False) -> Iterator[Row | RowError]:

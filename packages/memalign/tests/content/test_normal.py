@@ -1,0 +1,91 @@
+"""Normal forms of words, and the walker of JSON: which differences count for what."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memalign.content.normal import (
+    column_form,
+    folded,
+    label_form,
+    literal_form,
+    name_key,
+    quote_form,
+    search_form,
+    word_form,
+    words_and_pairs,
+)
+from memalign.content.walk import rebuilt, texts_in, walk
+
+PAIRS = {
+    "case": ("Very Late", "very late"),
+    "accents": ("José", "Jose"),
+    "white space": ("very  late", "very late"),
+    "wide letters": ("\uff4cate", "late"),
+    "unseen letters": ("la\u200bte", "late"),
+    "quotation marks": ("\u201clate\u201d", '"late"'),
+    "kinds of quotation": ("'late'", '"late"'),
+    "punctuation": ("late!", "late"),
+    "escapes": ("Jos\\u00e9", "José"),
+}
+SAME: dict[Callable[[str], Any], set[str]] = {
+    folded: {"case", "white space", "wide letters", "unseen letters"},
+    name_key: {"case", "white space", "wide letters", "unseen letters"},
+    search_form: {"case", "white space", "wide letters", "unseen letters", "accents"},
+    word_form: {
+        *("case", "white space", "wide letters"),
+        *("quotation marks", "kinds of quotation", "punctuation"),
+    },
+    words_and_pairs: {
+        *("case", "white space", "wide letters"),
+        *("quotation marks", "kinds of quotation", "punctuation", "escapes"),
+    },
+    literal_form: {"white space", "wide letters", "quotation marks"},
+    quote_form: {"white space", "wide letters", "quotation marks", "kinds of quotation", "escapes"},
+    label_form: {"case"},
+    column_form: {
+        *("case", "white space"),
+        *("quotation marks", "kinds of quotation", "punctuation"),
+    },
+}
+
+
+@pytest.mark.parametrize("form", SAME, ids=lambda form: form.__name__)
+def test_each_form_ignores_exactly_what_makes_no_difference_to_its_use(
+    form: Callable[[str], Any],
+) -> None:
+    assert {name for name, (one, other) in PAIRS.items() if form(one) == form(other)} == SAME[form]
+
+
+def test_a_name_of_which_nothing_is_visible_is_still_somebodys() -> None:
+    assert name_key("\u200b") != name_key("\u200c")
+
+
+def test_columns_are_one_in_every_spelling_of_programmers_and_spreadsheets() -> None:
+    spellings = ("userFeedback", "User feedback", "USER_FEEDBACK", "user-feedback:")
+    assert {column_form(name) for name in spellings} == {"user_feedback"}
+
+
+VALUE = {"a": ["x", {"b": True, "c": 2}], "d": None, "e": ("y",)}
+
+
+@pytest.mark.parametrize(
+    ("options", "texts"),
+    [
+        ({}, ["a", "x", "b", "c", "d", "e", "y"]),
+        ({"keys": False}, ["x", "y"]),
+        ({"keys": False, "numbers": True}, ["x", "2", "y"]),
+    ],
+)
+def test_texts_come_in_the_order_of_json(options: dict[str, bool], texts: list[str]) -> None:
+    assert list(texts_in(VALUE, **options)) == texts
+    assert rebuilt(VALUE, str.upper)["A"] == ["X", {"B": True, "C": 2}]
+
+
+def test_no_depth_is_too_much_for_the_walker() -> None:
+    value: Any = "deep"
+    for _ in range(100_000):
+        value = [value]
+    assert list(texts_in(value)) == ["deep"]
+    assert sum(1 for _ in walk(value)) == 100_001
