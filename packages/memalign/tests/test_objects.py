@@ -143,6 +143,8 @@ def test_what_a_run_gave_is_readable_in_a_terminal_and_in_a_notebook() -> None:
         page = value._repr_html_()
         assert words.split(":")[0] in page
         assert "<script>" not in page
+    table = both._repr_html_().partition("<table>")[2]
+    assert table.index("the other judge") < table.index("this judge") < table.index("accuracy")
     assert str(both).count("accuracy") == 3, "of both judges, and of their difference"
     assert judgments.usage == sum((one.usage for one in judgments), Usage())
     assert judgments.usage.calls == 40

@@ -186,7 +186,21 @@ class Evaluation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_view(str(self).splitlines())
+        """Show what the figures say as lines, and the figures of each judge as a table."""
+        lines = self.sentences()
+        if self.comparison is not None:
+            lines += ["", *str(self.comparison).splitlines()]
+        columns = ["", "this judge"]
+        sides = [self]
+        if self.base is not None:
+            columns = ["", "the other judge", "this judge"]
+            sides = [self.base, self]
+        rows = [("cases with a verdict", *(str(side.n) for side in sides))]
+        for name in self.metrics:
+            figures = [f"{side.metrics[name]:.2f}" for side in sides]
+            rows.append((name.replace("_", " "), *figures))
+        rows.append(("model", *(side.model_text for side in sides)))
+        return html_view(lines, columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures and cases as plain JSON values."""
