@@ -434,6 +434,34 @@ def test_a_conflict_is_shown_and_settled_once(
     assert "different things" not in site.teach(), "and it does not come back"
 
 
+def demanding(request: ChatRequest) -> dict[str, Any]:
+    """A model whose one sentence has a test: the replies that were turned down do not say sorry."""
+    reply = strict(request)
+    if "changes" not in reply:
+        return reply | {"value": True}
+    named = [label for change in reply["changes"] for label in change["feedback"]]
+    test = {"kind": "contains", "field": "outputs", "text": "Sorry", "low": None, "high": None}
+    change = reply["changes"][0] | {"feedback": named, "tests": [test | {"holds": False}]}
+    return reply | {"changes": [change | {"text": "A reply says “Sorry”."}]}
+
+
+@pytest.mark.parametrize("site", [demanding], indirect=True)
+def test_what_is_demanded_decides_once_a_person_says_that_is_what_i_meant(site: Site) -> None:
+    for n in range(4, 20):
+        site.answer(f"c{n}", n % 4 == 0, "" if n % 4 == 0 else "Always say sorry.")
+    site.teach()
+    (rule,) = [rule for rule in site.judge.memory.semantic if rule.tests]
+    unseen = {"inputs": "Why?", "outputs": "It is late."}
+    assert site.judge(**unseen).decided_by == "model"
+    shows(site.page(), "nobody confirmed it", "That is what I meant")
+    page = site.do("learned/confirm", guideline=rule.id)
+    shows(page, "✓ You confirmed it")
+    assert "nobody confirmed it" not in page
+    ruled = site.judge(**unseen)
+    assert (ruled.value, ruled.decided_by) == (False, "rule")
+    assert site.judge(**(unseen | {"outputs": "Sorry, it is late."})).decided_by == "model"
+
+
 @pytest.mark.parametrize("spelling", ["reviewer", "REVIEWER", "Reviewer\u200b"])
 def test_a_conflict_is_shown_to_its_author_however_the_name_is_spelled(
     place: str, spelling: str
