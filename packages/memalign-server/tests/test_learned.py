@@ -423,7 +423,10 @@ def test_a_conflict_is_shown_and_settled_once(
 ) -> None:
     site.answer("c5", False, "Say sorry, always.")
     site.answer("c6", False, "Never say sorry.", person="ben")
-    sides = "“Say sorry, always.” You, of “Reply 5.” This holds “Never say sorry.” ben, of “Reply 6.” This holds"
+    sides = (
+        "“Say sorry, always.” You, of “Question 5?” → “Reply 5.” This holds "
+        "“Never say sorry.” ben, of “Question 6?” → “Reply 6.” This holds"
+    )
     shows(site.teach(), f"These two say different things {sides}", "Both hold")
     (conflict,) = site.judge.memory.open_conflicts
     form: dict[str, Any] = {"holds": holds} if holds else {}
