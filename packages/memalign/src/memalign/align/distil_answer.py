@@ -120,9 +120,12 @@ class AnswerReader:
         Args:
             data: The JSON object that the model wrote.
         """
-        entries = map(opened, _entries(data.get("changes")))
-        changes = [entry for entry in entries if isinstance(entry, dict)]
-        tried = sum(len(_entries(change.get("tests"))) for change in changes)
+        changes = []
+        tried = 0
+        for entry in map(opened, _entries(data.get("changes"))):
+            if isinstance(entry, dict):
+                changes.append(entry)
+                tried += len(_entries(entry.get("tests")))
         deltas = tuple(self._delta(change, tried) for change in changes)
         conflicts = map(self._conflict, _entries(data.get("conflicts")))
         return replace(self.call, deltas=deltas, conflicts=tuple(filter(None, conflicts)))

@@ -244,8 +244,13 @@ class MemAlign:
 def _annotated(judge: Judge, own_verdicts: OwnVerdicts, run: AlignRun) -> Judge:
     """Return the judge with the rows of a run as annotations, beside its own verdicts."""
     status = sort_rows(judge.memory, run.file.rows)
-    news = [row for row in run.file.rows if status[row.key] != "unchanged"]
-    changed = [row.key for row in news if status[row.key] == "changed"]
+    news = []
+    changed = []
+    for row in run.file.rows:
+        if status[row.key] != "unchanged":
+            news.append(row)
+        if status[row.key] == "changed":
+            changed.append(row.key)
     memory = add_annotations(judge.memory, news)
     memory, note = with_own_verdicts(run.before, memory, own_verdicts, changed)
     if note:

@@ -133,12 +133,15 @@ class Impact(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def fixed(self) -> int:
         """How many verdicts are right now and were not."""
-        return sum(change.effect == "fixed" for change in self.changes)
+        return self._count("fixed")
 
     @property
     def broken(self) -> int:
         """How many verdicts were right and are not."""
-        return sum(change.effect == "broken" for change in self.changes)
+        return self._count("broken")
+
+    def _count(self, effect: str) -> int:
+        return sum(change.effect == effect for change in self.changes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,9 +269,10 @@ def conflicts_in(memory: Memory) -> tuple[Conflict, ...]:
     """Return what people have to settle: labels that differ, then comments that contradict."""
     labels = {}
     for case in memory.cases:
-        given = {
-            said.key: said.value for said in memory.annotations_on(case) if said.value is not None
-        }
+        given: dict[FeedbackKey, Value | None] = {}
+        for said in memory.annotations_on(case):
+            if said.value is not None:
+                given[said.key] = said.value
         content = case.example.content_hash
         if content not in labels and len(set(given.values())) > 1:
             label = memory.label(case)
@@ -276,13 +280,13 @@ def conflicts_in(memory: Memory) -> tuple[Conflict, ...]:
             if label is None:
                 reason = "a tie, so no label counts until somebody settles it"
             labels[content] = Conflict(
-                ids=_cases_of(given), annotations=dict(given), label=label, reason=reason
+                ids=_cases_of(given), annotations=given, label=label, reason=reason
             )
     comments = []
     for named in memory.open_conflicts:
-        said = {key: memory.record(key)[0].value for key in named.feedback}
+        values = {key: memory.record(key)[0].value for key in named.feedback}
         comments.append(
-            Conflict(kind="comments", ids=_cases_of(said), annotations=said, reason=named.about)
+            Conflict(kind="comments", ids=_cases_of(values), annotations=values, reason=named.about)
         )
     return (*labels.values(), *comments)
 

@@ -124,7 +124,10 @@ def exposed_wordings(
 
 def without_disputed(memory: Memory) -> Memory:
     """Return the memory without what labels taught that do not count; see `Memory.label`."""
-    disputed = {entry.key for entry in memory.ledger() if entry.state == "disputed"}
+    disputed = set()
+    for entry in memory.ledger():
+        if entry.state == "disputed":
+            disputed.add(entry.key)
     taught = set()
     for guideline in memory.guidelines:
         taught |= disputed & guideline.exposure

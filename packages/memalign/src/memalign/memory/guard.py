@@ -124,7 +124,7 @@ class JudgedTexts:
         runs = [*_spaced_runs(text), *_unspaced_runs(text)]
         if not runs:
             return None
-        quoted = [_Source(comment) for comment in comments]
+        quoted = list(map(_Source, comments))
         for place, (field, source) in enumerate(self._texts):
             if place not in self._sources:
                 self._sources[place] = _Source(source)

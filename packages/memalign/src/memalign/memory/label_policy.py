@@ -49,7 +49,7 @@ def policy_label(
         # A bool and an int of equal value never meet in one judge; the type keeps them apart.
         side = (type(annotation.value).__name__, str(annotation.value))
         sides.setdefault(side, []).append(annotation)
-    order = [name_key(source) for source in authority]
+    order = list(map(name_key, authority))
     weights = {side: _weight(said, order) for side, said in sides.items()}
     first, *others = sorted(sides, key=weights.__getitem__, reverse=True)
     tied = bool(others) and weights[first] == weights[others[0]]

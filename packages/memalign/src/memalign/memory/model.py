@@ -246,11 +246,11 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def ids_beside(self, keys: Iterable[FeedbackKey]) -> set[str]:
         """Return the ids of the cases with this feedback, and of those of the same content."""
-        ids: set[str] = set()
+        ids = set()
         for key in keys:
             case = self.case(key.id)
-            if case is not None:
-                ids.update(same.id for same in self.duplicates(case.example))
+            for same in self.duplicates(case.example) if case is not None else ():
+                ids.add(same.id)
         return ids
 
     def annotations(self) -> Iterator[Annotation]:
@@ -362,7 +362,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for guideline in self.semantic:
             keys.update(guideline.exposed_to, guideline.supported_by)
         for case in filter(None, map(self.case, example_ids)):
-            keys.update(annotation.key for annotation in case.annotations)
+            for annotation in case.annotations:
+                keys.add(annotation.key)
         return frozenset(keys)
 
     # -- the ledger ------------------------------------------------------------------------------
