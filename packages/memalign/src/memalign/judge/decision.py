@@ -99,7 +99,9 @@ def decision_request(
     questions = [_verdict_question(task, guidelines)]
     # Of a pair, "does it go against this guideline?" has no answer.
     if not sides_of(item.example.content, task.value_type.choices):
-        questions += map(_guideline_question, guidelines)
+        for guideline in guidelines:
+            text = render_guideline_question(guideline)
+            questions.append(Question(key=guideline.id, text=text))
     shown = whole_item(task, memory, item, model.limits)
     return DecisionRequest(shown, questions, guidelines, omitted)
 
@@ -117,10 +119,6 @@ def _verdict_question(task: Task, guidelines: Sequence[Guideline]) -> Question:
         kind="score" if task.value_type.numeric else "choice",
         labels=tuple(map(value_text, task.value_type.labels)),
     )
-
-
-def _guideline_question(guideline: Guideline) -> Question:
-    return Question(key=guideline.id, text=render_guideline_question(guideline))
 
 
 def _findings(memory: Memory, guidelines: Sequence[Guideline], decision: Decision) -> list[Finding]:

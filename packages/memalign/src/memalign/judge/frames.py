@@ -46,6 +46,23 @@ ValueT = TypeVar("ValueT", bound=Value)
 COLUMNS = ("id", "value", "confidence", "rationale", "error")
 """What a frame of judgments shows unless more is asked for."""
 
+_VERDICT = (
+    "id",
+    "value",
+    "probability",
+    "findings",
+    "rationale",
+    "input_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "cost",
+    "error",
+    "answered_by",
+    "judge",
+    "content_hash",
+)
+"""The columns of what `predict_batch` gives."""
+
 _SHOWN = 10
 """Judgments in a terminal or a notebook."""
 _COUNTED = 6
@@ -158,26 +175,21 @@ async def predict_batch(
     judged = {judgment.id: judgment for judgment in judgments}
     rows = []
     for item in items:
-        if isinstance(item, Judgment):
-            rows.append(_verdict_cells(item, signature, None))
-        else:
-            judgment = judged[item.id]
-            rows.append(_verdict_cells(judgment, signature, item.content_hash))
+        judgment = judged[item.id] if isinstance(item, Example) else item
+        row = _cells_of(judgment)
+        row["id"] = row["id"] or None
+        row["probability"] = row["confidence"]
+        row["judge"] = signature
+        row["content_hash"] = None
+        if isinstance(item, Example):
+            row["content_hash"] = item.content_hash
             # A copy of the row costs nothing.
             judged[item.id] = msgspec.structs.replace(judgment, usage=Usage())
+        rows.append(row)
     schema = verdict_schema(task.value_type)
     index = getattr(frame, "index", None)
     verdicts: FrameT = _frame_like(frame, rows, schema, None if index is None else index[places])
     return verdicts
-
-
-def _verdict_cells(judgment: Judgment, signature: str, content_hash: str | None) -> dict[str, Any]:
-    cells = _cells_of(judgment)
-    cells["id"] = cells["id"] or None
-    cells["probability"] = cells["confidence"]
-    cells["judge"] = signature
-    cells["content_hash"] = content_hash
-    return cells
 
 
 def verdict_schema(value_type: ValueType) -> nw.Schema:
@@ -185,21 +197,10 @@ def verdict_schema(value_type: ValueType) -> nw.Schema:
     import narwhals as nw
 
     kinds: dict[str, Any] = {"bool": nw.Boolean, "int": nw.Int64, "float": nw.Float64}
-    schema = {
-        "id": nw.String,
-        "value": kinds.get(value_type.kind, nw.String),
-        "probability": nw.Float64,
-        "findings": nw.String,
-        "rationale": nw.String,
-        "input_tokens": nw.Int64,
-        "cached_tokens": nw.Int64,
-        "output_tokens": nw.Int64,
-        "cost": nw.Float64,
-        "error": nw.String,
-        "answered_by": nw.String,
-        "judge": nw.String,
-        "content_hash": nw.String,
-    }
+    schema: dict[str, Any] = dict.fromkeys(_VERDICT, nw.String)
+    schema["value"] = kinds.get(value_type.kind, nw.String)
+    schema |= dict.fromkeys(("probability", "cost"), nw.Float64)
+    schema |= dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), nw.Int64)
     return nw.Schema({name: kind() for name, kind in schema.items()})
 
 
@@ -240,10 +241,8 @@ def content_hashes(task: Task, frame: Frame, *, columns: Mapping[str, str]) -> l
         frame: The rows.
         columns: Which column a field is read from if it has another name.
     """
-    hashes: list[str | None] = []
-    for item in _items(task, frame, columns):
-        hashes.append(item.content_hash if isinstance(item, Example) else None)
-    return hashes
+    items = _items(task, frame, columns)
+    return [item.content_hash if isinstance(item, Example) else None for item in items]
 
 
 def _items(task: Task, frame: Any, renamed: Mapping[str, str]) -> Iterator[Example | Judgment]:

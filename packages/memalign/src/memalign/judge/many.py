@@ -147,18 +147,15 @@ class _Batch:
                     judgment = await self._judged(example)
                     if judgment is None:
                         continue  # another item may still fit into the limit
-                    self._keep(example.id, judgment, keep)
+                    keep(example.id, judgment)
+                    if self.on_judgment is not None:
+                        self.on_judgment(example.id, judgment)
                 self.finished += 1
                 if self.progress is not None:
                     self.progress("judge", self.finished, len(self.source))
             self.priced.set()
 
         await aio.together(work(number) for number in range(min(self.limit, len(self.source))))
-
-    def _keep(self, name: str, judgment: Judgment, keep: OnJudgment) -> None:
-        keep(name, judgment)
-        if self.on_judgment is not None:
-            self.on_judgment(name, judgment)
 
     async def _judged(self, example: Example) -> Judgment | None:
         """Return the judgment of one item, or None if the limit left no room for it."""

@@ -83,13 +83,14 @@ async def prompt_of(
     examples, example_notes = _fitted_cases(task, memory, item.example, similar, budget)
     # The item comes last, each of its parts cut to an equal share of what is left.
     fitted = fit_fields(item.seen, budget.item)
+    tree = span_tree(item.seen.get("trace"))
     user = render_item(fitted.fields, [rendered for _, rendered in examples], said)
     return replace(
         stable,
         request=replace(stable.request, user=user, about=item.id),
         example_ids=tuple(name for name, _ in examples),
         facts=found,
-        notes=(*notes, *example_notes, *fitted.notes, *_trace_notes(item), *stable.notes),
+        notes=(*notes, *example_notes, *fitted.notes, *(tree.notes if tree else ()), *stable.notes),
         item_texts=tuple(fitted.fields.values()),
     )
 
@@ -97,11 +98,6 @@ async def prompt_of(
 def whole_item(task: Task, memory: Memory, item: Item, limits: Limits) -> str:
     """Return an item alone as prompts show it."""
     return render_item(fit_fields(item.seen, budget_of(task, memory, limits).item).fields)
-
-
-def _trace_notes(item: Item) -> tuple[str, ...]:
-    tree = span_tree(item.seen["trace"]) if "trace" in item.seen else None
-    return () if tree is None else tree.notes
 
 
 def _stable(task: Task, memory: Memory, limits: Limits, budget: Budget) -> Prompt:
@@ -208,8 +204,8 @@ def budget_of(task: Task, memory: Memory, limits: Limits, *, beside: int = 0) ->
         beside: Tokens of what else is said about the item.
     """
     most = min(limits.context_tokens // 8, _MOST_GUIDELINE_TOKENS)
-    sizes = _guideline_sizes(memory)
-    guidelines = max(min(sizes.all, most), sizes.pinned)
+    everything, pinned = _guideline_sizes(memory)
+    guidelines = max(min(everything, most), pinned)
     system = estimate_tokens(task.instructions) + _TASK_TOKENS + guidelines
     free = max(limits.context_tokens - system - _answer_tokens(task) - beside, 256)
     return Budget(
@@ -220,20 +216,13 @@ def budget_of(task: Task, memory: Memory, limits: Limits, *, beside: int = 0) ->
     )
 
 
-class _GuidelineSizes(NamedTuple):
-    """Tokens of all guidelines in force, and of the pinned ones, which are always shown."""
+def _guideline_sizes(memory: Memory) -> tuple[int, int]:
+    """Return the tokens of all guidelines in force, and of the pinned ones, which always stay."""
 
-    all: int
-    pinned: int
-
-
-def _guideline_sizes(memory: Memory) -> _GuidelineSizes:
-    def make() -> _GuidelineSizes:
+    def make() -> tuple[int, int]:
         pinned = [guideline for guideline in memory.semantic if guideline.pinned]
-        return _GuidelineSizes(
-            all=sum(map(guideline_tokens, memory.semantic)),
-            pinned=sum(map(guideline_tokens, pinned)),
-        )
+        everything = sum(map(guideline_tokens, memory.semantic))
+        return everything, sum(map(guideline_tokens, pinned))
 
     return cached(memory, "guideline sizes", make)
 

@@ -7,7 +7,7 @@ so does forgetting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -123,12 +123,14 @@ def rules_in_force(memory: Memory, value_type: ValueType) -> tuple[CodeRule, ...
     return cached(memory, ("rules", value_type), make)
 
 
-def kept_rules(memory: Memory, value_type: ValueType, found: Iterable[Finding]) -> set[str | None]:
+def kept_rules(memory: Memory, value_type: ValueType, found: Sequence[Finding]) -> set[str | None]:
     """Return the tests among `found` whose rules would have decided the item, if it broke them.
 
     Nothing follows from a rule that an item keeps. A weak model that is told so takes it for the
     reason of its verdict: the embedded one had 5 of 24 items right with it, 17 without.
     """
+    if not found:
+        return set()
     breaking = {sentence(rule.test): rule.answer for rule in rules_in_force(memory, value_type)}
     return {fact.test for fact in found if breaking.get(fact.test or "") is (not fact.holds)}
 
@@ -219,10 +221,7 @@ class _Candidate:
         """Return the answer that is forbidden of a reply, if an item that gives it is rejected."""
         if Part.parse(self.test.field).field != "outputs":
             return None  # a customer's words break no rule for replies
-        comments = []
-        for key in self.guideline.supported_by:
-            annotation = self.memory.annotation(key)
-            comments.append((annotation.rationale if annotation else None) or "")
+        comments = self._comments()
         text = self._unlabelled(self.guideline)
         answer = forbidden_answer(self.test, text, comments)
         own_words = self.guideline.origin == "distilled" and not self.guideline.pinned
@@ -231,6 +230,11 @@ class _Candidate:
             answers = {forbidden_answer(self.test, comment) for comment in comments}
             answer = answers.pop() if len(answers) == 1 else None
         return answer if answer is not None and self._rejects(answer) else None
+
+    def _comments(self) -> list[str]:
+        """Return the experts' own words behind the guideline."""
+        annotations = map(self.memory.annotation, self.guideline.supported_by)
+        return [(annotation and annotation.rationale) or "" for annotation in annotations]
 
     def _unlabelled(self, guideline: Guideline) -> str:
         """Return the text of a guideline without the label that stands at its end."""
