@@ -31,6 +31,7 @@ from memalign.errors import InputError
 
 if TYPE_CHECKING:
     from memalign.evaluation import Evaluation, GateResult
+    from memalign.io import RowSource
     from memalign.judge import Judge
 
 _criterion = partial(typer.Option, rich_help_panel="Gate options")
@@ -147,27 +148,20 @@ def evaluate(
     interval meets the criterion, with 1 if none of it does, and with 3 if there are too few cases
     to tell. A gate exits with 2 if a case has no verdict.
     """
-    from memalign.evaluation import check_criteria, gate, junit_xml
+    from memalign.evaluation import check_criteria, gate
     from memalign.evaluation import evaluate as measure
 
     number, judge = judge_with_columns(session, name, version, columns)
     other = _other_judge(session, name, judge, against)
-    if model is not None:
-        judge = judge.replace(model=model)
-    given = {"accuracy": min_accuracy, "kappa": min_kappa}
-    minimum = {metric: least for metric, least in given.items() if least is not None}
+    judge = judge if model is None else judge.replace(model=model)
+    minimum = _given(accuracy=min_accuracy, kappa=min_kappa)
     is_gate = bool(minimum) or not_worse_than is not None
     demands: dict[str, Any] = {"minimum": minimum, "not_worse_than": not_worse_than}
     if is_gate:
         check_criteria(judge, **demands, against=other is not None)
     _check_files(report, junit, is_gate=is_gate)
     rows = rows_of(labelled, columns, remembered=judge.columns)
-    traffic = None
-    if examples is not None:
-        traffic = rows_of(examples, columns, remembered=judge.columns)
-        if on is None:
-            needed = "so it needs --on JUDGED"
-            raise InputError(f"--examples names the rows that were judged into JUDGED, {needed}")
+    traffic = _traffic(examples, on, judge, columns)
     run = partial(
         measure,
         judge,
@@ -186,14 +180,12 @@ def evaluate(
     with show_progress() as progress:
         evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
     decide = partial(gate, evaluation, **demands)
-    failed = [
-        (case.id, case.error) for side in evaluation.sides for case in side.cases if case.error
-    ]
+    failed = _failed(evaluation)
     result = decide() if is_gate and not failed else None
     label = _label(against)
     figures = evaluation.to_dict()
     data: dict[str, Any] = {"judge": name, "version": number, "against": against}
-    data |= {key: figures.pop(key) for key in ("base", "comparison")}
+    data |= {"base": figures.pop("base"), "comparison": figures.pop("comparison")}
     data |= {"evaluation": figures, "gate": result}
     compared = f"{name} version {number} (the second judge) against {label} (the first)"
     parts = _parts(evaluation, compared, result)
@@ -201,14 +193,43 @@ def evaluate(
         data["plan"] = evaluation.plan()
         parts += data["plan"]
     session.give(data, *parts)
-    if junit is not None and result is not None:
-        junit.write_bytes(junit_xml(result))
     if report is not None:
         _write_report(report, judge, number, evaluation, label, result)
+    _write_junit(junit, result)
     say_by_reason("failed", failed)
-    if is_gate:
-        return _EXIT[(result or decide()).outcome]  # which refuses cases that have no verdict
-    return FAILURES if failed else DONE
+    if not is_gate:
+        return FAILURES if failed else DONE
+    return _EXIT[(result or decide()).outcome]  # deciding refuses cases that have no verdict
+
+
+def _write_junit(file: Path | None, result: GateResult | None) -> None:
+    from memalign.evaluation import junit_xml
+
+    if file is not None and result is not None:
+        file.write_bytes(junit_xml(result))
+
+
+def _given(**minimum: float | None) -> dict[str, float]:
+    """Return the demands that were made."""
+    return {metric: least for metric, least in minimum.items() if least is not None}
+
+
+def _traffic(
+    examples: str | None, on: Path | None, judge: Judge, columns: list[str] | None
+) -> RowSource | None:
+    """Return the rows that were judged into JUDGED, if they are named."""
+    if examples is None:
+        return None
+    if on is None:
+        needed = "so it needs --on JUDGED"
+        raise InputError(f"--examples names the rows that were judged into JUDGED, {needed}")
+    return rows_of(examples, columns, remembered=judge.columns)
+
+
+def _failed(evaluation: Evaluation) -> list[tuple[str, str]]:
+    """Return the errors of the cases that have no verdict, of both judges."""
+    cases = [case for side in evaluation.sides for case in side.cases]
+    return [(case.id, case.error) for case in cases if case.error]
 
 
 def _other_judge(session: Session, name: str, judge: Judge, against: str | None) -> Judge | None:

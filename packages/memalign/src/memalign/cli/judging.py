@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -71,7 +71,6 @@ def judge(
     An example that fails is listed and does not stop the others; the command then exits with 1.
     With -o, the file can have any size, and the same command resumes a run that stopped.
     """
-    from memalign.io.judgments import mark_for_people
     from memalign.types import Usage
 
     number, chosen = judge_with_columns(session, name, version, columns)
@@ -95,11 +94,9 @@ def judge(
             max_cost=max_cost,
         )
     seconds = time.perf_counter() - started
-    asked = None
-    if out is not None and ask_below is not None:
-        asked = mark_for_people(out, ask_below)
-    failed = [(one.id, one.error) for one in judgments if one.error and not one.not_judged]
-    left = [(one.id, one.error) for one in judgments if one.error and one.not_judged]
+    asked = _mark_for_people(out, ask_below)
+    failed = _errors(judgments, not_judged=False)
+    left = _errors(judgments, not_judged=True)
     resumed = len(source) - made.count - len(left)
     data = {
         "judge": name,
@@ -113,15 +110,12 @@ def judge(
         "out": None if out is None else str(out),
         "asked": asked,
     }
-    counts = [f"{made.count - len(failed)} judged"]
     parts = []
+    counts = [f"{made.count - len(failed)} judged{f' into {out}' if out else ''}"]
     if out is None:
         data["judgments"] = list(judgments)
         parts.append(_table(judgments))
-    else:
-        counts[0] += f" into {out}"
-    others = {"there already": resumed, "failed": len(failed), "not judged": len(left)}
-    counts += [f"{count} {word}" for word, count in others.items() if count]
+    counts += _counts({"there already": resumed, "failed": len(failed), "not judged": len(left)})
     if asked is not None:
         counts.append(f"{asked} for people, whose sheet `memalign review` makes")
     counts.append(usage_text(made.usage, seconds))
@@ -132,6 +126,25 @@ def judge(
         say(f"note: {note}")
     say_by_reason("note", made.notes)
     return FAILURES if failed or left else DONE
+
+
+def _counts(counts: Mapping[str, int]) -> list[str]:
+    """Write the counts that are not zero."""
+    return [f"{count} {word}" for word, count in counts.items() if count]
+
+
+def _errors(judgments: Iterable[Judgment], *, not_judged: bool) -> list[tuple[str, str]]:
+    """Return the errors by id, of calls that failed or of those that were not made."""
+    return [(one.id, one.error) for one in judgments if one.error and one.not_judged == not_judged]
+
+
+def _mark_for_people(out: Path | None, below: float | None) -> int | None:
+    """Mark what goes to people, and return how much that is; None without `--ask-below`."""
+    from memalign.io.judgments import mark_for_people
+
+    if out is None or below is None:
+        return None
+    return mark_for_people(out, below)
 
 
 def _check_size(source: Examples) -> None:

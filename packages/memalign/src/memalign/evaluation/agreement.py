@@ -149,7 +149,7 @@ class Evaluation:
 
     @property
     def thresholds(self) -> tuple[Passing, ...]:
-        """What passes without a person at thresholds of confidence: of all verdicts, then of each.
+        """The verdicts that pass at thresholds of confidence: of all verdicts, then of each.
 
         Empty where verdicts carry no probability.
         """
@@ -271,41 +271,28 @@ async def aevaluate(
     calls = max_cost if isinstance(max_cost, Calls) else Calls(max_cost=max_cost)
     if columns is not None:
         labelled = RowSource.of(labelled, columns=columns)
-    others = () if against is None else (against,)
-    cases = LabelledCases.of(judge, labelled, others=others)
-    examples = cases.all_examples if include_taught else cases.unseen_examples
+    cases = LabelledCases.of(judge, labelled, others=[against] if against else [])
+    run = _Run(
+        cases=cases,
+        examples=cases.all_examples if include_taught else cases.unseen_examples,
+        files=[judged] if isinstance(judged, str | Path) else list(judged),
+        calls=calls,
+        concurrency=concurrency,
+        progress=progress,
+    )
     rows = None if on is None else judged_rows(judge, on, on_examples)
-    files = [judged] if isinstance(judged, str | Path) else list(judged)
-
-    async def ask(
-        one: Judge, some: Sequence[Example], file: str | Path | None = None
-    ) -> JudgmentList[Any]:
-        return await one.ajudge_many(
-            some, concurrency=concurrency, out=file, progress=progress, max_cost=calls
-        )
-
-    async def side(one: Judge, known: Judgments, file: str | Path | None = None) -> Evaluation:
-        missing = [example for example in examples if example.id not in known]
-        made = await ask(one, missing, file) if missing else []
-        asked = {example.id: given for example, given in zip(missing, made, strict=True)}
-        return _evaluation(one, cases, {**known, **asked}, _usage(made))
-
-    if files:
-        known = kept_judgments(judge, files, examples, needed=True)
-    else:
-        known = fitting(on, examples) if isinstance(on, str | Path) else {}
-    evaluation = await side(judge, known, out)
+    evaluation = await run.side(judge, run.known(judge, on), out)
+    worth: dict[str, Any] = {}
     if rows is not None:
-        traffic = traffic_of(judge.value_type, evaluation.cases, *rows)
-        evaluation = replace(evaluation, traffic=traffic)
+        worth["traffic"] = traffic_of(judge.value_type, evaluation.cases, *rows)
     if promise is not None:
-        evaluation = replace(evaluation, promise=_promise(evaluation.cases, promise))
+        worth["promise"] = _promise(evaluation.cases, promise)
+    evaluation = replace(evaluation, **worth)
     if repeat is not None:
-        evaluation = await _repeated(evaluation, cases.examples, repeat, partial(ask, judge))
-    for other in others:
-        base = await side(other, kept_judgments(other, files, examples))
-        comparison = compare(base, evaluation) if base.n and evaluation.n else None
-        evaluation = replace(evaluation, base=base, comparison=comparison)
+        evaluation = await _repeated(evaluation, cases.examples, repeat, partial(run.ask, judge))
+    if against is not None:
+        base = await run.side(against, kept_judgments(against, run.files, run.examples))
+        evaluation = _compared(evaluation, base)
     return evaluation
 
 
@@ -322,6 +309,46 @@ def _check(judge: Judge, against: Judge | None, repeat: int | None, promise: flo
         raise InputError(f"repeat is how often a case is judged: 2 or more, not {repeat}")
     if promise is not None:
         check_promise(promise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Run:
+    """The cases of one evaluation, files with judgments on them, and the limits of its calls."""
+
+    cases: LabelledCases
+    examples: Sequence[Example]
+    files: Sequence[str | Path]
+    calls: Calls
+    concurrency: int | None
+    progress: Progress | None
+
+    async def ask(
+        self, judge: Judge, some: Sequence[Example], out: str | Path | None = None
+    ) -> JudgmentList[Any]:
+        return await judge.ajudge_many(
+            some, concurrency=self.concurrency, out=out, progress=self.progress, max_cost=self.calls
+        )
+
+    def known(self, judge: Judge, on: object) -> Judgments:
+        """Return the judgments of the judge's own file, or else those of the traffic that fit."""
+        if self.files:
+            return kept_judgments(judge, self.files, self.examples, needed=True)
+        return fitting(on, self.examples) if isinstance(on, str | Path) else {}
+
+    async def side(
+        self, judge: Judge, known: Judgments, out: str | Path | None = None
+    ) -> Evaluation:
+        """Evaluate one judge, which is asked only about cases whose judgment is not known."""
+        missing = [example for example in self.examples if example.id not in known]
+        made = await self.ask(judge, missing, out) if missing else []
+        names = [example.id for example in missing]
+        judgments = {**known, **dict(zip(names, made, strict=True))}
+        return _evaluation(judge, self.cases, judgments, _usage(made))
+
+
+def _compared(evaluation: Evaluation, base: Evaluation) -> Evaluation:
+    comparison = compare(base, evaluation) if base.n and evaluation.n else None
+    return replace(evaluation, base=base, comparison=comparison)
 
 
 # -- beyond agreement -----------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class ScoredCase:
 
     @property
     def correct(self) -> bool | None:
-        """Whether the verdict is the label; None when there is no verdict."""
+        """True if the verdict is the label; None when there is no verdict."""
         return None if self.value is None else same_value(self.value, self.label, self.tolerance)
 
 

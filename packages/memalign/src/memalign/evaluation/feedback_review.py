@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from memalign.errors import RowError
 from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
-from memalign.io import FeedbackSource, label_notes, read_feedback
+from memalign.io import FeedbackFile, FeedbackSource, label_notes, read_feedback
 from memalign.judge import Judge, named_parts, task_of
 from memalign.keys import first_spellings
 from memalign.memory import Memory
@@ -81,43 +81,61 @@ def review_feedback(
     memory = Memory() if judge is None else judge.memory
     hashes = {case.id: case.example.content_hash for case in memory.cases}
     known = [one.value for one in memory.annotations() if one.value is not None]
+    reads: dict[str, Any] = {}
+    if judge is not None:
+        reads = {"columns": judge.columns, "fields": named_parts(judge.instructions)}
     file = read_feedback(
-        feedback,
-        value_type=value_type,
-        hashes=hashes,
-        skip_invalid=True,
-        columns=None if judge is None else judge.columns,
-        fields=() if judge is None else named_parts(judge.instructions),
-        name="stdin",
+        feedback, value_type=value_type, hashes=hashes, skip_invalid=True, name="stdin", **reads
     )
-    rows: list[Feedback] = []
-    invalid = list(file.invalid)
-    for row, line in zip(file.rows, file.lines, strict=True):
-        reason = None if judge is None else task_of(judge).misfit(memory, row)
-        if reason:
-            invalid.append(RowError(line=line, id=row.id, reason=reason))
-        else:
-            rows.append(row)
+    invalid = [*file.invalid, *_misfits(file, judge)]
+    refused = {error.line for error in invalid}
+    rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in refused]
     cases = list(annotations_by_case(rows, hashes).values())
-    person = first_spellings(row.source for row in rows)
     pairable = labels_of_several(cases)
+    several = len(pairable) > 1
     labels = Counter(value_text(row.value) for row in rows if row.value is not None)
-    ids = [tuple(dict.fromkeys(row.id for row in case)) for case in cases]
     return FeedbackReview(
         rows=len(rows),
         cases=len(cases),
         labelled=labels.total(),
-        commented=sum(bool((row.rationale or "").strip()) for row in rows),
+        commented=sum(_has_words(row) for row in rows),
         labels=_with_missing(labels, value_type),
-        sources=dict(Counter(person[row.source] for row in rows).most_common()),
-        duplicates=tuple(names for names in ids if len(names) > 1),
+        sources=_by_person(rows),
+        duplicates=_duplicates(cases),
         conflicts=_conflicts(cases, value_type, memory.authority),
-        alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
+        alpha=agreement_of_people(pairable, value_type) if several else None,
         compared=len(pairable),
         status=None if judge is None else dict(Counter(_status(memory, row) for row in rows)),
         invalid=tuple(sorted(invalid, key=lambda error: error.line)),
         notes=(*file.notes, *label_notes(rows, value_type, known)),
     )
+
+
+def _misfits(file: FeedbackFile, judge: Judge | None) -> Iterator[RowError]:
+    """Name the rows that a judge cannot learn from."""
+    if judge is None:
+        return
+    for row, line in zip(file.rows, file.lines, strict=True):
+        reason = task_of(judge).misfit(judge.memory, row)
+        if reason:
+            yield RowError(line=line, id=row.id, reason=reason)
+
+
+def _by_person(rows: Sequence[Feedback]) -> dict[str, int]:
+    """Return how many rows each person gave, the busiest first."""
+    person = first_spellings(row.source for row in rows)
+    return dict(Counter(person[row.source] for row in rows).most_common())
+
+
+def _ids(case: Sequence[Feedback]) -> tuple[str, ...]:
+    """Return the ids of one case, each once."""
+    return tuple(dict.fromkeys(row.id for row in case))
+
+
+def _duplicates(cases: Sequence[Sequence[Feedback]]) -> tuple[tuple[str, ...], ...]:
+    """Return the ids of each case that has several."""
+    ids = [_ids(case) for case in cases]
+    return tuple(names for names in ids if len(names) > 1)
 
 
 def _with_missing(labels: Counter[str], value_type: ValueType | None) -> dict[str, int]:
@@ -137,7 +155,7 @@ def _conflicts(
         values = {str(row.key): row.value for row in case if row.value is not None}
         if not _all_alike(list(values.values()), tolerance):
             conflict = ConflictingLabels(
-                ids=tuple(dict.fromkeys(row.id for row in case)),
+                ids=_ids(case),
                 annotations=values,
                 label=policy_label(case, authority),
             )
@@ -150,6 +168,10 @@ def _all_alike(values: Sequence[Value], tolerance: float) -> bool:
     if any(isinstance(value, str) for value in values):
         return all(same_value(values[0], value, tolerance) for value in values)
     return not values or same_value(min(values), max(values), tolerance)
+
+
+def _has_words(row: Feedback) -> bool:
+    return bool((row.rationale or "").strip())
 
 
 def _status(memory: Memory, row: Feedback) -> str:

@@ -103,10 +103,7 @@ async def anext_cases(
         fields = named_parts(judge.instructions)
         cases = Examples.of(cases, columns=judge.columns, fields=fields)
     examples = list(cases)
-    first: dict[str, Example] = {}
-    for example in examples:
-        first.setdefault(example.content_hash, example)
-    fresh = [example for example in first.values() if not judge.memory.duplicates(example)]
+    fresh = _fresh(judge, examples)
     judgments: Sequence[Judgment] = ()
     usage = Usage()
     if judged is not None:
@@ -134,6 +131,14 @@ async def anext_cases(
 
 next_cases = aio.blocking(anext_cases)
 """The `n` cases to label next; the synchronous form of `anext_cases`."""
+
+
+def _fresh(judge: Judge, examples: Sequence[Example]) -> list[Example]:
+    """Return one example of each content that is not in memory."""
+    first: dict[str, Example] = {}
+    for example in examples:
+        first.setdefault(example.content_hash, example)
+    return [example for example in first.values() if not judge.memory.duplicates(example)]
 
 
 def _of_this_memory(

@@ -51,7 +51,7 @@ _KAPPA = "Kappa is the agreement beyond chance: 1 is perfect, 0 is chance."
 _TAUGHT = "“Taught by” counts comments, and “applied” the cases to which the guideline applied."
 
 Row = Sequence[str | Estimate]
-"""The cells of a row; an estimate is a share, and drawn as a bar."""
+"""The cells of a row; a share is drawn as a bar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +180,17 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     lines = [_BRACKETS]
     if "kappa" in names:
         lines.append(_KAPPA)
-    rows: list[Row] = [[judge.name, *_figures(evaluation.metrics)]]
+    rows: list[Row] = [[judge.name, *evaluation.metrics.values()]]
     comparison = evaluation.comparison
     if evaluation.base is not None and comparison is not None:
-        rows.append([against, *_figures(evaluation.base.metrics)])
+        rows.append([against, *evaluation.base.metrics.values()])
         shares = f"{comparison.difference:+.1%}"
         points = shares.replace("%", " points", 1).replace("%", "")
         lines.append(f"{_VERDICTS[comparison.verdict]} “{against}”: {points} of accuracy.")
     by_person = _cases_by_person(evaluation)
     if len(by_person) > 1:
         for person, cases in sorted(by_person.items()):
-            rows.append([f"with {person} alone", *_figures(measure(kind, cases))])
+            rows.append([f"with {person} alone", *measure(kind, cases).values()])
     shared = labels_of_several(annotations_by_case(evaluation.rows).values())
     if shared:
         same = _agreement_of_pairs(shared, kind)
@@ -227,12 +227,6 @@ def _agreement_of_pairs(shared: Sequence[Sequence[Value]], kind: ValueType) -> E
             same.append(kind.agree(one, other))
             groups.append(str(number))
     return estimate_mean(same, groups, share_interval)
-
-
-def _figures(metrics: Mapping[str, Estimate]) -> list[str | Estimate]:
-    """Return the first figure to be drawn, and the others in words on one line each."""
-    first, *others = metrics.values()
-    return [first, *(f"{figure}".replace(", ", ",\N{NO-BREAK SPACE}") for figure in others)]
 
 
 def _where_it_errs(evaluation: Evaluation, cases: Mapping[str, ReportedCase]) -> Section:

@@ -168,16 +168,12 @@ def _share(
     warnings: list[str],
 ) -> Share:
     """Correct the share of one label, or the mean without one; add to the warnings."""
-
-    def numbers(values: Sequence[Any]) -> list[float]:
-        return [float(value if label is None else value == label) for value in values]
-
     ids = {case.id for case in cases}
     others = [row for row in judged if row.id not in ids]
-    truth = numbers([case.label for case in cases])
-    verdicts = numbers([case.value for case in cases])
-    rest = numbers([row.value for row in others])
-    own = numbers([row.value for row in judged])
+    truth = _numbers(label, [case.label for case in cases])
+    verdicts = _numbers(label, [case.value for case in cases])
+    rest = _numbers(label, [row.value for row in others])
+    own = _numbers(label, [row.value for row in judged])
     groups = clusters(cases)
     name = "mean" if label is None else value_text(label)
     corrected = Estimate(value=None)
@@ -194,6 +190,13 @@ def _share(
         people=estimate_mean(truth, groups, interval),
         refused=refused,
     )
+
+
+def _numbers(label: Value | None, values: Sequence[Any]) -> list[float]:
+    """Return 1 for each value that is the label, else 0; without a label, the scores."""
+    if label is None:
+        return [float(value) for value in values]
+    return [float(value == label) for value in values]
 
 
 def _on_scale(kind: ValueType, figure: Estimate) -> Estimate:
