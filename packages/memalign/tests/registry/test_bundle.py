@@ -76,6 +76,7 @@ WITH_HEADER["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPEN
         (changed(signed=True, judge=WITH_HEADER), "parameter models"),
         (changed(signed=True, memory={"cases": [1]}), "damaged"),
         (changed()[:-40], "it is no JSON"),
+        (b'{"format": 1, "name": "kind", "name": "strict"}', "the key 'name' is there twice"),
         (b"[]", "holds no JSON object"),
         (None, "cannot read the bundle"),
     ],

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from memalign.content.json_values import decode_json
 from memalign.errors import InputError
 from memalign.io.files import atomic_write
 from memalign.judge import Judge
@@ -135,12 +136,12 @@ def _check_guidelines(where: str, memory: Memory) -> None:
 
 def _document(path: str | Path) -> Mapping[str, Any]:
     try:
-        document = json.loads(Path(path).read_bytes())
+        document = decode_json(Path(path).read_bytes())
     except OSError as error:
         raise InputError(
             f"cannot read the bundle {path}: {os.strerror(error.errno or 0)}"
         ) from None
-    except (ValueError, RecursionError) as error:
+    except InputError as error:
         raise InputError(f"{path} is not a judge's bundle: it is no JSON ({error})") from None
     if not isinstance(document, dict):
         raise InputError(f"{path} is not a judge's bundle: it holds no JSON object")
