@@ -209,8 +209,8 @@ def _check_locked(memory: Memory, name: str) -> None:
 def _check_lockable(memory: Memory, name: str) -> None:
     if memory.case(name) is None:
         raise UnknownKey(
-            f"no case {name!r} in memory; "
-            "`memalign show NAME --ledger` lists every key, as ID@SOURCE"
+            f"no case {name!r} in memory; `memalign show NAME --ledger` "
+            "(in Python: judge.memory.ledger()) lists every key, as ID@SOURCE"
         )
     if not memory.has_label(name):
         raise InputError(

@@ -288,7 +288,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 what = f" {str(selector)!r}" if selectors else ""
                 where = f" of source {source!r}" if source is not None else ""
                 raise UnknownKey(
-                    f"no feedback{what}{where}; `memalign show NAME --ledger` lists every key"
+                    f"no feedback{what}{where}; `memalign show NAME --ledger` "
+                    "(in Python: judge.memory.ledger()) lists every key"
                 )
             found.update(dict.fromkeys(named))
         return tuple(found)

@@ -362,7 +362,7 @@ def _named(
             hint = (
                 f"it was erased on {day}"
                 if day
-                else "`memalign show NAME --ledger` lists every key"
+                else "`memalign show NAME --ledger` (in Python: ledger(name)) lists every key"
             )
             raise UnknownKey(
                 f"nothing of {history.name!r} holds {str(selector)!r}{selectors}; {hint}"
