@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,15 +176,21 @@ def test_two_spellings_of_a_model_are_one() -> None:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_limit_that_cannot_be_held_is_refused_before_the_first_call() -> None:
+def test_a_limit_that_cannot_be_held_is_refused_before_the_first_call(tmp_path: Path) -> None:
     with Endpoint(TRUE) as endpoint:
         judge = ma.Judge(**TASK, model=model_at(endpoint))
         with pytest.raises(ConfigurationError, match=r"max_cost cannot hold.*--price"):
             judge.judge_many(ROWS, max_cost=1.0)
+        taught = [ROWS[0] | {"value": True, "source": "ana"}]
+        model = judge.model
+        assert isinstance(model, ma.ChatModel)
+        registry = ma.Registry(tmp_path / "judges.db", models=[model])
+        registry.save(judge)
+        for align in (judge.align, partial(registry.align, judge.name)):
+            with pytest.raises(ConfigurationError, match="max_cost cannot hold"):
+                align(taught, max_cost=1.0)
         with pytest.raises(ConfigurationError, match="max_cost cannot hold"):
-            judge.align(
-                [ROWS[0] | {"value": True, "source": "ana"}], optimizer=ma.MemAlign(max_cost=1.0)
-            )
+            judge.align(taught, optimizer=ma.MemAlign(max_cost=1.0))
     assert not endpoint.requests
 
 

@@ -177,6 +177,7 @@ class Judge(Generic[ValueT_co]):
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
         columns: Mapping[str, str] | None = None,
+        max_cost: float | None = None,
     ) -> AlignResult[ValueT_co]:
         """Learn from feedback, and return a complete new judge, or raise and change nothing.
 
@@ -191,6 +192,7 @@ class Judge(Generic[ValueT_co]):
             progress: Called with the phase, how many of its steps are done, and how many there are.
             columns: Field to column of another name, which the new judge remembers; the same as
                 the optimizer's.
+            max_cost: What it may spend, in dollars; the same as the optimizer's.
 
         Raises:
             InvalidRows: A row cannot be used.
@@ -202,6 +204,8 @@ class Judge(Generic[ValueT_co]):
         learner = optimizer or MemAlign()
         if columns is not None:
             learner = replace(learner, columns=columns)
+        if max_cost is not None:
+            learner = replace(learner, max_cost=max_cost)
         return await learner.align(
             self, feedback, skip_invalid=skip_invalid, own_verdicts=own_verdicts, progress=progress
         )

@@ -278,6 +278,7 @@ class Registry:
         own_verdicts: OwnVerdicts | None = None,
         progress: Progress | None = None,
         columns: Mapping[str, str] | None = None,
+        max_cost: float | None = None,
         force: bool = False,
     ) -> AlignResult:
         """Learn from feedback and commit the next version; nothing is committed if nothing changed.
@@ -299,6 +300,7 @@ class Registry:
                 nothing.
             progress: Called with the phase, how many of its steps are done, and how many there are.
             columns: Field to column of another name, which the new judge remembers.
+            max_cost: As for `Judge.align`.
             force: Whether to commit although a locked case comes out wrong. Without, the feedback
                 stays pending and `broken` of the result names the case.
 
@@ -308,7 +310,7 @@ class Registry:
             ConfigurationError: There is no model to learn with, or its price is not known where a
                 limit is set.
         """
-        learner = _learner(optimizer, columns)
+        learner = _learner(optimizer, columns, max_cost)
         step = self._learning(
             name,
             learner,
@@ -711,9 +713,17 @@ class Registry:
             return ErasedHashes(connection, versions.find(connection, name).judge)
 
 
-def _learner(optimizer: MemAlign | None, columns: Mapping[str, str] | None) -> MemAlign:
+def _learner(
+    optimizer: MemAlign | None,
+    columns: Mapping[str, str] | None,
+    max_cost: float | None = None,
+) -> MemAlign:
     learner = optimizer or MemAlign()
-    return learner if columns is None else replace(learner, columns=columns)
+    if columns is not None:
+        learner = replace(learner, columns=columns)
+    if max_cost is not None:
+        learner = replace(learner, max_cost=max_cost)
+    return learner
 
 
 def _check_locks(before: Judge, after: Judge) -> None:
