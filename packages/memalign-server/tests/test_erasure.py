@@ -273,7 +273,7 @@ def test_what_an_erasure_does_not_reach_is_named(site: Site) -> None:
 
 
 def ticks(page: str) -> list[str]:
-    return re.findall(r'name="tick" value="([^"]+)" checked', page)
+    return re.findall(r'name="tick"\s+value="([^"]+)"\s+checked', page)
 
 
 @world.ON_BOTH
@@ -330,7 +330,7 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
         "tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local")
     )
     page = site.found("lindqvist")
-    shows(page, "Found: 1 comment, 1 learned sentence", "comment, yours", "learned from local")
+    shows(page, "Found: 1 comment, 1 learned sentence", "a comment of yours", "learned from local")
     learned = [tick for tick in ticks(page) if tick.startswith("sentence:")]
     assert "1 learned sentence" in site.erased(matching="lindqvist", tick=learned)
     assert not site.tables_with("gets a call")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from memalign.errors import RowError
-from memalign_server.pages.rendering import Language, in_english
+from memalign_server.pages.languages import Language
+from memalign_server.pages.rendering import in_english
 from memalign_server.pages.texts import visible
 
 __all__ = ["reason_of"]

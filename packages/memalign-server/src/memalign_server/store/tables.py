@@ -31,10 +31,10 @@ from memalign.types import Example, Judgment
 
 metadata = MetaData()
 
-TEXT = {"memalign": "text"}  # words of people or of judged systems
-MODEL_TEXT = {"memalign": "model text"}  # words of a model: emptied where they repeat erased ones
-NAME = {"memalign": "name"}  # somebody's name
-CASE_ID = {"memalign": "case id"}
+TEXT = {"memalign": "field"}  # words of people or of judged systems
+PASSING = {"memalign": "sentence"}  # words of models and notes, which may repeat others in passing
+NAME = {"memalign": "name"}
+CASE_ID = {"memalign": "id"}
 
 
 class JudgeKey(TypeDecorator[str]):
@@ -193,7 +193,7 @@ people = Table(
     ),  # of the personal link that waits to be used; NULL for none
     Column("link_until", _TIME),
     Column(
-        "subject", Text, unique=True, info=NAME
+        "subject", Text, unique=True, info=PASSING
     ),  # who an OpenID provider says they are; NULL for a person of links
     Column("created_at", _TIME, nullable=False),
 )
@@ -221,13 +221,13 @@ queue = Table(
         "seen", Flag, nullable=False, default=False
     ),  # 1: its memory held the case, under this id or another
     Column(
-        "verdict", String(200), info=MODEL_TEXT
+        "verdict", String(200), info=PASSING
     ),  # its value as files write it, for counts; cut where it is long
     Column(
         "held_out", Flag, nullable=False, default=False
     ),  # 1: drawn by chance to measure the judge; never taught
     Column(
-        "first_value", Json, info=MODEL_TEXT
+        "first_value", Json, info=PASSING
     ),  # what the judge said of it while its memory was empty
     Column("first_version", Integer),  # and which version that was
     Column(
@@ -242,9 +242,9 @@ queue = Table(
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
     Column("example", Struct(Example), nullable=False, info=TEXT),
     Column(
-        "judgment", Struct(Judgment), info=MODEL_TEXT
+        "judgment", Struct(Judgment), info=PASSING
     ),  # NULL until it is judged, and where it failed
-    Column("problem", Text, info=MODEL_TEXT),  # why it could not be judged
+    Column("problem", Text, info=PASSING),  # why it could not be judged
     UniqueConstraint("judge", "case_id", name="memalign_server_queue_case"),
     Index("memalign_server_queue_content", "judge", "content_hash"),
     Index("memalign_server_queue_version", "judge", "version"),
@@ -279,7 +279,7 @@ reviews = Table(
     Column("value", Json, info=TEXT),  # their verdict now; NULL for words alone
     Column("rationale", Text, info=TEXT),
     Column("blind_value", Json, info=TEXT),  # the first answer, given before the judge's was shown
-    Column("judge_value", Json, info=MODEL_TEXT),  # what the judge said then
+    Column("judge_value", Json, info=PASSING),  # what the judge said then
     Column("judge_version", Integer),  # and which version it was
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
     Column(
@@ -347,9 +347,9 @@ jobs = Table(
     judge_column(),
     Column("state", String(16), nullable=False),  # queued, running, done, failed
     Column("asked_by", String(200), nullable=False, info=NAME),
-    Column("arguments", Json, info=TEXT),  # NULL once the job has ended, or an erasure took them
-    Column("result", Json, info=TEXT),
-    Column("problem", Text, info=TEXT),
+    Column("arguments", Json, info=PASSING),  # NULL once the job has ended, or an erasure took them
+    Column("result", Json, info=PASSING),
+    Column("problem", Text, info=PASSING),
     Column("created_at", _TIME, nullable=False),
     Column("started_at", _TIME),
     Column("ended_at", _TIME),
