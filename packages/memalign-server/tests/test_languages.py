@@ -94,6 +94,12 @@ def test_no_template_has_untranslated_text(path: Path) -> None:
     assert [word for word in shown if word != "Ctrl"] == []
 
 
+def test_templates_are_wrapped_like_code() -> None:
+    lines = {path.stem: path.read_text("utf-8").splitlines() for path in TEMPLATES}
+    long = {name: [line for line in text if len(line) > 120] for name, text in lines.items()}
+    assert {name: found for name, found in long.items() if found} == {}
+
+
 def test_the_readers_language_and_marks(local: TestClient) -> None:
     headers = {"accept-language": "es-MX,es;q=0.9,en;q=0.5"}
     expect(local.get("/", headers=headers), 200, '<html lang="es">', "Revisar")

@@ -159,12 +159,16 @@ def _conversation(turns: Sequence[Turn], *, is_judged: bool) -> Iterator[Block]:
     spoken = [place for place, turn in enumerate(turns) if _is_spoken(turn)]
     judged = spoken[-1] if is_judged and spoken else None
     for place, turn in enumerate(turns):
-        content = turn.content if turn.content not in _EMPTY else turn.rest or None
-        if content is not None and not is_result(turn):
-            speaker = "reply" if place == judged else _speaker(turn)
-            yield _said(speaker, (turn.role or "") if speaker == "system" else "", content)
-        for use in uses.get(place, ()):
-            yield _tool(use)
+        content = turn.content if turn.content not in _EMPTY else turn.rest
+        if content not in _EMPTY and not is_result(turn):
+            yield _turn("reply" if place == judged else _speaker(turn), turn, content)
+        yield from map(_tool, uses.get(place, ()))
+
+
+def _turn(speaker: Speaker, turn: Turn, content: object) -> Block:
+    """Return what a turn says; who is neither customer nor company has the name of their role."""
+    label = turn.role or "" if speaker == "system" else ""
+    return _said(speaker, label, content)
 
 
 def _speaker(turn: Turn) -> Speaker:
