@@ -251,10 +251,12 @@ def test_each_system_is_corrected_by_its_own_labels() -> None:
     judge = chatting()
     labelled = rows(0, 60, meta={"system": "week 1"}) + rows(60, 70, meta={"system": "week 2"})
     traffic = items(1_000, 1_200, system="week 1") + items(2_000, 2_200, system="week 2")
-    judged = judge.judge_many(traffic)
+    judged = [*judge.judge_many(traffic), Judgment(id="y", value=True, decided_by="expert")]
+    traffic += [{"id": "y", "outputs": "taught", "system": "week 2"}]
     result = evaluate(judge, labelled, on=judged, on_examples=traffic)
     first, second = result.traffic
     assert (first.system, first.labelled, first.judged, first.warnings) == ("week 1", 60, 200, ())
+    assert (first.taught, second.taught) == (0, 1)
     assert second.shares[0].refused == "it takes 20 labelled cases, and 10 count here"
     assert (
         "week 2: Of 200 judged rows, 50 % are true as the judge says it. That is not corrected: it takes 20"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -92,7 +93,7 @@ def fitting(path: str | Path, examples: Sequence[Example]) -> dict[str, Judgment
 
 def judged_rows(
     judge: Judge, on: str | Path | Sequence[Judgment], examples: ExampleSource | None
-) -> tuple[list[ScoredCase], int]:
+) -> tuple[list[ScoredCase], Counter[str | None]]:
     """Read the judge's verdicts on traffic, with the groups and systems of the rows.
 
     Args:
@@ -101,7 +102,7 @@ def judged_rows(
         examples: The rows that were judged, which have the columns `group` and `system`.
 
     Returns:
-        The rows, whose labels say nothing; and how many more the judge was taught.
+        The rows, whose labels say nothing; and how many more the judge was taught, by system.
 
     Raises:
         InputError: The file is unreadable, another judge wrote it, or nothing in it has a verdict.
@@ -110,8 +111,7 @@ def judged_rows(
         if not _made_by(judge, on):
             raise _made_by_another(judge, on)
         on = list(read_judgments(on).judgments.values())
-    judged = [judgment for judgment in on if judgment.decided_by != "expert"]
-    if not any(judgment.value is not None for judgment in judged):
+    if not any(one.value is not None and one.decided_by != "expert" for one in on):
         raise InputError("no judged row has a verdict, so there is no share to correct")
     known: dict[str, Example] = {}
     if examples is not None:
@@ -119,8 +119,12 @@ def judged_rows(
         source = Examples.of(examples, columns=judge.columns, fields=fields)
         known = {example.id: example for example in source}
     rows = []
-    for judgment in judged:
+    taught: Counter[str | None] = Counter()
+    for judgment in on:
         example = known.get(judgment.id)
+        if judgment.decided_by == "expert":
+            taught[column_of(example, "system")] += 1
+            continue
         row = ScoredCase(
             id=judgment.id,
             label="",
@@ -129,7 +133,7 @@ def judged_rows(
             system=column_of(example, "system"),
         )
         rows.append(row)
-    return rows, len(on) - len(judged)
+    return rows, taught
 
 
 def column_of(example: Example | None, name: str) -> str | None:

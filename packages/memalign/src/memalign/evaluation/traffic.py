@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,7 @@ def traffic_of(
     kind: ValueType,
     cases: Cases,
     rows: Cases,
-    taught: int = 0,
+    taught: Mapping[str | None, int] | None = None,
 ) -> tuple[Traffic, ...]:
     """Correct the judge's shares of traffic by its errors on labelled cases.
 
@@ -105,7 +105,7 @@ def traffic_of(
         kind: The judge's value type.
         cases: Labelled cases, drawn at random from the same traffic; they may be among the rows.
         rows: The judged traffic; its labels are not read.
-        taught: How many more rows the judge was taught.
+        taught: How many more rows of each system the judge was taught.
 
     Returns:
         One result for each system, or one for all rows.
@@ -116,7 +116,8 @@ def traffic_of(
     for system in systems:
         own = [case for case in scored if len(systems) == 1 or case.system == system]
         mine = [row for row in rows if row.system == system]
-        results.append(_traffic(kind, own, mine, system, taught))
+        known = (taught or {}).get(system, 0)
+        results.append(_traffic(kind, own, mine, system, known))
     return tuple(results)
 
 
