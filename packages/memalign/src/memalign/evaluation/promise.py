@@ -35,6 +35,7 @@ __all__ = [
 
 _GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 _ALPHA = 0.05
+_ROUNDING = 1e-9  # what floating point may take from a whole number of cases
 _Z_SQUARED = 2.7  # 1.645 squared, of a one-sided test at _ALPHA
 _FIRST = (
     1.6  # times the fewest cases has the first test, so that one error does not end the sequence
@@ -155,8 +156,9 @@ def _proven(cases: Cases, least: float) -> bool:
     if groups is not None and len(set(groups)) < FEWEST_GROUPS:
         return False
     effect, _ = design_effect(right, groups)
-    wrong = math.ceil(right.count(False) / effect)
-    return binomial_tail(wrong, math.floor(len(right) / effect), 1 - least) <= _ALPHA
+    wrong = math.ceil(right.count(False) / effect - _ROUNDING)
+    n = math.floor(len(right) / effect + _ROUNDING)
+    return binomial_tail(wrong, n, 1 - least) <= _ALPHA
 
 
 def binomial_tail(most: int, n: int, share: float) -> float:
