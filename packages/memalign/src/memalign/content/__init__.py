@@ -1,7 +1,7 @@
 """Content of cases: text, JSON, conversations, traces; normal forms of words; the JSON walker."""
 
 from memalign.content.conversation import Turn, turns_of
-from memalign.content.media import check_field, check_fields
+from memalign.content.media import check_field, check_fields, check_parts
 from memalign.content.paths import Part, first_lacking, part_in, parts_in, sides_of
 from memalign.content.text import as_read, judged_texts, words_of
 from memalign.content.traces import Span, SpanTree, exported_spans, shown_spans, span_tree, trace_of
@@ -14,6 +14,7 @@ __all__ = [
     "as_read",
     "check_field",
     "check_fields",
+    "check_parts",
     "exported_spans",
     "first_lacking",
     "judged_texts",

@@ -12,7 +12,7 @@ from memalign.content.paths import Part, parts_in
 from memalign.content.walk import members
 from memalign.errors import InputError
 
-__all__ = ["check_field", "check_fields"]
+__all__ = ["check_field", "check_fields", "check_parts"]
 
 # Types of content parts. They are media only with a payload or with what points to one:
 # {"type": "file", "path": …} is a line of a directory, {"type": "image", "alt": …} a block of a
@@ -159,8 +159,13 @@ def check_fields(case: _HasFaults, parts: Iterable[str]) -> None:
         InputError: As for `check_field`, and for what was left out of a part because JSON cannot
             hold it.
     """
+    check_parts(case, parts_in(case.content, parts))
+
+
+def check_parts(case: _HasFaults, seen: Mapping[str, object]) -> None:
+    """Check the parts of a case that a judge reads, by their names, as `check_fields` does."""
     faults = case.faults
-    for name, value in parts_in(case.content, parts).items():
+    for name, value in seen.items():
         for fault in faults:
             part = Part.parse(name)
             if _touches(fault, part):

@@ -60,7 +60,7 @@ async def decided(task: Task, memory: Memory, item: Item, calls: Calls) -> Judgm
     refused = [f"no answer on {name}: {why}" for name, why in decision.refused.items()]
     spent = Usage(seconds={"model": time.perf_counter() - started})
     return Judgment(
-        id=item.id,
+        id=item.example.id,
         value=value,
         confidence=chances.get(value_text(value)),
         rationale=_in_words(memory, broken),

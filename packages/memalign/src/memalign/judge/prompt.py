@@ -71,7 +71,7 @@ async def prompt_of(
     """
     # What tests find is said before the item as a fact, and takes its tokens from the item's.
     found = facts(memory, item.reading)
-    kept = kept_rules(memory, task.value_type, found)
+    kept = kept_rules(memory, task.value_type, found) if found else set()
     told = [finding for finding in found if finding.test not in kept]
     said = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in told]
     budget = budget_of(task, memory, model.limits, beside=sum(map(estimate_tokens, said)))
@@ -87,7 +87,7 @@ async def prompt_of(
     user = render_item(fitted.fields, [rendered for _, rendered in examples], said)
     return replace(
         stable,
-        request=replace(stable.request, user=user, about=item.id),
+        request=replace(stable.request, user=user, about=item.example.id),
         example_ids=tuple(name for name, _ in examples),
         facts=found,
         notes=(*notes, *example_notes, *fitted.notes, *(tree.notes if tree else ()), *stable.notes),

@@ -101,7 +101,7 @@ def ruled_judgment(task: Task, memory: Memory, item: Item) -> Judgment | None:
         findings.append(finding)
     first = broken[0]
     return Judgment(
-        id=item.id,
+        id=item.example.id,
         value=first.value,
         rationale=f"{first.guideline.id} decides by code: {first}. {first.guideline.text}",
         decided_by="rule",
@@ -129,8 +129,6 @@ def kept_rules(memory: Memory, value_type: ValueType, found: Sequence[Finding]) 
     Nothing follows from a rule that an item keeps. A weak model that is told so takes it for the
     reason of its verdict: the embedded one had 5 of 24 items right with it, 17 without.
     """
-    if not found:
-        return set()
     breaking = {sentence(rule.test): rule.answer for rule in rules_in_force(memory, value_type)}
     return {fact.test for fact in found if breaking.get(fact.test or "") is (not fact.holds)}
 

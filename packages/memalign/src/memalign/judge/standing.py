@@ -54,7 +54,7 @@ def standing_judgment(task: Task, memory: Memory, example: Example) -> Judgment 
     Returns:
         The judgment, or None if no label counts by the label policy, and for free text.
     """
-    if not task.value_type.closed:
+    if not memory.cases or not task.value_type.closed:
         return None
     cases = same_cases(task, memory, example)
     if not cases:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from memalign.content import Part, check_fields, first_lacking, parts_in
+from memalign.content import Part, check_parts, first_lacking, parts_in
 from memalign.errors import InputError
 from memalign.judge.code_tests import Reading
 from memalign.judge.spec import AnyModel, ModelT, known_name, name_of, named_parts
@@ -42,11 +42,6 @@ class Item:
     example: Example
     seen: Mapping[str, Any]
     reading: Reading
-
-    @property
-    def id(self) -> str:
-        """The example's id."""
-        return self.example.id
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -99,12 +94,12 @@ class Task:
         Raises:
             InputError: It lacks a part that the instructions name, or holds what no prompt can.
         """
-        try:
-            check_fields(example, self.parts)
-        except InputError as error:
-            raise InputError(f"{example.id}: {error}") from None
         content = example.content
         seen = self.seen(content)
+        try:
+            check_parts(example, seen)
+        except InputError as error:
+            raise InputError(f"{example.id}: {error}") from None
         if None in seen.values():
             lacking = self.lacks(content, "the item")
             if lacking is not None:

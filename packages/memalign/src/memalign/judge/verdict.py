@@ -125,7 +125,9 @@ def _swapped_names(task: Task, item: Item) -> dict[str, str]:
     sides = tuple(sides_of(shown, choices))
     if len(sides) != 2:
         form = f'{{"{choices[0]}": …, "{choices[1]}": …}}'
-        raise InputError(f"{item.id}: swap needs two of the choices as the keys of a field: {form}")
+        raise InputError(
+            f"{item.example.id}: swap needs two of the choices as the keys of a field: {form}"
+        )
     return dict([sides, sides[::-1]])
 
 

@@ -142,9 +142,7 @@ class Calls:
         reply = await self._limit.pay(
             model, request.schema_name, texts, lambda: self._paced(lambda: _reply(model, request))
         )
-        # Here, where every answer enters: what a model wrote may hold half of a character, which UTF-8 cannot.
-        clean = rebuilt([reply.data, reply.text, reply.answered_by], whole_text)
-        reply = msgspec.structs.replace(reply, data=clean[0], text=clean[1], answered_by=clean[2])
+        reply = _whole(reply)  # here, where every answer enters
         await self._keep({key: reply})
         return reply
 
@@ -231,6 +229,17 @@ async def _reply(model: ChatModel, request: ChatRequest) -> ChatReply:
         raise InvalidOutput(
             f"{model.name}: complete gave {_kind(reply)}, and no ChatReply with a dictionary as data"
         )
+    return reply
+
+
+def _whole(reply: ChatReply) -> ChatReply:
+    """Return a reply that UTF-8 can hold: a model may write half of a character."""
+    words = [reply.data, reply.text, reply.answered_by]
+    try:
+        msgspec.json.encode(words)
+    except (UnicodeError, TypeError, ValueError, RecursionError):
+        data, text, answered_by = rebuilt(words, whole_text)
+        return msgspec.structs.replace(reply, data=data, text=text, answered_by=answered_by)
     return reply
 
 
