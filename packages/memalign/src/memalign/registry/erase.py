@@ -490,15 +490,15 @@ def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memor
     rules = set(copied)
     for rule in memory.guidelines:
         theirs = rule.origin != DISTILLED and residue.is_name(rule.origin)
-        if theirs or _came_from("guideline", rule, residue):
+        if theirs or residue.concerns(KINDS["guideline"].keys(rule)):
             rules.add(rule.id)
     memory = memory.without_guidelines(rules)
     changes: dict[str, Any] = {}
-    for name, kind in KINDS.items():
+    for kind in KINDS.values():
         if kind.collection is not None:
             entries = list[Any]()
             for entry in getattr(memory, kind.collection):
-                if not _came_from(name, entry, residue):
+                if not residue.concerns(kind.keys(entry)):
                     entries.append(_cleaned(entry, residue))
             changes[kind.collection] = tuple(entries)
     return _change(
@@ -507,11 +507,6 @@ def _without(memory: Memory, residue: Residue, copied: Collection[str]) -> Memor
         authority=tuple(name for name in memory.authority if not residue.is_name(name)),
         **changes,
     )
-
-
-def _came_from(kind: str, value: Any, residue: Residue) -> bool:
-    """Return whether a value was written with erased feedback in view, or is about it."""
-    return not residue.keys.isdisjoint(KINDS[kind].keys(value))
 
 
 def _case_without(case: Case, residue: Residue) -> Case:

@@ -116,7 +116,7 @@ def _in_registry(connection: Connection, residue: Residue, own: str) -> Iterator
     for judge, kind, key, body in connection.execute(every_row):
         value = codec.decode(kind, body)
         if judge == own:
-            came_from = not residue.keys.isdisjoint(_described(kind).keys(value))
+            came_from = residue.concerns(_described(kind).keys(value))
         else:
             came_from = kind == "case" and value.content_hash in residue.contents
         texts = _words_of_row(judge, kind, key, value)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,7 @@ class Residue:
         self._phrases = {text for text in self._short.values() if text.count(" ") >= _PHRASE - 1}
         self.spare(survivors)
 
-    @property
+    @cached_property
     def touched(self) -> frozenset[str]:
         """The ids of the cases that go or lose a word."""
         return self.cases.union(key.id for key in self.keys)
@@ -112,6 +112,11 @@ class Residue:
                 self._phrases = {one for one in self._phrases if not _within(one, words)}
         self._vocabulary = set[str]().union(*self._runs)
         self._judged.clear()
+
+    def concerns(self, keys: Iterable[FeedbackKey]) -> bool:
+        """Return whether erased feedback is among these keys."""
+        # Ids first: keys are compared by folded names, which takes longer.
+        return any(key.id in self.touched and key in self.keys for key in keys)
 
     def is_trace(self, text: str, kind: TextKind) -> bool:
         """Return whether a text holds something erased; its kind says how much that must be."""
