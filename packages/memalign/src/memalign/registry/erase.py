@@ -437,8 +437,10 @@ def _part_without(
     kept = _kept(codec, contents, after)
     if kept != contents:
         # A label may count no longer, and with it what was learned from it.
-        after = without_disputed(after)
-        kept = _kept(codec, contents, after)
+        settled = without_disputed(after)
+        if settled is not after:
+            after = settled
+            kept = _kept(codec, contents, after)
     change = Counter(versions.sizes(after))
     change.subtract(versions.sizes(before))
     return _Part(contents, kept, change)
@@ -526,12 +528,11 @@ def _case_without(case: Case, residue: Residue) -> Case:
 def _cleaned(entry: Entry, residue: Residue) -> Entry:
     """Return an entry without names of people who go and sentences that repeat what goes."""
     changes: dict[str, Any] = {}
-    for name in NAMES:
-        if residue.is_name(getattr(entry, name, None)):
-            changes[name] = _ERASED
-    for name in SENTENCES:
-        if residue.in_sentence(getattr(entry, name, "")):
-            changes[name] = _ERASED
+    for fields, goes in ((NAMES, residue.is_name), (SENTENCES, residue.in_sentence)):
+        for name in fields:
+            text = getattr(entry, name, None)
+            if text and goes(text):
+                changes[name] = _ERASED
     return _change(entry, **changes) if changes else entry
 
 
