@@ -91,10 +91,11 @@ def unmapped(
     """
     missing = list(missing)
     listed = ", ".join(names.get(field, field) for field in present)[:300]
-    likely = {field: column for column, field in nearest(present).items()}
     mapping = {field: names[field] for field in names if field in present}
-    for field in missing:
-        mapping[field] = likely.get(field, "COLUMN")
+    mapping |= dict.fromkeys(missing, "COLUMN")
+    for column, field in nearest(present).items():
+        if field in missing:
+            mapping[field] = column
     return InputError(
         f"{name} has no column for {', '.join(missing)}. Its columns are {listed}. "
         f"Name the right ones: {written(mapping)}"
@@ -124,9 +125,9 @@ _MEANT = {
     "created_at": "timestamp date time created annotated_at",
     "id": "example_id case_id item_id uid uuid key",
 }
-_FIELD_BY_NAME = {
-    name: field for field, names in _MEANT.items() for name in (field, *names.split())
-}
+_FIELD_BY_NAME: dict[str, str] = {}
+for _field, _names in _MEANT.items():
+    _FIELD_BY_NAME |= dict.fromkeys((_field, *_names.split()), _field)
 _MOST_NAMED = 30  # columns
 _LONGEST = 40  # characters of each that are compared
 _CLOSE = 0.8  # of `difflib`: "coment" and "rationnale" are close, "region" is close to nothing

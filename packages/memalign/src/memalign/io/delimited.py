@@ -129,8 +129,10 @@ def table_rows(
 
 def _header_names(path: Path, cells: Sequence[Any], columns: Columns) -> list[str]:
     """Return the names of columns; a column without one is called by its place."""
-    shown = ["" if cell is None else str(cell).strip() for cell in cells]
-    names = [name or f"column {position}" for position, name in enumerate(shown, 1)]
+    names: list[str] = []
+    for position, cell in enumerate(cells, 1):
+        shown = "" if cell is None else str(cell).strip()
+        names.append(shown or f"column {position}")
     return distinct_names(f"{path}: the header", names, columns)
 
 

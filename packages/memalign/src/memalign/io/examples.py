@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Self
 
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.columns import LABEL_FIELDS
-from memalign.io.fields import CONTENT_NEEDED, case_fields, case_of
+from memalign.io.fields import CONTENT_NEEDED, case_fields, case_of, without_labels
 from memalign.io.reader import RowReader
 from memalign.io.rows import Row
 from memalign.io.source import ExampleSource, RowSource
@@ -130,8 +129,7 @@ def example_of(row: Row) -> Example | None:
 def _example(case: Mapping[str, Any], row: Row) -> Example | None:
     if case.keys().isdisjoint(CONTENT_FIELDS) and not row.faults:
         return None
-    fields = {name: value for name, value in case.items() if name not in LABEL_FIELDS}
-    return case_of(Example, row, fields)
+    return case_of(Example, row, without_labels(case))
 
 
 class _ExampleReader(RowReader):

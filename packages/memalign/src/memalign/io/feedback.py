@@ -9,8 +9,15 @@ import msgspec
 
 from memalign.content.json_values import is_absent
 from memalign.errors import InputError, InvalidRows, RowError
-from memalign.io.columns import LABEL_FIELDS, unused
-from memalign.io.fields import CONTENT_NEEDED, JUDGED, case_fields, case_of, labels_of
+from memalign.io.columns import unused
+from memalign.io.fields import (
+    CONTENT_NEEDED,
+    JUDGED,
+    case_fields,
+    case_of,
+    labels_of,
+    without_labels,
+)
 from memalign.io.reader import RowReader
 from memalign.io.rows import Row
 from memalign.io.source import FeedbackSource, RowSource
@@ -179,8 +186,7 @@ class _FeedbackReader(RowReader):
         if labels.keys().isdisjoint(("value", "rationale")):
             hints = unused(row.fields) if len(self.bad) < _HINTS else ()
             raise InputError("; ".join((NOTHING_SAID, *hints)))
-        content = {name: value for name, value in case.items() if name not in LABEL_FIELDS}
-        return case_of(Feedback, row, content | labels)
+        return case_of(Feedback, row, without_labels(case) | labels)
 
     def _check_against_others(self, feedback: Feedback) -> None:
         """Check one row against the rows before it and what the judge knows. Raises InputError."""

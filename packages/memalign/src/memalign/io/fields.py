@@ -12,7 +12,15 @@ from memalign.io.rows import Row
 from memalign.types import CONTENT_FIELDS, Example, Feedback
 from memalign.values import Value, ValueType
 
-__all__ = ["CONTENT_NEEDED", "JUDGED", "case_fields", "case_of", "id_of_content", "labels_of"]
+__all__ = [
+    "CONTENT_NEEDED",
+    "JUDGED",
+    "case_fields",
+    "case_of",
+    "id_of_content",
+    "labels_of",
+    "without_labels",
+]
 
 JUDGED = frozenset({"judge", "content_hash", "value"})
 """Fields that every line of a judgment file has."""
@@ -79,6 +87,11 @@ def _meta(rest: dict[str, Any]) -> dict[str, Any]:
         raise InputError("group is both a column and a key of meta; keep one of them")
     both = sorted(rest.keys() & meta.keys() - {"group"})
     return {**rest, **meta, **{f"{name} (column)": rest[name] for name in both}}
+
+
+def without_labels(case: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a case's row that are no labels."""
+    return {name: value for name, value in case.items() if name not in LABEL_FIELDS}
 
 
 def labels_of(case: Mapping[str, Any], value_type: ValueType | None) -> dict[str, Any]:

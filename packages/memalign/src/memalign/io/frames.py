@@ -158,7 +158,9 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
 def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]) -> Iterator[Row]:
     """Return mappings as rows, each with its position; codes of classes become their `names`."""
     # -1 says that there is no class.
-    codes = {name: {-1: None, **dict(enumerate(classes))} for name, classes in names.items()}
+    codes: dict[str, dict[Any, str | None]] = {}
+    for name, classes in names.items():
+        codes[name] = {-1: None, **dict(enumerate(classes))}
     for position, fields in enumerate(rows, 1):
         read = {whole_text(str(name)): value for name, value in fields.items()}
         for name in codes.keys() & read.keys():
@@ -179,8 +181,11 @@ def _of_data_set(data: Any) -> Iterator[Row]:
             if getattr(feature, "decode", None) is True:
                 # A library for pictures is needed only to look at them.
                 data = data.cast_column(name, type(feature)(decode=False))
-        classes = {name: getattr(feature, "names", None) for name, feature in features.items()}
-        yield from _rows(data, {name: names for name, names in classes.items() if names})
+        classes: dict[str, Sequence[str]] = {}
+        for name, feature in features.items():
+            if getattr(feature, "names", None):
+                classes[name] = feature.names
+        yield from _rows(data, classes)
 
 
 def _class_names(metadata: Any) -> dict[str, Sequence[str]]:

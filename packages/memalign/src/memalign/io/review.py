@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,17 +54,19 @@ def review_cases(
     if judged is None:
         return [(example, None) for example in source], []
     file = read_judgments(judged)
-    contents = {example.id: example for example in remembered}
-    contents |= {example.id: example for example in source if example.id in file.judgments}
+    contents: dict[str, Example] = {}
+    for example in chain(remembered, source):
+        if example.id in file.judgments:
+            contents[example.id] = example
     cases: list[ReviewCase] = []
     missing: list[str] = []
     for example_id, judgment in file.judgments.items():
         if example_id in file.passed:
             continue
-        example = contents.get(example_id)
-        if example is None:
+        if example_id not in contents:
             missing.append(example_id)
             continue
+        example = contents[example_id]
         if not file.fits(example):
             raise InputError(
                 f"{source.name}: {example_id!r} has changed since it was judged in {judged}; "

@@ -210,6 +210,7 @@ def decoded(line: int, raw: bytes) -> str | RowError:
     try:
         return raw.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        place, byte = error.start + 1, raw[error.start]
+        place = error.start + 1
+        byte = raw[error.start]
         advice = "save the file as UTF-8 (in a spreadsheet: save it as CSV UTF-8)"
         return RowError(line=line, reason=f"byte {place} (0x{byte:02x}) is not UTF-8; {advice}")

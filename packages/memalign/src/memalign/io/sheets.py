@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["HIDDEN", "REASON", "REVIEW", "VERDICT", "restored", "sheet_rows"]
 
 HIDDEN = "memalign"
-VERDICT, REASON = "judge's verdict", "judge's reason"
+VERDICT = "judge's verdict"
+REASON = "judge's reason"
 REVIEW = "review"
 """The worksheet that experts fill in."""
 
