@@ -123,16 +123,13 @@ def _named(
         return tuple(key for key in by_id.get(selector.id, ()) if key == selector)
     meanings: dict[str, tuple[FeedbackKey, ...]] = {}
     for example_id, source in readings(selector):
-        keys = tuple(
-            key
-            for key in by_id.get(example_id, ())
-            if source is None or same_person(source, key.source)
-        )
+        keys = by_id.get(example_id, [])
+        written = json.dumps(example_id, ensure_ascii=False)
+        if source is not None:
+            keys = [key for key in keys if same_person(source, key.source)]
+            written += f"@{source}"
         if keys:
-            meanings[
-                json.dumps(example_id, ensure_ascii=False)
-                + ("" if source is None else f"@{source}")
-            ] = keys
+            meanings[written] = tuple(keys)
     if len(meanings) > 1:
         raise UnknownKey(
             f"{selector!r} could mean {' or '.join(meanings)}; "

@@ -149,12 +149,13 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
                 msgspec.structs.force_setattr(self, name, plain(value, name, faults))
         if not isinstance(self.meta, Mapping):
             raise InputError("meta must be a JSON object")
-        meta = {whole_text(str(name)): value for name, value in self.meta.items()}
-        read = {name: plain(value, name, faults) for name, value in meta.items()}
-        kept = {
-            name: value for name, value in read.items() if value is not None or meta[name] is None
-        }
-        msgspec.structs.force_setattr(self, "meta", kept)
+        meta: dict[str, Any] = {}
+        for key, value in self.meta.items():
+            name = whole_text(str(key))
+            read = plain(value, name, faults)
+            if read is not None or value is None:
+                meta[name] = read
+        msgspec.structs.force_setattr(self, "meta", meta)
         if faults:
             self.__dict__["faults"] = tuple(faults)
 
@@ -170,24 +171,28 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
     def _check_id(self) -> None:
         if isinstance(self.id, str):
             msgspec.structs.force_setattr(self, "id", whole_text(self.id))
-        if (
-            not isinstance(self.id, str)
-            or not self.id.strip()
-            or any(character in self.id for character in "\n\r\x00")
-        ):
+        if not _is_line(self.id):
             raise InputError("id is missing, or is not one line of text")
 
     @property
     def content(self) -> dict[str, Any]:
         """The content fields that are present, in prompt order."""
-        return {
-            name: value for name in CONTENT_FIELDS if (value := getattr(self, name)) is not None
-        }
+        content: dict[str, Any] = {}
+        for name in CONTENT_FIELDS:
+            value = getattr(self, name)
+            if value is not None:
+                content[name] = value
+        return content
 
     @cached_property
     def content_hash(self) -> str:
         """SHA-256 (64 hex digits) of the content fields, the same for equal content of any id."""
         return hashlib.sha256(canonical_json(self.content).encode()).hexdigest()
+
+
+def _is_line(text: object) -> bool:
+    """Return whether this is one line of text that is not empty."""
+    return isinstance(text, str) and bool(text.strip()) and not re.search(r"[\n\r\x00]", text)
 
 
 class Example(_Content, frozen=True, kw_only=True):
@@ -203,12 +208,11 @@ class Example(_Content, frozen=True, kw_only=True):
         self._check_id()
         self._clean()
         if not self.content:
+            for fault in self.faults:
+                if fault.steps[0] in CONTENT_FIELDS:
+                    raise InputError(f"{self.id}: {fault}")
             fields = ", ".join(CONTENT_FIELDS)
-            needed = f"example {self.id!r} has no content; one of {fields} is required"
-            unread = [
-                f"{self.id}: {fault}" for fault in self.faults if fault.steps[0] in CONTENT_FIELDS
-            ]
-            raise InputError(unread[0] if unread else needed)
+            raise InputError(f"example {self.id!r} has no content; one of {fields} is required")
 
 
 NOTHING_SAID = "a row needs a value, a rationale or both"
@@ -232,11 +236,7 @@ class Feedback(_Content, frozen=True, kw_only=True):
         self._clean()
         for name in ("value", "rationale", "source"):
             msgspec.structs.force_setattr(self, name, plain(getattr(self, name), name))
-        if (
-            not isinstance(self.source, str)
-            or not self.source.strip()
-            or any(c in self.source for c in "\n\r\x00")
-        ):
+        if not _is_line(self.source):
             raise InputError(
                 f"source {self.source!r} must be one line of text; leave it out if it is unknown"
             )
@@ -506,11 +506,11 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
         )
 
     def __repr__(self) -> str:
-        values = {
-            name: getattr(self, name)
-            for name in ("id", "value", "error", "confidence", "rationale", "model")
-        }
-        fields = (f"{name}={value!r}" for name, value in values.items() if value not in (None, ""))
+        fields: list[str] = []
+        for name in ("id", "value", "error", "confidence", "rationale", "model"):
+            value = getattr(self, name)
+            if value not in (None, ""):
+                fields.append(f"{name}={value!r}")
         return f"Judgment({', '.join(fields)})"
 
 

@@ -178,7 +178,7 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return cls._choice(tuple(choice.strip() for choice in spec.split("|")))
         kind, colon, bounds = spec.lower().partition(":")
         if kind in ("bool", "str") and not colon:
-            return cls(kind=kind)  # type: ignore[arg-type]  # narrowed to the two literals by the test above
+            return cls(kind="bool" if kind == "bool" else "str")
         if kind in ("int", "float") and colon:
             try:
                 low, high = map(float, bounds.split(".."))

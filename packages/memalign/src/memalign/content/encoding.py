@@ -23,8 +23,8 @@ def estimate_tokens(text: str) -> int:
 # normalise it to that.
 _CONTROL = re.compile(
     r"[<\uff1c\ufe64](?=[|\uff5c])|[|\uff5c](?=[>\uff1e\ufe65])"
-    r"|[\[\uff3b](?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|TOOL_CONTENT|THINK|"
-    r"MODEL_SETTINGS|IMG|gMASK|BOS|EOS|EOT)[\]\uff3d])"
+    r"|[\[\uff3b](?=/?(?:INST|SYSTEM_PROMPT|TOOL_CALLS|AVAILABLE_TOOLS|TOOL_RESULTS|"
+    r"TOOL_CONTENT|THINK|MODEL_SETTINGS|IMG|gMASK|BOS|EOS|EOT)[\]\uff3d])"
     r"|\[(?=\|(?:system|user|assistant|tool|endofturn)\|\])|\](?=~!?b(?:\[|\]))|\[(?=e~\[)"
     r"|<(?=<SYS|</SYS)"
     r"|<(?=/?(?:start_of_turn|end_of_turn|s>|bos>|eos>|think|tool|system|user|assistant))"
