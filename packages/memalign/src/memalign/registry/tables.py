@@ -96,7 +96,7 @@ answers = Table(
 
 
 def our_tables(connection: sa.Connection) -> list[str]:
-    """Return the names of the tables in a database that are memalign's, other packages' included."""
+    """Return the names of memalign's tables in a database, other packages' included."""
     names = sa.inspect(connection).get_table_names()
     return [name for name in names if name.startswith("memalign_")]
 
