@@ -288,7 +288,7 @@ class _Candidate:
         return bool(cases) and chance(table) <= ALPHA
 
     def _said_otherwise(self) -> str | None:
-        """Return whose words name what the test finds and do not forbid it, or make an exception."""
+        """Return whose words name what the test finds, and make an exception or allow it."""
         for other in self.memory.semantic:
             if other.pinned and other.id != self.guideline.id and self._allows(other):
                 return other.id
