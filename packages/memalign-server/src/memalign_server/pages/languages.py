@@ -31,7 +31,7 @@ class Language:
 
     @property
     def is_english(self) -> bool:
-        """Whether it is the language that the pages are written in."""
+        """Return whether the pages are written in it."""
         return self.code == "en"
 
     def say(self, english: str, **parts: object) -> str:

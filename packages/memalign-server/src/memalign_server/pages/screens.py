@@ -40,7 +40,7 @@ class JudgeScreen:
 
     @property
     def is_part(self) -> bool:
-        """Whether a script asks, for a part of the page."""
+        """Return whether a script asks, for a part of the page."""
         return is_part(self.request)
 
     @cached_property
@@ -50,7 +50,7 @@ class JudgeScreen:
 
     @property
     def kind(self) -> ValueType:
-        """What verdicts may be."""
+        """The type of verdicts."""
         return self.loaded.judge.value_type
 
     def start(self, kind: str, **arguments: Any) -> Job:

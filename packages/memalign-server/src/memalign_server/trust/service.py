@@ -170,7 +170,7 @@ def figures_of(connection: Transaction, judge: str, kind: ValueType) -> dict[str
 
 
 def _measured(connection: Transaction, judge: str, kind: ValueType) -> list[_Measured]:
-    """Return the latest cases that are held out and that people answered alike, the latest last.
+    """Return the latest cases that are held out and that people answered alike, in order of time.
 
     Where people differ, the answer counts that an owner settled on. As soon as enough cases have a
     verdict of the newest version, the others wait for theirs.
