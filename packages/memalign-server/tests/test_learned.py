@@ -429,9 +429,12 @@ def test_a_conflict_is_shown_and_settled_once(
     )
     shows(site.teach(), f"These two say different things {sides}", "Both hold")
     (conflict,) = site.judge.memory.open_conflicts
+    waits = "two comments wait for your choice"
+    assert waits in site.client.get("/judges/tone/trust").text, "every page says so"
     form: dict[str, Any] = {"holds": holds} if holds else {}
     page = site.do("learned/conflict", key=[str(key) for key in conflict.feedback], **form)
     assert "different things" not in page
+    assert waits not in site.client.get("/judges/tone/trust").text
     assert [site.review("c5").rationale, site.review("c6", "ben").rationale] == words
     site.answer("c7", False, "Be quick.")
     assert "different things" not in site.teach(), "and it does not come back"

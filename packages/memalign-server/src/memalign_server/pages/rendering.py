@@ -76,6 +76,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
         "path": address_of(request),
         "judge": None,
         "page": "",
+        "has_conflict": lambda: False,
     }
     html = _templates().get_template(template).render(shown | context)
     return HTMLResponse(whole(html), status, {"vary": "Accept-Language, Cookie"})

@@ -10,6 +10,7 @@ from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
 from memalign.values import ValueType
+from memalign_server.learned.conflicts import conflicts_of
 from memalign_server.pages.languages import Language
 from memalign_server.pages.rendering import link, render, speaking
 from memalign_server.people.access import Asking, is_part
@@ -61,6 +62,12 @@ class JudgeScreen:
         """Send a browser on to a page of the judge."""
         return RedirectResponse(link(self.judge, page, **query), 303)
 
+    def has_conflict(self) -> bool:
+        """Return whether comments that contradict each other wait for this person's choice."""
+        memory = self.loaded.judge.memory
+        return bool(conflicts_of(memory, self.name, is_owner=self.person.owner))
+
     def render(self, template: str, *, status: int = 200, **parts: Any) -> Response:
         """Return a page of the judge, or a part of one."""
-        return render(self.request, template, status=status, **{"judge": self.judge, **parts})
+        shown = {"judge": self.judge, "has_conflict": self.has_conflict, **parts}
+        return render(self.request, template, status=status, **shown)
