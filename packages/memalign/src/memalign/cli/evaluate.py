@@ -193,8 +193,7 @@ def evaluate(
         data["plan"] = evaluation.plan()
         parts += data["plan"]
     session.give(data, *parts)
-    if report is not None:
-        _write_report(report, judge, number, evaluation, label, result)
+    _write_report(report, judge, number, evaluation, label, result)
     _write_junit(junit, result)
     say_by_reason("failed", failed)
     if not is_gate:
@@ -303,7 +302,7 @@ def _disagreements(evaluation: Evaluation) -> Any:
 
 
 def _write_report(
-    file: Path,
+    file: Path | None,
     judge: Judge,
     number: int,
     evaluation: Evaluation,
@@ -314,6 +313,8 @@ def _write_report(
     from memalign.evaluation import report as gather
     from memalign.types import as_json
 
+    if file is None:
+        return
     page = gather(judge, evaluation, against=label, gate=result)
     suffix = file.suffix.lower()
     if suffix == ".json":
