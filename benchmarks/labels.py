@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 from shared import markdown
 
@@ -18,6 +19,16 @@ from memalign.metrics import paired_share_interval, student_t, wilson_interval
 def lowest(share: float, n: int) -> float:
     """The lower end of the interval of an agreement."""
     return (wilson_interval(share * n, n) or (0.0, 1.0))[0]
+
+
+def _narrow(points: int, n: int) -> bool:
+    """Return whether n labels give an agreement of 85 % to so many points."""
+    return half_width(0.85, n) <= points / 100
+
+
+def _good_enough(real: int, n: int) -> bool:
+    """Return whether the whole interval of so many percent is at 80 % or above."""
+    return lowest(real / 100, n) >= 0.8
 
 
 def is_ahead(points: int, turned: int, n: int) -> bool:
@@ -46,15 +57,15 @@ def claims() -> list[tuple[str, int, str]]:
         add(
             claim,
             "Wilson's interval of a share",
-            lambda n, p=points: half_width(0.85, n) <= p / 100,
-        )  # type: ignore[misc]
+            partial(_narrow, points),
+        )
     for real in (95, 90, 85):
         claim = f"agreement of at least 80 %, when it is {real} %"
         add(
             claim,
             "the whole interval on the good side",
-            lambda n, r=real: lowest(r / 100, n) >= 0.8,
-        )  # type: ignore[misc]
+            partial(_good_enough, real),
+        )
     for points, turned in ((20, 30), (10, 20), (5, 15)):
         claim = (
             f"one judge better than another by {points} points, when {turned} % of verdicts differ"

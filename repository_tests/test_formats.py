@@ -15,7 +15,7 @@ BESIDE = {
     Finding: set[str](),
     Feedback: {"group", "system"},  # columns that `evaluate` reads
 }
-UNSAID = {Feedback: {"meta"}}  # where any other column goes
+UNSAID: dict[type, set[str]] = {Feedback: {"meta"}}  # where any other column goes
 TABLES = {
     Judgment: ("## Judgments\n", "| field | content |\n"),
     Finding: ("A finding is an object:\n", "| field | content |\n"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from memalign import Judge, MemAlign
 from memalign.aio import run
@@ -30,10 +31,9 @@ def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
     calls = Calls(answers=Store())
     model, addressed = (kind(lambda _: {"value": True}) for kind in (ScriptedChatModel, Addressed))
 
-    async def ask(model: ScriptedChatModel, **changes: object) -> ChatReply:
-        return await calls.complete(
-            model, ChatRequest(**{"system": "s", "user": "u", "schema": {}} | changes)
-        )  # type: ignore[arg-type]
+    async def ask(model: ScriptedChatModel, **changes: Any) -> ChatReply:
+        asked: dict[str, Any] = {"system": "s", "user": "u", "schema": {}, **changes}
+        return await calls.complete(model, ChatRequest(**asked))
 
     first = run(ask(model))
     again = run(ask(model, about="t-2", timeout=3.0))
