@@ -45,7 +45,7 @@ def path_of(owner: TestClient, name: str) -> str:
 
 
 def link_on(page: Any) -> str:
-    (path,) = re.findall(rf"<code>{world.ADDRESS}(/join/[^<]+)</code>", page.text)
+    (path,) = re.findall(rf"<code[^>]*>{world.ADDRESS}(/join/[^<]+)</code>", page.text)
     return str(path)
 
 
@@ -223,18 +223,21 @@ OTHER_SITES = [
 def test_another_site_does_nothing(shared: world.Shared) -> None:
     owner, path = shared.signed_in("owner"), invited(shared.signed_in("owner"), "Zoë")
     for headers in OTHER_SITES:
-        for place in (EXPERTS, f"{JUDGES}/tone/teach", "/sign-out"):
+        for place in (EXPERTS, f"{JUDGES}/tone/align", "/sign-out"):
             expect(owner.post(place, headers=headers, follow_redirects=False), 403, "another site")
         assert (
             shared.browser().post(path, headers=headers).status_code == 403
         )  # nor signs anybody in as another
-    assert owner.post(f"{JUDGES}/tone/teach", headers={"origin": world.ADDRESS}).status_code == 202
+    assert (
+        owner.post(f"{JUDGES}/tone/align", json={}, headers={"origin": world.ADDRESS}).status_code
+        == 202
+    )
 
 
 def test_another_site_does_nothing_on_an_open_server(local: TestClient) -> None:
     for headers in OTHER_SITES:
-        assert local.post(f"{JUDGES}/tone/teach", headers=headers).status_code == 403
-    assert local.post(f"{JUDGES}/tone/teach").status_code == 202
+        assert local.post(f"{JUDGES}/tone/align", json={}, headers=headers).status_code == 403
+    assert local.post(f"{JUDGES}/tone/align", json={}).status_code == 202
 
 
 def test_behind_a_proxy_its_own_address_is_no_other_site(place: str) -> None:
@@ -248,7 +251,9 @@ def test_behind_a_proxy_its_own_address_is_no_other_site(place: str) -> None:
 
 def test_the_token_of_programs_is_good_from_anywhere_and_no_other_is(shared: world.Shared) -> None:
     elsewhere = {"origin": "https://elsewhere.example"}
-    assert shared.program().post(f"{JUDGES}/tone/teach", headers=elsewhere).status_code == 202
+    assert (
+        shared.program().post(f"{JUDGES}/tone/align", json={}, headers=elsewhere).status_code == 202
+    )
     owner = shared.signed_in("owner")
     for value in (f"Bearer {world.TOKEN[:-1]}", "Bearer ", f"Basic {world.TOKEN}"):
         for client in (shared.browser(), owner):  # whose cookie helps no wrong token
@@ -379,7 +384,7 @@ def test_a_person_is_erased_from_the_servers_tables_in_every_spelling(
         owner,
         "/judges/tone/erase",
         matching=spelling,
-        tick=re.findall(r'value="([^"]+)" checked', page),
+        tick=re.findall(r'value="([^"]+)"\s+checked', page),
     )
     wait(owner)
     assert "Erased for good" in owner.get(begun.headers["location"]).text

@@ -239,7 +239,7 @@ def test_columns_are_chosen_where_the_guess_is_wrong(
 def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> None:
     page = sent(local, "a.csv", TABLE + "No reply?,\na,b,c\nBlue?,Yes.\n").text
     shows(page, "2 rows cannot be used and are left out.", "Line 4: ", "Add 3 cases")
-    shows(page, "nothing is in agent_reply", "3 cells and the header 2")
+    shows(page, "nothing is in agent_reply", "the row has 3 cells, and there are 2 columns")
     page = sent(local, "a.csv", "customer_message,agent_reply\nWhere?,\n").text
     assert "1 row cannot be used and is left out." in page
 
@@ -284,7 +284,7 @@ def test_columns_are_guessed_by_their_names_and_by_what_they_hold(
     page = sent(local, "a.csv", "\n".join([header, ";".join(row), ";".join(again)])).text
     assert tuple(re.findall(r"<option selected>([^<]*)", page)) == chosen
     assert f"<td>{TEXTS[0]}</td><td>{TEXTS[1]}</td>" in page
-    assert ("Not taken: value, rationale." in page) == ("rationale" in header)
+    assert ("what people answered: value, rationale" in page) == ("rationale" in header)
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig", "utf-8"])

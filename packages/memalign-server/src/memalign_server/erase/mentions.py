@@ -217,15 +217,9 @@ def arguments_of(search: Search, ticks: Collection[str], *, whole: bool = False)
     Raises:
         InputError: Somebody leaves with what they said, and something that they said has no tick.
     """
-    ticked = list[Mention]()
-    unticked = list[Mention]()
-    places = Counter[bool]()
-    for mention in search.mentions:
-        is_more = places[mention.apart] >= MOST and not mention.inside
-        by_rest = is_more and _REST[mention.apart] in ticks
-        by_whole = whole and not mention.apart
-        places[mention.apart] += 1
-        (ticked if mention.tick in ticks or by_rest or by_whole else unticked).append(mention)
+    chosen = _chosen(search.mentions, ticks, whole=whole)
+    ticked = [mention for mention in search.mentions if mention.tick in chosen]
+    unticked = [mention for mention in search.mentions if mention.tick not in chosen]
     _check_leaving(ticked, unticked)
     arguments: dict[str, Any] = {
         "leaves": [mention.name for mention in ticked if mention.kind == "member"],
@@ -233,18 +227,34 @@ def arguments_of(search: Search, ticks: Collection[str], *, whole: bool = False)
     }
     if all(mention.apart or mention.kind == "member" for mention in unticked):
         return arguments | {"matching": search.text, "sources": search.sources}
-    cases = [str(FeedbackKey(one.name, "")) for one in ticked if one.kind == "case"]
-    comments = [mention.name for mention in ticked if mention.kind == "comment"]
-    rules = {mention.name for mention in ticked if mention.kind == "sentence"}
-    guidelines = search.judge.memory.guidelines
-    arguments["keys"] = [*cases, *comments]
-    arguments["sentences"] = [rule.text for rule in guidelines if rule.id in rules]
+    arguments |= _named(search.judge, ticked)
     receipt = planned(search.registry, search.store, search.judge.name, arguments)
     gone = set[str]()
     if receipt is not None:
         gone = {*receipt.cases, *map(str, receipt.keys), *receipt.guidelines}
     kept = [mention for mention in unticked if not mention.apart and mention.name not in gone]
     return arguments | {"kept": len(kept)}
+
+
+def _chosen(mentions: Sequence[Mention], ticks: Collection[str], *, whole: bool) -> set[str]:
+    """Return the ticks of what goes; a group's last tick is for all that have none of their own."""
+    chosen = set(ticks)
+    for apart in (False, True):
+        group = [mention for mention in mentions if mention.apart is apart]
+        if _REST[apart] in ticks:
+            chosen |= {mention.tick for mention in group[MOST:] if not mention.inside}
+        if whole and not apart:
+            chosen |= {mention.tick for mention in group}
+    return chosen
+
+
+def _named(judge: Judge, ticked: Sequence[Mention]) -> dict[str, list[str]]:
+    """Return the keys and sentences that are ticked, as a job takes them."""
+    cases = [str(FeedbackKey(one.name, "")) for one in ticked if one.kind == "case"]
+    comments = [mention.name for mention in ticked if mention.kind == "comment"]
+    rules = {mention.name for mention in ticked if mention.kind == "sentence"}
+    sentences = [rule.text for rule in judge.memory.guidelines if rule.id in rules]
+    return {"keys": [*cases, *comments], "sentences": sentences}
 
 
 def _check_leaving(ticked: Sequence[Mention], unticked: Sequence[Mention]) -> None:

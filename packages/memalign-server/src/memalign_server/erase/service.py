@@ -78,11 +78,12 @@ def planned(
             receipts.append(registry.erase(name, **selection, dry_run=True))
     # The last words on a case may go by two selections: then the case goes too, and neither of them says so alone.
     own = [receipt for receipt in receipts if receipt.judge == judge]
-    keys = [key for receipt in own for key in receipt.keys]
-    cases = [str(FeedbackKey(case, "")) for receipt in own for case in receipt.cases]
-    if len(own) > 1 and (keys or cases):
-        kept = tuple(arguments.get("cases_kept") or ())
-        receipts.append(registry.erase(judge, [*keys, *cases], keep=kept, dry_run=True))
+    if len(own) > 1:
+        keys = [key for receipt in own for key in receipt.keys]
+        cases = [str(FeedbackKey(case, "")) for receipt in own for case in receipt.cases]
+        if keys or cases:
+            kept = tuple(arguments.get("cases_kept") or ())
+            receipts.append(registry.erase(judge, [*keys, *cases], keep=kept, dry_run=True))
     return _joined(receipts, judge) if receipts else None
 
 
@@ -119,12 +120,8 @@ def _selections(
     leaves = arguments.get("leaves") or ()
     with store.read() as connection:
         leaving = [member.name for member in list_people(connection) if member.id in leaves]
-    for other in registry.list():
-        for source in leaving if other.name != judge else ():
-            with suppress(UnknownKey):
-                receipt = registry.erase(other.name, source=source, dry_run=True)
-                if receipt.keys or receipt.versions:
-                    yield other.name, {"source": source, "keep": receipt.cases}
+    if leaving:
+        yield from _of_other_judges(registry, judge, leaving)
     sources = {name_key(source): source for source in (*leaving, *(arguments.get("sources") or ()))}
     for source in sources.values():
         yield judge, {"source": source, "keep": kept}
@@ -134,6 +131,16 @@ def _selections(
     keys = tuple(arguments.get("keys") or ())
     if keys or named:
         yield judge, {"selectors": keys, **named, "keep": kept}
+
+
+def _of_other_judges(registry: Registry, judge: str, leaving: Sequence[str]) -> Iterator[Selection]:
+    """Yield what those who leave the team said to other judges; the cases themselves stay there."""
+    for other in registry.list():
+        for source in leaving if other.name != judge else ():
+            with suppress(UnknownKey):
+                receipt = registry.erase(other.name, source=source, dry_run=True)
+                if receipt.keys or receipt.versions:
+                    yield other.name, {"source": source, "keep": receipt.cases}
 
 
 def _without_what_went_since(work: Work, selection: Selection, receipt: Receipt) -> Receipt:
@@ -153,23 +160,25 @@ def _joined(receipts: Sequence[Receipt], judge: str) -> Receipt:
     """Return one receipt for several: what went from any judge, and where anything is left."""
     own = [receipt for receipt in receipts if receipt.judge == judge]
     others = [receipt for receipt in receipts if receipt.judge != judge]
-    last = (own or others)[-1]
-    keys = dict.fromkeys(key for receipt in own for key in receipt.keys)
-    cases = dict.fromkeys(case for receipt in own for case in receipt.cases)
-    guidelines = dict.fromkeys(rule for receipt in own for rule in receipt.guidelines)
-    left = dict.fromkeys(place for receipt in receipts for place in receipt.left)
-    elsewhere = {name for receipt in own for name in receipt.elsewhere}
     erased = {receipt.judge for receipt in receipts}
-    elsewhere |= {name for receipt in others for name in receipt.elsewhere if name not in erased}
+    elsewhere = {name for receipt in receipts for name in receipt.elsewhere}
+    own_elsewhere = {name for receipt in own for name in receipt.elsewhere}
+    left = dict.fromkeys(place for receipt in receipts for place in receipt.left)
     return replace(
-        last,
+        (own or others)[-1],
         judge=judge,
-        keys=(*keys, *(key for receipt in others for key in receipt.keys)),
-        cases=(*cases, *(case for receipt in others for case in receipt.cases)),
-        guidelines=(*guidelines, *(rule for receipt in others for rule in receipt.guidelines)),
+        keys=_went(own, others, "keys"),
+        cases=_went(own, others, "cases"),
+        guidelines=_went(own, others, "guidelines"),
         left=tuple(left),
-        elsewhere=tuple(sorted(elsewhere)),
+        elsewhere=tuple(sorted(own_elsewhere | (elsewhere - erased))),
     )
+
+
+def _went(own: Sequence[Receipt], others: Sequence[Receipt], what: str) -> tuple[Any, ...]:
+    """Return what went: of the judge itself once, although several selections may have named it."""
+    once = dict.fromkeys(one for receipt in own for one in getattr(receipt, what))
+    return (*once, *(one for receipt in others for one in getattr(receipt, what)))
 
 
 def _keep_cases(registry: Registry, store: Store, judge: str, ids: Collection[str]) -> None:

@@ -7,6 +7,7 @@ signed in cannot name a tracking URI: whoever runs the server does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
@@ -26,7 +27,7 @@ from memalign_server.problems import Refused
 from memalign_server.server import JUDGE, Here
 from memalign_server.setup.row_errors import reason_of
 from memalign_server.setup.service import keep_said, open_provider
-from memalign_server.setup.uploads import SUFFIXES, read_upload
+from memalign_server.setup.uploads import SUFFIXES, Upload, read_upload
 from memalign_server.store.answers import activity_of, is_answered
 from memalign_server.store.cases import (
     add_cases,
@@ -161,33 +162,14 @@ def take_cases(
         return setup.redirect(open="cases", job=setup.start("queue").id)
     if file is None or not file.filename:
         raise Refused("choose a file first")
-    try:
-        place = setup.server.store.place
-        upload = read_upload(file.file, file.filename, setup.latest, column or (), place=place)
-        if what == "show":
-            with setup.server.store.read() as connection:
-                new = len(new_cases(connection, setup.judge, upload.cases))
-            labels = {field: label_of(field, setup.latest) for field in setup.latest.fields}
-            return render(
-                setup.request,
-                "upload.html",
-                judge=setup.judge,
-                upload=upload,
-                labels=labels,
-                new=new,
-                said=said,
-                reason_of=reason_of,
-            )
-    except InputError as error:
-        if what != "show":
-            raise
-        problem = error_text(setup.request, error)
-        return render(setup.request, "upload.html", judge=setup.judge, upload=None, problem=problem)
+    if what == "show":
+        return _shown(setup, file, column or (), said=said)
+    upload = _read(setup, file, column or ())
     if not upload.cases:
         raise Refused("no row of {name} can be used as it is", name=upload.name)
+    kept = 0
     with setup.server.store.write() as connection:
         added, repeated = add_cases(connection, setup.judge, upload.cases)
-        kept = 0
         if said:
             kind = setup.latest.value_type
             kept = keep_said(connection, setup.judge, upload.said, by=setup.person.name, kind=kind)
@@ -195,6 +177,32 @@ def take_cases(
     judging = setup.start("queue").id if added else None
     return setup.redirect(
         open="cases", job=judging, added=added, repeated=repeated, kept=kept or None, batch=batch
+    )
+
+
+def _read(setup: Setup, file: UploadFile, column: Sequence[str]) -> Upload:
+    place = setup.server.store.place
+    return read_upload(file.file, file.filename or "", setup.latest, column, place=place)
+
+
+def _shown(setup: Setup, file: UploadFile, column: Sequence[str], *, said: bool) -> Response:
+    """Show what a file holds, or why it cannot be read."""
+    try:
+        upload = _read(setup, file, column)
+        with setup.server.store.read() as connection:
+            new = len(new_cases(connection, setup.judge, upload.cases))
+    except InputError as error:
+        problem = error_text(setup.request, error)
+        return render(setup.request, "upload.html", judge=setup.judge, upload=None, problem=problem)
+    return render(
+        setup.request,
+        "upload.html",
+        judge=setup.judge,
+        upload=upload,
+        labels={field: label_of(field, setup.latest) for field in setup.latest.fields},
+        new=new,
+        said=said,
+        reason_of=reason_of,
     )
 
 

@@ -33,44 +33,41 @@ _LABELS = ("value", "rationale", "source", "created_at")
 _SIDES = ("A", "B")
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "inputs": (
-        *(
-            "question",
-            "customer",
-            "request",
-            "prompt",
-            "input",
-            "query",
-            "user",
-            "inquiry",
-            "asked",
-            "ask",
-            "client",
-        ),
-        *(
-            "pergunta",
-            "cliente",
-            "pedido",
-            "pregunta",
-            "peticion",
-            "consulta",
-            "frage",
-            "kunde",
-            "anfrage",
-        ),
+        "question",
+        "customer",
+        "request",
+        "prompt",
+        "input",
+        "query",
+        "user",
+        "inquiry",
+        "asked",
+        "ask",
+        "client",
+        "pergunta",
+        "cliente",
+        "pedido",
+        "pregunta",
+        "peticion",
+        "consulta",
+        "frage",
+        "kunde",
+        "anfrage",
     ),
     "outputs": (
-        *(
-            "reply",
-            "answer",
-            "response",
-            "output",
-            "agent",
-            "assistant",
-            "completion",
-            "bot",
-            "generated",
-        ),
-        *("resposta", "respuesta", "antwort", "atendente"),
+        "reply",
+        "answer",
+        "response",
+        "output",
+        "agent",
+        "assistant",
+        "completion",
+        "bot",
+        "generated",
+        "resposta",
+        "respuesta",
+        "antwort",
+        "atendente",
     ),
     "conversation": (
         "conversation",
@@ -87,7 +84,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
 }
 """How the names of columns begin that hold what a field holds, in the languages of the pages and German."""
 _KEYS = frozenset(
-    (
+    [
         "id",
         "ids",
         "no",
@@ -102,7 +99,7 @@ _KEYS = frozenset(
         "index",
         "row",
         "ticket",
-    )
+    ]
 )
 _DIGIT = re.compile(r"\d")
 _KEY_LENGTH = 40  # characters
@@ -206,20 +203,28 @@ def read_upload(
     )
     if not upload.complete:
         return upload
-    chosen_columns = dict(zip(questions, chosen, strict=True))
-    usable = list[Row]()
-    for row in written:
+    filled, empty = _filled(written, questions, chosen)
+    cases, refused = _cases(filled, name, judge)
+    lines = {row.line for row in refused}
+    said = _said([row for row in filled if row.line not in lines], judge) if upload.labels else ()
+    bad = sorted([*bad, *empty, *refused], key=lambda error: error.line)
+    return replace(upload, cases=cases, bad=bad, said=said)
+
+
+def _filled(
+    rows: Sequence[Row], questions: Sequence[str], chosen: Sequence[str]
+) -> tuple[list[Row], list[RowError]]:
+    """Return the rows that have something in every chosen column, by the fields, and the others."""
+    columns = dict(zip(questions, chosen, strict=True))
+    filled = list[Row]()
+    bad = list[RowError]()
+    for row in rows:
         empty = [column for column in chosen if _is_empty(row.fields.get(column))]
         if empty:
             bad.append(RowError(line=row.line, reason=f"nothing is in {', '.join(empty)}"))
         else:
-            usable.append(replace(row, fields=_by_fields(row.fields, chosen_columns)))
-    cases, refused = _cases(usable, name, judge)
-    bad += refused
-    lines = {row.line for row in refused}
-    said = _said([row for row in usable if row.line not in lines], judge) if upload.labels else ()
-    bad.sort(key=lambda error: error.line)
-    return replace(upload, cases=cases, bad=bad, said=said)
+            filled.append(replace(row, fields=_by_fields(row.fields, columns)))
+    return filled, bad
 
 
 def _read_rows(file: BinaryIO, name: str, place: str) -> tuple[list[Row | RowError], str]:
@@ -344,14 +349,16 @@ def _means(column: str, question: str) -> bool:
 
 def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether a column holds keys, dates or numbers and no texts: by its name, or by what it holds."""
-    words = re.findall(r"[^\W_]+", column.lower())
-    values = [row.get(column) for row in rows[:_LOOKED_AT]]
-    texts = [value for value in values if isinstance(value, str) and value.strip()]
-    if len(texts) < len([value for value in values if value is not None]):  # numbers, lists
-        return all(isinstance(value, int | float) for value in values if value is not None)
-    short = all(len(text) <= _KEY_LENGTH and len(text.split()) == 1 for text in texts)
-    numbered = len(texts) > 1 and len(set(texts)) == len(texts) and all(map(_DIGIT.search, texts))
-    return bool(texts) and short and (numbered or bool(_KEYS.intersection(words)))
+    values = [row[column] for row in rows[:_LOOKED_AT] if row.get(column) is not None]
+    written = [value for value in values if isinstance(value, str)]
+    if len(written) < len(values):  # numbers, lists
+        return all(isinstance(value, int | float) for value in values)
+    texts = [text for text in written if text.strip()]
+    is_short = all(len(text) <= _KEY_LENGTH and len(text.split()) == 1 for text in texts)
+    if not texts or not is_short:
+        return False
+    is_numbered = len(set(texts)) == len(texts) > 1 and all(map(_DIGIT.search, texts))
+    return is_numbered or not _KEYS.isdisjoint(re.findall(r"[^\W_]+", column.lower()))
 
 
 def _as_written(row: Row) -> Row:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from memalign import Judge
 from memalign.align import AlignResult
 from memalign.errors import MemalignError
 from memalign.keys import same_person
-from memalign.types import Example
+from memalign.types import Example, FeedbackKey
 from memalign_server.erase.service import erase
 from memalign_server.learned.service import cases_for_trial, rephrased
-from memalign_server.learned.teaching import lessons_of, mark_taught, overruled
+from memalign_server.learned.teaching import Lesson, lessons_of, mark_taught, overruled
 from memalign_server.review.disputes import refresh_disputes
 from memalign_server.review.service import overrule, withdraw
 from memalign_server.store.cases import add_cases, cases_ahead, versions_in_view
@@ -81,42 +81,43 @@ async def teach(work: Work) -> dict[str, Any]:
     """
     judge, version = await work.latest()
     with work.store.write() as connection:
-        refresh_disputes(
-            connection, work.judge, kind=judge.value_type
-        )  # answers were erased or withdrawn since
-        lessons, wrong = (
-            lessons_of(connection, work.judge),
-            overruled(connection, work.judge, judge.memory),
-        )
+        # Answers were erased or withdrawn since.
+        refresh_disputes(connection, work.judge, kind=judge.value_type)
+        lessons = lessons_of(connection, work.judge)
+        wrong = overruled(connection, work.judge, judge.memory)
     if not (lessons or wrong or judge.memory.pending):
         # A server that was killed once the judge had learned has left older verdicts.
         return {"lessons": 0, "failed": await work.judge_again(judge, version)}
     if wrong:
         await work.registry.aunalign(work.judge, *wrong, **work.options())
         mark_taught(work.store, work.judge, dict.fromkeys(wrong, 0))
+    verdicts = {one.feedback.id: one.verdict for one in lessons if one.verdict is not None}
     result = await work.registry.aalign(
         work.judge,
         [lesson.feedback for lesson in lessons],
         skip_invalid=True,
-        own_verdicts={
-            lesson.feedback.id: lesson.verdict for lesson in lessons if lesson.verdict is not None
-        },
+        own_verdicts=verdicts,
         **work.options(),
     )
     if result.broken:  # nothing was committed: the answers stay untaught, and are taught again
         raise MemalignError("; ".join(map(str, result.broken)))
-    refused = {row.line for row in result.rows if row.status == "invalid"}
-    taught = {
-        lesson.feedback.key: lesson.revision
-        for line, lesson in enumerate(lessons, 1)
-        if line not in refused
-    }
+    taught = _taught(lessons, result)
     mark_taught(work.store, work.judge, taught)
     waiting = dict(result.pending)
     tried = taught.keys() | {annotation.key for annotation in judge.memory.pending}
     if tried and tried <= waiting.keys():
         raise MemalignError(waiting[min(tried)])
     return {**await _learned(work, result), "lessons": len(lessons)}
+
+
+def _taught(lessons: Sequence[Lesson], result: AlignResult) -> dict[FeedbackKey, int]:
+    """Return the revisions of the answers that the judge could take, by their keys."""
+    refused = {row.line for row in result.rows if row.status == "invalid"}
+    taught = dict[FeedbackKey, int]()
+    for line, lesson in enumerate(lessons, 1):
+        if line not in refused:
+            taught[lesson.feedback.key] = lesson.revision
+    return taught
 
 
 async def refresh(work: Work) -> dict[str, Any]:
