@@ -158,6 +158,36 @@ def test_a_file_is_shown_and_added(page: Page, tmp_path: Path) -> None:
     page.wait_for_selector("text=2 new")
 
 
+def test_a_button_pressed_while_an_answer_is_on_its_way_is_marked_and_pressed_then(
+    page: Page, tmp_path: Path
+) -> None:
+    file = tmp_path / "june.csv"
+    file.write_text("question,answer\nWhere is it?,On its way.\n")
+    page.goto(f"{SETUP}cases")
+    page.set_input_files("input[type=file]", file)
+    page.wait_for_selector("text=Add 1 case")
+    held: list[Route] = []
+    page.route("**/setup/cases", lambda route: held.append(route), times=1)  # noqa: PLW0108  # it is marked
+    page.select_option("select >> nth=0", "answer")
+    page.select_option("select >> nth=0", "question")
+    page.click("text=Add 1 case")
+    page.wait_for_selector("button[name=what][aria-busy=true]")
+    held[0].continue_()
+    page.wait_for_selector("text=1 new")
+
+
+def test_a_plain_sentence_of_the_server_is_shown(page: Page) -> None:
+    page.goto(f"{SETUP}cases")
+    sentence = "an address holds no null character"
+    page.route(
+        "**/setup/name",
+        lambda route: route.fulfill(status=400, content_type="text/plain", body=sentence),
+    )
+    page.click("summary:has-text('Rename or delete this judge')")
+    page.click("button:has-text('Rename it')")
+    page.wait_for_selector(f".fault:has-text('{sentence}')")
+
+
 def test_a_column_chosen_while_another_is_on_its_way_is_taken(page: Page, tmp_path: Path) -> None:
     file = tmp_path / "june.csv"
     file.write_text(

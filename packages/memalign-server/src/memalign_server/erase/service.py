@@ -116,16 +116,17 @@ def _selections(
     registry: Registry, store: Store, judge: str, arguments: Mapping[str, Any]
 ) -> Iterator[Selection]:
     """Yield what is erased one after the other: other judges first, so that the last search covers them."""
-    kept = tuple(arguments.get("cases_kept") or ())
-    leaves = arguments.get("leaves") or ()
+    kept = tuple(arguments.get("cases_kept", ()))
+    leaves = arguments.get("leaves", ())
     with store.read() as connection:
         leaving = [member.name for member in list_people(connection) if member.id in leaves]
     if leaving:
         yield from _of_other_judges(registry, judge, leaving)
-    sources = {name_key(source): source for source in (*leaving, *(arguments.get("sources") or ()))}
+    named_sources = (*leaving, *arguments.get("sources", ()))
+    sources = {name_key(source): source for source in named_sources}
     for source in sources.values():
         yield judge, {"source": source, "keep": kept}
-    for sentence in arguments.get("sentences") or ():
+    for sentence in arguments.get("sentences", ()):
         yield judge, {"matching": sentence, "keep": kept}
     named = {name: arguments[name] for name in ("source", "matching") if arguments.get(name)}
     keys = tuple(arguments.get("keys") or ())

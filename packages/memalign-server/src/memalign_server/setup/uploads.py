@@ -189,8 +189,7 @@ def read_upload(
     if not columns:
         raise InvalidRows(name, bad)
     questions = _questions(judge, written[0].fields)
-    of_this_file = len(chosen) == len(questions) and {*chosen} <= {"", *columns}
-    if not of_this_file:
+    if len(chosen) != len(questions) or not {*chosen} <= {"", *columns}:  # of another file
         fields = [row.fields for row in written]
         chosen = _first_choice(questions, columns, judge.columns, fields)
     upload = Upload(
@@ -203,10 +202,18 @@ def read_upload(
     )
     if not upload.complete:
         return upload
-    filled, empty = _filled(written, questions, chosen)
-    cases, refused = _cases(filled, name, judge)
+    return _with_cases(upload, written, bad, judge)
+
+
+def _with_cases(
+    upload: Upload, rows: Sequence[Row], bad: Sequence[RowError], judge: Judge
+) -> Upload:
+    """Return an upload with the cases of its rows, with what they say of them, and with all bad rows in order."""
+    filled, empty = _filled(rows, upload.questions, upload.chosen)
+    cases, refused = _cases(filled, upload.name, judge)
     lines = {row.line for row in refused}
-    said = _said([row for row in filled if row.line not in lines], judge) if upload.labels else ()
+    usable = [row for row in filled if row.line not in lines]
+    said = _said(usable, judge) if upload.labels else ()
     bad = sorted([*bad, *empty, *refused], key=lambda error: error.line)
     return replace(upload, cases=cases, bad=bad, said=said)
 

@@ -6,6 +6,7 @@ agreement with people is measured on those alone. They come in an order of chanc
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from secrets import randbelow
@@ -389,16 +390,24 @@ def next_cases(
         coming = _cases(connection, query.where(queue.c.case_id.in_(turn.own)))[:n]
         others = [one for one in others if one.case_id not in turn.own]
         held_out = [one for one in held_out if one.case_id not in turn.own]
-    since = _since_held_out(connection, judge, own)
-    while (others or held_out) and len(coming) < n:
-        is_due = measuring or since >= ONE_IN - 1
-        if held_out and (is_due or not others):
-            coming.append(held_out.pop(0))
+    since = ONE_IN if measuring else _since_held_out(connection, judge, own)
+    mixed = _mixed(others, held_out, since, again=0 if measuring else ONE_IN - 1)
+    return [*coming, *mixed][:n]
+
+
+def _mixed(
+    others: Sequence[QueuedCase], held_out: Sequence[QueuedCase], since: int, *, again: int
+) -> Iterator[QueuedCase]:
+    """Yield both kinds, one that is held out after `again` others; where one is used up, the other goes on."""
+    others_left = deque(others)
+    held_out_left = deque(held_out)
+    while others_left or held_out_left:
+        if held_out_left and (since >= again or not others_left):
+            yield held_out_left.popleft()
             since = 0
         else:
-            coming.append(others.pop(0))
+            yield others_left.popleft()
             since += 1
-    return coming
 
 
 def _is_free(row: Row[Any], turn: Sharing) -> bool:

@@ -161,22 +161,13 @@ def _forget_rows(
     holds: Callable[[str], bool],
 ) -> int:
     """Delete what was said of erased cases and by erased keys; of the other rows empty what repeats it."""
-    passing = [column for column in table.c if column.info.get("memalign") == "sentence"]
-    others = [column for column in table.c if column.name in _NAMES_OF_OTHERS]
     own = [column.label(f"own_{number}") for number, column in enumerate(table.primary_key)]
     person = [table.c.person] if table is reviews else []
-    columns = [*own, table.c.case_id.label("of_case"), *person, *others, *map(_written_as, passing)]
+    read = [_written_as(column).label(f"read_{column.name}") for column in _emptied(table)]
+    columns = [*own, table.c.case_id.label("of_case"), *person, *read]
     touched = 0
     for row in connection.execute(select(*columns).where(table.c.judge == judge)).all():
-        blank: dict[str, Any] = {}
-        texts = row[len(columns) - len(passing) :]
-        for column, text in zip(passing, texts, strict=True):
-            value = from_json(text) if isinstance(column.type, Json) else text
-            if any(map(holds, texts_in(value))):
-                blank[column.name] = None
-        for column in others:
-            if _is_name(residue, row._mapping[column]):
-                blank[column.name] = _NAMES_OF_OTHERS[column.name]
+        blank = _blank(table, row, residue, holds)
         goes = row.of_case in residue.cases
         if table is reviews:
             goes = goes or FeedbackKey(row.of_case, row.person) in residue.keys
@@ -186,6 +177,27 @@ def _forget_rows(
             connection.execute(change.where(and_(*this)))
             touched += 1
     return touched
+
+
+def _emptied(table: Table) -> list[Column[Any]]:
+    """Return the columns that are emptied, and not their row deleted: words in passing, and names of others."""
+    passing = [column for column in table.c if column.info.get("memalign") == "sentence"]
+    return [*passing, *(column for column in table.c if column.name in _NAMES_OF_OTHERS)]
+
+
+def _blank(
+    table: Table, row: Row[Any], residue: Residue, holds: Callable[[str], bool]
+) -> dict[str, Any]:
+    """Return what takes the place of what a row repeats, by the column."""
+    blank: dict[str, Any] = {}
+    for column in _emptied(table):
+        text = getattr(row, f"read_{column.name}")
+        if column.name in _NAMES_OF_OTHERS:
+            if _is_name(residue, text):
+                blank[column.name] = _NAMES_OF_OTHERS[column.name]
+        elif any(map(holds, texts_in(from_json(text) if isinstance(column.type, Json) else text))):
+            blank[column.name] = None
+    return blank
 
 
 def _forget_work(connection: Connection, receipt: Receipt, residue: Residue) -> None:
