@@ -15,7 +15,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from memalign import Judge, Memory
-from memalign.align import dismiss_conflict, distil, write_guideline
+from memalign.align import dismiss_conflict, likeness, write_guideline
+from memalign.align.likeness import by_likeness
 from memalign.content.encoding import encode, estimate_tokens
 from memalign.errors import (
     AccessDenied,
@@ -48,6 +49,16 @@ def distilled(request: ChatRequest) -> dict[str, Any]:
 
 def _rule(label: str, item: str) -> dict[str, Any]:
     return change("ADD", label, text=f"When matter {item} comes up, name it.")
+
+
+def wordy(request: ChatRequest) -> dict[str, Any]:
+    """One long rule for each record."""
+    start = re.findall(r"answer (\w+)", request.user)[0]
+    changes = []
+    for number, name in enumerate(records_in(request)):
+        text = f"When {start} and {number}: " + " ".join(["never be late"] * 15)
+        changes.append(change("ADD", name, text=text))
+    return {"changes": changes}
 
 
 def provider(**answers: Any) -> Callable[[ChatRequest], ScriptedAnswer]:
@@ -140,15 +151,6 @@ class TestMerging:
         assert memory.status(memory.guideline("G1")) == "active"
 
     def test_a_memory_over_its_budget_is_merged(self) -> None:
-        def wordy(request: ChatRequest) -> ScriptedAnswer:
-            start = re.findall(r"answer (\w+)", request.user)[0]
-            texts = [
-                f"When {start} and {n}: " + " ".join(["never be late"] * 15)
-                for n, _ in enumerate(records_in(request))
-            ]
-            rules = zip(records_in(request), texts, strict=True)
-            return {"changes": [change("ADD", name, text=text) for name, text in rules]}
-
         merged = {"guidelines": [{"text": "Be brief.", "from": [f"G{n}" for n in range(1, 61)]}]}
         judge, model = provider_judge(provider(changes=wordy, merged=merged), shard_size=50)
         judge = learn(judge, spoken(range(40))).judge
@@ -156,6 +158,42 @@ class TestMerging:
         judge = learn(judge, spoken(range(40, 80))).judge
         assert kinds(model) == {"changes": 2, "merged": 1}
         assert "Be brief." in {g.text for g in judge.memory.semantic}
+
+    def test_guidelines_that_nothing_merged_are_merged_again_once_they_grew_by_a_quarter(
+        self,
+    ) -> None:
+        judge, model = provider_judge(provider(changes=wordy), shard_size=100)
+        judge = learn(judge, spoken(range(70))).judge
+        assert kinds(model) == {"changes": 1, "merged": 1}
+        judge = learn(judge, spoken(range(70, 73))).judge
+        assert kinds(model) == {"changes": 2, "merged": 1}, "the same seventy would be asked about"
+        learn(judge, spoken(range(73, 110)))
+        assert kinds(model) == {"changes": 3, "merged": 2}
+
+    @pytest.mark.parametrize(
+        "row",
+        [
+            {"value": True, "rationale": "Of matter 7 he should have been told earlier."},
+            {"value": False, "rationale": "7番の件を忘れないでください。"},
+            {"value": True, "inputs": "Where is matter 7?"},
+        ],
+        ids=["a comment", "without spaces", "a label alone"],
+    )
+    def test_of_many_guidelines_a_call_shows_those_that_its_feedback_is_about(
+        self, row: dict[str, Any]
+    ) -> None:
+        def ruled(request: ChatRequest) -> ScriptedAnswer:
+            answer = wordy(request)
+            answer["changes"][7]["text"] = "When matter 7 (7番の件) comes up: name it."
+            return answer
+
+        judge, model = provider_judge(provider(changes=ruled), shard_size=300)
+        judge = learn(judge, spoken(range(300))).judge
+        learn(judge, [{"id": "more", "inputs": "When?", "outputs": "Soon.", "source": "ben"} | row])
+        prompt = model.requests[-1].user
+        assert "When matter 7 (7番の件) comes up" in prompt
+        assert 30 < len(re.findall(r"^G\d+: ", prompt, re.MULTILINE)) < 100
+        assert estimate_tokens(prompt) < 4_500
 
     def test_a_merge_that_fails_leaves_all_as_it_is(self) -> None:
         judge, _ = provider_judge(provider(merged=ModelUnavailable("down")), shard_size=2)
@@ -298,12 +336,12 @@ def memory() -> Memory:
 def test_like_cases_with_other_labels_stand_together(
     monkeypatch: pytest.MonkeyPatch, compared: int, parts: int
 ) -> None:
-    monkeypatch.setattr(distil, "COMPARED", compared)
+    monkeypatch.setattr(likeness, "COMPARED", compared)
     one = memory()
     keys = [annotation.key for annotation in one.annotations()]
-    order = distil.by_likeness(one, keys)
+    order = by_likeness(one, keys)
     assert sorted(order) == keys
-    assert order == distil.by_likeness(one, random.Random(0).sample(keys, len(keys)))
+    assert order == by_likeness(one, random.Random(0).sample(keys, len(keys)))
     groups = [int(key.id.removeprefix("t-")) % GROUPS for key in order]
     labels = [one.record(key)[0].value for key in order]
     pairs = len(order) - 1

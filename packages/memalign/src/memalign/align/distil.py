@@ -16,6 +16,7 @@ from msgspec import structs
 from memalign import aio
 from memalign.align.deltas import CallAnswer, apply_answer
 from memalign.align.distil_answer import AnswerReader, changes_schema, merge_schema, merged_rules
+from memalign.align.likeness import by_likeness, word_likeness
 from memalign.align.run import AlignRun
 from memalign.align.word_for_word import NO_WORDS
 from memalign.content import part_in
@@ -29,15 +30,14 @@ from memalign.prompts.fitting import FeedbackRecord, fit_guidelines, fit_records
 from memalign.prompts.rendering import DistilRecord, render_distil, render_merge
 from memalign.types import CodeTest, FeedbackKey, Guideline
 
-__all__ = ["by_likeness", "distil"]
+__all__ = ["distil"]
 
-CONTRAST = 0.1
-"""How much less alike a neighbour of another label may be: near opposites teach (LEAP, arXiv
-2402.05403)."""
-COMPARED = 1_000
-"""The number of waiting records that a record is compared with to find the one that follows it."""
 GUIDELINE_TOKENS = 4_000
-"""Tokens of all guidelines in force at most. If there are more, guidelines are merged."""
+"""Tokens of guidelines in force. If there are more, they are merged, and a call shows those whose
+words are most like its feedback."""
+GROWTH = 1.25
+"""How much guidelines over their budget must grow before another merge: the model was asked about
+the others before, and a merge of all costs as much as all of them."""
 CASE_TOKENS = 3000
 """Tokens of one case in a prompt at most."""
 USEFUL_TOKENS = 100
@@ -105,53 +105,47 @@ def _needs_merge(before: Memory, learned: Memory, calls: int) -> bool:
         return False
     known = any(rule.supported_by and not rule.people for rule in before.semantic)
     first = calls > 1 and not known
-    return first or sum(map(guideline_tokens, learned.semantic)) > GUIDELINE_TOKENS
+    return first or _outgrown(learned) > _outgrown(before)
+
+
+def _outgrown(memory: Memory) -> int:
+    """Return how often the guidelines outgrew a limit: first their budget, then a quarter more."""
+    tokens = sum(map(guideline_tokens, memory.semantic))
+    limit = float(GUIDELINE_TOKENS)
+    count = 0
+    while tokens > limit:
+        limit *= GROWTH
+        count += 1
+    return count
 
 
 def _calls(judge: Judge, model: ChatModel, run: AlignRun, size: int) -> list[DistilCall]:
     """Split pending feedback into the fewest equal calls.
 
-    Guidelines in force get a quarter of the context.
+    Guidelines in force get their budget, and a quarter of the context at most.
     """
     memory = judge.memory
     keys = [annotation.key for annotation in memory.pending]
     if size > 1:
         keys = by_likeness(memory, keys)
-    standing, _ = fit_guidelines(memory.semantic, model.limits.context_tokens // 4)
+    room = min(GUIDELINE_TOKENS, model.limits.context_tokens // 4)
     count = -(-len(keys) // size)
     calls = []
     for n in range(count):
         share = keys[n * len(keys) // count : (n + 1) * len(keys) // count]
-        call = DistilCall(judge, model, run, keys=tuple(share), guidelines=standing)
+        shown = _concerning(memory, share, room)
+        call = DistilCall(judge, model, run, keys=tuple(share), guidelines=shown)
         calls.extend(call.parts())
     return calls
 
 
-def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey]:
-    """Order keys so that similar cases are adjacent, and prefer a neighbour with another label.
-
-    Args:
-        memory: The memory, with a vector for every case.
-        keys: The feedback, in any order.
-    """
-    import numpy as np  # see Memory.matrix
-
-    ordered = sorted(set(keys))
-    if len(ordered) < 3 or not memory.matrix.shape[1]:
-        return ordered
-    rows = {case.id: row for row, case in enumerate(memory.cases)}
-    places = [rows[key.id] for key in ordered]
-    labels = np.array([str(memory.label(memory.cases[place])) for place in places])
-    vectors = memory.matrix[places]
-    order = [0]
-    waiting = list(range(1, len(ordered)))
-    while waiting:
-        last = order[-1]
-        near = waiting[:COMPARED]
-        alike = np.round(vectors[near] @ vectors[last], 6)
-        alike += CONTRAST * (labels[near] != labels[last])
-        order.append(waiting.pop(int(np.argmax(alike))))
-    return [ordered[place] for place in order]
+def _concerning(memory: Memory, keys: Sequence[FeedbackKey], room: int) -> tuple[Guideline, ...]:
+    """Return all guidelines in force or, if that is too much, those most like the feedback."""
+    fitting, left = fit_guidelines(memory.semantic, room)
+    if left:
+        nearest = word_likeness(memory, keys)
+        fitting, _ = fit_guidelines(memory.semantic, room, nearest=nearest)
+    return fitting
 
 
 # -- one call --------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def _largest(fits: Callable[[int], bool], most: int) -> int:
 
 
 def fit_guidelines(
-    guidelines: Sequence[Guideline], tokens: int
+    guidelines: Sequence[Guideline], tokens: int, *, nearest: Mapping[str, float] | None = None
 ) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """Return the guidelines that fit, in their order, and the ids of the others.
 
@@ -221,11 +221,15 @@ def fit_guidelines(
     Args:
         guidelines: Those in force.
         tokens: The room for all of them.
+        nearest: How alike each is to what is shown beside it, by its id. After pinned ones the
+            most alike go first then.
     """
 
-    def rank(guideline: Guideline) -> tuple[bool, bool, int, int]:
+    def rank(guideline: Guideline) -> tuple[bool, float, bool, int, int]:
+        likeness = nearest[guideline.id] if nearest else 0.0
         distilled = guideline.origin == "distilled"
-        return not guideline.pinned, distilled, -len(guideline.supported_by), guideline.number
+        support = len(guideline.supported_by)
+        return not guideline.pinned, -likeness, distilled, -support, guideline.number
 
     chosen: set[str] = set()
     used = 0
