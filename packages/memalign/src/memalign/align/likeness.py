@@ -61,12 +61,20 @@ def by_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> list[FeedbackKey
     places = [rows[key.id] for key in ordered]
     labels = np.array([str(memory.label(memory.cases[place])) for place in places])
     vectors = memory.matrix[places]
-    order = [0]
-    waiting = list(range(1, len(ordered)))
-    while waiting:
-        last = order[-1]
-        near = waiting[:COMPARED]
-        alike = np.round(vectors[near] @ vectors[last], 6)
+    taken = np.zeros(len(ordered), dtype=bool)
+    last = 0
+    first = 1
+    order = []
+    while True:
+        order.append(last)
+        taken[last] = True
+        while first < len(ordered) and taken[first]:
+            first += 1
+        if first == len(ordered):
+            return [ordered[place] for place in order]
+        near = slice(first, first + COMPARED)
+        # Not `@`, whose threads wait for each other on a busy machine: 5 seconds for 1,000 records.
+        alike = np.round(np.vecdot(vectors[near], vectors[last]), 6)
         alike += CONTRAST * (labels[near] != labels[last])
-        order.append(waiting.pop(int(np.argmax(alike))))
-    return [ordered[place] for place in order]
+        alike[taken[near]] = -np.inf
+        last = first + int(np.argmax(alike))
