@@ -319,7 +319,7 @@ def test_a_judge_that_fixes_many_is_ahead():
     after = many("bool", [(True, True)] * 32)
     result = compare(before, after)
     assert (result.verdict, result.n, result.left_out) == ("ahead", 32, 0)
-    assert (result.broken, result.first, result.second) == ((), 20 / 32, 1.0)
+    assert (result.broken, result.first.value, result.second.value) == ((), 20 / 32, 1.0)
     assert result.fixed == tuple(f"t-{i}" for i in range(12))
     assert result.difference.value == pytest.approx(12 / 32)
     assert compare(after, before).verdict == "behind"

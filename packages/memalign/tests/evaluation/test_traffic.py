@@ -487,7 +487,7 @@ def test_the_first_sentences_need_no_statistics() -> None:
             "A|B|C",
             [("A", "A")] * 10 + [("B", "B")] * 20,
             ("B", 2 / 3),
-            "It leans clearly to no label.",
+            "It is not shown to lean to any label.",
         ),
         (
             "int:1..5",

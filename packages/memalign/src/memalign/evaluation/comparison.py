@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from memalign.errors import InputError
 from memalign.evaluation.cases import Cases, clusters, same_value, with_verdict
-from memalign.evaluation.intervals import estimate_mean, paired_interval
+from memalign.evaluation.intervals import estimate_mean, paired_interval, share_interval
 from memalign.metrics import Estimate, mcnemar_exact
 from memalign.notebook import html_view
 from memalign.values import value_text
@@ -39,7 +39,7 @@ class Comparison:
         verdict: The second's: "ahead" or "behind" when the interval of the difference excludes 0
             and p is below 0.05; else "tied", which says that n cases do not tell them apart, not
             that they are equal.
-        first: The first judge's accuracy on these cases.
+        first: The first judge's accuracy on these cases, with its interval at 95 %.
         second: The second's.
         difference: Second minus first, with its interval at 95 %.
         fixed: The ids that only the second got right.
@@ -50,8 +50,8 @@ class Comparison:
     n: int
     left_out: int
     verdict: Verdict
-    first: float
-    second: float
+    first: Estimate
+    second: Estimate
     difference: Estimate
     fixed: tuple[str, ...]
     broken: tuple[str, ...]
@@ -65,7 +65,8 @@ class Comparison:
         counts = f"{len(self.fixed)} fixed, {len(self.broken)} broken"
         lines = [
             f"{_WORDS[self.verdict]}, {pairs}",
-            f"accuracy: {self.first:.2f} -> {self.second:.2f}  difference {difference}",
+            f"accuracy: {self.first:.2f} -> {self.second:.2f}",
+            f"difference {difference}",
             f"{counts}; McNemar p = {self.mcnemar_p:.3f}",
         ]
         if self.fixed:
@@ -110,8 +111,10 @@ def compare(first: Evaluation | Cases, second: Evaluation | Cases) -> Comparison
             raise InputError(f"{old.id!r} has label {labels} in the second; {_SAME_FILE}")
         changes[old.id] = bool(new.correct) - bool(old.correct)
     n = len(shared)
-    right = sum(bool(old.correct) for old in shared)
-    difference = estimate_mean(list(changes.values()), clusters(shared), paired_interval)
+    groups = clusters(shared)
+    right = [bool(old.correct) for old in shared]
+    right_after = [bool(scored[old.id].correct) for old in shared]
+    difference = estimate_mean(list(changes.values()), groups, paired_interval)
     fixed = tuple(name for name, change in changes.items() if change > 0)
     broken = tuple(name for name, change in changes.items() if change < 0)
     p = mcnemar_exact(len(fixed), len(broken))
@@ -119,8 +122,8 @@ def compare(first: Evaluation | Cases, second: Evaluation | Cases) -> Comparison
         n=n,
         left_out=len({case.id for case in (*before, *after)}) - n,
         verdict=_verdict(difference, p),
-        first=right / n,
-        second=(right + len(fixed) - len(broken)) / n,
+        first=estimate_mean(right, groups, share_interval),
+        second=estimate_mean(right_after, groups, share_interval),
         difference=difference,
         fixed=fixed,
         broken=broken,

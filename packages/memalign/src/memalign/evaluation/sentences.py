@@ -142,7 +142,7 @@ def _lean(cases: Cases) -> str:
     changes = [(case.value == label) - (case.label == label) for case in cases]
     lean = estimate_mean(changes, clusters(cases), paired_interval)
     if (lean.low or 0) <= 0:
-        return "It leans clearly to no label."
+        return "It is not shown to lean to any label."
     counts = f"it says so {said[label]:,} times, and people {meant[label]:,} times"
     return f"It leans to {value_text(label)}: {counts}."
 
