@@ -15,7 +15,7 @@ import pytest
 from checkout import ROOT
 
 import memalign as ma
-from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.endpoint import Body, Endpoint, system_of, user_of
 
 PAGES = ("other-frameworks.md", "pytest.md")
 PAGE = "\n".join((ROOT / "docs/how-to" / name).read_text("utf-8") for name in PAGES)
@@ -99,7 +99,7 @@ INSIDE: dict[str, Callable[[dict[str, Any], Path], tuple[Any, Any]]] = {
 }
 
 
-def answer(body: dict[str, Any]) -> dict[str, Any]:
+def answer(body: Body) -> Body:
     learning = body["response_format"]["json_schema"]["name"] == "changes"
     return (
         {"changes": [], "conflicts": []}
@@ -161,8 +161,8 @@ QUERIES = [
 RULE = "say sorry first"
 
 
-def obedient(body: dict[str, Any]) -> Any:
-    """A model that does what its prompt says, and proposes what the feedback asks for."""
+def obedient(body: Body) -> Any:
+    """Do what the prompt says, and propose what the feedback asks for, as a good model does."""
     name = ((body.get("response_format") or {}).get("json_schema") or {}).get("name", "")
     text = system_of(body) + user_of(body)
     if name == "changes":
@@ -174,31 +174,24 @@ def obedient(body: dict[str, Any]) -> Any:
         }
         return {"changes": [change], "conflicts": []}
     if name == "judgment":
-        item = user_of(body).rpartition("Now judge this item:")[2]
-        good = "furious" not in item or "sorry" in item
-        return {
-            "findings": [],
-            "rationale": "Fine." if good else f"Upset, so {RULE}.",
-            "value": good,
-        }
+        return verdict_on(user_of(body).rpartition("Now judge this item:")[2])
+    in_json = bool(body.get("response_format"))
     if "instruction" in text and "feedback" in text.lower():
-        new = (
-            f"Answer the query. If the customer is upset, {RULE}."
-            if RULE in text
-            else "Answer briefly."
-        )
-        return (
-            json.dumps({"new_instruction": new})
-            if body.get("response_format")
-            else f"```\n{new}\n```"
-        )
-    sorry = "I am sorry. " if RULE in text and "furious" in user_of(body) else ""
-    reply = f"{sorry}It left today."
-    return (
-        json.dumps({"reply": reply})
-        if body.get("response_format")
-        else f"[[ ## reply ## ]]\n{reply}\n\n[[ ## completed ## ]]"
-    )
+        new = "Answer briefly."
+        if RULE in text:
+            new = f"Answer the query. If the customer is upset, {RULE}."
+        return json.dumps({"new_instruction": new}) if in_json else f"```\n{new}\n```"
+    reply = "It left today."
+    if RULE in text and "furious" in user_of(body):
+        reply = f"I am sorry. {reply}"
+    plain = f"[[ ## reply ## ]]\n{reply}\n\n[[ ## completed ## ]]"
+    return json.dumps({"reply": reply}) if in_json else plain
+
+
+def verdict_on(item: str) -> Body:
+    good = "furious" not in item or "sorry" in item
+    rationale = "Fine." if good else f"Upset, so {RULE}."
+    return {"findings": [], "rationale": rationale, "value": good}
 
 
 @pytest.mark.slow

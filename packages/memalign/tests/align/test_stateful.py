@@ -43,6 +43,7 @@ from tests.support.learning import (
 )
 from tests.support.names import spelled_otherwise
 from tests.support.places import place_of
+from tests.support.rows import Row
 
 SOURCES = ("ana@example.org", "two words", "a:b/c%20", "مراجِعة")
 KINDS = ("judgment", "changes", "rule")
@@ -73,10 +74,8 @@ class Hand:
     def __init__(self) -> None:
         self.count = 1000
 
-    def rows(
-        self, drawn: list[tuple[int, str, str | None, bool | None, int]]
-    ) -> list[dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
+    def rows(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> list[Row]:
+        found: dict[str, Row] = {}
         for case, source, order, value, day in drawn:
             self.count += 1
             one = row(
@@ -115,14 +114,25 @@ def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
     assert requests_for(again, model) == asked
     assert len({request.system for request in asked}) == 1
     under = asked[0].system.partition("# Guidelines from experts")[2]
-    rules = {match[1] for match in re.finditer(r"^(?:-|G\d+:) (.*)$", under, re.MULTILINE)}
+    rules = set(re.findall(r"^(?:-|G\d+:) (.*)$", under, re.MULTILINE))
     for guideline in judge.memory.guidelines:
         if guideline.pinned and judge.memory.status(guideline) == "active":
             assert guideline.text in rules, f"{guideline.id} is pinned"
     assert rules <= {g.text for g in judge.memory.semantic}
-    assert set(words_in(" ".join(request.system + request.user for request in asked))) <= alive(
-        judge.memory
-    ) | {"case1"}
+    shown = " ".join(request.system + request.user for request in asked)
+    assert set(words_in(shown)) <= alive(judge.memory) | {"case1"}
+
+
+def what_waits_has_its_reason(memory: Memory) -> None:
+    orders = {v.key: (v.rationale or "").partition("do:")[2] for v in memory.annotations()}
+    for entry in memory.ledger():
+        if entry.state != "pending":
+            continue
+        order, reason = orders[entry.key], entry.reason
+        told = order not in TAKEN or re.search("shard|person|locked case", reason)
+        # A revision of what another one has just revised, or of a guideline that the model invented.
+        odd = order in ("revise", "foreign") and "rule was not taken" in reason
+        assert told or odd, (entry.key, order, reason)
 
 
 class JudgeMachine(RuleBasedStateMachine):
@@ -163,7 +173,7 @@ class JudgeMachine(RuleBasedStateMachine):
         self.withdrawn -= {key_of(one) for one in rows}
         self._now(result.judge, asked)
 
-    def learn(self, rows: list[dict[str, Any]]) -> AlignResult:
+    def learn(self, rows: list[Row]) -> AlignResult:
         return self.judge.align(rows)
 
     @rule()
@@ -198,7 +208,7 @@ class JudgeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), what=st.sampled_from(["text", "pin", "unpin", "retire", "restore"]))
     def edit(self, data: st.DataObject, what: str) -> None:
         old = data.draw(st.sampled_from(self.judge.memory.guidelines))
-        possible: dict[str, dict[str, Any]] = {
+        possible: dict[str, Row] = {
             "text": {"text": data.draw(st.sampled_from(PEOPLES))},
             "pin": {"pinned": True},
             "unpin": {"pinned": False},
@@ -264,26 +274,12 @@ class JudgeMachine(RuleBasedStateMachine):
     # -- what holds ------------------------------------------------------------------------------------------------
 
     def _now(self, judge: Judge, asked: int) -> None:
-        """The judge after learning or forgetting; no prompt on the way held what is gone now."""
+        """Take the judge after learning or forgetting; no prompt on the way held what is gone now."""
         self.judge = judge
         leaked = set(words_in(prompts_of(self.model, asked))) - alive(judge.memory)
         assert not leaked, f"prompts held {leaked}, which nobody says any more"
         if not self.imp.storm:
-            orders = {
-                v.key: (v.rationale or "").partition("do:")[2] for v in judge.memory.annotations()
-            }
-            for key, reason in (
-                (e.key, e.reason) for e in judge.memory.ledger() if e.state == "pending"
-            ):
-                told = (
-                    orders[key] not in TAKEN
-                    or "shard" in reason
-                    or "person" in reason
-                    or "locked case" in reason
-                )
-                # A revision of what another one has just revised, or of a guideline that the model invented.
-                odd = orders[key] in ("revise", "foreign") and "rule was not taken" in reason
-                assert told or odd, (key, orders[key], reason)
+            what_waits_has_its_reason(judge.memory)
 
     @invariant()
     def everything_that_must_hold(self) -> None:
@@ -326,7 +322,7 @@ class RegistryMachine(JudgeMachine):
         if judge != self.judge:
             self.registry.update("replies", lambda _: judge, force=True)
 
-    def learn(self, rows: list[dict[str, Any]]) -> AlignResult:
+    def learn(self, rows: list[Row]) -> AlignResult:
         # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
         self.erased_words -= set(words_in(json.dumps(rows)))
         return self.registry.align("replies", rows, allow_erased=True, force=True)
@@ -449,7 +445,7 @@ def what_was_learned(memory: Memory) -> Any:
     )
 
 
-def undisputed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def undisputed(rows: list[Row]) -> list[Row]:
     """Comments alone and labels alone, of one content always the same label: nobody's label silences anybody."""
     comments = [
         {name: value for name, value in row.items() if name != "value"}
@@ -464,24 +460,23 @@ def undisputed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @settings(max_examples=20)
 @given(batches(orders=TAKEN), st.lists(st.booleans(), min_size=15, max_size=15))
 def test_forgetting_leaves_what_the_others_alone_would_teach(
-    drawn: list[dict[str, Any]], chosen: list[bool]
+    drawn: list[Row], chosen: list[bool]
 ) -> None:
     rows = undisputed(drawn)
     gone = [row for row, flag in zip(rows, chosen, strict=False) if flag]
     kept = [row for row in rows if row not in gone]
     assume(gone and kept)
-    judge, away = bare(Imp(healed=True), shard_size=1)[0], [key_of(row) for row in gone]
-    alone = learn(judge, kept).judge
-    first, last = (
-        learn(learn(judge, early).judge, late).judge for early, late in ((kept, gone), (gone, kept))
-    )
+    judge = bare(Imp(healed=True), shard_size=1)[0]
+    alone = what_was_learned(learn(judge, kept).judge.memory)
+    away = [key_of(row) for row in gone]
+    first = learn(learn(judge, kept).judge, gone).judge
+    last = learn(learn(judge, gone).judge, kept).judge
     for taught in (learn(judge, rows).judge, first, last):
         check_memory(taught)
-        assert what_was_learned(taught.unalign(*away).judge.memory) == what_was_learned(
-            alone.memory
-        )
+        assert what_was_learned(taught.unalign(*away).judge.memory) == alone
     # What waits is a second revision of one guideline, or one of a guideline that the model invented: it is asked again.
     waiting = [annotation.rationale or "" for annotation in first.memory.pending]
-    assert all("do:revise" in words or "do:foreign" in words for words in waiting)
+    for words in waiting:
+        assert re.search("do:revise|do:foreign", words)
     if not waiting:
         assert learn(first, rows).judge == first

@@ -15,25 +15,26 @@ from typer.testing import CliRunner
 
 from memalign.cli.app import app
 from memalign.cli.session import Session
-from tests.support.endpoint import Answer, Endpoint, user_of
+from tests.support.endpoint import Answer, Body, Endpoint, user_of
 from tests.support.learning import changes_of
+from tests.support.rows import Row
 
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
 
-LATE: dict[str, Any] = {
+LATE: Row = {
     "id": "t-1",
     "inputs": "My order is late.",
     "outputs": "It is in transit.",
     "value": False,
 }
-THANKS: dict[str, Any] = {
+THANKS: Row = {
     "id": "t-2",
     "inputs": "Thanks!",
     "outputs": "Any time, enjoy your day!",
     "value": True,
 }
-FEEDBACK: list[dict[str, Any]] = [
+FEEDBACK: list[Row] = [
     LATE | {"rationale": "Correct but cold.", "source": "ana"},
     THANKS | {"rationale": "Warm.", "source": "ana"},
     {
@@ -44,7 +45,7 @@ FEEDBACK: list[dict[str, Any]] = [
         "source": "ben",
     },
 ]
-HELD_OUT: list[dict[str, Any]] = [
+HELD_OUT: list[Row] = [
     {
         "id": "h-1",
         "inputs": "I was charged twice!",
@@ -56,7 +57,7 @@ HELD_OUT: list[dict[str, Any]] = [
 ]
 
 
-def answer(body: dict[str, Any]) -> Answer:
+def answer(body: Body) -> Answer:
     """A model that always passes the reply, and finds one rule in each piece of feedback that has words."""
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
     if "changes" not in properties:
@@ -126,7 +127,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         yield server
 
 
-def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+def jsonl(path: Path, rows: list[Row]) -> Path:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     return path
 

@@ -126,25 +126,31 @@ def test_a_server_that_answers_nothing_passes_nobody(
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("words", "message"),
     [
-        (("--not-worse-than", "-3", "--against", "1"), "points from 0"),
-        (("--not-worse-than", "5"), "--against N or --against zero-shot"),
-        (("--min-kappa", "0.5", "--junit", "nowhere/gate.xml"), "a folder that exists"),
-        (("--junit", "gate.xml"), "it needs a criterion"),
-        (("--report", "report.pdf"), "the name of a report ends in .html, .md, .json"),
-        (("--report", "nowhere/report.html"), "a folder that exists"),
-        (("--against", "first"), "use a version's number, or zero-shot"),
-        (("--judged", "none.jsonl"), "no such file"),
+        ("evaluate --not-worse-than -3 --against 1", "points from 0"),
+        ("evaluate --not-worse-than 5", "--against N or --against zero-shot"),
+        ("evaluate --min-kappa 0.5 --junit nowhere/gate.xml", "a folder that exists"),
+        ("evaluate --junit gate.xml", "it needs a criterion"),
+        ("evaluate --report report.pdf", "the name of a report ends in .html, .md, .json"),
+        ("evaluate --report nowhere/report.html", "a folder that exists"),
+        ("evaluate --against first", "use a version's number, or zero-shot"),
+        ("evaluate --judged none.jsonl", "no such file"),
+        ("evaluate --promise 95", "a promise is a share above 0 and below 1"),
+        ("evaluate --examples cases.jsonl", "it needs --on JUDGED"),
+        ("evaluate --on none.jsonl", "no such file"),
+        ("judge --ask-below 0.5", "name one: -o OUT.jsonl"),
+        ("judge --ask-below 80 -o o.jsonl", "a confidence above 0 and at most 1"),
+        ("judge --ask-below 0.8 -o o.jsonl", "this judge's model gives none"),
     ],
 )
 def test_wrong_use_is_told_before_any_call(
-    memalign: Run, warm: str, endpoint: Endpoint, options: tuple[str, ...], message: str
+    memalign: Run, warm: str, endpoint: Endpoint, words: str, message: str
 ) -> None:
     asked = len(endpoint.requests)
-    memalign(
-        "evaluate", warm, jsonl(Path("cases.jsonl"), rows(9, 3)), *options, code=2, says=message
-    )
+    command, *options = words.split()
+    cases = jsonl(Path("cases.jsonl"), rows(9, 3))
+    memalign(command, warm, cases, *options, code=2, says=message)
     assert len(endpoint.requests) == asked
 
 
@@ -262,27 +268,3 @@ def test_a_judge_is_asked_again(
         says="changed its verdict on 0 of 7 cases: 0 %",
     )
     assert len(endpoint.requests) == 21
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("evaluate", "{}", "--promise", "95"), "a promise is a share above 0 and below 1"),
-        (("evaluate", "{}", "--examples", "{}"), "it needs --on JUDGED"),
-        (("evaluate", "{}", "--on", "none.jsonl"), "no such file"),
-        (("judge", "{}", "--ask-below", "0.5"), "name one: -o OUT.jsonl"),
-        (
-            ("judge", "{}", "--ask-below", "80", "-o", "o.jsonl"),
-            "a confidence above 0 and at most 1",
-        ),
-        (("judge", "{}", "--ask-below", "0.8", "-o", "o.jsonl"), "this judge's model gives none"),
-    ],
-)
-def test_wrong_use_of_them_is_told_before_any_call(
-    memalign: Run, warm: str, endpoint: Endpoint, words: tuple[str, ...], message: str
-) -> None:
-    asked = len(endpoint.requests)
-    cases = str(jsonl(Path("cases.jsonl"), rows(9, 3)))
-    command, *options = (cases if word == "{}" else word for word in words)
-    memalign(command, warm, *options, code=2, says=message)
-    assert len(endpoint.requests) == asked

@@ -16,6 +16,7 @@ from memalign.io import JudgmentWriter
 from memalign.memory import Memory
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Finding, Guideline, Judgment
+from tests.support.rows import Row
 from tests.support.scripted import case, scripted
 
 replace = msgspec.structs.replace
@@ -38,7 +39,7 @@ def taught() -> Memory:
     )
 
 
-def items(**outputs: str) -> list[dict[str, Any]]:
+def items(**outputs: str) -> list[Row]:
     return [{"id": name, "outputs": text} for name, text in outputs.items()]
 
 
@@ -56,7 +57,7 @@ def applies(guideline: str, value: bool) -> Finding:
 
 def ranked(
     one: ma.Judge,
-    rows: list[dict[str, Any]],
+    rows: list[Row],
     path: Path,
     judgments: dict[str, Judgment],
     n: int = 5,

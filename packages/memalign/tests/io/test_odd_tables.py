@@ -18,6 +18,7 @@ from memalign.errors import InputError, InvalidRows, MemalignError
 from memalign.io import RowSource, read_examples, read_feedback
 from memalign.io.review import write_review
 from memalign.values import ValueType
+from tests.support.rows import Row
 from tests.support.scripted import scripted
 
 pd = pytest.importorskip("pandas")
@@ -254,15 +255,15 @@ def test_a_sheet_may_have_percents_dates_and_fractions(tmp_path: Path) -> None:
 
 # -- frames and data sets ----------------------------------------------------------------------------------------------
 
-ROW: dict[str, Any] = {"id": "a", "inputs": "q", "outputs": "x", "value": True}
+ROW: Row = {"id": "a", "inputs": "q", "outputs": "x", "value": True}
 
 
-def doubled(rows: list[dict[str, Any]]) -> Any:
+def doubled(rows: list[Row]) -> Any:
     frame = pd.DataFrame(rows)
     return pd.concat([frame, pd.DataFrame({"note": ["a"]}), pd.DataFrame({"note": ["b"]})], axis=1)
 
 
-def arrow_doubled(rows: list[dict[str, Any]]) -> Any:
+def arrow_doubled(rows: list[Row]) -> Any:
     table = pa.Table.from_pylist(rows)
     return table.append_column("note", pa.array(["a"])).append_column("note", pa.array(["b"]))
 

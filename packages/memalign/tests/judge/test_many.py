@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -140,20 +141,6 @@ def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) ->
         judge(Model()).judge_many(given, **settings)
 
 
-def test_another_judges_file_is_refused_and_left_alone(tmp_path: Path) -> None:
-    one, out = judge(Model()), tmp_path / "out.jsonl"
-    one.judge_many(items(2), out=out)
-    before, memory = out.read_bytes(), Memory(guidelines=(Guideline(id="G1", text="Be kind."),))
-    for changes in (
-        {"parameters": {"seed": 1}},
-        {"memory": memory},
-        {"instructions": "{{ outputs }}?"},
-    ):
-        with pytest.raises(InputError, match="name another output file"):
-            one.replace(**changes).judge_many(items(12), out=out)
-        assert out.read_bytes() == before
-
-
 @settings(max_examples=15)
 @given(st.sets(st.integers(0, 29)), st.sets(st.integers(0, 29)), st.booleans())
 def test_only_failed_changed_or_new_items_are_judged(
@@ -162,40 +149,35 @@ def test_only_failed_changed_or_new_items_are_judged(
     out = tmp_path_factory.mktemp("run") / "out.jsonl"
     first = Model(fails=lambda n: InvalidOutput("odd") if n in failing else None)
     judge(first).judge_many(items(25), out=out, concurrency=4)
+    expected = failing | changed | set(range(25, 30))
     if cut:
         out.write_bytes(out.read_bytes()[:-20])
-    again = [
-        item | {"outputs": item["outputs"] + ("!" if n in changed else "")}
-        for n, item in enumerate(items(30))
-    ]
+        expected.add(24)
+    again = items(30)
+    for n in changed:
+        again[n]["outputs"] += "!"
     told, second = list[str](), Model()
     judgments = judge(second).judge_many(
         again, out=out, concurrency=4, on_judgment=lambda key, _: told.append(key)
     )
-    expected = {
-        n for n in range(30) if n in failing or n in changed or n >= 25 or (cut and n == 24)
-    }
     assert set(second.asked) == expected
-    assert {int(key[2:]) for key in told} == expected
+    assert set(told) == {f"i-{n}" for n in expected}
     assert ids(out) == [f"i-{n}" for n in range(30)]
     assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(30)]
-    assert all(judgment.error is None for judgment in read_judgments(out).judgments.values())
+    assert {judgment.error for judgment in read_judgments(out).judgments.values()} == {None}
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
 def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: int) -> None:
     out, model = tmp_path / "out.jsonl", Model(cost=0.01)
     judgments = judge(model).judge_many(items(40), out=out, max_cost=0.15, concurrency=concurrency)
-    made = [judgment for judgment in judgments if judgment.error is None]
-    assert 14 <= len(made) <= 15
-    assert sum(judgment.usage.cost or 0 for judgment in made) <= 0.15
-    left = judgments[len(made)]
-    assert str(left.error).startswith(
-        "NotJudged: one more call would pass the limit of $0.15 ($0.1"
-    )
-    assert "to resume" in str(left.error)
-    assert left.usage == Usage()
-    assert len(ids(out)) == len(made)
+    left = [judgment for judgment in judgments if judgment.error is not None]
+    assert 14 <= len(ids(out)) == 40 - len(left) <= 15
+    assert sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.15
+    why = r"NotJudged: one more call would pass the limit of \$0\.15 \(\$0\.1.* to resume"
+    for judgment in left:
+        assert re.match(why, str(judgment.error))
+        assert judgment.usage == Usage()
     rest = judge(model).judge_many(items(40), out=out, max_cost=10)
     assert [judgment.rationale for judgment in rest] == [str(n) for n in range(40)]
     assert set(model.asked.values()) == {1}
@@ -322,9 +304,10 @@ def test_a_reworded_judging_prompt_makes_other_judgments(
         one.judge_many(items(2), out=out)
 
 
-def test_a_refused_file_says_what_has_changed(tmp_path: Path) -> None:
+def test_another_judges_file_is_left_alone_and_it_is_said_what_differs(tmp_path: Path) -> None:
     one, out = judge(Model()), tmp_path / "out.jsonl"
     one.judge_many(items(2), out=out)
+    before = out.read_bytes()
     memory = Memory(guidelines=(Guideline(id="G1", text="Be kind."),))
     settings = "its instructions, value type, model or parameters"
     for changes, what in (
@@ -334,5 +317,6 @@ def test_a_refused_file_says_what_has_changed(tmp_path: Path) -> None:
         ({"memory": memory}, "what it has learned"),
         ({"memory": memory, "parameters": {"seed": 1}}, f"{settings} and what it has learned"),
     ):
-        with pytest.raises(InputError, match=f"which differs in {what}; name another"):
-            one.replace(**changes).judge_many(items(2), out=out)
+        with pytest.raises(InputError, match=f"which differs in {what}; name another output file"):
+            one.replace(**changes).judge_many(items(12), out=out)
+        assert out.read_bytes() == before

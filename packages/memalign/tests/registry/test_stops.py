@@ -14,6 +14,8 @@ import pytest
 
 from memalign import Registry
 from memalign.align import edit_guideline, lock, set_policy
+from memalign.keys import FeedbackKey
+from memalign.memory import Memory
 from memalign.memory.forget import forget
 from tests.support import killing
 from tests.support.invariants import check_memory
@@ -26,9 +28,6 @@ from tests.support.registry import (
     case,
     judge,
     memory_of,
-    models,
-    optimizer,
-    row,
     stopping,
 )
 from tests.support.seeds import seeds
@@ -86,28 +85,6 @@ def test_a_stop_before_any_statement_leaves_whole_versions(made: Place, name: st
     else:
         pytest.fail("it never ran through")
     assert statement > 4
-
-
-def test_a_stopped_align_learns_all_or_nothing(place: Place):
-    chat, embedding = models()
-    url = place.url
-    rows = [row("t-1", "ana", "too cold"), row("t-2", "bob", "too long")]
-    Registry(url).create(judge(model=chat, embedding_model=embedding))
-    for statement in range(1, 100):
-        registry = Registry(url, models=[chat, embedding])
-        try:
-            with stopping(registry, statement):
-                registry.align("helpfulness", rows, optimizer=optimizer(chat, embedding))
-        except Stopped:
-            assert place.intact()
-            if len(Registry(url).history("helpfulness")) > 1:
-                break  # after the commit
-        else:
-            break
-    assert statement > 6
-    learned = Registry(url).load("helpfulness").memory
-    assert {entry.state for entry in learned.ledger()} == {"learned"}
-    assert len(learned.semantic) == 2
 
 
 def test_the_next_opening_finishes_a_stopped_creation(place: Place):
@@ -213,9 +190,9 @@ def taught(place: Place) -> Place:
 @pytest.mark.parametrize("name", LEARNING)
 def test_a_stop_leaves_the_last_committed_version_whole(learned: Place, name: str) -> None:
     copy = learned.copy()
-    before = all_versions(opened(copy), killing.NAME)
+    before = memories_of(opened(copy))
     LEARNING[name](opened(copy))
-    after = all_versions(opened(copy), killing.NAME)
+    after = memories_of(opened(copy))
     assert len(after) > len(before)
     seen: set[int] = set()
     for statement in range(1, 300, learned.stride):
@@ -226,32 +203,46 @@ def test_a_stop_leaves_the_last_committed_version_whole(learned: Place, name: st
                 LEARNING[name](registry)
             break
         except Stopped:
-            assert copy.intact()
-            left = opened(copy)
-            found = all_versions(left, killing.NAME)
+            found = what_is_left(copy)
             seen.add(len(found))
             if len(found) == len(before):
-                assert {n: one.memory for n, one in found.items()} == {
-                    n: one.memory for n, one in before.items()
-                }
+                assert found == before
             else:
-                # All of it, or (an erasure whose survivors are learned again) all but what another align does.
-                again = left.align(killing.NAME).judge
-                assert again.memory.hash == after[max(after)].memory.hash
-                if name == "erase":
-                    if not copy.overwrites:
-                        left.compact()  # what whoever was stopped had still to do
-                    assert "word777" not in words_in(copy.bytes().decode("latin-1"))
-            for one in found.values():
-                check_memory(one)
-            assert sorted(v.key for v in found[max(found)].memory.annotations()) in (
-                sorted(v.key for v in before[max(before)].memory.annotations()),
-                sorted(v.key for v in after[max(after)].memory.annotations()),
-            ), "feedback is there whole or not at all"
+                another_align_does_the_rest(copy, after[max(after)])
+            assert keys_in_head(found) in (keys_in_head(before), keys_in_head(after)), (
+                "feedback is there whole or not at all"
+            )
     else:
         pytest.fail("it never ran through")
     assert statement > 5
     assert len(before) in seen
+
+
+def memories_of(registry: Registry) -> dict[int, Memory]:
+    return {number: one.memory for number, one in all_versions(registry, killing.NAME).items()}
+
+
+def keys_in_head(found: dict[int, Memory]) -> list[FeedbackKey]:
+    return sorted(annotation.key for annotation in found[max(found)].annotations())
+
+
+def what_is_left(place: Place) -> dict[int, Memory]:
+    """Return the memory of every version after a stop; each is whole."""
+    assert place.intact()
+    for version in all_versions(opened(place), killing.NAME).values():
+        check_memory(version)
+    return memories_of(opened(place))
+
+
+def another_align_does_the_rest(place: Place, after: Memory) -> None:
+    """Check a stop after the commit: an erasure may have survivors that wait to be learned again."""
+    left = opened(place)
+    erased = "erase" in {info.action for info in left.history(killing.NAME)}
+    assert left.align(killing.NAME).judge.memory.hash == after.hash
+    if erased:
+        if not place.overwrites:
+            left.compact()  # what whoever was stopped had still to do
+        assert "word777" not in words_in(place.bytes().decode("latin-1"))
 
 
 def killed(folder: Path, seeds: range) -> None:

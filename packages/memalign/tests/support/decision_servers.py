@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tests.support.endpoint import Answer, Endpoint, bad_request
+from tests.support.endpoint import Answer, Body, Endpoint, bad_request
 
 Told = float | Mapping[str, float] | None
 """The probability of yes, or of each label; None declines to answer."""
@@ -22,7 +22,7 @@ PER_TOKEN = 4  # characters
 def system_one(decide: Decide, *, most: int | None = None, **settings: Any) -> Endpoint:
     """A server of `POST /v1/systemone`. It refuses a request with a question that it declines, and one of more than `most`."""
 
-    def answer(body: dict[str, Any]) -> Answer:
+    def answer(body: Body) -> Answer:
         if most is not None and len(body["questions"]) > most:
             return bad_request("too many questions")
         answers = {}
@@ -41,7 +41,7 @@ def system_one(decide: Decide, *, most: int | None = None, **settings: Any) -> E
 def openai_decisions(decide: Decide, **settings: Any) -> Endpoint:
     """A server of `POST /v1/decisions`: at most 200 questions a request; it declines single ones."""
 
-    def answer(body: dict[str, Any]) -> Answer:
+    def answer(body: Body) -> Answer:
         if len(body["questions"]) > 200:
             return bad_request("questions: at most 200 questions")
         answers = [
@@ -69,7 +69,7 @@ def _spread(told: float | Mapping[str, float], labels: list[str]) -> dict[str, f
     return {label: round(of.get(label, 0.0), 2) for label in labels}
 
 
-def _system_one(question: dict[str, Any], told: float | Mapping[str, float]) -> dict[str, Any]:
+def _system_one(question: Body, told: float | Mapping[str, float]) -> Body:
     if question["type"] == "noul":
         return {"type": "noul", "noul": told}
     spread = _spread(told, list(question["criteria"]))
@@ -80,7 +80,7 @@ def _system_one(question: dict[str, Any], told: float | Mapping[str, float]) -> 
     return _answer(spread, scored=True) | {"probabilities": probabilities, "legend": legend}
 
 
-def _openai(question: dict[str, Any], told: Told) -> dict[str, Any]:
+def _openai(question: Body, told: Told) -> Body:
     named = {"name": question["name"]}
     if told is None:
         return {"type": "refusal"} | named
@@ -101,7 +101,7 @@ def _openai(question: dict[str, Any], told: Told) -> dict[str, Any]:
     return _answer(spread, scored=True) | {"probabilities": rated} | named
 
 
-def _answer(spread: Mapping[str, float], *, scored: bool) -> dict[str, Any]:
+def _answer(spread: Mapping[str, float], *, scored: bool) -> Body:
     confidence = {"confidence": max(spread.values())}
     if scored:
         mean = sum(level * probability for level, probability in enumerate(spread.values()))

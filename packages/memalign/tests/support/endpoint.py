@@ -75,7 +75,8 @@ def says(text: str) -> Fault:
     return Fault(content=text)
 
 
-Answer = dict[str, Any] | str | Fault
+Body = dict[str, Any]
+Answer = Body | str | Fault
 
 
 class Endpoint(ThreadingHTTPServer):
@@ -89,7 +90,7 @@ class Endpoint(ThreadingHTTPServer):
 
     def __init__(
         self,
-        answer: Answer | Callable[[dict[str, Any]], Answer] | None = None,
+        answer: Answer | Callable[[Body], Answer] | None = None,
         *,
         faults: Iterable[Fault | None] = (),
         latency: float = 0.0,
@@ -97,12 +98,12 @@ class Endpoint(ThreadingHTTPServer):
         self.answer = answer if answer is not None else {"rationale": "Because.", "value": True}
         self.faults = list(faults)
         self.latency = latency
-        self.requests: list[dict[str, Any]] = []
+        self.requests: list[Body] = []
         """Bodies of the chat requests, in the order in which they came."""
-        self.embedding_requests: list[dict[str, Any]] = []
+        self.embedding_requests: list[Body] = []
         self.paths: list[str] = []
         """Paths of the POST requests, with their queries."""
-        self.bodies: list[dict[str, Any]] = []
+        self.bodies: list[Body] = []
         """Bodies of the POST requests."""
         self.headers: list[dict[str, str]] = []
         """Headers of all requests, names in lower case."""
@@ -128,7 +129,7 @@ class Endpoint(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that gave up is part of the tests, not worth a traceback."""
 
-    def _take(self, body: dict[str, Any]) -> Answer:
+    def _take(self, body: Body) -> Answer:
         with self._lock:
             fault = self.faults.pop(0) if self.faults else None
         if fault is not None:
@@ -142,7 +143,7 @@ class Endpoint(ThreadingHTTPServer):
         return cached
 
 
-def system_of(body: dict[str, Any]) -> str:
+def system_of(body: Body) -> str:
     return "\n".join(
         _content(each)
         for each in body.get("messages", ())
@@ -150,11 +151,11 @@ def system_of(body: dict[str, Any]) -> str:
     )
 
 
-def user_of(body: dict[str, Any]) -> str:
+def user_of(body: Body) -> str:
     return "\n".join(_content(each) for each in body.get("messages", ()) if each["role"] == "user")
 
 
-def _content(message: dict[str, Any]) -> str:
+def _content(message: Body) -> str:
     content = message["content"]
     return (
         content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
@@ -180,6 +181,28 @@ class _Handler(BaseHTTPRequestHandler):
         endpoint = self.server
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         embedding = self.path.partition("?")[0].endswith("/embeddings")
+        self._note(body, embedding=embedding)
+        try:
+            answer = endpoint._take(body)
+            endpoint._stopped.wait(endpoint.latency)
+            if isinstance(answer, Fault) and answer.silence is not None:
+                self._be_silent(answer.silence)
+                return
+            status, headers, reply = self._reply(body, answer, embedding=embedding)
+        finally:
+            # Before the answer goes out: its reader may send the next request at once.
+            with endpoint._lock:
+                endpoint.in_flight -= 1
+        data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
+        self.send_response(status)
+        length = {"Content-Length": len(data)}
+        for name, value in {"Content-Type": "application/json", **headers, **length}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _note(self, body: Body, *, embedding: bool) -> None:
+        endpoint = self.server
         with endpoint._lock:
             endpoint.in_flight += 1
             endpoint.max_in_flight = max(endpoint.max_in_flight, endpoint.in_flight)
@@ -188,46 +211,25 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.bodies.append(body)
             endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
             (endpoint.embedding_requests if embedding else endpoint.requests).append(body)
-        try:
-            answer = endpoint._take(body)
-            endpoint._stopped.wait(endpoint.latency)
-            if isinstance(answer, Fault) and answer.silence is not None:
-                endpoint._stopped.wait(answer.silence)
-                self.close_connection = True
-                with suppress(OSError):
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                return
-            if isinstance(answer, Fault) and (answer.status >= 400 or answer.body is not None):
-                status, headers, reply = answer.status, answer.headers, answer.body
-            else:
-                status, headers = 200, {}
-                deciding = self.path.endswith(("/systemone", "/decisions"))
-                made = (
-                    _embeddings(body)
-                    if embedding
-                    else None
-                    if deciding
-                    else _completion(endpoint, body, answer)
-                )
-                reply = made or answer
-        finally:
-            with (
-                endpoint._lock
-            ):  # before the answer goes out: its reader may send the next request at once
-                endpoint.in_flight -= 1
-        data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
-        self.send_response(status)
-        for name, value in {
-            "Content-Type": "application/json",
-            **headers,
-            "Content-Length": len(data),
-        }.items():
-            self.send_header(name, str(value))
-        self.end_headers()
-        self.wfile.write(data)
+
+    def _be_silent(self, seconds: float) -> None:
+        self.server._stopped.wait(seconds)
+        self.close_connection = True
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _reply(self, body: Body, answer: Any, *, embedding: bool) -> tuple[int, Any, Any]:
+        """Return the status, the headers and the body of a response."""
+        if isinstance(answer, Fault) and (answer.status >= 400 or answer.body is not None):
+            return answer.status, answer.headers, answer.body
+        if embedding:
+            return 200, {}, _embeddings(body)
+        if self.path.endswith(("/systemone", "/decisions")):
+            return 200, {}, answer
+        return 200, {}, _completion(self.server, body, answer)
 
 
-def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dict[str, Any]:
+def _completion(endpoint: Endpoint, body: Body, answer: Answer) -> Body:
     fault = answer if isinstance(answer, Fault) else Fault()
     content = (
         json.dumps(answer)
@@ -236,7 +238,7 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
         if isinstance(answer, str)
         else fault.content
     )
-    message: dict[str, Any] = {"role": "assistant", "content": content, "refusal": fault.refusal}
+    message: Body = {"role": "assistant", "content": content, "refusal": fault.refusal}
     if fault.reasoning is not None:
         message["reasoning_content"] = fault.reasoning
     prompt = "\n".join(_content(each) for each in body["messages"] if each.get("content"))
@@ -257,7 +259,7 @@ def _completion(endpoint: Endpoint, body: dict[str, Any], answer: Answer) -> dic
     }
 
 
-def _embeddings(body: dict[str, Any]) -> dict[str, Any]:
+def _embeddings(body: Body) -> Body:
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
     data = [
         {"object": "embedding", "index": n, "embedding": vector_of(text)}

@@ -9,9 +9,11 @@ import msgspec
 
 from memalign import Judge
 from memalign.content.normal import word_form
+from memalign.keys import FeedbackKey
 from memalign.memory import Memory
 from memalign.memory.forget import forget
 from memalign.memory.guard import guideline_fault
+from memalign.memory.status import LedgerEntry
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.registry.judge_rows import memory_contents, memory_of
 from memalign.types import Guideline
@@ -21,7 +23,7 @@ STATES = {"learned", "merged", "pending", "disputed", "rejected", "withdrawn", "
 
 
 def check_memory(judge: Judge) -> None:
-    """All of it; each part says in words what it holds."""
+    """Check all of it; each part says in words what it holds."""
     memory = judge.memory
     check_whole(memory)
     what_was_taken_back_is_nowhere(memory)
@@ -31,24 +33,33 @@ def check_memory(judge: Judge) -> None:
     for case in memory.cases:
         hidden = {annotation.key for annotation in memory.annotations_on(case)}
         for people_agree in (True, False):
-            left = forget(memory, hidden, people_agree=people_agree)
-            assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
-            assert all(hidden.isdisjoint((*g.exposed_to, *g.supported_by)) for g in left.guidelines)
-            assert set(words_in(" ".join(g.text for g in left.guidelines))) <= words_of(
-                left, left.guidelines
-            )
-            each_guideline_has_the_status_that_it_should(left)
-            no_verdict_outlives_its_source(left)
-            gone = {g.id for g in memory.guidelines} - {g.id for g in left.guidelines}
-            sources = {key.source for key in hidden}
-            for guideline in memory.guidelines:
-                exposed = not hidden.isdisjoint(guideline.exposed_to)
-                theirs = (
-                    guideline.people and guideline.people.isdisjoint(sources) and not people_agree
-                )
-                assert (guideline.id in gone) == (exposed and not theirs), (
-                    "wordings stay that others wrote or confirmed"
-                )
+            forgetting_takes_all_that_came_of_it(memory, hidden, people_agree=people_agree)
+
+
+def forgetting_takes_all_that_came_of_it(
+    memory: Memory, hidden: set[FeedbackKey], *, people_agree: bool
+) -> None:
+    left = forget(memory, hidden, people_agree=people_agree)
+    assert hidden.isdisjoint(annotation.key for annotation in left.annotations())
+    for guideline in left.guidelines:
+        assert hidden.isdisjoint((*guideline.exposed_to, *guideline.supported_by))
+    written = " ".join(guideline.text for guideline in left.guidelines)
+    assert set(words_in(written)) <= words_of(left, left.guidelines)
+    each_guideline_has_the_status_that_it_should(left)
+    no_verdict_outlives_its_source(left)
+    wordings_stay_that_others_wrote_or_confirmed(memory, left, hidden, people_agree=people_agree)
+
+
+def wordings_stay_that_others_wrote_or_confirmed(
+    memory: Memory, left: Memory, hidden: set[FeedbackKey], *, people_agree: bool
+) -> None:
+    kept = {guideline.id for guideline in left.guidelines}
+    sources = {key.source for key in hidden}
+    for guideline in memory.guidelines:
+        exposed = not hidden.isdisjoint(guideline.exposed_to)
+        theirs = bool(guideline.people) and guideline.people.isdisjoint(sources)
+        goes = exposed and (people_agree or not theirs)
+        assert (guideline.id not in kept) == goes, guideline
 
 
 def check_whole(memory: Memory) -> None:
@@ -60,30 +71,30 @@ def check_whole(memory: Memory) -> None:
 
 
 def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
-    ledger = memory.ledger()
     annotations = {annotation.key: annotation for annotation in memory.annotations()}
-    stones = {stone.key: stone for stone in memory.tombstones}
-    assert not annotations.keys() & stones.keys()
-    assert [entry.key for entry in ledger] == sorted({*annotations, *stones}), (
-        "each once, none missing"
-    )
+    stones = {stone.key for stone in memory.tombstones}
+    assert not annotations.keys() & stones
+    listed = [entry.key for entry in memory.ledger()]
+    assert listed == sorted({*annotations, *stones}), "each once, none missing"
     carried = {key for guideline in memory.guidelines for key in guideline.supported_by}
-    for entry in ledger:
-        assert entry.state in STATES
-        if entry.state in ("merged", "pending", "disputed", "rejected"):
-            assert entry.reason, f"{entry.key} is {entry.state} and nobody is told why"
-        outcome = annotations[entry.key].outcome if entry.key in annotations else None
+    for entry in memory.ledger():
+        annotation = annotations.get(entry.key)
+        outcome = annotation.outcome if annotation else None
         drew_nothing = outcome is not None and outcome.kind in ("example", "refused")
-        if entry.state == "merged":
-            assert entry.key in carried
-        if entry.state == "pending":
-            assert entry.key not in carried
-        if entry.state in ("learned", "rejected"):
-            assert entry.key in carried or drew_nothing, (
-                f"{entry.key} taught nothing, and nobody says so"
-            )
-        if entry.state == "rejected" and entry.key not in carried:
-            assert "its rule was refused" in entry.reason
+        a_state_has_its_ground(entry, carried=entry.key in carried, drew_nothing=drew_nothing)
+
+
+def a_state_has_its_ground(entry: LedgerEntry, *, carried: bool, drew_nothing: bool) -> None:
+    """Check a piece of feedback against what carries it, and whether it is said to have taught nothing."""
+    assert entry.state in STATES
+    if entry.state in ("merged", "pending", "disputed", "rejected"):
+        assert entry.reason, f"{entry.key} is {entry.state} and nobody is told why"
+    if entry.state in ("merged", "pending"):
+        assert carried == (entry.state == "merged")
+    if entry.state in ("learned", "rejected"):
+        assert carried or drew_nothing, f"{entry.key} taught nothing, and nobody says so"
+    if entry.state == "rejected" and not carried:
+        assert "its rule was refused" in entry.reason
 
 
 def everything_named_is_there(memory: Memory) -> None:
@@ -93,6 +104,12 @@ def everything_named_is_there(memory: Memory) -> None:
         assert {*conflict.feedback, *conflict.exposed_to} <= keys
     for annotation in memory.annotations():
         assert annotation.outcome is None or keys.issuperset(annotation.outcome.exposed_to)
+    guidelines_name_what_is_there(memory, keys)
+    for name in memory.locks:
+        assert memory.case(name) is not None
+
+
+def guidelines_name_what_is_there(memory: Memory, keys: set[FeedbackKey]) -> None:
     ids = [guideline.id for guideline in memory.guidelines]
     numbers = [guideline.number for guideline in memory.guidelines]
     assert numbers == sorted(set(numbers))
@@ -100,9 +117,6 @@ def everything_named_is_there(memory: Memory) -> None:
     for guideline in memory.guidelines:
         assert {*guideline.supported_by, *guideline.exposed_to} <= keys
         assert guideline.replaced_by in (None, *ids)
-    for name in memory.locks:
-        case = memory.case(name)
-        assert case is not None
 
 
 def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
@@ -122,31 +136,33 @@ def guidelines_are_fit_to_be_shown(memory: Memory) -> None:
 
 def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
     by_id = {guideline.id: guideline for guideline in memory.guidelines}
-    text = {guideline.id: word_form(guideline.text) for guideline in memory.guidelines}
     for guideline in memory.guidelines:
         successor = memory.successor(guideline)
         assert (memory.status(guideline) == "superseded") == (successor is not None)
-        if successor is None:
-            continue
-        face = by_id[successor]
-        if guideline.replaced_by == face.id:
-            continue
-        assert text[guideline.id] == text[face.id]
-        assert memory.successor(face) is None
-        assert not guideline.pinned or face.pinned
-        assert memory.status(face) == "active" or (
-            face.retired_by is not None and guideline.origin == "distilled"
-        )
-    shown = [text[guideline.id] for guideline in memory.semantic]
+        if successor is not None and successor != guideline.replaced_by:
+            a_double_stands_for_the_same_words(memory, guideline, by_id[successor])
+    shown = [word_form(guideline.text) for guideline in memory.semantic]
     assert len(shown) == len(set(shown)), "of those that say the same one is shown"
-    retired = {text[g.id] for g in memory.guidelines if memory.status(g) == "retired"}
+    assert by_id.keys().isdisjoint(guideline.replaced_by for guideline in memory.semantic)
+    what_a_person_retired_does_not_come_back_by_a_model(memory)
+
+
+def a_double_stands_for_the_same_words(
+    memory: Memory, guideline: Guideline, shown: Guideline
+) -> None:
+    assert word_form(guideline.text) == word_form(shown.text)
+    assert memory.successor(shown) is None
+    assert not guideline.pinned or shown.pinned
+    assert memory.status(shown) == "active" or (
+        shown.retired_by is not None and guideline.origin == "distilled"
+    )
+
+
+def what_a_person_retired_does_not_come_back_by_a_model(memory: Memory) -> None:
+    retired = {word_form(g.text) for g in memory.guidelines if memory.status(g) == "retired"}
     for guideline in memory.semantic:
-        replaced = by_id.get(guideline.replaced_by or "")
-        assert replaced is None
         if guideline.origin == "distilled" and not guideline.pinned:
-            assert text[guideline.id] not in retired, (
-                "what a person retired does not come back by a model"
-            )
+            assert word_form(guideline.text) not in retired
 
 
 def what_was_taken_back_is_nowhere(memory: Memory) -> None:
