@@ -77,10 +77,11 @@ class Cases(_Body):
 
 
 class NewFeedback(_Body):
-    """Feedback to learn: rows of an example's fields with `value`, `rationale` and `source`. None: what is pending.
+    """Feedback to learn: rows of an example's fields with `value`, `rationale` and `source`.
 
-    A row without a source is yours. A row replaces the earlier one of the same id and source. Of a case of the queue,
-    such as one that was judged and kept, the id is enough.
+    Without any, what is pending is learned. A row without a source is yours. A row replaces the
+    earlier one of the same id and source. If a case is in the queue, for example because it was
+    judged and kept, the id is enough.
     """
 
     feedback: Rows = Field(default_factory=list)
@@ -89,7 +90,10 @@ class NewFeedback(_Body):
 
 
 class Withdrawal(_Body):
-    """Feedback to forget: by case (`t-17`), by key (`t-17@ana`) or by source. Of several, all must hold."""
+    """Feedback to forget: by case (`t-17`), by key (`t-17@ana`) or by source.
+
+    If several are given, all must hold.
+    """
 
     keys: list[Key] = Field(default_factory=list, max_length=10_000)
     source: Annotated[str, Field(min_length=1, max_length=500)] | None = None
@@ -124,19 +128,23 @@ Begin = Annotated[Callable[[str, Mapping[str, Any]], Job], Depends(_beginning)]
 
 @router.get("/openapi.json", include_in_schema=False)
 def describe_api(request: Request) -> dict[str, Any]:
-    """The API's description, OpenAPI 3.1."""
+    """Return the API's description, OpenAPI 3.1."""
     return cast("dict[str, Any]", request.app.openapi())
 
 
 @router.get("/me", tags=["people"], response_model_exclude={"id"})
 def show_me(person: Asking) -> Person:
-    """Who you are: the name is the source of your feedback, `role` what you may do, `by` how you are known."""
+    """Show who you are.
+
+    The name is the source of your feedback, `role` is what you may do, and `by` is how you are
+    known.
+    """
     return person
 
 
 @router.get("/judges", tags=["judges"])
 def list_judges(server: Here) -> list[JudgeSummary]:
-    """The judges in their latest versions, by name."""
+    """List the judges in their latest versions, by name."""
     return list(server.registry.list())
 
 
@@ -153,9 +161,9 @@ async def judge_one(
 ) -> Judgment:
     """Judge one case now. If the model fails, the reply is a problem with the reason.
 
-    If the case waits for your review, you have now seen the verdict, so your answer no longer counts as blind. A case
-    that is kept without an `id` gets one made of its content; the judgment has it. Only owners may keep cases, as on
-    the pages.
+    If the case waits for your review, you have now seen the verdict, so your answer no longer
+    counts as blind. A case that is kept without an `id` gets one made of its content; the judgment
+    has it. Only owners may keep cases, as on the pages.
     """
     if keep and not person.owner:
         raise Problem(
@@ -182,7 +190,10 @@ def _note(
     judgment: Judgment | None,
     ranks: Mapping[str, float],
 ) -> None:
-    """Keep a case and its verdict, if there is one to keep; who was told a verdict answers the case blind no more."""
+    """Keep a case and its verdict, if there is one to keep, and note who was told the verdict.
+
+    From then on this person's answer on the case does not count as blind.
+    """
     judge = latest.judge.name
     with server.store.read() as connection:
         same = ids_with_content(connection, judge, example.content_hash)
@@ -203,16 +214,22 @@ def _note(
 
 
 def _own_source(person: Person, source: str) -> str:
-    """The source, if the person may hand in its feedback."""
+    """Return the source, if the person may hand in its feedback."""
     if not (person.owner or same_person(source, person.name)):
-        problem = f"a reviewer hands in feedback as {person.name!r} alone; that of {source[:100]!r} needs an owner"
-        raise Problem(403, problem)
+        raise Problem(
+            403,
+            f"a reviewer hands in feedback as {person.name!r} alone; "
+            f"that of {source[:100]!r} needs an owner",
+        )
     return source
 
 
 @of_judge.post("/cases", status_code=202, tags=["review"], dependencies=[OWNER])
 def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
-    """Put cases in the queue, and judge those that are not judged. Content that is in it already stays as it is."""
+    """Put cases in the queue, and judge those that are not judged.
+
+    Content that is in the queue already stays as it is.
+    """
     asked = server.judges.latest(judge).judge
     parts = named_parts(asked.instructions)
     cases = list(Examples.of(body.cases, columns=asked.columns, fields=parts)) if body.cases else []
@@ -227,8 +244,8 @@ def align_judge(
 ) -> Job:
     """Learn from experts' feedback: a new version. A reviewer hands in their own.
 
-    Feedback on cases that are held out to measure the judge is refused, under whatever id: 409, with the ids as
-    `held_out`.
+    Feedback on cases that are held out to measure the judge is refused, under whatever id: 409,
+    with the ids as `held_out`.
     """
     rows = [
         {**row, "source": _own_source(person, str(row.get("source") or person.name))}
@@ -256,7 +273,10 @@ def align_judge(
 
 @of_judge.post("/unalign", status_code=202, tags=["learning"])
 def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
-    """Forget feedback from the next version on; older versions keep it. A reviewer gives their own name as `source`."""
+    """Forget feedback from the next version on; older versions keep it.
+
+    A reviewer gives their own name as `source`.
+    """
     if not (person.owner or same_person(body.source, person.name)):
         raise Problem(
             403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}"
@@ -272,7 +292,7 @@ def erase(body: Erasure, begin: Begin) -> Job:
 
 @of_judge.get("/jobs/{job}", tags=["jobs"])
 def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
-    """One job: its state, how far it is, and what it gave."""
+    """Show one job: its state, how far it is, and what it gave."""
     row = server.jobs.find(job)
     if row is None or row.judge != judge:
         raise Problem(404, f"no job {job!r} of {judge!r}")
@@ -280,12 +300,13 @@ def show_job(judge: JudgeName, job: JobId, server: Here, person: Asking) -> Job:
 
 
 def _open_result(job: Job, person: str) -> Any:
-    """What anybody may know of a job's result: counts of a queue; of learning the version, and one's own feedback."""
-    if (
-        job.result is None
-        or job.kind in ("queue", "pull")
-        or (job.kind == "try" and job.asked_by == person)
-    ):
+    """Return what a reviewer may know of a job's result.
+
+    That is everything about a queue and about their own trials. About learning, it is the version
+    and what became of their own feedback.
+    """
+    own_trial = job.kind == "try" and job.asked_by == person
+    if job.result is None or job.kind in ("queue", "pull") or own_trial:
         return job.result
     keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
     rows = [row for row in keyed if same_person(FeedbackKey.parse(row["key"]).source, person)]

@@ -22,7 +22,10 @@ SECRETS: Final = (
     "OPENAI_API_KEY",
     "PGPASSWORD",
 )
-"""The variables that may be in files, as containers get them: `PGPASSWORD_FILE=/run/secrets/…` is `PGPASSWORD`."""
+"""The variables that may be in files, as containers get them.
+
+`PGPASSWORD_FILE=/run/secrets/…` names the file that holds `PGPASSWORD`.
+"""
 _SHORTEST_TOKEN = 32
 _OPENID = ("ISSUER", "CLIENT", "CLIENT_SECRET", "OWNERS", "REVIEWERS")
 
@@ -31,7 +34,13 @@ _OPENID = ("ISSUER", "CLIENT", "CLIENT_SECRET", "OWNERS", "REVIEWERS")
 class OpenIdProvider:
     """An OpenID Connect provider, and which of its people this server lets in.
 
-    `owners` and `reviewers` are verified e-mail addresses, all of a domain as `@example.org`, or subjects.
+    Attributes:
+        issuer: The provider's URL.
+        client_id: The server's name with the provider.
+        client_secret: The server's password with the provider.
+        owners: Who is an owner: verified e-mail addresses, a whole domain as `@example.org`, or
+            subjects.
+        reviewers: Who is a reviewer, in the same way.
     """
 
     issuer: str
@@ -42,7 +51,11 @@ class OpenIdProvider:
 
     @classmethod
     def of_environment(cls) -> OpenIdProvider | None:
-        """Read the variables MEMALIGN_OPENID_…, None if none is set. Raises ConfigurationError if one is missing."""
+        """Read the variables MEMALIGN_OPENID_…; return None if none is set.
+
+        Raises:
+            ConfigurationError: Some are set, and one that is needed is missing.
+        """
         issuer, client, secret, owners, reviewers = (
             os.environ.get(f"MEMALIGN_OPENID_{name}", "") for name in _OPENID
         )
@@ -50,8 +63,9 @@ class OpenIdProvider:
             return None
         if not (issuer and client and secret and (owners or reviewers)):
             raise ConfigurationError(
-                "OpenID Connect needs MEMALIGN_OPENID_ISSUER, MEMALIGN_OPENID_CLIENT, MEMALIGN_OPENID_CLIENT_SECRET, "
-                "and whom to let in: MEMALIGN_OPENID_OWNERS or MEMALIGN_OPENID_REVIEWERS, such as ana@example.org"
+                "OpenID Connect needs MEMALIGN_OPENID_ISSUER, MEMALIGN_OPENID_CLIENT, "
+                "MEMALIGN_OPENID_CLIENT_SECRET, and whom to let in: MEMALIGN_OPENID_OWNERS or "
+                "MEMALIGN_OPENID_REVIEWERS, such as ana@example.org"
             )
         return cls(
             issuer=issuer,
@@ -63,7 +77,7 @@ class OpenIdProvider:
 
 
 def _entries(text: str) -> frozenset[str]:
-    """The entries of a list: addresses in small letters, subjects as they are."""
+    """Return the entries of a list: addresses in small letters, subjects as they are."""
     entries = (entry.strip() for entry in text.split(","))
     return frozenset(entry.casefold() if "@" in entry else entry for entry in entries if entry)
 
@@ -74,9 +88,11 @@ class Settings:
 
     Attributes:
         registry: The URL of the database of judges, people and jobs.
-        public_url: How browsers reach the server, where that is not its own address: behind a proxy, for example.
+        host: The address to listen on.
+        public_url: How browsers reach the server if not by its own address, for example through a
+            proxy.
         openid: Who vouches for people, beside personal links.
-        api_token: The token of programs; without one there is no way in for them.
+        api_token: The token of programs; without one, programs cannot get in.
         mlflow: The tracking URI that cases are pulled from.
     """
 
@@ -94,13 +110,13 @@ class Settings:
             )
         if self.api_token is not None and len(self.api_token) < _SHORTEST_TOKEN:
             raise ConfigurationError(
-                f"the API token has fewer than {_SHORTEST_TOKEN} characters: take a random one, as of "
-                "`openssl rand -hex 32`"
+                f"the API token has fewer than {_SHORTEST_TOKEN} characters: "
+                "take a random one, as of `openssl rand -hex 32`"
             )
 
     @property
     def local(self) -> bool:
-        """Whether only programs of this machine can reach the server."""
+        """Return whether only programs of this machine can reach the server."""
         if self.public_url is not None:
             return False
         try:
@@ -113,12 +129,16 @@ class Settings:
 
     @property
     def secure(self) -> bool:
-        """Whether browsers reach the server over TLS."""
+        """Return whether browsers reach the server over TLS."""
         return (self.public_url or "").startswith("https://")
 
 
 def read_secret_files() -> None:
-    """Set each of the SECRETS whose file is named to what the file holds. Raises ConfigurationError."""
+    """Set each of the SECRETS whose file is named to what the file holds.
+
+    Raises:
+        ConfigurationError: A file cannot be read or is empty, or its variable is set too.
+    """
     for name in SECRETS:
         if path := os.environ.get(f"{name}_FILE"):
             try:

@@ -1,4 +1,4 @@
-"""Who asks, what they may do, and what a browser may do with an answer: settled before a body is read.
+"""Decide who asks and what they may do, before a body is read; say what browsers may do.
 
 A route is for everybody in the team, unless its router says `ANYBODY` or the route says `OWNER`:
 
@@ -36,25 +36,34 @@ if TYPE_CHECKING:
 
 COOKIE = "memalign_session"
 PART: Final = "x-part"
-"""The header with which the page's script asks for a part of a page; a redirect then comes as `X-Go-To`."""
+"""The header with which the page's script asks for a part of a page.
+
+A redirect then comes as `X-Go-To`.
+"""
 BY_HAND: Final = "x-by-hand"
-"""The header that only the page's script can send: the value that the server has signed for one form of a person."""
+"""The header that only the page's script can send.
+
+Its value is what the server has signed for one person's form.
+"""
 _OF_PROXIES = ("forwarded", "via", "x-real-ip")
 
 
 class Identity:
-    """Middleware that sets `request.state.person`, who asks, None for nobody, and `refusal`, why they are refused.
+    """Middleware that says in `request.state` who asks.
 
-    Of a request of nobody no byte of the body is read.
+    `person` is None for nobody, and no byte of their request's body is read. `refusal` is the
+    reason why the request is refused, or None.
     """
 
     def __init__(self, app: ASGIApp, *, server: Server) -> None:
-        self.app, self.server = app, server
+        self.app = app
+        self.server = server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] == "http" and not scope["path"].startswith(("/static/", "/health")):
-            person, refusal = None, None
+            person = None
+            refusal = None
             try:
                 person = await run_in_threadpool(_identify, self.server, Request(scope))
             except Problem as problem:
@@ -85,7 +94,8 @@ def _identify(server: Server, request: Request) -> Person | None:
 
 
 def _person(server: Server, request: Request) -> Person | None:
-    settings, authorization = server.settings, request.headers.get("authorization")
+    settings = server.settings
+    authorization = request.headers.get("authorization")
     with server.store.read() as connection:
         if authorization is not None:
             scheme, _, token = authorization.partition(" ")
@@ -106,7 +116,11 @@ def _person(server: Server, request: Request) -> Person | None:
 
 
 def _check_origin(request: Request, public_url: str | None) -> None:
-    """Raise Problem 403 if the browser says that another site makes the request."""
+    """Refuse a request that another site makes, as the browser says.
+
+    Raises:
+        Problem: 403 for such a request.
+    """
     origin = request.headers.get("origin")
     own = {request.headers.get("host", ""), urlsplit(public_url or "").netloc} - {""}
     foreign = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
@@ -115,9 +129,12 @@ def _check_origin(request: Request, public_url: str | None) -> None:
 
 
 def _check_direct(request: Request) -> None:
-    """Raise Problem 403 for a request that a proxy passed on, to a server that is open to its own machine alone.
+    """Refuse a request that a proxy passed on to a server for its own machine alone.
 
     A proxy says so in its headers, or uses HTTP/1.0: nginx does so by default, and no browser does.
+
+    Raises:
+        Problem: 403 for such a request.
     """
     of_proxy = any(
         name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers
@@ -125,8 +142,9 @@ def _check_direct(request: Request) -> None:
     if of_proxy or request.scope.get("http_version") == "1.0":
         raise Problem(
             403,
-            "a proxy passes requests on to this server, which has no people and is for this machine alone. Add an "
-            "owner with `memalign serve --add-owner NAME`, and start it with `--public-url URL`",
+            "a proxy passes requests on to this server, which has no people and is for this machine "
+            "alone. Add an owner with `memalign serve --add-owner NAME`, and start it with "
+            "`--public-url URL`",
         )
 
 
@@ -154,14 +172,14 @@ def _owner(person: Asking) -> None:
 def hand_of(secret: bytes, session: str, path: str) -> str:
     """Return the value that a form of this session must send with what it posts to a path.
 
-    No markup can know it, and no form can send a header: whatever is pasted, imported or answered by a model does
-    nothing that asks for it.
+    No markup can know it, and no form can send a header. So text that is pasted, imported or
+    answered by a model cannot do what needs this value.
     """
     return hmac.new(secret, f"{session}\0{path}".encode(), hashlib.sha256).hexdigest()
 
 
 def hand(request: Request, path: str) -> str:
-    """Return that value for whoever asks."""
+    """Return the value that the asking person's form must send to a path."""
     server: Server = request.app.state.server
     return hand_of(server.store.secret, request.cookies.get(COOKIE, ""), unquote(path))
 
@@ -173,7 +191,8 @@ def _by_hand(request: Request, person: Asking) -> None:
     ):
         raise Problem(
             403,
-            "this is done by the button on its page alone: load that page again, and press it there",
+            "this is done by the button on its page alone: "
+            "load that page again, and press it there",
         )
 
 
@@ -186,7 +205,10 @@ ANYBODY: Final = Depends(_anybody)
 TEAM: Final = Depends(_member)
 OWNER: Final = Depends(_owner)
 HAND: Final = Depends(_by_hand)
-"""A dependency of routes that cannot be undone, or let people in: a person has pressed the button on their own page."""
+"""A dependency of routes that cannot be undone, or that let people in.
+
+It holds if a person has pressed the button on their own page.
+"""
 
 
 class Json(JSONResponse):
@@ -203,9 +225,11 @@ def inert(text: str) -> str:
     return text.replace("<", "\\u003c")
 
 
-_POLICY: Final = (  # no script or style but files of ours, nothing from another host: judged text stays text
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+# No script or style but our own files, and nothing from another host: judged text stays text.
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'"
 )
 LARGEST_BODY: Final = 64 << 20  # bytes: a sheet of some ten thousand cases
 _HEADERS = {
@@ -220,18 +244,23 @@ _HEADERS = {
 
 
 class SafeHeaders:
-    """Middleware that sets the headers, and refuses hosts that are not this server's and bodies that are too large.
+    """Middleware that sets the headers, and refuses foreign hosts and bodies that are too large.
 
-    `hosts` are the names that a request may use, None for any: a page elsewhere can point a name of its own at
-    127.0.0.1, and then use a local server as if it were its own (DNS rebinding). `secure` says that browsers reach the
-    server over TLS.
+    A page elsewhere can point a name of its own at 127.0.0.1, and then use a local server as if it
+    were its own (DNS rebinding). So the names that a request may use are given.
+
+    Args:
+        app: The application behind it.
+        hosts: The names that a request may use; None for any.
+        secure: Whether browsers reach the server over TLS.
     """
 
     def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None, secure: bool) -> None:
-        self.app, self.hosts = app, hosts
-        self.headers = _HEADERS | (
-            {"strict-transport-security": "max-age=31536000"} if secure else {}
-        )
+        self.app = app
+        self.hosts = hosts
+        self.headers = dict(_HEADERS)
+        if secure:
+            self.headers["strict-transport-security"] = "max-age=31536000"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -272,7 +301,7 @@ class SafeHeaders:
 
 
 def _limited(receive: Receive) -> Receive:
-    """What is received, up to the largest body, where the request did not say how long it is."""
+    """Receive up to the largest body, because a request need not say how long it is."""
     size = 0
 
     async def receive_some() -> Message:

@@ -1,4 +1,4 @@
-"""The doors: a personal link, OpenID, the way out. Behind them the first page, the account, the experts of Set up."""
+"""The doors: personal links, OpenID and signing out; then the first page, the account, experts."""
 
 from __future__ import annotations
 
@@ -41,12 +41,9 @@ _YEAR = 365 * 24 * 3600
 
 
 def inside(back: str) -> str:
-    """Where to go after signing in: a page of this server, and of no other."""
-    return (
-        back
-        if back.startswith("/") and not back.startswith(("//", "/\\")) and back.isprintable()
-        else "/"
-    )
+    """Return where to go after signing in: a page of this server, and of no other."""
+    path = back.startswith("/") and not back.startswith(("//", "/\\"))
+    return back if path and back.isprintable() else "/"
 
 
 Secret = Annotated[str, Path(max_length=100)]
@@ -56,22 +53,31 @@ BackOfForm = Annotated[str, AfterValidator(inside), Form()]
 
 
 def link_address(settings: Settings, base: str, secret: str) -> str:
-    """The address of a personal link; `base` is the server's own where no public URL is set."""
+    """Return the address of a personal link.
+
+    Args:
+        settings: The server's settings; their public URL comes first.
+        base: The server's own address, if no public URL is set.
+        secret: The link's secret.
+    """
     return f"{(settings.public_url or base).rstrip('/')}/join/{secret}"
 
 
-# -- in and out --------------------------------------------------------------------------------------------------------
+# -- in and out ------------------------------------------------------------------------------------
 
 
 @doors.get("/sign-in")
 def sign_in_page(request: Request, server: Here, back: Back = "/") -> Response:
-    """How to get in."""
+    """Show how to get in."""
     return render(request, "sign_in.html", page="sign-in", back=back, openid=server.settings.openid)
 
 
 @doors.get("/join/{secret}")
 def join_page(request: Request, server: Here, secret: Secret) -> Response:
-    """Whose link this is, and the button that uses it up: a program that looks at links in messages must not."""
+    """Show whose link this is, and the button that uses it up.
+
+    Programs that look at links in messages open this page, and must not use the link up.
+    """
     with server.store.read() as connection:
         person = person_of_link(connection, secret)
     if person is None and request.state.person is not None:  # their own link, opened again
@@ -83,7 +89,7 @@ def join_page(request: Request, server: Here, secret: Secret) -> Response:
 
 @doors.post("/join/{secret}")
 def join(request: Request, server: Here, secret: Secret) -> Response:
-    """Use a personal link: a session of ninety days, in the place of the one that the browser had."""
+    """Use a personal link up, and replace the browser's session by one of ninety days."""
     with server.store.write() as connection:
         session = take_link(connection, secret)
     if session is None:
@@ -134,7 +140,7 @@ def openid_callback(
     provider: Provider,
     claims: Annotated[dict[str, Any], Depends(_claims)],
 ) -> Response:
-    """Take back whom the provider vouches for, and sign them in where they are on the list."""
+    """Take back whom the provider vouches for, and sign them in if they are on the list."""
     back = str(request.session.get("back", "/"))
     request.session.clear()
     with server.store.write() as connection:
@@ -159,12 +165,12 @@ def _end(request: Request, server: Server) -> None:
             end_session(connection, session)
 
 
-# -- the first page, and the account -----------------------------------------------------------------------------------
+# -- the first page, and the account ---------------------------------------------------------------
 
 
 @router.get("/")
 def home_page(request: Request, server: Here, person: Asking) -> Response:
-    """The one judge's Review; the list, where there are several or none."""
+    """Lead to the one judge's Review, or show the list if there are several or none."""
     names = [judge.name for judge in server.registry.list()]
     if len(names) == 1:
         return RedirectResponse(link(names[0], "review"), 303)
@@ -173,7 +179,7 @@ def home_page(request: Request, server: Here, person: Asking) -> Response:
 
 @router.get("/judges")
 def judges_page(request: Request, server: Here, person: Asking) -> Response:
-    """All judges by their questions, and for owners a new one."""
+    """Show all judges by their questions, and to owners how to add one."""
     judges = [server.judges.latest(judge.name).judge for judge in server.registry.list()]
     with server.store.read() as connection:
         rows = [
@@ -185,7 +191,7 @@ def judges_page(request: Request, server: Here, person: Asking) -> Response:
 
 @router.get("/account")
 def account_page(request: Request) -> Response:
-    """Who one is, the language, the way out."""
+    """Show who is signed in, the language, and how to sign out."""
     return render(request, "account.html", page="account")
 
 
@@ -201,7 +207,7 @@ def choose_language(language: Annotated[str, Form()], back: BackOfForm = "/") ->
     return answer
 
 
-# -- the experts, in a block of Set up ---------------------------------------------------------------------------------
+# -- the experts, in a block of Set up -------------------------------------------------------------
 
 
 @experts.post("", dependencies=[HAND])
@@ -214,7 +220,8 @@ def invite(
     if setup.person.by == "open":
         raise Problem(
             409,
-            "this server is open to its machine: the first owner is added by `memalign serve --add-owner NAME`",
+            "this server is open to its machine: "
+            "the first owner is added by `memalign serve --add-owner NAME`",
         )
     with setup.server.store.write() as connection:
         secret = make_link(connection, add_person(connection, name, role))
@@ -223,7 +230,7 @@ def invite(
 
 @experts.post("/{member}/link", dependencies=[HAND])
 def renew_link(setup: Screen, member: PersonId) -> Response:
-    """A new link for somebody whose browser forgot them, or who has another one; the link before it is void."""
+    """Make a new link for somebody whose browser forgot them; the link before it is void."""
     with setup.server.store.write() as connection:
         secret = make_link(connection, member)
     return _show_link(setup, secret)
@@ -231,7 +238,7 @@ def renew_link(setup: Screen, member: PersonId) -> Response:
 
 @experts.post("/{member}/remove", dependencies=[HAND])
 def remove(setup: Screen, member: PersonId) -> Response:
-    """Take somebody out of the team: their link and their sessions open nothing from now on."""
+    """Take somebody out of the team; their link and their sessions open nothing from now on."""
     with setup.server.store.write() as connection:
         remove_person(connection, member)
     return setup.redirect(open="experts")

@@ -54,10 +54,11 @@ _FAULTS: Mapping[type[Exception], str] = {
     InputError: "unclear",
 }
 """What can be wrong with a model, the surest first; `tried.html` says it in words."""
+_NO_KEY = re.compile(r"needs a key|a provider's key|(KEY|TOKEN). environment")
 
 
 class Draft(BaseModel):
-    """What somebody wrote into the block of the question."""
+    """What a person wrote into the block of the question."""
 
     model_config = ConfigDict(str_strip_whitespace=True)
     question: str = Field("", max_length=2000)
@@ -73,7 +74,7 @@ Drafted = Annotated[Draft, Form()]
 
 @router.post("")
 def create_judge(server: Here, person: Asking, draft: Drafted) -> Response:
-    """A new judge with an empty memory; then its cases."""
+    """Create a judge with an empty memory, and go on to its cases."""
     judge = _new(draft, person, {judge.name for judge in server.registry.list()})
     with about("name"):
         server.registry.create(judge)
@@ -82,7 +83,10 @@ def create_judge(server: Here, person: Asking, draft: Drafted) -> Response:
 
 @router.post("/{judge}/setup/question", dependencies=[JUDGE])
 def save_question(setup: Screen, draft: Drafted) -> Response:
-    """Keep a changed question as a new version, by which open cases are judged, and those that measure the judge."""
+    """Keep a changed question as a new version.
+
+    It judges the open cases again, and those that measure the judge.
+    """
     fixed = setup.fixed
     saved = setup.server.registry.update(
         setup.judge, lambda latest: _changed(latest, draft, setup.person, fixed=fixed)
@@ -113,8 +117,11 @@ def delete(setup: Screen, name: Annotated[str, Form(max_length=200)] = "") -> Re
 
 @router.post("/try")
 def try_question(request: Request, server: Here, person: Asking, draft: Drafted) -> Response:
-    """Ask a model once: about the first case, or an invented one; or say what is wrong and where to put it right."""
-    case, judgment, fault, detail = None, None, "", ""
+    """Ask a model once, about the first case or an invented one; or say what is wrong."""
+    case = None
+    judgment = None
+    fault = ""
+    detail = ""
     try:
         if draft.judge:
             setup = Setup(request, draft.judge, server, person)
@@ -131,22 +138,22 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
             with server.store.write() as connection:
                 mark_seen(connection, draft.judge, person.name, case.case_id)
     except (MemalignError, TimeoutError) as error:
-        fault = next(
-            (fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable"
-        )
-        fault = (
-            "key"
-            if re.search(r"needs a key|a provider's key|(KEY|TOKEN). environment", str(error))
-            else fault
-        )
+        fault = _fault_of(error)
         detail = error_text(request, error)
     return render(
         request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail
     )
 
 
+def _fault_of(error: Exception) -> str:
+    """Return what is wrong with a model, as `tried.html` names it."""
+    if _NO_KEY.search(str(error)):
+        return "key"
+    return next((fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable")
+
+
 def _asked_once(judge: Judge) -> Judge:
-    """The judge without its memory, with a model that is not asked a second time where the first one fails."""
+    """Return the judge without its memory, with a model that is not asked again if it fails."""
     model = open_judging_model(judge)
     ready = getattr(model, "ready", None)
     if ready is not None:  # its library takes seconds to load, and the model is not slow for that
@@ -156,7 +163,7 @@ def _asked_once(judge: Judge) -> Judge:
 
 
 def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:
-    """The judge of a draft; without a name it gets one from its question."""
+    """Return the judge of a draft; without a name it gets one from its question."""
     if not (draft.question or draft.instructions):
         raise Refused("write the question first", field="question")
     _check_address(draft.model, None, person)
@@ -177,17 +184,20 @@ def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:
 
 
 def _changed(judge: Judge, draft: Draft, person: Person, *, fixed: bool) -> Judge:
-    """The judge with what was changed of it; its memory stays."""
+    """Return the judge with what the draft changes; its memory stays."""
     text = draft.instructions.replace("\r\n", "\n") or judge.instructions
-    if draft.question not in text:  # "" is in every text
-        old = question_of(judge)
-        text = (
-            text.replace(old, draft.question, 1) if old in text else f"{draft.question}\n\n{text}"
-        )
+    old = question_of(judge)
+    if draft.question in text:  # as "" is
+        pass
+    elif old in text:
+        text = text.replace(old, draft.question, 1)
+    else:
+        text = f"{draft.question}\n\n{text}"
     kind = ValueType.of(draft.kind) if draft.kind else judge.value_type
     if fixed and kind != judge.value_type:
         raise Refused(
-            "answers were given already, so the kind of answer stays: make a new judge for another one",
+            "answers were given already, so the kind of answer stays: "
+            "make a new judge for another one",
             field="kind",
         )
     _check_address(draft.model, judge.model_name, person)
@@ -209,8 +219,9 @@ def _check_address(model: str, present: str | None, person: Person) -> None:
 
 
 def _invented(judge: Judge) -> Example:
-    """A case that nobody wrote, with what the judge reads."""
-    request, reply = "When does my order arrive?", "It left us today and arrives on Thursday."
+    """Return a case that nobody wrote, with everything that a judge may read."""
+    request = "When does my order arrive?"
+    reply = "It left us today and arrives on Thursday."
     pair = {"A": reply, "B": "Please wait."} if judge.value_type.choices else reply
     turns = [{"role": "user", "content": request}, {"role": "assistant", "content": reply}]
     return Example(

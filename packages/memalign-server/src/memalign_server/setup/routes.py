@@ -1,8 +1,9 @@
 """Set up, for owners: the question, the cases, the experts and erasing, one block open at a time.
 
-Cases come from a file or from an MLflow experiment. MLflow's client sends the server's credentials to the tracking
-server, reads files and databases that a URI names, and takes every experiment that these credentials open. So who
-signed in cannot name a tracking URI: whoever runs the server does.
+Cases come from a file or from an MLflow experiment. MLflow's client sends the server's credentials
+to the tracking server, reads files and databases that a URI names, and takes every experiment that
+these credentials open. So people who signed in cannot name a tracking URI; only the person who runs
+the server can.
 """
 
 from __future__ import annotations
@@ -72,19 +73,19 @@ class Setup:
 
     @property
     def latest(self) -> Judge:
-        """The judge as it is now."""
+        """Return the judge as it is now."""
         return self.server.judges.latest(self.judge).judge
 
     @property
     def fixed(self) -> bool:
-        """Whether anybody has answered a case: from then on a judge keeps its kind of answer."""
+        """Return whether a case was answered: from then on a judge keeps its kind of answer."""
         with self.server.store.read() as connection:
             answered = is_answered(connection, self.judge)
         return answered or bool(self.latest.memory.cases)
 
     @property
     def tracking(self) -> str | None:
-        """The MLflow that cases are read from, "" where the reader may name one; None where there is none."""
+        """Return the MLflow to read cases from; "" if the reader may name one, None without any."""
         if find_spec("mlflow") is None:
             return None
         return self.server.settings.mlflow or ("" if self.person.by == "open" else None)
@@ -98,7 +99,12 @@ class Setup:
         return RedirectResponse(link(self.judge, page, **query), 303)
 
     def render(self, open: Block, **news: Any) -> Response:
-        """The page with one block open; `news` is what the block shows beside what the server knows."""
+        """Return the page with one block open.
+
+        Args:
+            open: The open block.
+            news: What the block shows beside what the server knows.
+        """
         with self.server.store.read() as connection:
             answers = activity_of(connection, self.judge)
             cases = counts_of(connection, self.judge)
@@ -225,7 +231,8 @@ def pull_cases(
     place = uri.strip() if uri and setup.person.by == "open" else setup.tracking
     if setup.tracking is None or not place:
         raise Refused(
-            "cases can be read from the MLflow that MLFLOW_TRACKING_URI names, where MLflow is installed"
+            "cases can be read from the MLflow that MLFLOW_TRACKING_URI names, "
+            "where MLflow is installed"
         )
     job = setup.start("pull", experiment=experiment.strip(), uri=place, most=most)
     return setup.redirect(open="cases", job=job.id)
