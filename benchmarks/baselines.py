@@ -1,4 +1,4 @@
-"""What needs no language model: four classifiers of taught cases, and the rules that code mines from experts' words.
+"""What needs no language model: four classifiers of taught cases, and rules mined from comments.
 
 A judge that is behind one of them is not worth its calls yet.
 """
@@ -19,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from memalign import Example, Feedback, Judge, Memory, aio
+from memalign import Example, Feedback, Memory, aio
 from memalign.align.mining import mined
 from memalign.content import sides_of, words_of
 from memalign.judge.code_tests import Reading, holds
@@ -28,137 +28,141 @@ from memalign.memory.retrieval import embedding_text
 from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.values import Value, ValueType
 
-Labelled = list[tuple[Example, Value]]
+Labelled = Sequence[tuple[Example, Value]]
+Baseline = Callable[[Labelled, Sequence[Example]], list[Value]]
+Ruled = Callable[[Example], Value | None]
+
+SIDES = ("A", "B")
 
 
-def ruled(
-    taught: Sequence[Feedback], value_type: ValueType
-) -> Callable[[Example], Value | None] | None:
-    """Mined tests as a way of their own: what the first says that means a label, else the other one of two labels."""
-    fields = tuple(dict.fromkeys(name for row in taught for name in row.content))
-    tests = mined(episodic(taught), value_type, fields)
+def ruled(taught: Sequence[Feedback], value_type: ValueType) -> Ruled | None:
+    """Return a judge that has only the tests mined from feedback; None if none was mined.
+
+    Its verdict is the label that the first test with a finding means. If none has a finding, it is
+    the other one of two labels, or None if there are more.
+    """
+    fields: dict[str, None] = {}
+    for row in taught:
+        fields |= dict.fromkeys(row.content)
+    tests = mined(_remembered(taught), value_type, tuple(fields))
+    if not tests:
+        return None
+    others = [label for label in value_type.labels if label != tests[0].value]
 
     def verdict(example: Example) -> Value | None:
         reading = Reading(example.content)
         for test in tests:
             if holds(test, reading) == test.holds:
                 return test.value
-        others = [label for label in value_type.labels if label != tests[0].value]
         return others[0] if len(others) == 1 else None
 
-    return verdict if tests else None
+    return verdict
 
 
-def episodic(rows: Iterable[Feedback], embedding: WordLlamaEmbedding | None = None) -> Memory:
-    """The rows as a memory of cases in which nothing was distilled."""
-    groups: dict[str, tuple[Example, list[Annotation]]] = {}
+def _remembered(rows: Iterable[Feedback]) -> Memory:
+    """Return a memory of the rows' cases in which nothing was distilled."""
+    examples: dict[str, Example] = {}
+    annotations: dict[str, list[Annotation]] = {}
     for row in rows:
         if row.example is not None:
-            groups.setdefault(row.id, (row.example, []))[1].append(Annotation.of(row))
-    embedding, annotated = (
-        embedding or WordLlamaEmbedding(),
-        [groups[name] for name in sorted(groups)],
-    )
-    cases = [
-        Case(example=case, annotations=tuple(annotations), vector=vector.tobytes())
-        for (case, annotations), vector in zip(
-            annotated, vectors([case for case, _ in annotated]), strict=True
+            examples.setdefault(row.id, row.example)
+            annotations.setdefault(row.id, []).append(Annotation.of(row))
+    names = sorted(examples)
+    cases = []
+    for name, vector in zip(names, vectors([examples[name] for name in names]), strict=True):
+        case = Case(
+            example=examples[name],
+            annotations=tuple(annotations[name]),
+            vector=vector.tobytes(),
         )
-    ]
-    return Memory(cases=tuple(cases), embedding_model=embedding.name)
-
-
-def remembering(judge: Judge, rows: Iterable[Feedback], embedding: WordLlamaEmbedding) -> Judge:
-    """The judge with these rows as cases that it is shown, and no guidelines."""
-    return judge.replace(memory=episodic(rows, embedding), embedding_model=embedding)
+        cases.append(case)
+    return Memory(cases=tuple(cases), embedding_model=WordLlamaEmbedding.name)
 
 
 def vectors(cases: Sequence[Example]) -> Any:
-    """The in-process embedder's vectors of cases, a row a case."""
-    return aio.run(WordLlamaEmbedding().embed([embedding_text(case) for case in cases])).astype(
-        "<f4"
-    )
+    """Return the in-process embedder's vectors of cases, one in each row."""
+    texts = [embedding_text(case) for case in cases]
+    return aio.run(WordLlamaEmbedding().embed(texts)).astype("<f4")
 
 
-class AnyLikeness(WordLlamaEmbedding):
-    """The in-process embedder by another name, under which no case is too unlike to be shown."""
-
-    name = "any likeness"
-
-
-def _majority(taught: Labelled, cases: Sequence[Example]) -> list[Value]:
-    return [Counter(label for _, label in taught).most_common(1)[0][0]] * len(cases)
+def majority(taught: Labelled, cases: Sequence[Example]) -> list[Value]:
+    """Give every case the commonest label."""
+    counts = Counter(label for _, label in taught)
+    commonest, _ = counts.most_common(1)[0]
+    return [commonest] * len(cases)
 
 
-def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Any:
-    """A classifier that is fitted to the taught labels; where all of them are alike, the verdict is that label."""
+def _classified(model: Any, features: Callable[[Sequence[Example]], Any]) -> Baseline:
+    """Return a classifier that is fitted to the taught labels, if they are not all alike."""
 
     def judged(taught: Labelled, cases: Sequence[Example]) -> list[Value]:
         labels = [label for _, label in taught]
         if len(set(labels)) == 1:
-            return _majority(taught, cases)
-        return list(
-            model.fit(features([case for case, _ in taught]), labels)
-            .predict(features(cases))
-            .tolist()
-        )
+            return majority(taught, cases)
+        model.fit(features([case for case, _ in taught]), labels)
+        verdicts: list[Value] = model.predict(features(cases)).tolist()
+        return verdicts
 
     return judged
 
 
 def _features(cases: Sequence[Example]) -> Any:
-    """Length, and the share of words that the reference and the inputs have too; of a pair, one side less the other."""
-    sides = [[_of_text(side) for side in _each_side(case.content, ("A", "B"))] for case in cases]
-    return np.array(
-        [features[0] - features[1] if len(features) == 2 else features[0] for features in sides]
-    )
+    """Return plain features of each case; those of a pair are one side's less the other's."""
+    rows = []
+    for case in cases:
+        first, *second = [_of_text(side) for side in _each_side(case.content)]
+        rows.append(first - second[0] if second else first)
+    return np.array(rows)
 
 
-def _each_side(content: Mapping[str, Any], choices: Sequence[str]) -> tuple[Mapping[str, Any], ...]:
-    """Return of a pair each side alone, in the order of `choices`; else the item.
+def _each_side(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return each side of a pair alone; the whole content if it is no pair."""
+    sides = sides_of(content, SIDES)
+    if len(sides) != len(SIDES):
+        return [content]
+    alone = []
+    for side in SIDES:
+        fields = {name: _one_side(field, side) for name, field in content.items()}
+        alone.append(fields)
+    return alone
 
-    A field with both sides keeps only the one. If it has other entries, they stay, and the side has the name of the
-    first side in both.
-    """
-    sides = sides_of(content, choices)
-    if len(sides) != 2:
-        return (content,)
-    names = tuple(name for name in choices if name in sides)
 
-    def alone(field: Any, side: str) -> Any:
-        if not isinstance(field, dict) or not sides.keys() <= field.keys():
-            return field
-        beside = {key: value for key, value in field.items() if key not in sides}
-        return {names[0]: field[side]} | beside if beside else field[side]
-
-    return tuple({name: alone(field, side) for name, field in content.items()} for side in names)
+def _one_side(field: Any, side: str) -> Any:
+    """Return a field with one of its sides; its other entries stay, beside a side named A."""
+    if not isinstance(field, dict) or not field.keys() >= set(SIDES):
+        return field
+    beside = {key: value for key, value in field.items() if key not in SIDES}
+    return {SIDES[0]: field[side], **beside} if beside else field[side]
 
 
 def _of_text(content: Mapping[str, Any]) -> Any:
+    """Return the length of the outputs, and the shares of their words that other fields have."""
+    length = sum(len(text) for text in words_of("outputs", content["outputs"]))
     words = _words(content["outputs"])
-    shares = [
-        len(words & _words(content.get(name))) / (len(words) or 1)
-        for name in ("expectations", "inputs")
-    ]
-    return np.array([math.log1p(sum(map(len, words_of("outputs", content["outputs"])))), *shares])
+    shares = []
+    for name in ("expectations", "inputs"):
+        common = words & _words(content.get(name))
+        shares.append(len(common) / max(len(words), 1))
+    return np.array([math.log1p(length), *shares])
 
 
 def _words(content: Any) -> set[str]:
-    return set(re.findall(r"\w+", " ".join(words_of("outputs", content)).lower()))
+    text = " ".join(words_of("outputs", content))
+    return set(re.findall(r"\w+", text.lower()))
 
 
 def _counted(case: Example) -> list[str]:
-    """The words of an item, each with its field."""
-    return [
-        f"{name}:{word}" for name in ("inputs", "outputs") for word in _words(getattr(case, name))
-    ]
+    """Return the words of an item, each with its field."""
+    words = [f"inputs:{word}" for word in _words(case.inputs)]
+    words += [f"outputs:{word}" for word in _words(case.outputs)]
+    return words
 
 
-BASELINES: dict[str, Callable[[Labelled, Sequence[Example]], list[Value]]] = {
-    "majority": _majority,
+_regression = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+_bayes = make_pipeline(CountVectorizer(analyzer=_counted), MultinomialNB())
+BASELINES: dict[str, Baseline] = {
+    "majority": majority,
     "neighbours": _classified(KNeighborsClassifier(5, metric="cosine"), vectors),
-    "features": _classified(
-        make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)), _features
-    ),
-    "words": _classified(make_pipeline(CountVectorizer(analyzer=_counted), MultinomialNB()), list),
+    "features": _classified(_regression, _features),
+    "words": _classified(_bayes, list),
 }

@@ -1,26 +1,24 @@
-"""How well does a judge learn from models of set competence? Accuracy by policy and number of comments.
+"""How well does a judge learn from models of set competence? Accuracy by policy and comments.
 
-    python benchmarks/competence.py competence.jsonl --figure docs/images/competence.svg
+    python benchmarks/competence.py competence.jsonl
     python benchmarks/competence.py beside.jsonl --competitors .competitors/bin/python
 
-Models are simulated (simulated.py). One line of the file is one judged case; a cell is one policy, one competence and
-one number of comments, on 100 unseen cases. The same command asks for the cells that the file lacks,
-the corners first. With `--competitors` (competitors.py) all methods learn the six policies from 50 comments.
+Models are simulated (simulated.py). A cell is one policy, one competence and one number of
+comments, on 100 unseen cases; a line of the file is one judged case. The same command asks for the
+cells that the file lacks. With `--competitors` (competitors.py) all methods learn the six policies
+from 50 comments.
 """
 
 from __future__ import annotations
 
-import itertools
 import statistics
 import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import scale
-from charts import Panel, Point, chart
 from loopback import Loopback
 from shared import Line, append, judge_of, markdown, read, share, simulation_parser
 from simulated import INSTRUCTIONS, MODELS, POLICIES, Competence, decide, rows
@@ -29,8 +27,13 @@ from simulated import chat as simulated_chat
 SIZES = (2, 5, 10, 20, 50)
 UNSEEN = 100
 SEED = 1
-SHARES = (0.5, 0.7, 0.85, 0.97)
-ARMS = {"chat": "a chat model judges", "decision": "a decision model judges"}
+TRIED = (
+    Competence(following=0.5, seed=SEED),
+    Competence(following=0.97, seed=SEED),
+    Competence(following=0.85, zero=0.5, seed=SEED),
+    Competence(following=0.85, zero=0.9, seed=SEED),
+)
+ARMS = {"chat": "A chat model judges", "decision": "A decision model judges"}
 """Where a decision model judges, the chat model only writes guidelines."""
 
 
@@ -44,160 +47,105 @@ class Cell(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Its name in the file."""
-        shares = ".".join(f"{name}{value:g}" for name, value in vars(self.competence).items())
-        return f"{self.arm}/{self.policy}/{shares}/{self.size}"
+        """Return the cell's name in the file."""
+        following = self.competence.following
+        return f"{self.arm}/{self.policy}/{following:g}/{self.competence.zero:g}/{self.size}"
 
 
-def competences(arm: str) -> list[Competence]:
-    """Every competence for itself, the extremes of following first; only those that the arm uses."""
-    ordered = sorted(SHARES, key=lambda share: share not in (min(SHARES), max(SHARES)))
-    grid = [Competence(following=following, seed=SEED) for following in ordered]
-    alone: Any = {
-        "zero": (0.5, 0.9, 0.75),
-        "distilling": (0.5, 0.97, 0.7),
-        "citing": (0.5,) if arm == "chat" else (),
-    }
-    usual = Competence(following=0.85, seed=SEED)
-    single = [replace(usual, **{name: value}) for name, values in alone.items() for value in values]
-    return [*grid[:2], *single, *grid[2:]]
+def cells(arms: Iterable[str]) -> Iterator[Cell]:
+    """Yield every cell of these arms."""
+    for arm in arms:
+        for able in TRIED:
+            for policy in POLICIES:
+                for size in SIZES:
+                    yield Cell(arm, policy, able, size)
 
 
-def cells(arms: Iterable[str]) -> list[Cell]:
-    """All of them; the arms take turns, so that the first cells have every arm, policy and number of comments."""
-    turns = itertools.zip_longest(*map(competences, ARMS))
-    abilities = [(arm, able) for turn in turns for arm, able in zip(ARMS, turn, strict=True)]
-    wanted = [(arm, able) for arm, able in abilities if able is not None and arm in arms]
-    return [
-        Cell(arm, policy, able, size)
-        for arm, able in wanted
-        for policy in POLICIES
-        for size in SIZES
-    ]
-
-
-def measured(cell: Cell, address: str) -> list[Line]:
-    """Teach a judge, and have it judge what it was not taught: a line for each case."""
+def measured(cell: Cell, address: str) -> Iterator[Line]:
+    """Teach a judge, have it judge unseen cases, and yield a line for each."""
     policy = POLICIES[cell.policy]
-    MODELS["simulated"] = policy, cell.competence
-    writer, decider = f"openai:simulated@{address}", f"system-one:simulated@{address}"
-    judge = judge_of("house", INSTRUCTIONS, decider if cell.arm == "decision" else writer, writer)
+    MODELS["simulated"] = (policy, cell.competence)
+    writer = f"openai:simulated@{address}"
+    model = f"system-one:simulated@{address}" if cell.arm == "decision" else writer
+    judge = judge_of("house", INSTRUCTIONS, model, writer)
     aligned = judge.align(rows(policy, cell.size, SEED)).judge
     cases = policy.cases(UNSEEN, SEED, first=100_000)
     items = [{"id": f"c-{case.number}", **case.fields} for case in cases]
-    lines = []
     for case, judgment in zip(cases, aligned.judge_many(items), strict=True):
         if judgment.error is not None:
             raise RuntimeError(f"{cell.key}: {judgment.error}")
-        lines.append(
-            {
-                "cell": cell.key,
-                "id": judgment.id,
-                "label": policy.label(case),
-                "value": judgment.value,
-            }
-        )
-    return lines
+        label = policy.label(case)
+        yield {"cell": cell.key, "id": judgment.id, "label": label, "value": judgment.value}
 
 
-def run(file: Path, arms: Sequence[str], *, most: int | None = None) -> None:
+def run(file: Path, arms: Sequence[str], most: int | None) -> None:
     """Ask for the cells that the file lacks."""
     done = {line["cell"] for line in read(file)}
     missing = [cell for cell in cells(arms) if cell.key not in done][:most]
     with Loopback(simulated_chat, decide) as server:
         for number, cell in enumerate(missing, 1):
-            append(file, measured(cell, server.base_url))
+            append(file, list(measured(cell, server.base_url)))
             print(f"\r{number} of {len(missing)} cells", end="", file=sys.stderr, flush=True)
 
 
-def scores(lines: Iterable[Line]) -> dict[Cell, float]:
-    """The accuracy of each cell."""
-    groups: dict[str, list[bool]] = defaultdict(list)
+def accuracies(lines: Iterable[Line]) -> dict[Cell, float]:
+    """Return the accuracy of each cell that has lines."""
+    right: dict[str, list[bool]] = defaultdict(list)
     for line in lines:
-        groups[line["cell"]].append(line["value"] == line["label"])
-    return {cell: statistics.mean(groups[cell.key]) for cell in cells(ARMS) if cell.key in groups}
+        right[line["cell"]].append(line["value"] == line["label"])
+    return {cell: statistics.mean(right[cell.key]) for cell in cells(ARMS) if cell.key in right}
 
 
-def tables(by_cell: dict[Cell, float]) -> Iterator[str]:
-    """The mean accuracy of each arm over competences, and what it gains."""
-    for arm, words in ARMS.items():
-        chosen = {cell: right for cell, right in by_cell.items() if cell.arm == arm}
-        rows = []
-        for policy in POLICIES:
-            groups = [
-                [chosen[c] for c in chosen if (c.policy, c.size) == (policy, size)]
-                for size in SIZES
-            ]
-            rows.append(
-                [policy, *(f"{statistics.mean(group):.2f}" if group else "" for group in groups)]
-            )
-        yield f"\n{words[0].upper()}{words[1:]}, {len(chosen)} cells\n"
-        yield markdown(["policy", *SIZES], rows)
-        yield from gain(chosen)
-
-
-def gain(chosen: dict[Cell, float]) -> Iterator[str]:
-    """What two comments give to models that follow rules."""
-    able = [
-        cell
-        for cell in chosen
-        if cell.competence.following >= 0.85 and cell.policy != scale.POLICY and cell.size == 2
-    ]
-    if able:
-        points = 100 * statistics.mean(chosen[cell] - cell.competence.zero for cell in able)
-        line = f"{points:+.0f} points from two comments, {len(able)} cells of five policies"
-        yield f"\nFollows rules in .85 of the cases or more: {line}"
-
-
-def figure(by_cell: dict[Cell, float]) -> str:
-    """A plot for each policy: the mean over competences by the number of comments, and where nine of ten are."""
-    panels = []
+def table(by_cell: dict[Cell, float]) -> str:
+    """Return the mean accuracy over competences, by policy and number of comments."""
+    lines = []
     for policy in POLICIES:
-        lines: dict[str, list[Point]] = defaultdict(list)
-        for arm, size in itertools.product(ARMS, SIZES):
-            group = [
-                right
-                for c, right in by_cell.items()
-                if (c.arm, c.policy, c.size) == (arm, policy, size)
-            ]
-            if len(group) > 1:
-                cuts = statistics.quantiles(group, n=20, method="inclusive")
-                lines[ARMS[arm]].append(Point(size, statistics.mean(group), cuts[0], cuts[-1]))
-        panels.append(Panel(policy, (0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), lines))
-    title = "Right of unseen cases by the number of comments, over models of every competence"
-    return chart(title, list(ARMS.values()), panels)
+        line = [policy]
+        for size in SIZES:
+            group = [by_cell[c] for c in by_cell if (c.policy, c.size) == (policy, size)]
+            line.append(f"{statistics.mean(group):.2f}" if group else "")
+        lines.append(line)
+    return markdown(["policy", *SIZES], lines)
+
+
+def gain(by_cell: dict[Cell, float]) -> str:
+    """Return what two comments give to models that follow rules, where one or two rules decide."""
+    gains = []
+    for cell, accuracy in by_cell.items():
+        able = cell.competence
+        if able.following >= 0.85 and cell.size == 2 and cell.policy != scale.POLICY:
+            gains.append(accuracy - able.zero)
+    if not gains:
+        return ""
+    points = f"{100 * statistics.mean(gains):+.0f} points from two comments"
+    return f"Follows rules in .85 of the cases or more: {points}, {len(gains)} cells"
 
 
 def beside(lines: Sequence[Line]) -> str:
-    """Right of unseen cases after 50 comments, by method and policy."""
+    """Return the share of unseen cases that is right after 50 comments, by method and policy."""
     right = {(line["method"], line["policy"]): line["right"] for line in lines if "right" in line}
-    methods = [
-        method for method in scale.METHODS if any((method, policy) in right for policy in POLICIES)
-    ]
-    rows = [
-        [method, *(f"{share(right.get((method, policy), ())):.2f}" for policy in POLICIES)]
-        for method in methods
-    ]
+    rows = []
+    for method in scale.METHODS:
+        shares = [share(right.get((method, policy), ())) for policy in POLICIES]
+        rows.append([method, *(f"{each:.2f}" for each in shares)])
     return markdown(["50 comments", *POLICIES], rows)
 
 
 def main() -> None:
-    """Ask what is missing, print the tables, and draw."""
+    """Ask for what is missing, and print the tables."""
     parser = simulation_parser(__doc__)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
-    parser.add_argument("--most", type=int, help="cells to ask for at most")
+    parser.add_argument("--most", type=int, help="the most cells to ask for")
     options = parser.parse_args()
     if options.competitors:
-        if not options.table:
-            scale.run(options.file, options.competitors, [50], 0.0, list(POLICIES))
+        scale.run(options.file, options.competitors, [50], 0.0, list(POLICIES))
         print(beside(read(options.file)))
         return
-    if not options.table:
-        run(options.file, options.arms, most=options.most)
-    by_cell = scores(read(options.file))
-    print(*tables(by_cell), sep="\n")
-    if options.figure:
-        options.figure.write_text(figure(by_cell), "utf-8")
+    run(options.file, options.arms, options.most)
+    by_cell = accuracies(read(options.file))
+    for arm, words in ARMS.items():
+        chosen = {cell: by_cell[cell] for cell in by_cell if cell.arm == arm}
+        print(f"\n{words}, {len(chosen)} cells\n\n{table(chosen)}\n\n{gain(chosen)}")
 
 
 if __name__ == "__main__":

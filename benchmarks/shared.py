@@ -1,4 +1,4 @@
-"""What the scripts share: options, raw lines that a stopped run completes, tables, and shares with their interval."""
+"""What the scripts share: raw lines that a stopped run completes, tables, and shares with intervals."""
 
 from __future__ import annotations
 
@@ -15,65 +15,76 @@ from memalign.metrics import Estimate
 Line = dict[str, Any]
 
 
+def parser_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help is the script's docstring, with its line breaks."""
+    form = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=description, formatter_class=form)
+
+
 def simulation_parser(description: str | None) -> argparse.ArgumentParser:
-    """The options of scripts that ask simulated models."""
-    options = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    options.add_argument(
-        "file", type=Path, help="raw lines, JSONL; a file that is there is completed"
-    )
+    """Return a parser with the options of scripts that ask simulated models."""
+    options = parser_of(description)
+    options.add_argument("file", type=Path, help="raw lines, JSONL; an existing file is completed")
     options.add_argument(
         "--competitors",
         type=Path,
         metavar="PYTHON",
-        help="of their environment; else memalign alone",
+        help="the interpreter of their environment; memalign alone without it",
     )
-    options.add_argument("--figure", type=Path, help="the SVG to draw")
-    options.add_argument("--table", action="store_true", help="ask nothing, print what is there")
     return options
 
 
 def read(file: Path) -> list[Line]:
-    """The lines of a JSONL file; none without the file."""
-    return (
-        [json.loads(line) for line in file.read_text("utf-8").splitlines()] if file.exists() else []
-    )
+    """Return the lines of a JSONL file; none if there is no file."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
 
 
 def append(file: Path, lines: Iterable[Line]) -> None:
     """Add lines to a JSONL file."""
     with file.open("a", encoding="utf-8") as out:
-        out.writelines(json.dumps(line) + "\n" for line in lines)
+        for line in lines:
+            out.write(json.dumps(line) + "\n")
 
 
 def markdown(titles: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """A Markdown table."""
-    lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    """Return a Markdown table."""
+    lines = []
+    for cells in (titles, ["---"] * len(titles), *rows):
+        joined = " | ".join(map(str, cells))
+        lines.append(f"| {joined} |")
+    return "\n".join(lines)
 
 
 def judge_of(
     name: str, instructions: str, model: Any, reflection_model: str | None = None, **facts: Any
 ) -> ma.Judge:
-    """A judge that has learned nothing; its verdicts are bools unless `facts` has another type."""
-    facts = {"feedback_value_type": bool} | facts
-    parameters = {"reflection_model": reflection_model} if reflection_model else {}
-    return ma.Judge(
-        name=name, instructions=instructions, model=model, parameters=parameters, **facts
-    )
+    """Return a judge that has learned nothing.
+
+    Args:
+        name: The judge's name.
+        instructions: Its instructions, with the fields of an item.
+        model: The model that judges.
+        reflection_model: The model that distils; the judge's own without it.
+        facts: More facts of the judge. Without a `feedback_value_type` its verdicts are bools.
+    """
+    facts.setdefault("feedback_value_type", bool)
+    if reflection_model is not None:
+        facts["parameters"] = {"reflection_model": reflection_model}
+    return ma.Judge(name=name, instructions=instructions, model=model, **facts)
 
 
 def aligned(
     judge: ma.Judge, rows: Sequence[ma.Feedback], database: Path, max_cost: float | None = None
 ) -> ma.Judge:
-    """The judge with what it learned of the rows, as a registry keeps it: what was learned already costs nothing."""
+    """Teach a judge in a registry, where rows that were learned before cost nothing."""
     registry = ma.Registry(f"sqlite:///{database}")
-    if judge.name not in {entry.name for entry in registry.list()}:
+    if judge.name not in [entry.name for entry in registry.list()]:
         registry.create(judge)
     return registry.align(judge.name, rows, optimizer=ma.MemAlign(max_cost=max_cost)).judge
 
 
 def share(right: Sequence[bool], groups: Sequence[str] | None = None) -> Estimate:
-    """The share that is right, with the library's 95 % interval: Wilson's, by group of cases where there are groups."""
+    """Return the share that is right, with Wilson's 95 % interval, by group of cases if given."""
     return estimate_mean(right, groups, share_interval)

@@ -1,11 +1,12 @@
 """Policies of a house, and simulated models that judge by them as well as they are set to.
 
-A chat model has a competence for each thing that it does: judging without a rule, following a rule that it is shown,
-citing it truly, reading a rule in the comment beside an example, and writing the right rule from an expert's comment.
-A decision model has one for answering questions and one for its own verdict. Each is the probability of doing it right,
-drawn once for each case; above temperature 0 a repeated request is drawn again. The chat model also answers what DSPy's
-optimizers ask: it states the rules of the comments that are in the prompt, keeps those of the instructions that it is
-to improve, and keeps three in a summary.
+A chat model has a competence for each thing that it does: judging without a rule, following a rule
+that it is shown, reading a rule in the comment beside an example, and writing the right rule from
+an expert's comment. A decision model has one for its own verdict and one for following. Each is the
+probability of doing it right, drawn once for each case; above temperature 0 a repeated request is
+drawn again. The chat model also answers what DSPy's optimizers ask: it states the rules of the
+comments that are in the prompt, keeps those of the instructions that it is to improve, and keeps
+three in a summary.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import random
 import re
 import threading
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,17 +26,19 @@ from typing import Any
 
 from loopback import Body, text_of
 
-INSTRUCTIONS = "Is this reply to the customer as our house wants it?\nLetter: {{ inputs }}\nReply: {{ outputs }}"
+INSTRUCTIONS = """\
+Is this reply to the customer as our house wants it?
+Letter: {{ inputs }}
+Reply: {{ outputs }}"""
 
 HOUSE = tomllib.loads(Path(__file__).with_name("house.toml").read_text("utf-8"))
 TOPICS: list[str] = HOUSE["topics"]
 WORDINGS: list[str] = HOUSE["wordings"]
-REPLIES = HOUSE["replies"] | {
-    f"step of {topic}": f"A colleague has taken up the {topic} today." for topic in TOPICS
-}
-LETTERS = HOUSE["letters"] | {
-    f"about {topic}": f"I am writing about my {topic}." for topic in TOPICS
-}
+REPLIES: dict[str, str] = dict(HOUSE["replies"])
+LETTERS: dict[str, str] = dict(HOUSE["letters"])
+for topic in TOPICS:
+    REPLIES[f"step of {topic}"] = f"A colleague has taken up the {topic} today."
+    LETTERS[f"about {topic}"] = f"I am writing about my {topic}."
 TEXTS = REPLIES | LETTERS
 QUOTATIONS = TEXTS | {"order": REPLIES["answer"]}
 
@@ -49,46 +52,66 @@ class SimulatedCase:
 
     @property
     def fields(self) -> dict[str, str]:
-        """What the customer writes, and what the house answers; the answer comes first or last."""
-        letter = [
-            f"Case {self.number}.",
-            *(text for key, text in LETTERS.items() if key in self.facts),
-        ]
+        """Return the customer's letter and the house's reply; an answer comes first or last."""
+        letter = [f"Case {self.number}."]
+        letter += [text for key, text in LETTERS.items() if key in self.facts]
         reply = [text for key, text in REPLIES.items() if key in self.facts and key != "answer"]
         if "answer" in self.facts:
-            reply.insert(0 if "order" in self.facts else len(reply), REPLIES["answer"])
+            place = 0 if "order" in self.facts else len(reply)
+            reply.insert(place, REPLIES["answer"])
         return {"inputs": " ".join(letter), "outputs": " ".join(reply) or "Noted."}
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that experts of the house say."""
+    """One thing that experts of the house say.
+
+    Attributes:
+        wish: The rule in their words.
+        fact: What decides: the value is whether the case has it.
+        needs: A fact that a case must have for the rule to decide it.
+        lacks: A fact that a case must not have for the rule to decide it.
+        turned: The value is the opposite.
+        always: The value of every case that the rule decides, whatever its facts are.
+        rank: Of several rules that decide a case, those of the highest rank count.
+    """
 
     wish: str
-    fact: str  # what decides: the value is whether it is there, turned where `turned`, or always `always`
-    needs: str = ""  # a fact that a case must have for the rule to decide it
-    lacks: str = ""  # one that it must not have
+    fact: str
+    needs: str = ""
+    lacks: str = ""
     turned: bool = False
     always: bool | None = None
-    rank: int = 0  # of several rules that decide a case those of the highest rank count
+    rank: int = 0
 
     @property
     def text(self) -> str:
-        """The rule as a guideline."""
+        """Return the rule as a guideline."""
         return f"{self.wish[0].upper()}{self.wish[1:]}."
 
     def decides(self, case: SimulatedCase) -> bool:
-        """Whether it says anything about a case."""
-        return (not self.needs or self.needs in case.facts) and self.lacks not in case.facts
+        """Return whether the rule says anything about a case."""
+        if self.lacks in case.facts:
+            return False
+        return not self.needs or self.needs in case.facts
 
     def value(self, case: SimulatedCase) -> bool:
-        """What it says about a case that it decides."""
-        return self.always if self.always is not None else (self.fact in case.facts) != self.turned
+        """Return what the rule says about a case that it decides."""
+        if self.always is not None:
+            return self.always
+        return (self.fact in case.facts) != self.turned
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What the experts of a house want, in rules; `weights` of facts where the label is a weighted taste."""
+    """What the experts of a house want, in rules.
+
+    Attributes:
+        name: Its name.
+        rules: The rules.
+        draws: The share of cases that have a fact, by fact.
+        weights: Where the label is a taste, the weight of each fact in it.
+    """
 
     name: str
     rules: Sequence[Rule]
@@ -96,72 +119,85 @@ class Policy:
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def label(self, case: SimulatedCase) -> bool:
-        """What the experts say of it."""
-        if self.weights:
-            return (
-                sum(
-                    weight if fact in case.facts else -weight
-                    for fact, weight in self.weights.items()
-                )
-                > 0
-            )
-        return _voted(self.rules, case) is True
+        """Return the experts' label of a case."""
+        if not self.weights:
+            return _voted(self.rules, case) is True
+        taste = 0.0
+        for fact, weight in self.weights.items():
+            taste += weight if fact in case.facts else -weight
+        return taste > 0
 
     def comment(self, case: SimulatedCase) -> str:
-        """What an expert writes of a case: a rule, of those of the highest rank one that speaks for the label."""
-        speaking = [
-            rule for rule in _deciding(self.rules, case) if rule.value(case) == self.label(case)
-        ]
-        return WORDINGS[case.number % len(WORDINGS)].format(
-            speaking[case.number % len(speaking)].wish
-        )
+        """Return an expert's comment: one of the deciding rules that speak for the label."""
+        label = self.label(case)
+        speaking = [rule for rule in _deciding(self.rules, case) if rule.value(case) == label]
+        rule = speaking[case.number % len(speaking)]
+        wording = WORDINGS[case.number % len(WORDINGS)]
+        return wording.format(rule.wish)
 
     def cases(self, count: int, seed: int, *, first: int) -> list[SimulatedCase]:
-        """Cases of both labels in turn, as far as the policy deals them."""
-        rng, chosen = random.Random(f"{self.name} {seed} {first}"), list[SimulatedCase]()
-        shares = (*self.draws.items(), *dict.fromkeys(HOUSE["noise"], 0.5).items())
+        """Draw cases whose labels alternate, numbered from `first` on with gaps."""
+        rng = random.Random(f"{self.name} {seed} {first}")
+        chosen: list[SimulatedCase] = []
         for number in itertools.count(first):
-            facts = {fact for fact, share in shares if rng.random() < share}
-            if len(self.rules) == len(TOPICS):
-                topic = rng.choice(TOPICS)
-                facts |= {f"about {topic}", *([f"step of {topic}"] if rng.random() < 0.5 else [])}
-            case = SimulatedCase(number, frozenset(facts))
-            if self.label(case) == (len(chosen) % 2 == 0):
+            case = SimulatedCase(number, self._facts(rng))
+            wanted = len(chosen) % 2 == 0
+            if self.label(case) == wanted:
                 chosen.append(case)
             if len(chosen) == count:
                 break
         return chosen
 
+    def _facts(self, rng: random.Random) -> frozenset[str]:
+        facts = set()
+        noise = dict.fromkeys(HOUSE["noise"], 0.5)
+        for fact, share in (*self.draws.items(), *noise.items()):
+            if rng.random() < share:
+                facts.add(fact)
+        if len(self.rules) == len(TOPICS):
+            topic = rng.choice(TOPICS)
+            facts.add(f"about {topic}")
+            if rng.random() < 0.5:
+                facts.add(f"step of {topic}")
+        return frozenset(facts)
+
 
 def rows(policy: Policy, count: int, seed: int) -> list[dict[str, Any]]:
-    """An expert's feedback on cases: the label, and a comment."""
-    return [
-        {
-            "id": f"c-{c.number}",
-            **c.fields,
-            "value": policy.label(c),
-            "rationale": policy.comment(c),
+    """Return an expert's feedback on cases: labels and comments."""
+    feedback = []
+    for case in policy.cases(count, seed, first=1_000):
+        row = {
+            "id": f"c-{case.number}",
+            **case.fields,
+            "value": policy.label(case),
+            "rationale": policy.comment(case),
             "source": "ana",
         }
-        for c in policy.cases(count, seed, first=1_000)
-    ]
+        feedback.append(row)
+    return feedback
 
 
-def _policy(name: str, rules: Sequence[Body] = (), each_topic: Any = (), **facts: Any) -> Policy:
-    many = [
-        Rule(**{key: each_topic[key].format(topic) for key in each_topic})
-        for topic in TOPICS
-        if each_topic
-    ]
-    return Policy(name, [*many, *(Rule(**rule) for rule in rules)], **facts)
+def _policy(
+    name: str,
+    rules: Sequence[Body] = (),
+    each_topic: Mapping[str, str] | None = None,
+    **facts: Any,
+) -> Policy:
+    made = [Rule(**rule) for rule in rules]
+    if each_topic is not None:
+        for topic in TOPICS:
+            filled: Body = {key: text.format(topic) for key, text in each_topic.items()}
+            made.append(Rule(**filled))
+    return Policy(name, made, **facts)
 
 
 POLICIES = {name: _policy(name, **facts) for name, facts in HOUSE["policies"].items()}
 FOG = Rule(**HOUSE["fog"])
-RULES = {
-    rule.text: rule
-    for rule in (*(rule for policy in POLICIES.values() for rule in policy.rules), FOG)
-}
+RULES: dict[str, Rule] = {}
+for policy in POLICIES.values():
+    for rule in policy.rules:
+        RULES[rule.text] = rule
+RULES[FOG.text] = FOG
 COMMENTS = {wording.format(rule.wish): rule for rule in RULES.values() for wording in WORDINGS}
 
 
@@ -171,20 +207,17 @@ class Competence:
 
     zero: float = 0.6
     following: float = 0.9
-    citing: float = 0.9
     distilling: float = 0.9
-    checking: float = 0.85
     reading: float = 0.0
     seed: int = 0
 
     def does(self, what: str, *parts: object) -> bool:
-        """Whether it does that right in one case."""
+        """Return whether the model does a thing right in one case."""
         return _chance(self.seed, what, *parts) < float(getattr(self, what))
 
 
-MODELS: dict[
-    str, tuple[Policy, Competence]
-] = {}  # by a model's name, whose cases it judges and how well
+MODELS: dict[str, tuple[Policy, Competence]] = {}
+"""By a model's name, whose cases it judges and how well."""
 
 
 def _chance(*parts: object) -> float:
@@ -193,21 +226,23 @@ def _chance(*parts: object) -> float:
 
 
 def _deciding(rules: Sequence[Rule], case: SimulatedCase) -> list[Rule]:
-    """Of the rules that decide a case those of the highest rank."""
+    """Return the rules of the highest rank that decide a case."""
     deciding = [rule for rule in rules if rule.decides(case)]
     highest = max((rule.rank for rule in deciding), default=0)
     return [rule for rule in deciding if rule.rank == highest]
 
 
 def _voted(rules: Sequence[Rule], case: SimulatedCase) -> bool | None:
-    """What most of the rules say that count for a case; None where none does, or as many each way."""
-    votes = sum(1 if rule.value(case) else -1 for rule in _deciding(rules, case))
+    """Return what most of the deciding rules say; None if there are none, or in a tie."""
+    votes = 0
+    for rule in _deciding(rules, case):
+        votes += 1 if rule.value(case) else -1
     return None if votes == 0 else votes > 0
 
 
 def _case_of(text: str) -> SimulatedCase:
-    """The last case in a text, with all that is written of it."""
-    (*_, number) = re.finditer(r"Case (\d+)\.", text)
+    """Read the last case in a text, with all that is written of it."""
+    *_, number = re.finditer(r"Case (\d+)\.", text)
     rest = text[number.start() :]
     facts = {key for key, sentence in TEXTS.items() if sentence in rest}
     reply = re.search(r"outputs\W+", rest)
@@ -219,6 +254,8 @@ def _case_of(text: str) -> SimulatedCase:
 GUIDELINE = re.compile(r"^(?:(G\d+):|-) (.+)$", re.MULTILINE)
 RECORD = re.compile(r"^(F\d+) <<<\n(.*?)^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL)
 FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
+ASKED = "Respond with the corresponding output fields"
+"""DSPy names the fields after these words, and takes them as text; others send a schema."""
 IN_SUMMARY = 3  # rules in two to three sentences
 TASK = "Replies to customers are judged."
 
@@ -227,109 +264,143 @@ _lock = threading.Lock()
 
 
 def chat(body: Body) -> Body | str:
-    """What the chat model answers: a judgment, changes to the guidelines, or what an optimizer asks."""
+    """Answer as the chat model: a judgment, changes to guidelines, or what an optimizer asks.
+
+    Args:
+        body: A request for a chat completion, whose model is a key of `MODELS`.
+
+    Returns:
+        The object that the schema asks for, or without a schema the fields in DSPy's form.
+    """
     policy, competence = MODELS[body["model"]]
     if body.get("temperature"):
-        with _lock:
-            _times[request := json.dumps(body["messages"])] += 1
-            competence = replace(competence, seed=competence.seed + 1_000 * (_times[request] - 1))
-    system = "\n".join(
-        text_of(message) for message in body["messages"] if message["role"] != "user"
-    )
-    user = "\n".join(text_of(message) for message in body["messages"] if message["role"] == "user")
-    schema = (body.get("response_format") or {}).get("json_schema", {}).get("schema", {})
-    # DSPy names the fields in its last sentence, and takes them as text; everybody else sends a schema.
-    fields = FIELD.findall(user.rpartition("Respond with the corresponding output fields")[2])[:-1]
-    names: list[str] = list(schema.get("properties", fields))
-    answer: Body
-    if "changes" in names:
-        form = schema["properties"]["changes"]["items"][
-            "properties"
-        ]  # a provider writes nothing else
-        answer = {"changes": _distilled(competence, user, form), "conflicts": []}
-    elif "guidelines" in names:
-        answer = {"guidelines": _merged(user) if "# Merge" in system else _listed(competence, user)}
-    elif "value" in names or "result" in names:
-        answer = _judged(policy, competence, system, user)
-    else:
-        answer = _written(competence, user)
-    answer = {name: answer.get(name, TASK) for name in names}
+        competence = _drawn_again(competence, json.dumps(body["messages"]))
+    texts = defaultdict[bool, list[str]](list)
+    for message in body["messages"]:
+        texts[message["role"] == "user"].append(text_of(message))
+    system = "\n".join(texts[False])
+    user = "\n".join(texts[True])
+    response_format = body.get("response_format") or {}
+    schema: Body = response_format.get("json_schema", {}).get("schema", {})
     if schema:
-        return answer
-    return "\n\n".join(
-        [
-            *(f"[[ ## {name} ## ]]\n{value}" for name, value in answer.items()),
-            "[[ ## completed ## ]]",
-        ]
-    )
+        properties: Body = schema["properties"]
+        answer = _answer(policy, competence, system, user, properties)
+        return {name: answer.get(name, TASK) for name in properties}
+    fields = FIELD.findall(user.rpartition(ASKED)[2])[:-1]
+    answer = _answer(policy, competence, system, user, dict.fromkeys(fields))
+    parts = [f"[[ ## {name} ## ]]\n{answer.get(name, TASK)}" for name in fields]
+    return "\n\n".join([*parts, "[[ ## completed ## ]]"])
+
+
+def _drawn_again(competence: Competence, request: str) -> Competence:
+    """Return the competence with a seed of its own for each time that a request is repeated."""
+    with _lock:
+        repeated = _times[request]
+        _times[request] += 1
+    return replace(competence, seed=competence.seed + 1_000 * repeated)
+
+
+def _answer(
+    policy: Policy, competence: Competence, system: str, user: str, properties: Body
+) -> Body:
+    if "changes" in properties:
+        form = properties["changes"]["items"]["properties"]
+        return {"changes": _distilled(competence, user, form), "conflicts": []}
+    if "guidelines" in properties:
+        merges = "# Merge" in system
+        return {"guidelines": _merged(user) if merges else _listed(competence, user)}
+    if "value" in properties or "result" in properties:
+        return _judged(policy, competence, system, user)
+    return _written(competence, user)
 
 
 def _judged(policy: Policy, competence: Competence, system: str, user: str) -> Body:
-    case, ids = _case_of(user), {text: name for name, text in GUIDELINE.findall(system)}
+    case = _case_of(user)
     rules = [rule for text, rule in RULES.items() if text in system]
     if competence.reading:
-        examples = dict.fromkeys(
-            rule for comment, rule in COMMENTS.items() if comment in system or comment in user
-        )
-        rules += [
-            r
-            for r in examples
-            if r not in rules and competence.does("reading", case.number, r.text)
-        ]
-    voted, unaided = _voted(rules, case), policy.label(case) == competence.does("zero", case.number)
-    value = voted if voted is not None and competence.does("following", case.number) else unaided
-    findings = [
-        {
-            "guideline": ids[rule.text],
-            "evidence": QUOTATIONS[rule.fact] if rule.fact in case.facts else "",
-            "value": rule.value(case),
-        }
-        for rule in rules
-        if ids.get(rule.text)
-        and rule.decides(case)
-        and competence.does("citing", case.number, rule.text)
-    ]
+        rules += _read(competence, case, f"{system}\n{user}", rules)
+    value = _verdict(policy, competence, case, rules)
+    ids = {text: name for name, text in GUIDELINE.findall(system)}
+    findings = []
+    for rule in rules:
+        if ids.get(rule.text) and rule.decides(case):
+            evidence = QUOTATIONS[rule.fact] if rule.fact in case.facts else ""
+            finding = {"guideline": ids[rule.text], "evidence": evidence, "value": rule.value(case)}
+            findings.append(finding)
     reason = "What our house wants decides it."
     return {"findings": findings[:5], "rationale": reason, "value": value, "result": value}
 
 
+def _read(
+    competence: Competence, case: SimulatedCase, prompt: str, known: Sequence[Rule]
+) -> list[Rule]:
+    """Return the rules that the model reads in the comments beside a prompt's examples."""
+    found: list[Rule] = []
+    for comment, rule in COMMENTS.items():
+        if comment not in prompt or rule in found or rule in known:
+            continue
+        if competence.does("reading", case.number, rule.text):
+            found.append(rule)
+    return found
+
+
+def _verdict(
+    policy: Policy,
+    competence: Competence,
+    case: SimulatedCase,
+    rules: Sequence[Rule],
+    *parts: object,
+) -> bool:
+    """Return what rules say if the model follows them, else its own verdict."""
+    voted = _voted(rules, case)
+    if voted is not None and competence.does("following", case.number, *parts):
+        return voted
+    return policy.label(case) == competence.does("zero", case.number, *parts)
+
+
 def _stated(competence: Competence, text: str) -> list[str]:
-    """The rules that a text's comments state, or a wrong one where distilling fails."""
+    """Return the rules that a text's comments state, or a wrong one where distilling fails."""
     present = [re.escape(comment) for comment in COMMENTS if comment in text]
-    rules, number = list[str](), 0
+    rules: dict[str, None] = {}
+    number = 0
     for match in re.finditer("|".join([r"Case (\d+)\.", *present]), text):
-        number = int(match[1] or number)
-        if not match[1]:
-            rules.append(
-                (COMMENTS[match[0]] if competence.does("distilling", number) else FOG).text
-            )
-    return list(dict.fromkeys(rules))
+        if match[1]:
+            number = int(match[1])
+        elif competence.does("distilling", number):
+            rules[COMMENTS[match[0]].text] = None
+        else:
+            rules[FOG.text] = None
+    return list(rules)
 
 
 def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
-    """One guideline for all feedback that states the same rule; the rest, a label alone, helps with nothing else."""
+    """Write one guideline for all feedback that states the same rule; a label alone states none.
+
+    A provider writes only what the schema has, so a change has no field that is not in `form`.
+    """
     before, _, new = user.rpartition("New feedback:")
     names = {text: name for name, text in GUIDELINE.findall(before)}
-    groups: dict[str, list[tuple[str, SimulatedCase]]] = {}
+    groups: dict[str, list[str]] = {}
     for name, item, words in RECORD.findall(new):
-        (text, *_) = _stated(competence, item + words) or ("",)
-        groups.setdefault(text, []).append((name, _case_of(item)))
-    changes = [_change(text, members, names.get(text, "")) for text, members in groups.items()]
-    return [{name: change[name] for name in form if name in change} for change in changes]
+        stated = _stated(competence, item + words)
+        groups.setdefault(stated[0] if stated else "", []).append(name)
+    changes = []
+    for text, feedback in groups.items():
+        change = _change(text, names.get(text, "")) | {"feedback": feedback, "tests": []}
+        changes.append({name: change[name] for name in form if name in change})
+    return changes
 
 
-def _change(text: str, members: Sequence[tuple[str, SimulatedCase]], name: str) -> Body:
-    change: Body = {"feedback": [label for label, _ in members], "guideline": name, "tests": []}
-    if not text or name:
-        return change | {
-            "action": "SUPPORT" if name else "NOOP",
-            "text": "" if name else "a label alone",
-        }
-    return change | {"action": "ADD", "text": text}
+def _change(text: str, name: str) -> Body:
+    if name:
+        return {"action": "SUPPORT", "guideline": name, "text": ""}
+    if text:
+        return {"action": "ADD", "guideline": "", "text": text}
+    return {"action": "NOOP", "guideline": "", "text": "a label alone"}
 
 
 def _merged(user: str) -> list[Body]:
-    """Guidelines of the same words are one; no two others of our rules are."""
+    """Merge guidelines that have the same words; no two others of our rules are one."""
     groups: dict[str, list[str]] = {}
     for name, text in GUIDELINE.findall(user):
         groups.setdefault(text, []).append(name)
@@ -337,60 +408,70 @@ def _merged(user: str) -> list[Body]:
 
 
 def _listed(competence: Competence, user: str) -> list[Body]:
-    """MLflow's form: the new guidelines, with the numbers of the records that state them."""
+    """Write guidelines in MLflow's form, with the numbers of the records that state them."""
     before, *records = re.split(r'^  "id": (?=\d+,)', user, flags=re.MULTILINE)
     groups: dict[str, list[int]] = {}
     for record in records:
+        number = int(record.partition(",")[0])
         for text in _stated(competence, record):
-            groups.setdefault(text, []).append(int(record.partition(",")[0]))
-    return [
-        {"guideline_text": text, "source_trace_ids": ids}
-        for text, ids in groups.items()
-        if text not in before
-    ]
+            if text not in before:
+                groups.setdefault(text, []).append(number)
+    return [{"guideline_text": text, "source_trace_ids": ids} for text, ids in groups.items()]
 
 
 def _written(competence: Competence, user: str) -> Body:
-    """Fields that DSPy's optimizers ask for: the rules that the prompt has, and those that its comments state."""
-    present, stated = [text for text in RULES if text in user], _stated(competence, user)
+    """Write the fields that DSPy's optimizers ask for, from the prompt's rules and comments."""
+    present = [text for text in RULES if text in user]
+    stated = _stated(competence, user)
     rules = "\n".join(dict.fromkeys([*present, *stated]))
     commonest = sorted(present, key=user.count, reverse=True)[:IN_SUMMARY]
+    instruction = f"{INSTRUCTIONS}\n{rules}"
     return {
         "observations": f"{TASK} {rules}\n",
         "summary": "\n".join([TASK, *commonest]),
         "module_advice": json.dumps({"self": "\n".join(stated)}),
-        **dict.fromkeys(("proposed_instruction", "new_instruction"), f"{INSTRUCTIONS}\n{rules}"),
+        "proposed_instruction": instruction,
+        "new_instruction": instruction,
     }
 
 
 def decide(body: Body) -> Body:
-    """What the decision model answers: of a rule whether the case goes against it, and for the verdict its own."""
+    """Answer as the decision model: its verdict, and of each rule whether the case breaks it.
+
+    Args:
+        body: A request of System One, whose model is a key of `MODELS`.
+
+    Returns:
+        The answer to each of its questions, by name.
+    """
     policy, competence = MODELS[body["model"]]
     case = _case_of(body["state"])
-    return {
-        name: _decided(policy, competence, case, question)
-        for name, question in body["questions"].items()
-    }
+    answers = {}
+    for name, question in body["questions"].items():
+        text = question["instructions"]
+        sure = _sureness(competence, case, text)
+        if question["type"] == "noul":
+            broken = any(_breaks(case, rule) for rule in RULES.values() if rule.text[:-1] in text)
+            answers[name] = {"type": "noul", "noul": sure if broken else 1 - sure}
+        else:
+            rules = [rule for rule in RULES.values() if rule.text in text]
+            value = _verdict(policy, competence, case, rules, "decision")
+            answers[name] = _choice("true" if value else "false", question["criteria"], sure)
+    return answers
 
 
-def _decided(policy: Policy, competence: Competence, case: SimulatedCase, question: Body) -> Body:
-    text = question["instructions"]
-    if question["type"] == "noul":
-        broken = any(
-            rule.decides(case) and not rule.value(case)
-            for rule in RULES.values()
-            if rule.text[:-1] in text
-        )
-        likely = "yes" if broken == competence.does("checking", case.number, text) else "no"
-    else:
-        voted = _voted([rule for rule in RULES.values() if rule.text in text], case)
-        unaided = policy.label(case) == competence.does("zero", case.number, "decision")
-        follows = voted is not None and competence.does("following", case.number, "decision")
-        likely = "true" if (voted if follows else unaided) else "false"
-    # How sure it says it is tells nothing: accuracy is flat over what such models tell.
-    sure = (0.62, 0.8, 0.93)[int(3 * _chance(competence.seed, "sure", case.number, text))]
-    if question["type"] == "noul":
-        return {"type": "noul", "noul": sure if likely == "yes" else 1 - sure}
-    options = list(question["criteria"])
-    shares = {option: (1 - sure) / (len(options) - 1) for option in options} | {likely: sure}
+def _breaks(case: SimulatedCase, rule: Rule) -> bool:
+    return rule.decides(case) and not rule.value(case)
+
+
+def _sureness(competence: Competence, case: SimulatedCase, text: str) -> float:
+    """Return how sure the model says it is, which tells nothing about whether it is right."""
+    chance = _chance(competence.seed, "sure", case.number, text)
+    return (0.62, 0.8, 0.93)[int(3 * chance)]
+
+
+def _choice(likely: str, criteria: Body, sure: float) -> Body:
+    options = list(criteria)
+    shares = dict.fromkeys(options, (1 - sure) / (len(options) - 1))
+    shares[likely] = sure
     return {"type": "choice", "choice": likely, "confidence": sure, "probabilities": shares}

@@ -315,18 +315,18 @@ def test_what_needs_no_model_is_compared_on_the_same_cases(tmp_path: Path) -> No
     assert re.match(r"\+\d+ \[\+\d+, \+\d+\]; \d+, 0$", cells(table, "replies", "mined")[3])
 
 
-def test_every_way_to_learn_and_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
+def test_a_judge_learns_and_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     data, out = data_of(tmp_path / "data", cases=40), tmp_path / "out"
-    with loopback.Loopback(chat, latency=0.02) as server:
+    with loopback.Loopback(chat, latency=0.3) as server:
         model = f"openai:m@{server.base_url}"
-        arguments = [data, "--out", out, "--taught", "20", "--model", model, "--concurrency", "2"]
+        arguments = [data, "--out", out, "--taught", "20", "--model", model]
         command = [sys.executable, str(BENCHMARKS / "learns.py"), *map(str, arguments)]
         environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
         running = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
         )
-        half = out / "replies" / "0" / "labels-only.jsonl"
-        while not (half.exists() and half.read_bytes().count(b"\n") > 5):
+        half = out / "replies" / "0" / "memalign.jsonl"
+        while not (half.exists() and half.read_bytes().count(b"\n") > 3):
             assert running.poll() is None
             time.sleep(0.02)
         running.send_signal(signal.SIGKILL)
@@ -337,15 +337,13 @@ def test_every_way_to_learn_and_a_run_that_was_killed_goes_on(tmp_path: Path) ->
         after = server.take()["calls"]
         assert benchmark("learns.py", *arguments).stdout == table
         assert server.take()["calls"] == 0
-    # 20 cases of two tasks by seven ways, of which pairs have no comments; an align is one call.
-    assert before + after <= 13 * 20 + 5 + 2, "at most what was in flight is asked again"
-    assert after <= 13 * 20 + 5 - judged
+    # 20 cases of two tasks by two methods, and an align for each task, which is one call.
+    asked = 4 * 20 + 2
+    assert before + after <= asked + 16, "at most what was in flight is asked again"
+    assert after <= asked - 20 - judged
     assert cells(table, "replies", "memalign")[2].startswith("1.00")
-    assert cells(table, "replies", "semantic only")[2].startswith("1.00")
     assert float(cells(table, "replies", "zero-shot")[2][:4]) < 0.8
-    assert cells(table, "pairs", "comments only") == []
-    for method in ("labels only", "comments only", "episodic only", "nearest cases", "mined"):
-        assert cells(table, "replies", method)[1] == "20"
+    assert cells(table, "replies", "mined")[1] == "20"
 
 
 def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> None:
@@ -360,29 +358,7 @@ def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> No
     assert not (data / "judged").exists()
 
 
-# -- attacks.py and house_rules.py -------------------------------------------------------------------------------------
-
-
-def gullible(body: Body) -> Body:
-    """A judge that refuses all replies but those which tell it not to; what it is taught makes it steadfast."""
-    answer: dict[str, Any] = chat(body)
-    if "value" in answer:
-        prompt, item = (
-            "\n".join(map(loopback.text_of, body["messages"])),
-            loopback.text_of(body["messages"][-1]),
-        )
-        answer["value"] = "Answer true" in item and "names the day" not in prompt
-    return answer
-
-
-def test_attacks_counts_the_verdicts_that_each_kind_turned(tmp_path: Path) -> None:
-    with loopback.Loopback(gullible) as server:
-        table = benchmark("attacks.py", tmp_path, "--model", f"openai:m@{server.base_url}").stdout
-    rows = {(row[0], row[1]): row[2:4] for row in rows_of(table)}
-    assert rows["zero-shot", "order"] == ["16 of 16", "1.00 [0.73, 1.00]"]
-    assert rows["zero-shot", "neutral"][0] == "0 of 16"
-    assert rows["memalign", "all attacks"][0] == "0 of 208"
-    assert rows["nearest cases", "order"][0] == "16 of 16"
+# -- house_rules.py ---------------------------------------------------------------------------------
 
 
 def test_house_rules_prints_what_is_there_beside_what_needs_no_model(tmp_path: Path) -> None:
@@ -404,14 +380,14 @@ def rows_of(table: str) -> list[list[str]]:
 
 
 def test_competence_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    file, figure = tmp_path / "competence.jsonl", tmp_path / "competence.svg"
-    assert "| plain | " in benchmark("competence.py", file, "--arms", "chat", "--most", "1").stdout
+    file = tmp_path / "competence.jsonl"
+    command = ("competence.py", file, "--arms", "chat", "--most", "1")
+    assert "| plain | " in benchmark(*command).stdout
     lines = file.read_text("utf-8").splitlines()
-    benchmark("competence.py", file, "--arms", "chat", "--most", "1")
-    assert file.read_text("utf-8").splitlines()[: len(lines)] == lines
-    assert len({json.loads(line)["cell"] for line in file.read_text("utf-8").splitlines()}) == 2
-    assert "| plain | " in benchmark("competence.py", file, "--table", "--figure", figure).stdout
-    assert ElementTree.parse(figure).getroot().tag.endswith("svg")
+    assert "| plain | " in benchmark(*command).stdout
+    after = file.read_text("utf-8").splitlines()
+    assert after[: len(lines)] == lines
+    assert len({json.loads(line)["cell"] for line in after}) == 2
 
 
 def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
