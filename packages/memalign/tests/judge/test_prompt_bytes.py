@@ -127,6 +127,7 @@ def test_the_prompt_shown_is_the_one_that_is_sent() -> None:
     talking(item)
     (sent,) = chat.requests
     assert shown == {"system": sent.system, "user": sent.user, "schema": sent.schema}
+    assert talking.prompt(outputs="Hello there.") == shown, "by its fields, as a judge is called"
 
     deciding = ScriptedDecisionModel(lambda *_: 0.5)
     decided = talking.replace(model=deciding)

@@ -133,27 +133,20 @@ class Judge(Generic[ValueT_co]):
             "expectations": expectations,
             "conversation": conversation,
             "trace": trace,
+            "id": id,
         }
-        if example is None:
-            example = Example(id="item" if id is None else id, **content)
-        elif id is not None or any(value is not None for value in content.values()):
-            raise InputError("pass either an Example or its fields, not both")
-        elif not isinstance(example, Example):
-            raise InputError(
-                "pass fields by name, judge(inputs=…), or an Example, "
-                f"not a {type(example).__name__}"
-            )
-        return await decide(task_of(self), self.memory, example, Calls())
+        return await decide(task_of(self), self.memory, _example_of(example, content), Calls())
 
     __call__ = aio.blocking(ajudge)
 
-    async def aprompt(self, example: Example) -> dict[str, Any]:
+    async def aprompt(self, example: Example | None = None, /, **fields: Any) -> dict[str, Any]:
         """Return what the model would read about an item, without asking it.
 
         An embedding model of a provider is asked for the similar cases.
 
         Args:
-            example: The item.
+            example: The item; or give its fields, as when it is judged.
+            fields: Such as `inputs` and `outputs`.
 
         Returns:
             `system`, `user` and the answer's `schema`; of a decision model `item` and `questions`.
@@ -162,7 +155,7 @@ class Judge(Generic[ValueT_co]):
             InputError: A field that the instructions name is missing.
             ConfigurationError: There is no model.
         """
-        return await prompt_for(task_of(self), self.memory, example)
+        return await prompt_for(task_of(self), self.memory, _example_of(example, fields))
 
     prompt = aio.blocking(aprompt)
 
@@ -448,3 +441,17 @@ def task_of(judge: Judge) -> Task:
 def signature_of(judge: Judge) -> str:
     """Return who gives a judgment: a judge's name, and hashes of all that makes its verdicts."""
     return task_of(judge).signature(judge.memory)
+
+
+def _example_of(example: Example | None, fields: Mapping[str, Any]) -> Example:
+    """Return the item that was given, either as an Example or by its fields."""
+    given = {name: value for name, value in fields.items() if value is not None}
+    if example is None:
+        return Example(**{"id": "item", **given})
+    if given:
+        raise InputError("pass either an Example or its fields, not both")
+    if not isinstance(example, Example):
+        raise InputError(
+            f"pass fields by name, such as inputs=…, or an Example, not a {type(example).__name__}"
+        )
+    return example
