@@ -452,6 +452,6 @@ def _example_of(example: Example | None, fields: Mapping[str, Any]) -> Example:
         raise InputError("pass either an Example or its fields, not both")
     if not isinstance(example, Example):
         raise InputError(
-            f"pass fields by name, such as inputs=…, or an Example, not a {type(example).__name__}"
+            f"pass fields by name, judge(inputs=…), or an Example, not a {type(example).__name__}"
         )
     return example
