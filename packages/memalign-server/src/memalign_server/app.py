@@ -14,7 +14,7 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.staticfiles import StaticFiles
 
 from memalign.errors import RegistryError
-from memalign.models.base import ChatModel, EmbeddingModel
+from memalign.models import ChatModel, EmbeddingModel
 from memalign.registry import Registry
 from memalign_server import api
 from memalign_server.erase import routes as erase

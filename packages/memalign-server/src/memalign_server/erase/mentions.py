@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from memalign.content.walk import texts_in
+from memalign.content import texts_in
 from memalign.errors import UnknownKey
 from memalign.judge import Judge
 from memalign.keys import name_key, same_person
-from memalign.memory.text_search import Finder
+from memalign.memory import Finder
 from memalign.registry import Receipt, Registry
 from memalign.types import FeedbackKey
 from memalign_server.erase.service import planned

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from memalign.align import dismiss_conflict
 from memalign.errors import InputError
-from memalign.judge.rules import rule_sentence
+from memalign.judge import rule_sentence
 from memalign.keys import same_person
 from memalign.memory import Annotation, Memory
 from memalign.types import Example, FeedbackKey, Guideline

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from memalign.align import edit_guideline
 from memalign.judge import Judge
 from memalign.keys import same_person
-from memalign.memory import Annotation, Memory
-from memalign.memory.forget import forget
+from memalign.memory import Annotation, Memory, forget
 from memalign.types import FeedbackKey, Guideline
 from memalign.values import Value
 from memalign_server.store import Transaction, answers

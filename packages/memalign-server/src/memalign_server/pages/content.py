@@ -9,8 +9,7 @@ from typing import Any, Final, Literal
 
 from markupsafe import Markup
 
-from memalign.content import Turn, sides_of, span_tree, turns_of
-from memalign.content.walk import texts_in
+from memalign.content import Turn, sides_of, span_tree, texts_in, turns_of
 from memalign.errors import InputError
 from memalign.judge import Judge
 from memalign.types import Example

@@ -22,7 +22,7 @@ from memalign.errors import (
     RateLimited,
 )
 from memalign.memory import Memory
-from memalign.models.judge_models import open_judging_model
+from memalign.models import open_judging_model
 from memalign.types import Example
 from memalign.values import ValueType
 from memalign_server.pages.rendering import error_text, link, render

@@ -18,9 +18,7 @@ from typing import Any, BinaryIO
 
 from memalign import Judge
 from memalign.errors import InputError, InvalidRows, RegistryError, RowError
-from memalign.io import Examples, RowSource, read_feedback
-from memalign.io.columns import Columns
-from memalign.io.rows import Row
+from memalign.io import Columns, Examples, Row, RowSource, read_feedback
 from memalign.judge import named_parts
 from memalign.types import Example, Feedback
 from memalign_server.people.access import LARGEST_BODY

@@ -11,10 +11,8 @@ from typing import Any
 from sqlalchemy import Connection, event, insert, select
 
 from memalign.errors import ConfigurationError, RegistryError
-from memalign.io.files import beside, try_lock, unlock
-from memalign.registry.database import Database
-from memalign.registry.tables import judges as registered
-from memalign.registry.tables import without_statistics
+from memalign.io import beside, try_lock, unlock
+from memalign.registry import Database, judges_table, without_statistics
 from memalign_server.store.tables import metadata, server_settings, whole
 
 __all__ = ["Store", "Transaction"]
@@ -89,7 +87,7 @@ class Store(Database):
             raise RegistryError(f"{self.url} is gone; put it back, and start the server again")
         with self.read() as connection:
             secret = connection.execute(_SECRET).scalar()
-            connection.execute(select(registered.c.id).limit(1)).first()
+            connection.execute(select(judges_table.c.id).limit(1)).first()
         if secret is None or bytes.fromhex(secret) != self.secret:
             raise RegistryError(
                 f"{self.url} was replaced by another registry; start the server again"

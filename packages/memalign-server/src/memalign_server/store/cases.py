@@ -32,7 +32,7 @@ from sqlalchemy import (
     update,
 )
 
-from memalign.content.walk import texts_in
+from memalign.content import texts_in
 from memalign.evaluation import knows
 from memalign.judge import Judge
 from memalign.types import Example, Judgment

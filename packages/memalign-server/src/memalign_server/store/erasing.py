@@ -23,10 +23,8 @@ from sqlalchemy import (
     update,
 )
 
-from memalign.content.walk import texts_in
-from memalign.registry import Receipt
-from memalign.registry.other_tables import Passage, Words
-from memalign.registry.residue import Residue
+from memalign.content import texts_in
+from memalign.registry import Passage, Receipt, Residue, Words
 from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.store.tables import Json, from_json, jobs, people, queue, reviews
 from memalign_server.store.team import delete_members

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from memalign.errors import JudgeNotFound
-from memalign.registry.tables import judges
+from memalign.registry import judges_table as judges
 from memalign_server.store.erasing import ERASED
 from memalign_server.store.rows import Job, JobState
 from memalign_server.store.tables import jobs, later, new_id, now

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select
 
 from memalign.errors import JudgeNotFound
-from memalign.registry import tables
+from memalign.registry import judges_table as judges
+from memalign.registry import versions_table as versions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +25,6 @@ def newest_version(connection: Connection, judge: str) -> Newest:
     Raises:
         JudgeNotFound: No judge has the name.
     """
-    judges = tables.judges
-    versions = tables.versions
     newest = (judges.c.id == versions.c.judge) & (judges.c.latest == versions.c.number)
     query = select(versions.c.number, versions.c.created_at).join(judges, newest)
     row = connection.execute(query.where(judges.c.name == judge)).one_or_none()
@@ -36,8 +35,6 @@ def newest_version(connection: Connection, judge: str) -> Newest:
 
 def is_redacted(connection: Connection, judge: str, version: int) -> bool:
     """Return whether a version has lost something to an erasure: then its memory has no hash any more."""
-    judges = tables.judges
-    versions = tables.versions
     query = select(versions.c.number).join(judges, judges.c.id == versions.c.judge)
     same = (judges.c.name == judge, versions.c.number == version)
     return connection.execute(query.where(*same, versions.c.memory_hash == "")).first() is not None

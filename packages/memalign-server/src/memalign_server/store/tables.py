@@ -26,7 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
-from memalign.registry import tables
+from memalign.registry import judges_table
 from memalign.types import Example, Judgment
 
 metadata = MetaData()
@@ -49,7 +49,7 @@ class JudgeKey(TypeDecorator[str]):
 
     def bind_expression(self, bindvalue: Any) -> Any:
         """The number of the judge that has the name now."""
-        named = tables.judges.alias()
+        named = judges_table.alias()
         return (
             select(named.c.id)
             .where(named.c.name == type_coerce(bindvalue, Text()))
@@ -58,7 +58,7 @@ class JudgeKey(TypeDecorator[str]):
 
     def column_expression(self, column: Any) -> Any:
         """The name of the judge that has the number."""
-        named = tables.judges.alias()
+        named = judges_table.alias()
         same = named.c.id == type_coerce(column, Integer())
         return select(named.c.name).where(same).correlate_except(named).scalar_subquery()
 
@@ -113,7 +113,7 @@ class Struct(Json):
 
 def judge_column(*, primary_key: bool = False) -> Column[str]:
     """A column that says of which judge a row is. The row goes when its judge is deleted, whoever deletes it."""
-    of_judge = ForeignKey(tables.judges.c.id, ondelete="CASCADE")
+    of_judge = ForeignKey(judges_table.c.id, ondelete="CASCADE")
     return Column("judge", JudgeKey, of_judge, nullable=False, primary_key=primary_key)
 
 

@@ -167,9 +167,8 @@ async def queue(work: Work) -> dict[str, Any]:
 async def pull(work: Work) -> dict[str, Any]:
     """Put the newest `most` traces of the MLflow `experiment` at `uri` in the queue, and judge every case there."""
     work.progress("reading", 0, 0)
-    from memalign.integrations.mlflow.experiments import (
-        cases_of_experiment,
-    )  # seconds, and not everybody has it
+    # Here, because it takes seconds, and not everybody has MLflow.
+    from memalign.integrations.mlflow import cases_of_experiment
 
     judge, version = await work.latest()
     source = {
@@ -194,9 +193,8 @@ async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]
         case.case_id: case.example for case in ahead if case.is_behind(version)
     }
     cases = [*work.unjudged(), *old.values()]
-    cases.sort(
-        key=lambda case: case.id != work.arguments.get("first")
-    )  # that one waits in somebody's foot
+    # The first one waits in somebody's foot.
+    cases.sort(key=lambda case: case.id != work.arguments.get("first"))
     judgments = await work.judge_cases(judge, version, cases)
     # A case that keeps its older verdict is not one that could not be judged.
     problems = [

@@ -4,6 +4,7 @@ from memalign.judge.frames import JudgmentList
 from memalign.judge.judge import Judge, signature_of, task_of
 from memalign.judge.many import Progress
 from memalign.judge.prompt import Prompt
+from memalign.judge.rules import rule_sentence
 from memalign.judge.spec import named_parts
 from memalign.judge.task import Task
 
@@ -14,6 +15,7 @@ __all__ = [
     "Prompt",
     "Task",
     "named_parts",
+    "rule_sentence",
     "signature_of",
     "task_of",
 ]

@@ -12,6 +12,7 @@ from memalign.models.base import (
     Limits,
     Question,
 )
+from memalign.models.judge_models import open_judging_model
 from memalign.models.resolve import default_model_name, resolve, resolve_decision, resolve_embedding
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Limits",
     "Question",
     "default_model_name",
+    "open_judging_model",
     "resolve",
     "resolve_decision",
     "resolve_embedding",

@@ -1,20 +1,33 @@
 """The registry: judges and their versions, with history, bundles and erasing."""
 
 from memalign.registry.bundle import load_bundle, write_bundle
+from memalign.registry.database import Database
 from memalign.registry.diff import Change, MemoryDiff
+from memalign.registry.other_tables import Passage, Words
 from memalign.registry.receipt import Receipt, RedactedVersion
 from memalign.registry.registry import Registry, Saved
+from memalign.registry.residue import Residue
+from memalign.registry.tables import judges as judges_table
+from memalign.registry.tables import versions as versions_table
+from memalign.registry.tables import without_statistics
 from memalign.registry.versions import JudgeSummary, VersionInfo
 
 __all__ = [
     "Change",
+    "Database",
     "JudgeSummary",
     "MemoryDiff",
+    "Passage",
     "Receipt",
     "RedactedVersion",
     "Registry",
+    "Residue",
     "Saved",
     "VersionInfo",
+    "Words",
+    "judges_table",
     "load_bundle",
+    "versions_table",
+    "without_statistics",
     "write_bundle",
 ]

@@ -26,8 +26,16 @@ if find_spec("mlflow") is None:
     )
 
 from memalign.integrations.mlflow.assessments import feedback_of, log_feedback
+from memalign.integrations.mlflow.experiments import cases_of_experiment
 from memalign.integrations.mlflow.judge import MemAlignJudge
 from memalign.integrations.mlflow.loading import load
 from memalign.integrations.mlflow.optimizer import MemAlignOptimizer
 
-__all__ = ["MemAlignJudge", "MemAlignOptimizer", "feedback_of", "load", "log_feedback"]
+__all__ = [
+    "MemAlignJudge",
+    "MemAlignOptimizer",
+    "cases_of_experiment",
+    "feedback_of",
+    "load",
+    "log_feedback",
+]
