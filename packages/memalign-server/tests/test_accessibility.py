@@ -30,6 +30,7 @@ SHAPES = [(scheme, width) for scheme in ("light", "dark") for width in (390, 128
 PATHS = [
     "/", "/judges", "/account", "/nowhere", "/judges/none/review", f"{REVIEW}?case=none", "/join/none",
     REVIEW, LATE, f"{LATE}&front=true", "/judges/tone/teach", "/judges/tone/learned", "/judges/tone/learned?find=late", "/judges/tone/trust",
+    "/judges/tone/cases",
     "/judges/tone/learned?take=G1", "/judges/tone/learned?better=G1",
     *(f"/judges/tone/setup?open={block}" for block in ("", "question", "cases", "experts", "erase")),
 ]  # fmt: skip
