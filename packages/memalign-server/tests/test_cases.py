@@ -119,6 +119,18 @@ def test_answers_in_a_file_can_be_left_out(local: TestClient) -> None:
     assert len(ids(local)) == 2
 
 
+def test_answers_in_a_file_can_be_taken_for_cases_that_are_there_already(
+    local: TestClient,
+) -> None:
+    upload(local, "inputs,outputs\nWhere?,Soon.\nWhen?,Today.\n", what="cases")
+    assert 'value="cases"' not in upload(local, "inputs,outputs\nWhere?,Soon.\n").text
+    shown = upload(local, SHEET).text
+    shows(shown, "Nothing new: all 2 were there already.", "Take 2 answers")
+    assert 'value="cases"' in shown, "with a button that takes the answers"
+    added = upload(local, SHEET, what="cases", said="true")
+    shows(local.get(added.headers["location"]).text, "2 answers came with them.")
+
+
 @pytest.mark.parametrize(
     ("language", "words"),
     [
