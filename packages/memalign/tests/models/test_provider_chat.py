@@ -304,9 +304,51 @@ async def test_no_slot_is_held_while_a_retry_waits():
 
 
 async def test_a_hanging_server_is_unavailable_at_its_timeout():
-    words = r"no answer in 0.05 s \(3 attempts.*timeout=SECONDS"
+    words = r"no answer in 0.05 s\. .*timeout=SECONDS"
     with Endpoint(HANG) as endpoint, pytest.raises(ModelUnavailable, match=words):
         await model_at(endpoint).complete(msgspec.structs.replace(REQUEST, timeout=0.05))
+
+
+async def test_without_a_timeout_of_ones_own_a_hung_attempt_is_tried_again(monkeypatch):
+    monkeypatch.setattr(ProviderChatModel, "attempt", 0.5)
+    with Endpoint(ANSWER, faults=[HANG]) as endpoint:
+        assert (await model_at(endpoint).complete(REQUEST)).data == ANSWER
+
+
+SLOW = rate_limited("2")
+
+
+@pytest.mark.parametrize(
+    ("faults", "seconds", "retry", "said", "requests"),
+    [
+        ([HANG] * 5, 1.0, QUICK, "no answer in 1 s", 1),
+        ([says(PROSE), HANG], 1.0, QUICK, "no answer in 1 s", 2),
+        ([server_error(), HANG], 1.0, QUICK, "no answer in 1 s .2 attempts", 2),
+        (
+            [server_error()] * 5,
+            5.0,
+            Retry(attempts=5, base_seconds=60),
+            "HTTP 500.*no time is left of the call's 5 s",
+            1,
+        ),
+        (
+            [SLOW, SLOW, SLOW],
+            3.5,
+            Retry(attempts=5, base_seconds=0.001),
+            "asks to wait 2 s, and a call waits 3.5 s at most, attempts included .2 attempts",
+            2,
+        ),
+    ],
+    ids=["hangs", "asked once more", "fails, then hangs", "back-off", "Retry-After"],
+)
+async def test_a_call_ends_within_its_timeout_in_all(faults, seconds, retry, said, requests):
+    request = msgspec.structs.replace(REQUEST, timeout=seconds)
+    with Endpoint(ANSWER, faults=faults) as endpoint:
+        model = model_at(endpoint, retry=retry)
+        await model.ready()
+        with pytest.raises((ModelUnavailable, RateLimited), match=said):
+            await asyncio.wait_for(model.complete(request), timeout=60)
+    assert len(endpoint.requests) == requests
 
 
 async def test_a_server_that_is_down_names_its_remedy():

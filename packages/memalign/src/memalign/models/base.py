@@ -53,7 +53,7 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         user: What varies.
         schema: The JSON schema of the answer, an object whose property order is the order of generation.
         schema_name: In small letters and underscores.
-        timeout: Seconds for one attempt; None for the adapter's default.
+        timeout: Seconds for the whole call; None for the adapter's default.
         optional: Properties that an answer may lack or have in another form.
         about: What is asked about, such as an item's id; no model sees it.
     """
@@ -141,7 +141,7 @@ class DecisionModel(Protocol):
     """Anything that answers typed questions about a text with probabilities, and writes nothing.
 
     `decide` asks all questions about `state`, in as many requests as the model's limits make necessary. It retries what
-    can be retried and raises a ModelError when no question has an answer. `timeout` is in seconds for one attempt.
+    can be retried and raises a ModelError when no question has an answer. `timeout` is in seconds, for the whole call.
     """
 
     @property
@@ -155,7 +155,7 @@ class DecisionModel(Protocol):
         state: str,
         questions: Sequence[Question],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109  # of each attempt, not of the call
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
     ) -> Decision: ...
 
 

@@ -15,6 +15,7 @@ from memalign.aio import shared
 from memalign.errors import ModelRefused, ModelRejected
 from memalign.models.base import Decision, Question
 from memalign.models.provider_model import ProviderModel
+from memalign.models.retry import CallClock
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _MOST_LEVELS = 10
 class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
     """A DecisionModel of a provider, or of a server that speaks System One."""
 
-    timeout = 60.0
+    attempt = 60.0
 
     @shared
     async def decide(
@@ -44,7 +45,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         state: str,
         questions: Sequence[Question],
         *,
-        timeout: float | None = None,  # noqa: ASYNC109  # of each attempt
+        timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
     ) -> Decision:
         """The answers to all `questions` about `state`, in as few requests as the provider takes.
 
@@ -60,13 +61,12 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         answered_by = ""
         most = model.max_questions or len(questions) or 1
         groups = deque(questions[start : start + most] for start in range(0, len(questions), most))
+        clock = self._clock(timeout)
         with self._spending() as spent:
             while groups:
                 group = groups.popleft()
                 try:
-                    found, answered_by = await self._ask(
-                        model, state, group, spent, timeout or self.timeout
-                    )
+                    found, answered_by = await self._ask(model, state, group, spent, clock)
                     answers |= found
                 except (ModelRejected, ModelRefused) as error:
                     if (half := len(group) // 2) and not error.denied:
@@ -89,7 +89,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         state: str,
         group: Sequence[Question],
         spent: list[Usage],
-        seconds: float,
+        clock: CallClock,
     ) -> tuple[dict[str, dict[str, float]], str]:
         from pydantic_ai.models.decision import DecisionRequest
 
@@ -106,7 +106,7 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
             spent.append(self._usage(response.usage, response.model_name))
             return answers, response.model_name or ""
 
-        return await self._call(send, seconds=seconds, spent=spent)
+        return await self._call(send, clock=clock, spent=spent)
 
 
 def _as_score(question: Question) -> bool:

@@ -80,6 +80,13 @@ class Limiter:
             self.limit, self._answers = self._accepted, 0
 
     async def __aenter__(self) -> None:
+        await self.acquire()
+
+    async def __aexit__(self, *error: object) -> None:
+        self.release()
+
+    async def acquire(self) -> None:
+        """Wait for a slot, which `release` gives back."""
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._hand_over()
@@ -87,13 +94,11 @@ class Limiter:
             await turn
         except asyncio.CancelledError:
             if not turn.cancelled():  # it was given
-                self._release()
+                self.release()
             raise
 
-    async def __aexit__(self, *error: object) -> None:
-        self._release()
-
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give a slot back."""
         self._used -= 1
         self._hand_over()
 

@@ -1,12 +1,14 @@
-"""The embedded model: a GGUF file run in this process by llama.cpp, through xllamacpp. No network, no key, no cost.
+"""The embedded model: a GGUF file run in this process by llama.cpp, through xllamacpp.
 
-One worker thread a model makes one call at a time: two calls at once would only share the same cores. llama.cpp keeps
-the processed prompts of former calls in memory, so that judging and distilling, whose system messages differ, both find
-their prefix again when they take turns.
+No network, no key, no cost. One worker thread for each model makes one call at a time: two calls at
+once would only share the same cores. llama.cpp keeps the processed prompts of former calls in
+memory, so that judging and distilling, whose system messages differ, both find their prefix again
+when they take turns.
 
-No answer hangs on what was asked before. llama.cpp reads a prompt from where it parts from the last one, and where a
-prompt is cut changes how its numbers are rounded, which is enough for another verdict (decision 16). So the prefix that
-requests share, a judge's system message, is read by itself, with a mark behind it.
+No answer depends on what was asked before. llama.cpp reads a prompt from where it differs from the
+last one, and where a prompt is cut changes how its numbers are rounded, which is enough for another
+verdict (decision 16). So the prefix that requests share, a judge's system message, is read by
+itself, with a mark behind it.
 """
 
 from __future__ import annotations
@@ -36,8 +38,14 @@ from memalign.types import Usage
 
 __all__ = ["LocalAnswer", "LocalChatModel"]
 
-_CACHE_MIB = 512  # some 18,000 tokens of the 1.5B's prompts
-_BATCH = 256  # tokens between two looks at whether the caller still waits
+_CACHE_MIB = 512
+"""Some 18,000 tokens of the 1.5B's prompts."""
+
+_BATCH = 256
+"""Tokens between two looks at whether the caller still waits."""
+
+_DEFAULT_CONTEXT = 8192
+_DEFAULT_TIMEOUT = 600.0
 
 _STREAMED = {
     "cache_prompt": True,
@@ -46,60 +54,65 @@ _STREAMED = {
     "return_progress": True,
 }
 
-# What is read behind a shared prefix: a control picture, which no message begins with.
 _AFTER_PREFIX = "\u241e"
+"""What is read behind a shared prefix: a control picture, which no message begins with."""
 
-# What chat templates are made of. In judged text these words must stay words: tokenizers read them as control tokens
-# wherever they stand, and a judged answer could end its own message and go on as the judge.
 _CONTROL = re.compile(
     r"<(?=[|\uff5c])|<(?=/?s>|(?:start|end)_of_turn>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])"
 )
+"""What chat templates are made of. In judged text these words must stay words: tokenizers read them
+as control tokens anywhere, and a judged answer could end its own message and go on as the judge."""
 
-Ask = Callable[[dict[str, Any]], "LocalAnswer"]  # asks llama.cpp once
-
-_DEFAULT_CONTEXT = 8192
-_DEFAULT_TIMEOUT = 600.0
+Ask = Callable[[dict[str, Any]], "LocalAnswer"]
+"""Asks llama.cpp once."""
 
 
 class LocalChatModel:
     """A ChatModel over a GGUF file, which is read at the first call; `resolve` gives one a file.
 
-    Its name is `local:` and the catalogue's name, or the path of the file. It is weak and slow: it writes no
-    guidelines, and judges one item at a time with a short reason.
+    Its name is `local:` and the catalogue's name, or the path of the file. It is weak and slow: it
+    writes no guidelines, and judges one item at a time with a short reason.
     """
 
     def __init__(self, name: str) -> None:
-        """Take the embedded model `name`: a name of the catalogue or the path of a .gguf file, perhaps after `local:`.
+        """Take the embedded model.
 
-        Raises ConfigurationError for an unknown name, and for a file that is not there or not whole, with the command
-        that pulls it. Context size is `MEMALIGN_LOCAL_CONTEXT` (8192 tokens), threads `MEMALIGN_LOCAL_THREADS` (the
-        processors that this process may use, at most 8).
+        Its context size is `MEMALIGN_LOCAL_CONTEXT` (8192 tokens), its threads are
+        `MEMALIGN_LOCAL_THREADS` (the processors that this process may use, at most 8).
+
+        Args:
+            name: A name of the catalogue or the path of a .gguf file, perhaps after `local:`.
+
+        Raises:
+            ConfigurationError: The name is unknown, or the file is missing or not whole; it says
+                which command pulls it.
         """
         self.name, self.path = locate(name)
         self._context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
         self.limits = Limits(context_tokens=self._context, concurrency=1, examples=0, writes=False)
-        usable = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
-        )
-        self._threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(usable, 8)
+        self._threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(_usable_processors(), 8)
         self._server: Any = None  # only touched in the worker thread
-        self._prefix_tokens: dict[
-            int, int
-        ] = {}  # by the hash of the system message; 0: it is not kept
+        self._prefix_tokens: dict[int, int] = {}  # by the system message's hash; 0: it is not kept
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
 
     def price_of(self, usage: Usage) -> float | None:  # the protocol's
-        """Nobody is paid."""
+        """Return 0: nobody is paid."""
         return 0.0
 
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Answer in the worker thread, after the calls that came before.
 
-        `request.timeout` (600 s without one) counts from when the model starts on it. A cancelled call stops within 256
-        tokens. Raises ModelRejected when the prompt is longer than the context, InvalidOutput when the answer was cut
-        twice (the second time with twice the tokens) or does not fit, ModelUnavailable when time is up.
+        A cancelled call stops within 256 tokens.
+
+        Args:
+            request: What is asked. Its `timeout` (600 s if it has none) counts from when the model
+                starts on it.
+
+        Raises:
+            ModelRejected: The prompt is longer than the context.
+            InvalidOutput: The answer does not fit, or was cut twice, the second time with twice
+                the tokens.
+            ModelUnavailable: Time is up.
         """
         given_up = threading.Event()
         timeout = request.timeout or _DEFAULT_TIMEOUT
@@ -109,7 +122,12 @@ class LocalChatModel:
                 raise ModelUnavailable(f"{self.name}: the call was cancelled")
             if self._server is None:
                 self._server = load(self.path, context_tokens=self._context, threads=self._threads)
-            return self._complete(request, lambda body: self._ask(body, timeout, given_up))
+            deadline = time.monotonic() + timeout
+
+            def ask(body: dict[str, Any]) -> LocalAnswer:
+                return self._ask(body, LocalAnswer(deadline=deadline, given_up=given_up), timeout)
+
+            return self._complete(request, ask)
 
         try:
             return await asyncio.wrap_future(self._worker.submit(work))
@@ -122,79 +140,91 @@ class LocalChatModel:
         for max_tokens in (request.max_tokens, 2 * request.max_tokens):
             before = self._read_prefix(request, ask)
             answer = ask(_chat_body(request, max_tokens))
-            cached = answer.usage.cached_tokens
-            self._prefix_tokens[hash(request.system)] = cached
-            usage += replace(answer.usage, cached_tokens=min(before, cached))
+            used = answer.usage
+            self._prefix_tokens[hash(request.system)] = used.cached_tokens
+            usage += replace(used, cached_tokens=min(before, used.cached_tokens))
             if not answer.cut:
-                # llama.cpp answers freely, without a word, when it cannot make a grammar of a schema.
-                data, problem = answer_object(
-                    answer.text, request.schema, optional=request.optional
-                )
-                if data is not None and not problem:
-                    return ChatReply(data=data, text=answer.text, usage=usage)
-                raise InvalidOutput(
-                    f"{self.name} gave no answer that fits the schema: {problem}", usage=usage
-                )
-            if answer.usage.input_tokens + answer.usage.output_tokens >= self._context:
+                return self._reply(request, answer.text, usage)
+            if used.input_tokens + used.output_tokens >= self._context:
                 raise ModelRejected(
-                    f"{self.name}: the prompt of {answer.usage.input_tokens:,} tokens leaves no room for the answer "
-                    f"in a context of {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT",
+                    f"{self.name}: the prompt of {used.input_tokens:,} tokens leaves no room for "
+                    f"the answer in a context of {self._context:,}; shorten it or raise "
+                    "MEMALIGN_LOCAL_CONTEXT",
                     usage=usage,
                 )
         cuts = f"cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}"
         raise InvalidOutput(f"{self.name}: the answer was {cuts}", usage=usage)
 
+    def _reply(self, request: ChatRequest, text: str, usage: Usage) -> ChatReply:
+        """Read an answer: llama.cpp answers freely when it cannot make a grammar of a schema."""
+        data, problem = answer_object(text, request.schema, optional=request.optional)
+        if data is None or problem:
+            fault = f"{self.name} gave no answer that fits the schema: {problem}"
+            raise InvalidOutput(fault, usage=usage)
+        return ChatReply(data=data, text=text, usage=usage)
+
     def _read_prefix(self, request: ChatRequest, ask: Ask) -> int:
-        """Have the cache hold the shared prefix of `request`; the tokens of it that were in the cache already."""
+        """Have the cache hold the request's prefix, and return how much of it was there before."""
         tokens = self._prefix_tokens.get(hash(request.system))
         if tokens == 0:
             return 0  # a model whose prompts cannot be cut
         body = _prefix_body(request.system)
         with suppress(PromptTooLong):  # so is the request, whose error says by how much
-            if tokens is not None and (cached := ask(body).usage.cached_tokens) >= tokens:
-                return cached
-            ask(
-                {**body, "cache_prompt": False}
-            )  # all of it: the rest of a part would be cut somewhere else
+            if tokens is not None:
+                cached = ask(body).usage.cached_tokens
+                if cached >= tokens:
+                    return cached
+            # All of it, because the rest of a part would be cut somewhere else.
+            ask({**body, "cache_prompt": False})
         return 0
 
-    def _ask(self, body: dict[str, Any], timeout: float, given_up: threading.Event) -> LocalAnswer:
-        answer = LocalAnswer(deadline=time.monotonic() + timeout, given_up=given_up)
+    def _ask(self, body: dict[str, Any], answer: LocalAnswer, timeout: float) -> LocalAnswer:
         self._server.handle_chat_completions(body, answer.receive)
-        if answer.error.get("type") == "exceed_context_size_error":
+        error = answer.error
+        if error.get("type") == "exceed_context_size_error":
             raise PromptTooLong(
-                f"{self.name}: the prompt has {answer.error.get('n_prompt_tokens', 0):,} tokens, the limit is "
-                f"{self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT"
+                f"{self.name}: the prompt has {error.get('n_prompt_tokens', 0):,} tokens, the "
+                f"limit is {self._context:,}; shorten it or raise MEMALIGN_LOCAL_CONTEXT"
             )
-        if answer.error:
-            raise ModelRejected(f"{self.name}: {answer.error.get('message', answer.error)}")
+        if error:
+            raise ModelRejected(f"{self.name}: {error.get('message', error)}")
         if answer.stopped:
-            why = (
-                "the call was cancelled" if given_up.is_set() else f"no answer after {timeout:g} s"
-            )
+            cancelled = answer.given_up.is_set()
+            why = "the call was cancelled" if cancelled else f"no answer after {timeout:g} s"
             raise ModelUnavailable(f"{self.name}: {why}")
         return answer
 
 
-# -- what llama.cpp is asked and answers -------------------------------------------------------------------------------
+def _usable_processors() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# -- what llama.cpp is asked and answers -----------------------------------------------------------
 
 
 def load(path: Path, *, context_tokens: int, threads: int) -> Any:
-    """llama.cpp's server over the file. Raises ConfigurationError for one that it cannot read."""
+    """Return llama.cpp's server over a file.
+
+    Raises:
+        ConfigurationError: llama.cpp cannot read the file.
+    """
     import xllamacpp
 
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.n_ctx = context_tokens
     params.n_parallel = 1
-    params.n_batch = params.n_ubatch = _BATCH
+    params.n_batch = _BATCH
+    params.n_ubatch = _BATCH
     params.cache_ram_mib = _CACHE_MIB
     params.warmup = False
     params.verbosity = -1
     for pool in (params.cpuparams, params.cpuparams_batch):
         pool.n_threads = threads
-    # It always listens on a port of 127.0.0.1. We never use it; a key that nobody knows keeps other users of the
-    # machine, and pages in a browser, from it.
+    # It always listens on a port of 127.0.0.1. We never use it; a key that nobody knows keeps other
+    # users of the machine, and pages in a browser, from it.
     params.api_keys = [secrets.token_urlsafe(32)]
     params.endpoint_slots = False
     params.ui = False
@@ -203,14 +233,14 @@ def load(path: Path, *, context_tokens: int, threads: int) -> Any:
         return xllamacpp.Server(params)
     except (RuntimeError, ValueError) as error:
         raise ConfigurationError(
-            f"llama.cpp cannot load {path} ({error}); is it a GGUF file, whole, and is there memory for it? "
-            "'memalign models pull' checks the embedded ones and pulls them anew"
+            f"llama.cpp cannot load {path} ({error}); is it a GGUF file, whole, and is there "
+            "memory for it? 'memalign models pull' checks the embedded ones and pulls them anew"
         ) from error
 
 
 @dataclass(kw_only=True)
 class LocalAnswer:
-    """Collects the pieces of one streamed answer; tells llama.cpp to stop when nobody waits for it any more."""
+    """The pieces of one streamed answer; it stops llama.cpp when nobody waits any more."""
 
     deadline: float
     given_up: threading.Event
@@ -221,7 +251,7 @@ class LocalAnswer:
     error: dict[str, Any] = field(default_factory=dict)
 
     def receive(self, chunk: dict[str, Any]) -> bool:
-        """Take one piece; True stops the call. Called while the prompt is read, too, after each batch."""
+        """Take one piece, and return whether to stop; also called after each batch of the prompt."""
         if "error" in chunk:
             self.error = dict(chunk["error"])
             return False
@@ -242,24 +272,25 @@ class LocalAnswer:
 
 
 def _messages(system: str, user: str) -> list[dict[str, str]]:
-    """The two messages, in which nothing is a control token: a space stands inside what would be one."""
-    texts = {"system": system, "user": user}
-    plain = {role: text.encode("utf-8", "replace").decode() for role, text in texts.items()}
-    return [
-        {"role": role, "content": _CONTROL.sub(r"\g<0> ", text)} for role, text in plain.items()
-    ]
+    """Return the two messages, with a space inside whatever would be a control token."""
+    messages = []
+    for role, text in (("system", system), ("user", user)):
+        plain = text.encode("utf-8", "replace").decode()
+        messages.append({"role": role, "content": _CONTROL.sub(r"\g<0> ", plain)})
+    return messages
 
 
 def _prefix_body(system: str) -> dict[str, Any]:
-    """Return the request that only reads what requests share, the system message of a judge."""
+    """Return the request that only reads what requests share, a judge's system message."""
     return {"messages": _messages(system, _AFTER_PREFIX), "max_tokens": 0, **_STREAMED}
 
 
 def _chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
-    """The request, its answer held to the schema by a grammar."""
+    """Return the request, its answer held to the schema by a grammar."""
     import xllamacpp
 
-    # Compact JSON: white space is a fifth of the tokens of a short answer. Keys between "x-" are llguidance's.
+    # Compact JSON: white space is a fifth of the tokens of a short answer. "x-guidance" is
+    # llguidance's.
     layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
     body: dict[str, Any] = {
         "messages": _messages(request.system, request.user),

@@ -94,7 +94,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         def send() -> Awaitable[EmbeddingResult]:
             return model.embed(texts, input_type="document", settings=settings)
 
-        result = await self._call(send, seconds=self.timeout)
+        result = await self._call(send, clock=self._clock())
         if len(result.embeddings) != len(texts):
             raise InvalidOutput(
                 f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts"

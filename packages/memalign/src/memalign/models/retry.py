@@ -9,24 +9,47 @@ import time
 
 import msgspec
 
-__all__ = ["Retry"]
+__all__ = ["CallClock", "Retry"]
 
 logger = logging.getLogger(__name__)
 
 LONG_WAIT = 10.0
-"""Seconds from which on a wait is a warning, which Python shows on stderr where no log is set up. Others are "info"."""
+"""Seconds from which on a wait is a warning, which Python shows on stderr where no log is set up.
+Others are "info"."""
 
-_said_until: dict[
-    str, float
-] = {}  # by model and address: all calls that wait side by side say it once
+_said_until: dict[str, float] = {}
+"""By model and address, so that calls that wait side by side say it once."""
+
+
+class CallClock:
+    """The time of one call, with all its attempts and waits; it starts with the first attempt."""
+
+    def __init__(self, total: float, *, attempt: float) -> None:
+        """Take the limits of a call.
+
+        Args:
+            total: The most seconds for the whole call.
+            attempt: The most seconds for one attempt.
+        """
+        self.total = total
+        self.attempt = attempt
+        self._end: float | None = None
+
+    @property
+    def left(self) -> float:
+        """Start the clock if it is not running, and return the seconds that are left."""
+        now = time.monotonic()
+        if self._end is None:
+            self._end = now + self.total
+        return max(self._end - now, 0.0)
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """How often to try, and how long to wait between attempts.
 
     `attempts` counts the first one. The wait before attempt n + 1 is between half and all of
-    `base_seconds * 2 ** (n - 1)`, or what the provider asked for and a little more, never above `max_wait` seconds. A
-    provider that asks for more ends the call.
+    `base_seconds * 2 ** (n - 1)`, or what the provider asked for and a little more, never above
+    `max_wait` seconds. A provider that asks for more ends the call.
     """
 
     attempts: int = 5
@@ -34,20 +57,25 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     max_wait: float = 60.0
 
     def wait(self, attempt: int, requested: float | None = None) -> float:
-        """Seconds to wait after attempt number `attempt` (from 1); `requested` is the provider's Retry-After."""
-        if requested is not None:
-            # Everybody who was told "in 20 seconds" would come back in the same instant without the addition.
-            return min(requested + random.uniform(0, self.base_seconds), self.max_wait)
-        return min(
-            self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0), self.max_wait
-        )
+        """Return the seconds to wait after an attempt.
+
+        Args:
+            attempt: The number of the attempt that failed, from 1.
+            requested: The provider's Retry-After.
+        """
+        if requested is None:
+            seconds = self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0)
+        else:
+            # Otherwise all calls that were told "in 20 seconds" would return at the same instant.
+            seconds = requested + random.uniform(0, self.base_seconds)
+        return min(seconds, self.max_wait)
 
     async def pause(self, seconds: float, attempt: int, *, subject: str, reason: str) -> None:
-        """Wait so many seconds after attempt number `attempt`, and log it.
+        """Wait after a failed attempt, and log it.
 
         Args:
             seconds: How long.
-            attempt: The attempt that failed, from 1.
+            attempt: The number of the attempt that failed, from 1.
             subject: Model and address.
             reason: Why it failed.
         """
