@@ -1,10 +1,10 @@
-"""From what a model wrote to an object that answers the schema it was given: read as far as no guess is needed.
+"""From what a model wrote to an object that answers its schema, read as far as no guess is needed.
 
-What does not bear on the answer is never checked: text around the object, thinking before it, unknown keys, and what
-stands in properties that are optional. A value counts in every spelling in which files may have it.
+What does not bear on the answer is never checked: text around the object, thinking before it,
+unknown keys, and properties that are optional. A value counts in every spelling that files may use.
 
-What a model wrote is never repeated in an error: errors are kept in ledgers and judgments, and an erased text must not
-live on in them.
+What a model wrote is never repeated in an error: errors are kept in ledgers and judgments, and an
+erased text must not live on in them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from memalign.values import UNBOUNDED, Value, ValueType
 
 __all__ = ["answer_object", "meant_value"]
 
+Json = dict[str, Any]
+
 
 def answer_object(
-    text: str, schema: dict[str, Any], *, optional: Collection[str] = ()
-) -> tuple[dict[str, Any] | None, str]:
+    text: str, schema: Json, *, optional: Collection[str] = ()
+) -> tuple[Json | None, str]:
     """Read the JSON object in an answer.
 
     Args:
@@ -33,22 +35,30 @@ def answer_object(
         optional: Properties that may be missing, or be anything.
 
     Returns:
-        The object, with its values as the schema has them, and the reason why it does not do: "" where it does.
+        The object, with its values as the schema has them, and the reason why it does not do: "" if
+        it does.
     """
-    needed = _needed(schema, optional)
-    lists = [name for name in needed if _type(schema, name) == "array"]
+    properties: Json = schema.get("properties", {})
+    needed = [name for name in schema.get("required", ()) if name not in optional]
+    lists = [name for name in needed if properties.get(name, {}).get("type") == "array"]
     found = _found(text)
     if len(lists) == 1:
-        found = _with_list(found, text, lists[0], schema["properties"][lists[0]])
+        found = _with_list(found, text, lists[0], properties[lists[0]])
     elif isinstance(found, list) and len(found) == 1:
         found = found[0]
     if not isinstance(found, dict):
         return None, "it held no JSON object, or several that differ"
-    return _read(_unwrapped(found, needed), schema, optional)
+    data = _unwrapped(found, needed)
+    if not properties:
+        return data, ""
+    try:
+        return _read(data, properties, needed), ""
+    except InvalidValue as error:
+        return data, str(error)
 
 
-def _with_list(found: object, text: str, name: str, schema: dict[str, Any]) -> object:
-    """Return the object with the list that it needs, where its entries came without it, or under another name.
+def _with_list(found: object, text: str, name: str, schema: Json) -> object:
+    """Return the object with the list that it needs, if entries came without it or misnamed.
 
     Args:
         found: What the answer is, if it is one object or list.
@@ -59,9 +69,10 @@ def _with_list(found: object, text: str, name: str, schema: dict[str, Any]) -> o
     entry = schema.get("items", {}).get("properties", {}).keys()
     if isinstance(found, list):
         return {name: found}
-    if isinstance(found, dict) and (key := _key(found, name)) is not None:
-        return found | {name: _listed(found[key], entry)}
     if isinstance(found, dict):
+        key = _key(found, name)
+        if key is not None:
+            return found | {name: _listed(found[key], entry)}
         others = [part for part in (*found.values(), [found]) if _are_entries(part, entry)]
         return {name: others[0]} if len(others) == 1 else found
     try:
@@ -72,7 +83,7 @@ def _with_list(found: object, text: str, name: str, schema: dict[str, Any]) -> o
 
 
 def _listed(entries: object, entry: Collection[str]) -> object:
-    """Return entries as a list: they may be none, one, or come by names."""
+    """Return entries as a list: there may be none, one, or entries by name."""
     if entries is None:
         return []
     if not isinstance(entries, dict) or _are_entries([entries], entry):
@@ -82,55 +93,57 @@ def _listed(entries: object, entry: Collection[str]) -> object:
 
 
 def _are_entries(value: object, entry: Collection[str]) -> bool:
-    """Return whether a value is a list of objects that have at least two of an entry's properties each."""
+    """Return whether a value is a list of objects with at least two of an entry's properties."""
     if not isinstance(value, list) or not value:
         return False
     return all(isinstance(each, dict) and len(set(entry).intersection(each)) > 1 for each in value)
 
 
-# -- finding the object ------------------------------------------------------------------------------------------------
+# -- finding the object ----------------------------------------------------------------------------
 
 _THOUGHT = re.compile(
     r"</[^<>]{0,20}(?:think|thought|reason|analysis|reflection|scratchpad)[^<>]{0,10}>"
     r"|\[/THINK\]|\u25c1/think\u25b7|<\|message\|>|assistantfinal",
     re.IGNORECASE,
 )
-"""Where thinking ends, with or without a tag at its beginning: in many chat templates that belongs to the prompt."""
+"""Where thinking ends. It may lack a tag at its beginning: many templates have that in the prompt."""
 
 _PLACEHOLDER = re.compile(r"""\{[^{}"'\[\]]{0,80}\}|\{\{[^{}"']{0,80}\}\}""")
 """Braces in prose, such as {inputs}: nothing that an answer could be."""
 
+_BRACE = re.compile("[{}]")
 _STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
 _BAD_ESCAPE = re.compile(r'((?<!\\)(?:\\\\)*)\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 _OUTER = re.compile(r"^\s*(?:```\w*\s*)?|\s*(?:```)?\s*$")
 
+_LONGEST_LITERAL = 20_000
+"""Characters that Python's own parser is given."""
+
 
 def _found(text: str) -> object:
-    """Return the one object or list that `text` holds, among prose, in a fence or after thinking; None without one.
+    """Return the one object or list in a text, among prose, in a fence or after thinking, or None.
 
-    What is quoted inside an object that cannot be read is none: it may be what the judged item says.
+    What is quoted inside an object that cannot be read does not count: it may be what the judged
+    item says.
     """
     found = _only_value(text)
     if found is not None:
         return found
-    ends = [match.end() for match in _THOUGHT.finditer(text)]
-    if not ends:
+    end = max((match.end() for match in _THOUGHT.finditer(text)), default=0)
+    if not end:
         return None
-    thought = _OUTER.sub("", text[: ends[-1]])
+    thought = _OUTER.sub("", text[:end])
     begun = thought.startswith(("{", "[", '"')) or thought.count("{") != thought.count("}")
     # An answer that quotes such a tag has begun before it.
-    return None if begun else _only_value(text[ends[-1] :])
+    return None if begun else _only_value(text[end:])
 
 
 def _only_value(text: str) -> object:
     whole = _OUTER.sub("", text)
     if whole.startswith('"'):  # encoded twice
         inner = _decoded(whole)
-        return (
-            _only_value(inner)
-            if isinstance(inner, str) and inner.lstrip().startswith("{")
-            else None
-        )
+        again = isinstance(inner, str) and inner.lstrip().startswith("{")
+        return _only_value(str(inner)) if again else None
     if whole.startswith("["):
         value = _decoded(whole)
         return value if isinstance(value, list) else None
@@ -143,13 +156,19 @@ def _only_value(text: str) -> object:
     return values[0]
 
 
-def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the objects in a text. Raises ValueError for a brace that may belong to one that cannot be read."""
-    place, mended = 0, False
-    while (start := _next_brace(text, place)) >= 0:
-        if text[start] == "}" and place and not text[place:].strip("}] \n\r\t`"):
-            return  # one brace too many, straight after an object that ends the answer
-        if text[start] == "}":
+def _objects(text: str) -> Iterator[Json]:
+    """Yield the objects in a text.
+
+    Raises:
+        ValueError: A brace may belong to an object that cannot be read.
+    """
+    place = 0
+    mended = False
+    while (brace := _BRACE.search(text, place)) is not None:
+        start = brace.start()
+        if brace[0] == "}":
+            if place and not text[place:].strip("}] \n\r\t`"):
+                return  # one brace too many, straight after an object that ends the answer
             raise ValueError("a brace that nothing opens")
         prose = _PLACEHOLDER.match(text, start)
         if prose is not None and prose[0].strip("{} \n\t"):
@@ -163,18 +182,11 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             mended = True
             text = text[:start] + _mended(text[start:])
             value, place = _decoder.raw_decode(text, start)
-        if not isinstance(value, dict):
-            raise ValueError("no object")
         yield value
 
 
-def _next_brace(text: str, place: int) -> int:
-    places = [found for found in (text.find("{", place), text.find("}", place)) if found >= 0]
-    return min(places, default=-1)
-
-
 def _mended(text: str) -> str:
-    """Return a text without what JSON forbids and models write: commas before a bracket, unknown escapes."""
+    """Return a text without what models write against JSON: final commas, unknown escapes."""
     return _STRING_OR_COMMA.sub(lambda match: _BAD_ESCAPE.sub(r"\1\\\\", match[1] or ""), text)
 
 
@@ -188,7 +200,7 @@ def _decoded(text: str) -> object:
 
 
 def _literal(whole: str) -> object:
-    """Return the dictionary that an answer is in Python's spelling ('…', True, None), if it is nothing else."""
+    """Return the dictionary that an answer is in Python's spelling, if it is nothing else."""
     if not whole.startswith("{") or not whole.endswith("}") or len(whole) > _LONGEST_LITERAL:
         return None
     try:
@@ -196,95 +208,94 @@ def _literal(whole: str) -> object:
         value = ast.literal_eval(body)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return None
-    if not isinstance(body, ast.Dict) or len(value) < len(body.keys):  # a key stands there twice
+    if not isinstance(body, ast.Dict) or len(value) < len(body.keys):  # it has a key twice
         return None
     return value if all(isinstance(key, str) for key in value) else None
 
 
-_LONGEST_LITERAL = 20_000  # characters that Python's own parser is given
+def _pairs(pairs: list[tuple[str, Any]]) -> Json:
+    """Build an object.
 
-
-def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object. Raises ValueError for a key that stands there twice with two values: either may be meant."""
-    value: dict[str, Any] = {}
+    Raises:
+        ValueError: It has a key twice, with two values: either may be meant.
+    """
+    value: Json = {}
     for key, part in pairs:
         if key in value and value[key] != part:
-            raise ValueError("a key stands there twice")
+            raise ValueError("an object has a key twice")
         value[key] = part
     return value
 
 
-# Not strict about control characters: small models write line breaks inside strings as they are. NaN is absent.
+# Not strict about control characters: small models write line breaks inside strings as they are.
+# NaN is read as null.
 _decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None, object_pairs_hook=_pairs)
 
 
-# -- reading the object ------------------------------------------------------------------------------------------------
+# -- reading the object ----------------------------------------------------------------------------
 
 _WRAPPERS = {"arguments", "parameters", "input", "properties"}
 """Where an answer in the form of a tool call, or of the schema itself, has its values."""
 
 
-def _unwrapped(data: dict[str, Any], needed: Collection[str]) -> dict[str, Any]:
-    """Return the object inside an object that has only that, such as {"answer": {…}} or the form of a tool call."""
+def _unwrapped(data: Json, needed: Collection[str]) -> Json:
+    """Return the object inside an object that has only that, such as {"answer": {…}}."""
     if any(_key(data, name) is not None for name in needed):
         return data
-    inner = [data[key] for key in data if len(data) == 1 or key in _WRAPPERS]
+    inner = [part for key, part in data.items() if len(data) == 1 or key in _WRAPPERS]
     if len(inner) != 1:
         return data
     value = _decoded(inner[0]) if isinstance(inner[0], str) else inner[0]
-    fits = isinstance(value, dict) and all(_key(value, name) is not None for name in needed)
-    return value if fits and isinstance(value, dict) else data
+    if isinstance(value, dict) and all(_key(value, name) is not None for name in needed):
+        return value
+    return data
 
 
-def _read(
-    data: dict[str, Any], schema: dict[str, Any], optional: Collection[str]
-) -> tuple[dict[str, Any], str]:
-    """Return the properties of the schema that `data` has, and the rule that it breaks, or ""."""
-    if "properties" not in schema:
-        return data, ""
-    read: dict[str, Any] = {}
-    for name, part in schema["properties"].items():
+def _read(data: Json, properties: Json, needed: list[str]) -> Json:
+    """Return the properties of a schema that an object has.
+
+    Raises:
+        InvalidValue: One that is needed breaks a rule of the schema, which it names.
+    """
+    read: Json = {}
+    for name, part in properties.items():
         key = _key(data, name)
-        needed = name in _needed(schema, optional)
-        if key is None and needed:
-            return data, f"answer breaks the rule required: {json.dumps(schema['required'])}"
+        if key is None and name in needed:
+            raise InvalidValue(f"answer breaks the rule required: {json.dumps(needed)}")
         if key is None:
             continue
         try:
             read[name] = _value(data[key], part)
-        except InvalidValue:
-            if needed:
-                rule = "enum" if "enum" in part else "minimum" if "minimum" in part else "type"
-                return data, f"answer.{name} breaks the rule {rule}: {_rule(part, rule)}"
+        except InvalidValue as error:
+            if name in needed:
+                raise InvalidValue(f"answer.{name} breaks the rule {_rule(part)}") from error
             read[name] = data[key]
-    return read, ""
+    return read
 
 
-def _rule(part: dict[str, Any], rule: str) -> str:
-    said = json.dumps(part.get(rule), ensure_ascii=False)
-    return f"{said}, maximum: {json.dumps(part['maximum'])}" if rule == "minimum" else said
+def _rule(schema: Json) -> str:
+    """Return what a schema asks of a value, in JSON schema's words."""
+    rule = next((name for name in ("enum", "minimum") if name in schema), "type")
+    said = f"{rule}: {json.dumps(schema.get(rule), ensure_ascii=False)}"
+    return f"{said}, maximum: {json.dumps(schema['maximum'])}" if rule == "minimum" else said
 
 
-def _needed(schema: dict[str, Any], optional: Collection[str]) -> list[str]:
-    return [name for name in schema.get("required", ()) if name not in optional]
-
-
-def _type(schema: dict[str, Any], name: str) -> object:
-    return schema.get("properties", {}).get(name, {}).get("type")
-
-
-def _key(data: dict[str, Any], name: str) -> str | None:
-    """Return the key under which an object has a property, in whatever case, if there is no doubt."""
+def _key(data: Json, name: str) -> str | None:
+    """Return the key under which an object has a property, in any case, if there is no doubt."""
     if name in data:
         return name
-    alike = [key for key in data if label_form(key) == label_form(name)]
+    form = label_form(name)
+    alike = [key for key in data if label_form(key) == form]
     return alike[0] if len(alike) == 1 else None
 
 
-def _value(raw: object, schema: dict[str, Any]) -> object:
-    """Return the value that is meant. Raises InvalidValue.
+def _value(raw: object, schema: Json) -> object:
+    """Return the value that is meant.
 
     What a list holds is left to whoever reads it: a bad entry costs itself.
+
+    Raises:
+        InvalidValue: It is no value of this schema.
     """
     kind = schema.get("type")
     if kind == "array" and isinstance(raw, dict):
@@ -298,7 +309,7 @@ def _value(raw: object, schema: dict[str, Any]) -> object:
     return meant_value(_value_type(schema), raw)
 
 
-_DECORATION = re.compile(r"^[\s\"'`*“”‘’]+|[\s\"'`*“”‘’.!。]+$")  # noqa: RUF001  # the marks are what is searched for
+_DECORATION = re.compile(r"^[\s\"'`*“”‘’]+|[\s\"'`*“”‘’.!。]+$")  # noqa: RUF001  # all are meant
 """Marks around a verdict: quotation marks, emphasis, and the end of a sentence."""
 
 
@@ -329,7 +340,7 @@ def _words(raw: object) -> str:
     return json.dumps(raw)
 
 
-def _value_type(schema: dict[str, Any]) -> ValueType:
+def _value_type(schema: Json) -> ValueType:
     """Return the value type whose schema this is."""
     match schema:
         case {"type": "boolean"}:
@@ -343,6 +354,3 @@ def _value_type(schema: dict[str, Any]) -> ValueType:
             high = schema.get("maximum", UNBOUNDED)
             return ValueType(kind="int" if kind == "integer" else "float", low=low, high=high)
     return ValueType(kind="str")
-
-
-# -- words -------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
-"""What steers the calls of a run: answers that are kept, a spending limit, how many are in flight, a dry run.
+"""What steers the calls of a run: kept answers, a spending limit, how many are in flight, a dry run.
 
-An align that was stopped makes the same requests again, and those that were answered are not paid for a second time.
+An align that was stopped makes the same requests again, and those that were answered are not paid
+for a second time.
 """
 
 from __future__ import annotations
@@ -57,14 +58,21 @@ class AnswerStore(Protocol):
     """Where paid answers are kept: JSON texts of one line, by keys of 64 hex digits."""
 
     def get(self, key: str) -> bytes | None:
-        """The answer that is kept under `key`, out of this process's memory: it may not wait. None without one."""
+        """Return the answer that is kept under a key, or None.
+
+        It may not wait: it comes out of this process's memory.
+        """
 
     async def keep(self, answers: Mapping[str, bytes]) -> None:
-        """Keep answers by key, without blocking the event loop; raises a MemalignError where it cannot."""
+        """Keep answers by key, without blocking the event loop.
+
+        Raises:
+            MemalignError: They cannot be kept.
+        """
 
 
 class Calls:
-    """The calls of one run, whichever models they go to. It belongs to the event loop of the run."""
+    """The calls of one run, to whichever models. It belongs to the event loop of the run."""
 
     def __init__(
         self,
@@ -85,7 +93,7 @@ class Calls:
             per_second: Calls that start in a second.
 
         Raises:
-            InputError: A limit that is none.
+            InputError: A limit is not a positive number.
         """
         check_concurrency(concurrency)
         self.concurrency = concurrency
@@ -96,28 +104,22 @@ class Calls:
 
     @property
     def stopped(self) -> str:
-        """Why calls were not made; empty where all were."""
+        """Why calls were not made; empty if all were."""
         return self._limit.stopped
 
     @property
     def used_up(self) -> bool:
-        """Whether the limit leaves no room for any call such as those before."""
+        """True if the limit leaves no room for any call such as those before."""
         return self._limit.used_up
 
     @property
     def spent(self) -> float | None:
-        """Dollars that were spent so far; None where there is no limit to hold."""
+        """Dollars that were spent so far; None if there is no limit to hold."""
         return None if self._limit.most == math.inf else self._limit.spent
 
     def in_flight(self, model: Model) -> int:
-        """How many calls of `model` may be in flight."""
+        """Return how many calls of a model may be in flight."""
         return self.concurrency or model.limits.concurrency
-
-    async def _paced(self, send: Callable[[], Awaitable[AnswerT]]) -> AnswerT:
-        """What `send` gives, begun when it is its turn."""
-        if self._pace is not None:
-            await self._pace.turn()
-        return await send()
 
     async def ready(self, model: Model) -> None:
         """Open a provider's library, so that the time of the first call is that of the call."""
@@ -125,24 +127,36 @@ class Calls:
             await model.ready()
 
     async def complete(self, model: ChatModel, request: ChatRequest) -> ChatReply:
-        """The model's answer, or the one that is kept, which costs nothing.
+        """Return the model's answer, or the one that is kept, which costs nothing.
 
-        Raises SpendLimitReached where the limit leaves no room for the call, ConfigurationError where nobody knows what
-        it cost, and ModelError as `ChatModel.complete` does.
+        Args:
+            model: Who is asked.
+            request: What is asked.
+
+        Raises:
+            SpendLimitReached: The limit leaves no room for the call.
+            ConfigurationError: There is a limit, and nobody knows what the call cost.
+            ModelError: As `ChatModel.complete` raises it.
         """
-        # Who waits longer, or asks about another item in the same words, asks the same.
+        # A longer timeout, or another item in the same words, makes no other request.
         key = _key(model, msgspec.structs.replace(request, timeout=None, about=""))
-        if (reply := self._get(key, ChatReply)) is not None:
+        kept = self._get(key, ChatReply)
+        if kept is not None:
             if self.dry_run is not None:
                 self.dry_run.kept += 1
-            return msgspec.structs.replace(reply, usage=Usage())
+            return msgspec.structs.replace(kept, usage=Usage())
         if self.dry_run is not None:
             return self.dry_run.reply(model, request)
+
+        async def send() -> ChatReply:
+            reply = await own_errors(model.name, lambda: model.complete(request))
+            if not isinstance(reply, ChatReply) or not isinstance(reply.data, dict):
+                wanted = "and no ChatReply with a dictionary as data"
+                raise InvalidOutput(f"{model.name}: complete gave {_kind(reply)}, {wanted}")
+            return reply
+
         texts = (request.system, request.user)
-        reply = await self._limit.pay(
-            model, request.schema_name, texts, lambda: self._paced(lambda: _reply(model, request))
-        )
-        reply = _whole(reply)  # here, where every answer enters
+        reply = _whole(await self._paid(model, request.schema_name, texts, send))
         await self._keep({key: reply})
         return reply
 
@@ -154,34 +168,60 @@ class Calls:
         *,
         timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
     ) -> Decision:
-        """The model's answers, which are kept one by one. Errors are those of `complete`."""
+        """Return the model's answers, which are kept one by one.
+
+        Args:
+            model: Who is asked.
+            state: The text that the questions are about.
+            questions: What is asked.
+            timeout: Seconds for the whole call.
+
+        Raises:
+            MemalignError: As `complete` does.
+        """
         # All of a question that can change its answer: not the key that names it.
         keys = {q.key: _key(model, (state, q.kind, q.text, *q.labels)) for q in questions}
-        stored = {name: self._get(key, dict[str, float]) for name, key in keys.items()}
-        answers = {name: answer for name, answer in stored.items() if answer is not None}
-        new = [question for question in questions if question.key not in answers]
+        answers: dict[str, dict[str, float]] = {}
+        new = []
+        for question in questions:
+            kept = self._get(keys[question.key], dict[str, float])
+            if kept is None:
+                new.append(question)
+            else:
+                answers[question.key] = kept
         if not new:
             return Decision(probabilities=answers)
         if self.dry_run is not None:
             return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
+
+        async def send() -> Decision:
+            decision = await own_errors(
+                model.name, lambda: model.decide(state, new, timeout=timeout)
+            )
+            if not isinstance(decision, Decision):
+                raise InvalidOutput(f"{model.name}: decide gave {_kind(decision)}, and no Decision")
+            return decision
+
         texts = (state, *(question.text for question in new))
-        decision = await self._limit.pay(
-            model,
-            "decision",
-            texts,
-            lambda: self._paced(lambda: _decision(model, state, new, timeout)),
-        )
+        decision = await self._paid(model, "decision", texts, send)
         await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
         answers |= decision.probabilities
-        return msgspec.structs.replace(
-            decision, probabilities={key: answers[key] for key in keys if key in answers}
-        )
+        in_order = {key: answers[key] for key in keys if key in answers}
+        return msgspec.structs.replace(decision, probabilities=in_order)
 
     async def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The model's vectors."""
-        if self.dry_run is not None and not isinstance(
-            model, WordLlamaEmbedding
-        ):  # which costs nothing
+        """Return the model's vectors.
+
+        Args:
+            model: Who embeds.
+            texts: What is embedded.
+
+        Raises:
+            InvalidOutput: It gave something else than one vector of finite numbers for each text.
+            ModelError: As `EmbeddingModel.embed` raises it.
+        """
+        free = isinstance(model, WordLlamaEmbedding)
+        if self.dry_run is not None and not free:
             return self.dry_run.vectors(len(texts))
         import numpy as np
 
@@ -191,13 +231,29 @@ class Calls:
         except (TypeError, ValueError) as error:
             raise InvalidOutput(f"{model.name}: embed gave no array of numbers") from error
         if array.ndim != 2 or len(array) != len(texts) or not np.isfinite(array).all():
-            raise InvalidOutput(
-                f"{model.name}: embed gave no vector of finite numbers for each of {len(texts)} texts"
-            )
+            wanted = f"no vector of finite numbers for each of {len(texts)} texts"
+            raise InvalidOutput(f"{model.name}: embed gave {wanted}")
         return array
 
+    async def _paid(
+        self,
+        model: Model,
+        purpose: str,
+        texts: Iterable[str],
+        send: Callable[[], Awaitable[AnswerT]],
+    ) -> AnswerT:
+        """Return what `send` gives, begun when the limit has room for it and it is its turn."""
+
+        async def in_turn() -> AnswerT:
+            if self._pace is not None:
+                await self._pace.turn()
+            return await send()
+
+        return await self._limit.pay(model, purpose, texts, in_turn)
+
     def _get(self, key: str, kind: type[T]) -> T | None:
-        if self._answers is None or (answer := self._answers.get(key)) is None:
+        answer = None if self._answers is None else self._answers.get(key)
+        if answer is None:
             return None
         try:
             return msgspec.convert(json.loads(answer), type=kind)
@@ -205,31 +261,20 @@ class Calls:
             return None
 
     async def _keep(self, answers: Mapping[str, object]) -> None:
-        """Keep what was paid for, and go on only where its price is known."""
+        """Keep what was paid for, and then raise if its price is not known."""
         if self._answers is not None:
-            lines = {
-                key: json.dumps(msgspec.to_builtins(answer)).encode()
-                for key, answer in answers.items()
-            }
+            lines = {}
+            for key, answer in answers.items():
+                lines[key] = json.dumps(msgspec.to_builtins(answer)).encode()
             await self._answers.keep(lines)
         self._limit.check_price()
 
 
 def check_concurrency(concurrency: int | None) -> None:
-    """Raise InputError for what is no number of calls in flight; None is as many as suit the model."""
+    """Raise InputError unless this is a number of calls in flight, or None for the model's own."""
     number = 1 if concurrency is None else concurrency
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
-
-
-async def _reply(model: ChatModel, request: ChatRequest) -> ChatReply:
-    """Return the reply of a chat model, whoever wrote it. Raises ModelError."""
-    reply = await own_errors(model.name, lambda: model.complete(request))
-    if not isinstance(reply, ChatReply) or not isinstance(reply.data, dict):
-        raise InvalidOutput(
-            f"{model.name}: complete gave {_kind(reply)}, and no ChatReply with a dictionary as data"
-        )
-    return reply
 
 
 def _whole(reply: ChatReply) -> ChatReply:
@@ -243,27 +288,15 @@ def _whole(reply: ChatReply) -> ChatReply:
     return reply
 
 
-async def _decision(
-    model: DecisionModel,
-    state: str,
-    questions: Sequence[Question],
-    timeout: float | None,  # noqa: ASYNC109
-) -> Decision:
-    decision = await own_errors(model.name, lambda: model.decide(state, questions, timeout=timeout))
-    if not isinstance(decision, Decision):
-        raise InvalidOutput(f"{model.name}: decide gave {_kind(decision)}, and no Decision")
-    return decision
-
-
 def _kind(value: object) -> str:
     name = type(value).__name__
     return f"an {name}" if name[:1] in "aeiouAEIOU" else f"a {name}"
 
 
 async def own_errors(name: str, call: Callable[[], Any]) -> Any:
-    """Return what a call of a model gives; what an object of the user's raises becomes a ModelError.
+    """Return what a call of a model gives; whatever a user's object raises becomes a ModelError.
 
-    An AssertionError is let through: it says of a program, or of a test, that it is wrong.
+    An AssertionError is let through: it says that a program or a test is wrong.
     """
     try:
         answer = call()
@@ -276,23 +309,18 @@ async def own_errors(name: str, call: Callable[[], Any]) -> Any:
 
 
 class SpendLimit:
-    """Dollars that all calls of a run may cost, what was spent, and what the calls in flight are expected to cost."""
+    """Dollars that all calls of a run may cost, were spent, or may be spent by those in flight."""
 
     def __init__(self, most: float | None) -> None:
         """Take an amount above 0, or None for no limit. Raises InputError for any other."""
-        amount = 1 if most is None else most
-        if (
-            isinstance(amount, bool)
-            or not isinstance(amount, int | float)
-            or not 0 < amount < math.inf
-        ):
+        number = isinstance(most, int | float) and not isinstance(most, bool)
+        if most is not None and not (number and 0 < most < math.inf):
             raise InputError(f"max_cost is a number of dollars above 0, not {most!r}")
         self.most = math.inf if most is None else most
-        self.spent = self._reserved = 0.0
+        self.spent = 0.0
         self.stopped = ""  # or why calls were not made
-        self._rates: dict[
-            tuple[str, str], float
-        ] = {}  # dollars for a unit of the dearest call, by model and purpose
+        self._reserved = 0.0
+        self._rates: dict[_Kind, float] = {}  # dollars for a unit of the dearest call
         self._cheapest = math.inf  # dollars of the cheapest call so far
         self._unpriced = ""  # a model of which nobody knows what its call cost
         self._first = asyncio.Lock()
@@ -301,12 +329,10 @@ class SpendLimit:
 
     @property
     def used_up(self) -> bool:
-        """Whether not even the cheapest call so far would fit."""
-        return (
-            self.spent + self._cheapest > self.most
-            if self._cheapest < math.inf
-            else self.spent >= self.most
-        )
+        """True if not even the cheapest call so far would fit."""
+        if self._cheapest == math.inf:
+            return self.spent >= self.most
+        return self.spent + self._cheapest > self.most
 
     async def pay(
         self,
@@ -315,14 +341,25 @@ class SpendLimit:
         texts: Iterable[str],
         call: Callable[[], Awaitable[AnswerT]],
     ) -> AnswerT:
-        """Return what `call` about the texts gives, where the limit leaves room for it.
+        """Return what a call gives, if the limit leaves room for it.
 
-        The first call of a kind goes alone: until it is answered, all that is known of the price is what the list says
-        of the tokens that go in. Raises ConfigurationError for a model whose price nobody knows, before its first call.
+        The first call of a kind goes alone: until it is answered, all that is known of the price is
+        what the list says of the tokens that go in.
+
+        Args:
+            model: Who is asked.
+            purpose: What for: calls of one purpose cost about as much for each unit of text.
+            texts: What is sent.
+            call: Sends it.
+
+        Raises:
+            SpendLimitReached: There is no room.
+            ConfigurationError: Nobody knows the model's price; raised before its first call.
         """
         if self.most == math.inf:
             return await call()
-        kind, size = (model.name, purpose), sum(map(estimate_tokens, texts))
+        kind = (model.name, purpose)
+        size = sum(map(estimate_tokens, texts))
         if kind not in self._rates:
             async with self._first:
                 if kind not in self._rates:
@@ -330,7 +367,7 @@ class SpendLimit:
         return await self._paid(model, kind, size, call)
 
     async def _paid(
-        self, model: Model, kind: tuple[str, str], size: int, call: Callable[[], Awaitable[AnswerT]]
+        self, model: Model, kind: _Kind, size: int, call: Callable[[], Awaitable[AnswerT]]
     ) -> AnswerT:
         self.check_price()
         expected = size * self._rate_of(model, kind)
@@ -359,20 +396,20 @@ class SpendLimit:
     def _over(self, expected: float) -> bool:
         return self.spent + self._reserved + expected > self.most
 
-    def _rate_of(self, model: Model, kind: tuple[str, str]) -> float:
-        """Return the dollars for a unit of a call: of the dearest so far, else as the price list says."""
-        if (rate := self._rates.get(kind)) is not None:
+    def _rate_of(self, model: Model, kind: _Kind) -> float:
+        """Return the dollars for a unit of a call: of the dearest so far, else of the list."""
+        rate = self._rates.get(kind)
+        if rate is not None:
             return rate
-        if not isinstance(
-            model, PricedModel
-        ):  # an object of the user's, which may say what each call cost
-            return max(0.0, *self._rates.values(), 0.0)
+        dearest = max(self._rates.values(), default=0.0)
+        if not isinstance(model, PricedModel):  # a user's object may say what each call cost
+            return dearest
         price = model.price_of(Usage(calls=1, input_tokens=1_000))
         if price is None:
             raise ConfigurationError(_UNKNOWN_PRICE.format(model.name))
-        return max(price / 1_000 * GENEROUS, *self._rates.values(), 0.0)
+        return max(price / 1_000 * GENEROUS, dearest)
 
-    def _settle(self, model: Model, kind: tuple[str, str], size: int, usage: Usage) -> None:
+    def _settle(self, model: Model, kind: _Kind, size: int, usage: Usage) -> None:
         cost = usage.cost or 0.0
         self.spent += cost
         if usage.calls:  # what failed for free says nothing of the next one's price
@@ -382,22 +419,23 @@ class SpendLimit:
             self._unpriced = model.name
 
     def check_price(self) -> None:
-        """Raise ConfigurationError where nobody knows what a call cost."""
+        """Raise ConfigurationError if nobody knows what a call cost."""
         if self._unpriced:
             raise ConfigurationError(_UNKNOWN_PRICE.format(self._unpriced))
 
 
+_Kind = tuple[str, str]
+"""The kind of a call: its model and its purpose."""
+
 _UNKNOWN_PRICE = (
-    "max_cost cannot hold: what a call of {} costs is not known (the price list has no such model at this address, or "
-    "the server counts no tokens); give its price (memalign edit NAME --price input=N,output=N), or leave the limit "
-    "out (--max-cost, max_cost)"
+    "max_cost cannot hold: what a call of {} costs is not known (the price list has no such model "
+    "at this address, or the server counts no tokens); give its price (memalign edit NAME --price "
+    "input=N,output=N), or leave the limit out (--max-cost, max_cost)"
 )
 
 
 def _key(model: Model, question: ChatRequest | tuple[str, ...]) -> str:
-    """64 hex digits of the model, where it is asked, and all of the request that can change its answer."""
-    identity = getattr(
-        model, "identity", ""
-    )  # of those whose answers depend on more than their name
+    """Return 64 hex digits of the model, its address, and all that can change the answer."""
+    identity = getattr(model, "identity", "")  # of those that depend on more than their name
     parts = [type(question).__name__, model.name, identity, question]
     return hashlib.sha256(json.dumps(msgspec.to_builtins(parts)).encode()).hexdigest()

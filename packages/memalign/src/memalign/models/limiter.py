@@ -9,52 +9,69 @@ __all__ = ["Limiter", "Pace"]
 
 _WINDOW = 20
 """Attempts by which refusals are weighed, or twice as many as may be in flight."""
+
 _SCATTERED = 1 / 5
-"""Of them may be refused without a word about the limit: some servers refuse one now and then however few there are."""
-_RETRIES, _FULL = 1 / 4, 1 / 2
-"""Of about four retries more than half are refused again where the server is full; at random that is rare."""
+"""The share of them that may be refused without a word about the limit: some servers refuse one now
+and then, however few there are."""
+
+_RETRIES = 1 / 4
+"""The weight of the last retry in the share of retries that are refused again."""
+
+_FULL = 1 / 2
+"""Where more than this share of retries is refused again the server is full; at random it is rare."""
+
 _PROBE = 40
 """Answers after which one more attempt is tried: at a strict limit one in forty is refused."""
+
 _CATCH_UP = 10.0
-"""Seconds by which calls may lag behind their pace and still be made up for: what a batch waits for its last answer."""
+"""Seconds by which calls may lag behind their pace and still catch up: what a batch waits for its
+last answer."""
+
 _PAUSE = 1.0
 """Seconds between attempts to a server that takes none."""
 
 
 class Limiter:
-    """`async with limiter:` waits until one more attempt may be in flight, first come first served, on one loop.
+    """A number of attempts that may be in flight, first come first served, on one loop.
 
-    The limit is `count` at first. With `most` above that it follows what the provider takes. It doubles with every
-    round of answers until more than a fifth of the recent attempts is refused. Each refusal from there on takes one
-    away, so that what is left is what was accepted. After forty answers it tries one more; a refusal takes it back to
+    `async with limiter:` waits for a slot. The limit is `count` at first. With `most` above that it
+    follows what the provider takes. It doubles with every round of answers until more than a fifth
+    of the recent attempts is refused. Each refusal from there on takes one away, so that what is
+    left is what was accepted. After forty answers it tries one more; a refusal takes it back to
     what was known to be accepted. Single refusals besides are forgiven.
 
-    A server that takes nothing at all gets one attempt at a time, with a second between two. What a server tells one
-    call to wait is that call's own affair: no slot sleeps for others.
+    A server that takes nothing at all gets one attempt at a time, with a second between two. What a
+    server tells one call to wait is that call's own affair: no slot sleeps for others.
     """
 
     def __init__(self, count: int, *, most: int | None = None) -> None:
-        self.limit, self._most = (
-            count,
-            max(most or count, count),
-        )  # attempts that may be in flight now
+        self.limit = count  # attempts that may be in flight now
+        self._most = max(most or count, count)
         self._accepted = count  # as many in flight are known to be taken
-        self._doubling, self._answers = True, 0  # answers since the last step
-        self._begun = self._refused = 0.0  # of the recent attempts
+        self._doubling = True
+        self._answers = 0  # since the last step
+        self._begun = 0.0  # of the recent attempts
+        self._refused = 0.0  # of these
         self._again = 0.0  # the share of recent retries that were refused again
         self._used = 0
         self._not_before = float("-inf")
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     def succeeded(self, *, again: bool = False) -> None:
-        """An attempt was answered: there may be room for more. `again`: it was refused before."""
-        self._again -= again * self._again * _RETRIES
+        """Count an attempt that was answered: there may be room for more.
+
+        Args:
+            again: Whether it was refused before.
+        """
+        if again:
+            self._again -= self._again * _RETRIES
         if self._doubling:
             self.limit += 1
         else:
             self._answers += 1
             if self._answers >= max(_PROBE, self.limit):
-                self._accepted, self._answers = self.limit, 0
+                self._accepted = self.limit
+                self._answers = 0
                 self.limit += 1
         self.limit = min(self.limit, self._most)
         self._hand_over()
@@ -66,18 +83,22 @@ class Limiter:
             again: Whether it was refused before: at random that is rare, and at a full server usual.
         """
         self._refused += 1
-        self._again += again * (1 - self._again) * _RETRIES
+        if again:
+            self._again += (1 - self._again) * _RETRIES
+        full = again and self._again > _FULL
         if self._used <= 1 and self._refused > _SCATTERED * max(self._begun, _WINDOW / 4):
             self._not_before = asyncio.get_running_loop().time() + _PAUSE
-            self.limit, self._doubling = 1, True
-        elif self._refused > _SCATTERED * max(self._begun, _WINDOW) or (
-            again and self._again > _FULL
-        ):
+            self.limit = 1
+            self._doubling = True
+        elif full or self._refused > _SCATTERED * max(self._begun, _WINDOW):
             # Those that are still in flight are accepted, or will be refused and take one away each.
-            self.limit = self._accepted = max(1, min(self.limit, self._used - 1))
-            self._doubling, self._answers = False, 0
+            self.limit = max(1, min(self.limit, self._used - 1))
+            self._accepted = self.limit
+            self._doubling = False
+            self._answers = 0
         elif not self._doubling and self.limit > self._accepted:
-            self.limit, self._answers = self._accepted, 0
+            self.limit = self._accepted
+            self._answers = 0
 
     async def __aenter__(self) -> None:
         await self.acquire()
@@ -105,15 +126,18 @@ class Limiter:
     def _hand_over(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting and self._used < self.limit:
-            if (pause := self._not_before - loop.time()) > 0:
+            pause = self._not_before - loop.time()
+            if pause > 0:
                 loop.call_later(pause, self._hand_over)
                 return
-            if (turn := self._waiting.popleft()).cancelled():
+            turn = self._waiting.popleft()
+            if turn.cancelled():
                 continue
             turn.set_result(None)
             self._used += 1
             stays = 1 - 1 / max(_WINDOW, 2 * self.limit)
-            self._begun, self._refused = self._begun * stays + 1, self._refused * stays
+            self._begun = self._begun * stays + 1
+            self._refused *= stays
 
 
 class Pace:

@@ -260,8 +260,8 @@ class ProviderModel(Generic[ClientT]):
         except TimeoutError as error:
             reason = f"no free place for another attempt in {clock.total:g} s"
             raise _AttemptFailed(Failure(RateLimited, reason)) from error
+        left = clock.left
         try:
-            left = clock.left
             async with asyncio.timeout(min(left, clock.attempt)):
                 answer = await send()
         except Exception as error:
