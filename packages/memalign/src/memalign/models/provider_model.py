@@ -236,11 +236,11 @@ class ProviderModel(Generic[ClientT]):
                 cause = attempt.__cause__
             if failure.answered and spent is not None:
                 spent.append(self._spent_on(*failure.tokens))
-            wait = self.retry.wait(number, failure.retry_after)
-            if failure.retry and number < self.retry.attempts:
-                failure = self._in_time(failure, wait, clock)
             if not failure.retry or number >= self.retry.attempts:
                 raise self._ended(failure, number) from cause
+            wait = self.retry.wait(number, failure.retry_after)
+            if wait >= clock.left:
+                raise self._ended(_out_of_time(failure, clock), number) from cause
             await self.retry.pause(wait, number, subject=str(self.target), reason=failure.reason)
             number += 1
 
@@ -255,7 +255,7 @@ class ProviderModel(Generic[ClientT]):
             _AttemptFailed: With what happened; its cause is the error of the provider's library.
         """
         try:
-            async with asyncio.timeout(clock.left if again else None):
+            async with asyncio.timeout(clock.left if clock.started else None):
                 await self._limiter.acquire()
         except TimeoutError as error:
             reason = f"no free place for another attempt in {clock.total:g} s"
@@ -266,7 +266,7 @@ class ProviderModel(Generic[ClientT]):
                 answer = await send()
         except Exception as error:
             waited = clock.total if left < clock.attempt else clock.attempt
-            failure = failure_of(error, self.target, waited)
+            failure = self._bounded(failure_of(error, self.target, waited), clock)
             if failure.retry and (failure.overload or isinstance(error, TimeoutError)):
                 self._limiter.overloaded(again=again)
             raise _AttemptFailed(failure) from error
@@ -277,20 +277,16 @@ class ProviderModel(Generic[ClientT]):
         finally:
             self._limiter.release()
 
-    def _in_time(self, failure: Failure, wait: float, clock: CallClock) -> Failure:
-        """Return the failure, as a last one if the call has no time for the wait before a retry."""
+    def _bounded(self, failure: Failure, clock: CallClock) -> Failure:
+        """Return the failure, as a last one if the server asks to wait longer than a call waits."""
         asked = failure.retry_after or 0.0
         longest = min(self.retry.max_wait, clock.total)
-        reason = failure.reason.rstrip(".")
-        if asked > min(longest, clock.left):
-            most = f"a call waits {longest:g} s at most, attempts included"
-            reason = f"{reason}; the server asks to wait {asked:.0f} s, and {most}"
-        elif not clock.left:
-            return replace(failure, retry=False)  # its reason says how long it waited
-        elif wait >= clock.left:
-            reason = f"{reason}; no time is left of the call's {clock.total:g} s"
-        else:
+        if asked <= min(longest, clock.left):
             return failure
+        most = f"a call waits {longest:g} s at most"
+        if asked <= self.retry.max_wait:
+            most += ", attempts included"
+        reason = f"{failure.reason.rstrip('.')}; the server asks to wait {asked:.0f} s, and {most}"
         return replace(failure, reason=reason, retry=False)
 
     def _ended(self, failure: Failure, attempts: int) -> ModelError:
@@ -332,6 +328,14 @@ class ProviderModel(Generic[ClientT]):
         if not read and not written:  # some endpoints count nothing
             return usage
         return msgspec.structs.replace(usage, cost=self.price_of(usage, model))
+
+
+def _out_of_time(failure: Failure, clock: CallClock) -> Failure:
+    """Return a failure that says that the call has no time for another attempt."""
+    if not clock.left:
+        return failure  # which says how long its answer was waited for
+    reason = failure.reason.rstrip(".")
+    return replace(failure, reason=f"{reason}; no time is left of the call's {clock.total:g} s")
 
 
 class _AttemptFailed(Exception):

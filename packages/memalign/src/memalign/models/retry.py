@@ -36,6 +36,11 @@ class CallClock:
         self._end: float | None = None
 
     @property
+    def started(self) -> bool:
+        """True from the first attempt on."""
+        return self._end is not None
+
+    @property
     def left(self) -> float:
         """Start the clock if it is not running, and return the seconds that are left."""
         now = time.monotonic()
