@@ -1,4 +1,7 @@
-"""Models: their protocols, and `resolve` from names to models. One file an adapter, loaded when it is used."""
+"""Models: their protocols, and `resolve` from names to models.
+
+Each adapter is a file, loaded when it is used.
+"""
 
 from __future__ import annotations
 

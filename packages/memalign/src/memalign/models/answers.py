@@ -106,7 +106,7 @@ _THOUGHT = re.compile(
     r"|\[/THINK\]|\u25c1/think\u25b7|<\|message\|>|assistantfinal",
     re.IGNORECASE,
 )
-"""Where thinking ends. It may lack a tag at its beginning: many templates have that in the prompt."""
+"""Where thinking ends. Its first tag may be missing: many templates have that in the prompt."""
 
 _PLACEHOLDER = re.compile(r"""\{[^{}"'\[\]]{0,80}\}|\{\{[^{}"']{0,80}\}\}""")
 """Braces in prose, such as {inputs}: nothing that an answer could be."""

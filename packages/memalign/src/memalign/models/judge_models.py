@@ -37,7 +37,7 @@ class ModelSettings(
 
 
 def decides_alone(judge: JudgeModels) -> bool:
-    """Whether the judge's own model is a decision model, which writes nothing."""
+    """Return whether the judge's own model is a decision model, which writes nothing."""
     model = judge.model
     if isinstance(model, str):
         return names_decision_model(model)
@@ -45,67 +45,86 @@ def decides_alone(judge: JudgeModels) -> bool:
 
 
 def open_judging_model(judge: JudgeModels) -> ChatModel | DecisionModel:
-    """What gives the judge's verdicts. Raises ConfigurationError as `open_model` does."""
-    return _decision_model(judge, judge.model) if decides_alone(judge) else open_model(judge)
+    """Return the model that gives the judge's verdicts.
+
+    Raises:
+        ConfigurationError: As `open_model` does.
+    """
+    if not decides_alone(judge):
+        return open_model(judge)
+    model = cast("str | DecisionModel", judge.model)
+    return resolve_decision(model, **_settings_of(judge, model))
 
 
 def open_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
-    """The judge's chat model, or another, with what the judge's parameters give for its name.
+    """Return the judge's chat model, or another, with what the judge's parameters say of it.
 
-    The judge's own has its `reasoning_effort` too. Raises ConfigurationError as `resolve` does.
+    Args:
+        judge: The judge.
+        model: Another model; only the judge's own has its `reasoning_effort`.
+
+    Raises:
+        ConfigurationError: As `resolve` does.
     """
-    name = cast(
-        "str | ChatModel | None", (judge.model or default_model_name()) if model is None else model
-    )
-    settings = {}
-    if (
-        model is None
-        and isinstance(name, str)
-        and (effort := judge.parameters.get("reasoning_effort"))
-    ):
-        if parse_name(name)[0] == "openai":
-            settings["openai_reasoning_effort"] = effort
-        else:
-            settings["thinking"] = False if effort == "none" else effort
+    name = model
+    settings: dict[str, Any] = {}
+    if model is None:
+        name = cast("str | ChatModel | None", judge.model or default_model_name())
+        effort = judge.parameters.get("reasoning_effort")
+        if effort and isinstance(name, str):
+            settings = _effort(name, effort)
     return resolve(name, settings=settings, **_settings_of(judge, name))
 
 
-def _decision_model(judge: JudgeModels, model: object) -> DecisionModel:
-    return resolve_decision(cast("str | DecisionModel", model), **_settings_of(judge, model))
+def _effort(name: str, effort: str) -> dict[str, Any]:
+    """Return pydantic-ai's setting of how much a model thinks."""
+    if parse_name(name)[0] == "openai":
+        return {"openai_reasoning_effort": effort}
+    return {"thinking": False if effort == "none" else effort}
 
 
 def _settings_of(judge: JudgeModels, model: object) -> dict[str, Any]:
     if not isinstance(model, str):
         return {}
-    settings = msgspec.convert(
-        judge.parameters.get("models", {}).get(canonical_name(model), {}), ModelSettings
-    )
+    told = judge.parameters.get("models", {}).get(canonical_name(model), {})
+    settings = msgspec.convert(told, ModelSettings)
     return {"prices": settings.prices, "context_tokens": settings.context}
 
 
 def open_reflection_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
-    """What writes the judge's guidelines: `model`, else the `reflection_model` of its parameters, else its own.
+    """Return the model that writes the judge's guidelines.
 
-    Raises ConfigurationError as `open_model` does, and where its own model only decides.
+    Args:
+        judge: The judge.
+        model: None for the `reflection_model` of its parameters, or else its own model.
+
+    Raises:
+        ConfigurationError: As `open_model` does, and if the judge's own model only decides.
     """
     named = model if model is not None else judge.parameters.get("reflection_model")
     if named is None and decides_alone(judge):
         raise ConfigurationError(
-            f"{judge.model_name} is a decision model and writes no guidelines: name the chat model that does, with "
-            "reflection_model (--reflection-model)"
+            f"{judge.model_name} is a decision model and writes no guidelines: name the chat model "
+            "that does, with reflection_model (--reflection-model)"
         )
     return open_model(judge, named)
 
 
 def checked_models(models: object) -> dict[str, dict[str, Any]]:
-    """The parameter `models`, by the models' canonical names. Raises InputError, ConfigurationError."""
+    """Return the parameter `models`, by the models' canonical names.
+
+    Raises:
+        InputError: It is no such mapping.
+        ConfigurationError: It names no model.
+    """
     try:
         settings = msgspec.convert(models, dict[str, ModelSettings])
     except msgspec.ValidationError as error:
+        example = "{'openai:m@http://localhost:8000/v1': {'prices': {'input': 0.1, 'output': 0.2}}}"
         raise InputError(
-            "parameter models: a mapping from names of models to their prices (input, output, cached; dollars per "
-            "million tokens) and context (1,024 tokens or more), such as {'openai:m@http://localhost:8000/v1': "
-            f"{{'prices': {{'input': 0.1, 'output': 0.2}}}}}}; {error}"
+            "parameter models: a mapping from names of models to their prices (input, output, "
+            "cached; dollars per million tokens) and context (1,024 tokens or more), such as "
+            f"{example}; {error}"
         ) from error
     named = {canonical_name(name): msgspec.to_builtins(model) for name, model in settings.items()}
     return {name: model for name, model in named.items() if model}

@@ -18,7 +18,7 @@ _RETRIES = 1 / 4
 """The weight of the last retry in the share of retries that are refused again."""
 
 _FULL = 1 / 2
-"""Where more than this share of retries is refused again the server is full; at random it is rare."""
+"""The share of retries refused again above which the server is full; at random it is rare."""
 
 _PROBE = 40
 """Answers after which one more attempt is tried: at a strict limit one in forty is refused."""
@@ -80,7 +80,7 @@ class Limiter:
         """Count an attempt that was refused, as one too many or at random; it still has its slot.
 
         Args:
-            again: Whether it was refused before: at random that is rare, and at a full server usual.
+            again: Whether it was refused before: at random that is rare, at a full server usual.
         """
         self._refused += 1
         if again:
@@ -91,7 +91,7 @@ class Limiter:
             self.limit = 1
             self._doubling = True
         elif full or self._refused > _SCATTERED * max(self._begun, _WINDOW):
-            # Those that are still in flight are accepted, or will be refused and take one away each.
+            # Those still in flight are accepted, or will be refused and take one away each.
             self.limit = max(1, min(self.limit, self._used - 1))
             self._accepted = self.limit
             self._doubling = False

@@ -251,7 +251,7 @@ class LocalAnswer:
     error: dict[str, Any] = field(default_factory=dict)
 
     def receive(self, chunk: dict[str, Any]) -> bool:
-        """Take one piece, and return whether to stop; also called after each batch of the prompt."""
+        """Take one piece, and return whether to stop; called after each batch of a prompt, too."""
         if "error" in chunk:
             self.error = dict(chunk["error"])
             return False

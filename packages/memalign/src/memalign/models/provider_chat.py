@@ -1,4 +1,4 @@
-"""Chat with a provider's model, or any OpenAI-compatible server, through pydantic-ai's direct requests.
+"""Chat with a provider's model, or any OpenAI-compatible server, through pydantic-ai.
 
 An answer is a JSON object of a given schema, to which most endpoints hold it. An endpoint that
 refuses or ignores the schema before it has answered anything is asked in a plain form, which then
@@ -40,9 +40,18 @@ _PROMPTED = (
 
 _AGAIN = "Your last answer could not be used: {}. Answer again, briefly, to the schema."
 
+_MORE_ROOM = ". Models that think first need room: memalign edit NAME --param max_tokens=N"
+
 _REASONING_TOKENS = 8_192
 """What a model that reasons by default may think before it answers. It counts as output, and is
 paid only if used."""
+
+_OWN_SETTINGS: dict[str, dict[str, Any]] = {
+    "anthropic": {"anthropic_cache_instructions": True},
+    "cohere": {"max_retries": 0},
+}
+"""Other providers cache long prefixes without being asked, and their clients are told once, when
+they are opened, not to try again."""
 
 _REASONS = (
     "thinking_enabled_by_default",
@@ -107,29 +116,23 @@ class ProviderChatModel(ProviderModel["Model"]):
             remedy = ""
             for attempt in (1, 2):
                 response, form = await self._ask(call, form, problem)
-                spent.append(self._usage(response.usage, response.model_name))
-                if response.finish_reason == "content_filter":
-                    raise ModelRefused(f"{self.name} declined to answer")
                 text = response.text or ""
                 data, problem = answer_object(text, request.schema, optional=request.optional)
                 if data is not None and not problem:
                     self._form = self._form or form
                     name = response.model_name or ""
-                    return ChatReply(
-                        data=data, text=text, usage=sum(spent, Usage()), answered_by=name
-                    )
-                cut = response.finish_reason == "length"
-                if cut:
+                    usage = sum(spent, Usage())
+                    return ChatReply(data=data, text=text, usage=usage, answered_by=name)
+                if response.finish_reason == "length":
                     problem = f"it was cut after {request.max_tokens * attempt} tokens"
-                if cut or not text.strip():
-                    remedy = ". Models that think first need room: "
-                    remedy += "memalign edit NAME --param max_tokens=N"
+                    remedy = _MORE_ROOM
+                elif not text.strip():
+                    remedy = _MORE_ROOM
                 elif data is None and self._form is None:
                     # It may be an endpoint that ignores the schema without a word.
                     form = replace(form, plain=True)
-            raise InvalidOutput(
-                f"{self.name} gave no answer that fits the schema: {problem}{remedy}"
-            )
+            fault = f"gave no answer that fits the schema: {problem}{remedy}"
+            raise InvalidOutput(f"{self.name} {fault}")
 
     async def _ask(self, call: _Call, form: _Form, problem: str) -> tuple[ModelResponse, _Form]:
         """Return the response, and the form in which the endpoint took the request."""
@@ -195,7 +198,11 @@ class ProviderChatModel(ProviderModel["Model"]):
                 model_request_parameters=parameters,
             )
 
-        return await self._call(send, clock=call.clock, spent=call.spent)
+        response = await self._call(send, clock=call.clock, spent=call.spent)
+        call.spent.append(self._usage(response.usage, response.model_name))
+        if response.finish_reason == "content_filter":
+            raise ModelRefused(f"{self.name} declined to answer")
+        return response
 
     def _settings(self, call: _Call, form: _Form, *, longer: bool) -> dict[str, Any]:
         """Return pydantic-ai's settings, a TypedDict with keys of several providers."""
@@ -212,14 +219,9 @@ class ProviderChatModel(ProviderModel["Model"]):
             body = {"max_tokens": tokens, **body}
         else:
             settings["max_tokens"] = tokens
-        if not form.plain and not reasons and request.temperature is not None:
-            settings["temperature"] = request.temperature
-        if not form.plain and request.seed is not None:
-            settings["seed"] = request.seed
-        if provider == "anthropic":  # the others cache long prefixes without being asked
-            settings["anthropic_cache_instructions"] = True
-        if provider == "cohere":  # the others' clients are told once, when they are opened
-            settings["max_retries"] = 0
-        settings.update(self.extra)
-        settings["extra_body"] = body
-        return adapted(settings, form.changes)
+        if not form.plain:
+            sampling = {"temperature": None if reasons else request.temperature}
+            sampling["seed"] = request.seed
+            settings |= {name: value for name, value in sampling.items() if value is not None}
+        own = _OWN_SETTINGS.get(provider, {})
+        return adapted({**settings, **own, **self.extra, "extra_body": body}, form.changes)

@@ -18,35 +18,53 @@ if TYPE_CHECKING:
 
 __all__ = ["ProviderEmbedding"]
 
-MAX_TEXTS = 32  # of one request; with all of the longest, as many tokens as OpenAI takes
-MAX_TEXT = 24_000  # characters of one text; OpenAI takes 8,192 tokens
-_SHORT = 64  # characters
-_BLANK = "(empty)"  # providers refuse an empty text
+MAX_TEXTS = 32
+"""Texts of one request; with all of the longest, as many tokens as OpenAI takes."""
+
+MAX_TEXT = 24_000
+"""Characters of one text; OpenAI takes 8,192 tokens."""
+
+_SHORT = 64
+"""Characters below which no text is cut further."""
+
+_BLANK = "(empty)"
+"""Sent in the place of an empty text, which providers refuse."""
 
 
 class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     """An EmbeddingModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server.
 
-    Texts go out in batches of at most 32, side by side. A text beyond 24,000 characters is cut, and further if the
-    model still finds it too long. `dimensions` is the length of the vectors to ask for, None for the model's own.
+    Texts go out in batches of at most 32, side by side. A text beyond 24,000 characters is cut, and
+    further if the model still finds it too long.
     """
 
     def __init__(self, target: Target, *, dimensions: int | None = None, **settings: Any) -> None:
+        """Take a model of a provider.
+
+        Args:
+            target: The model, with its address and key.
+            dimensions: The length of the vectors to ask for, None for the model's own.
+            settings: As of `ProviderModel`.
+        """
         self.dimensions = dimensions
         super().__init__(target, **settings)
 
     @property
     def name(self) -> str:
-        """The resolved name, `openai:text-embedding-3-small`, with `@512` for vectors of that length."""
-        return (
-            self.target.name if self.dimensions is None else f"{self.target.name}@{self.dimensions}"
-        )
+        """The resolved name, `openai:m`, with `@512` for vectors of that length."""
+        name = self.target.name
+        return name if self.dimensions is None else f"{name}@{self.dimensions}"
 
     @shared
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of `texts`: shape (len(texts), d), float32; (0, 0) for no text.
+        """Return unit vectors: shape (len(texts), d), float32; (0, 0) for no text.
 
-        Raises ConfigurationError when the provider cannot be opened, otherwise a ModelError.
+        Args:
+            texts: What is embedded.
+
+        Raises:
+            ConfigurationError: The provider cannot be opened.
+            ModelError: The provider failed, or its vectors are no finite numbers of one length.
         """
         import numpy as np
 
@@ -54,16 +72,17 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
             return np.zeros((0, 0), dtype=np.float32)
         cut = [text if text.strip() else _BLANK for text in texts]
         batches = [cut[start : start + MAX_TEXTS] for start in range(0, len(cut), MAX_TEXTS)]
-        rows = [row for part in await together(map(self._batch, batches)) for row in part]
+        rows: list[Sequence[float]] = []
+        for part in await together(map(self._batch, batches)):
+            rows += part
         try:
             vectors = np.asarray(rows, dtype=np.float32)
         except (TypeError, ValueError):  # whose words may quote the answer
             vectors = np.full((1, 1), np.nan, dtype=np.float32)
         if not np.isfinite(vectors).all():
             # Kept in a memory, one such vector would be nearest to everything or hide all others.
-            raise InvalidOutput(
-                f"{self.name}: the server's vectors differ in length, or hold what is no finite number"
-            )
+            fault = "the server's vectors differ in length, or hold what is no finite number"
+            raise InvalidOutput(f"{self.name}: {fault}")
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
@@ -80,23 +99,24 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         except PromptTooLong:
             if longest < _SHORT:
                 raise
-        # One of the texts is: find it, and cut only that one.
-        parts = await together(self._batch([text], longest // 2) for text in texts)
-        return [row for part in parts for row in part]
+        # One of the texts is too long: find it, and cut only that one.
+        rows: list[Sequence[float]] = []
+        for part in await together(self._batch([text], longest // 2) for text in texts):
+            rows += part
+        return rows
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
         model: EmbeddingModel = await self._client()
         # Always as documents, so that the same text has one vector, as query and as record.
-        settings: EmbeddingSettings = (
-            {} if self.dimensions is None else {"dimensions": self.dimensions}
-        )
+        settings: EmbeddingSettings = {}
+        if self.dimensions is not None:
+            settings["dimensions"] = self.dimensions
 
         def send() -> Awaitable[EmbeddingResult]:
             return model.embed(texts, input_type="document", settings=settings)
 
         result = await self._call(send, clock=self._clock())
-        if len(result.embeddings) != len(texts):
-            raise InvalidOutput(
-                f"{self.name} gave {len(result.embeddings)} vectors for {len(texts)} texts"
-            )
-        return list(result.embeddings)
+        found = list(result.embeddings)
+        if len(found) != len(texts):
+            raise InvalidOutput(f"{self.name} gave {len(found)} vectors for {len(texts)} texts")
+        return found

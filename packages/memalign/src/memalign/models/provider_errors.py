@@ -1,4 +1,4 @@
-"""Every error that a provider's library can raise, as one of ours: by what it says, then its status.
+"""Every error of a provider's library, as one of ours: by what it says, whatever its status.
 
 | what happened                                                      | becomes          | again |
 |--------------------------------------------------------------------|------------------|-------|

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable
 from importlib.util import find_spec
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import msgspec
 
@@ -27,15 +27,15 @@ __all__ = [
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be known of a provider before pydantic-ai opens it; of those that are in no table, nothing.
+    """What must be known of a provider before pydantic-ai opens it; mostly nothing.
 
     Attributes:
         keys: The variables of which one must hold its key.
         servers: The variables that may name another server that speaks its protocol.
         home: Its own address, to which its key may go.
-        small: The model that its key stands for when no model is named.
+        small: The model that its key implies if no model is named.
         decides: Whether its models answer typed questions and write nothing.
-        library: The module that must be installed beside memalign; empty where nothing else is needed.
+        library: The module that must be installed beside memalign; empty if none is needed.
     """
 
     keys: tuple[str, ...] = ()
@@ -47,24 +47,25 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def installed(self) -> bool:
-        """Whether its library is there; nothing is imported."""
+        """True if its library is there; nothing is imported."""
         try:
             return not self.library or find_spec(self.library) is not None
         except ModuleNotFoundError:  # not even the package that would hold it
             return False
 
 
-# MLflow, LiteLLM and LangChain read the second variable of OpenAI's server.
 _OPENAI = Provider(
     keys=("OPENAI_API_KEY",),
-    servers=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+    servers=("OPENAI_BASE_URL", "OPENAI_API_BASE"),  # the second of MLflow, LiteLLM, LangChain
     home="https://api.openai.com/v1",
 )
 
 PROVIDERS = {
     "openai": msgspec.structs.replace(_OPENAI, small="gpt-4.1-mini"),
     "anthropic": Provider(
-        keys=("ANTHROPIC_API_KEY",), small="claude-haiku-4-5", library="anthropic"
+        keys=("ANTHROPIC_API_KEY",),
+        small="claude-haiku-4-5",
+        library="anthropic",
     ),
     "google": Provider(
         keys=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
@@ -73,7 +74,9 @@ PROVIDERS = {
     ),
     "openai-decisions": msgspec.structs.replace(_OPENAI, decides=True),
     "system-one": Provider(
-        keys=("SYSTEM_ONE_API_KEY",), servers=("SYSTEM_ONE_BASE_URL",), decides=True
+        keys=("SYSTEM_ONE_API_KEY",),
+        servers=("SYSTEM_ONE_BASE_URL",),
+        decides=True,
     ),
     "typesafe": Provider(
         keys=("TYPESAFE_API_KEY",),
@@ -83,24 +86,29 @@ PROVIDERS = {
         library="typesafe_sdk",
     ),
 }
-"""The first choice of a default comes first. Any other that pydantic-ai knows will do: it finds its key itself."""
+"""The first choice of a default comes first. Any other provider that pydantic-ai knows will do, and
+finds its key itself."""
 
 
 def traits_of(provider: str) -> Provider:
-    """What is known of a provider."""
-    if (known := PROVIDERS.get(provider)) is not None:
-        return known
-    if (
-        base := PROVIDERS.get(provider.removesuffix("-decisions"))
-    ) is not None:  # the same account, asked otherwise
-        return Provider(keys=base.keys)
+    """Return what is known of a provider."""
+    if provider in PROVIDERS:
+        return PROVIDERS[provider]
+    account = PROVIDERS.get(provider.removesuffix("-decisions"))
+    if account is not None:  # the same account, asked otherwise
+        return Provider(keys=account.keys)
     usual = f"{provider.upper()}_API_KEY"  # of pydantic-ai, for most that it knows
     return Provider(keys=(usual,) if usual in os.environ else ())
 
 
-# Spellings of MLflow and LiteLLM, which users bring along.
-_ALIASES = {"gemini": "google", "vertex_ai": "google-cloud", "fireworks_ai": "fireworks"}
-_ALIASES |= {"together_ai": "together", "togetherai": "together"}
+_ALIASES = {
+    "gemini": "google",
+    "vertex_ai": "google-cloud",
+    "fireworks_ai": "fireworks",
+    "together_ai": "together",
+    "togetherai": "together",
+}
+"""Spellings of MLflow and LiteLLM, which users bring along."""
 
 _NAME = re.compile(
     r"(?P<provider>gateway/[a-z][a-z0-9_-]*|[A-Za-z][A-Za-z0-9_-]*)(?::/*|/+)(?P<model>[^\s].*)"
@@ -112,14 +120,19 @@ SAVED_OBJECT = (
 )
 
 SERVER_KEYS = "MEMALIGN_SERVER_KEYS"
-"""The keys of servers of one's own, each as ADDRESS=KEY, separated by blanks. A key goes to its address alone."""
+"""The variable with the keys of one's own servers, each as ADDRESS=KEY, separated by blanks. A key
+goes to its address alone."""
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One model of one provider: all that is needed to open it.
 
-    `base_url` is set for an OpenAI-compatible server. `addressed` says that the model's name holds the address, so that
-    it is part of the name.
+    Attributes:
+        provider: As pydantic-ai names it.
+        model: The provider's name of the model.
+        base_url: The address of an OpenAI-compatible server.
+        api_key: Its key.
+        addressed: Whether the model's name holds the address, so that it is part of the name.
     """
 
     provider: str
@@ -148,108 +161,148 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key_name(self) -> str:
-        """What holds its key, for people."""
+        """The variables that hold its key, for people."""
         if self.addressed and self.api_key is None:
             return f"the server's key ({SERVER_KEYS}=ADDRESS=KEY)"
-        names = (*traits_of(self.provider).keys, *((SERVER_KEYS,) if self.base_url else ()))
+        names = [*traits_of(self.provider).keys]
+        if self.base_url:
+            names.append(SERVER_KEYS)
         return " or ".join(names) or "the provider's key"
 
     @property
     def trusted(self) -> bool:
-        """Whether what the environment holds for the provider may go there: no judge alone named the address."""
+        """True if the provider's own key may go there: no judge alone named the address."""
         traits = traits_of(self.provider)
-        servers = [url.rstrip("/") for name in traits.servers if (url := os.environ.get(name))]
-        return not self.addressed or self.base_url in (servers or [traits.home])
+        servers = [os.environ.get(name, "").rstrip("/") for name in traits.servers]
+        homes = [*filter(None, servers)] or [traits.home]
+        return not self.addressed or self.base_url in homes
 
 
 def parse_name(name: str) -> tuple[str, str]:
-    """Provider and model of `openai:/m`, `openai:m` or `openai/m`. Raises ConfigurationError for anything else.
+    """Return provider and model of `openai:/m`, `openai:m` or `openai/m`.
 
     The model of `openai:m@URL` keeps its address, in one spelling: see `address_of`.
+
+    Raises:
+        ConfigurationError: The name is none of those.
     """
     match = _NAME.fullmatch(name.strip())
     if match is None:
+        example = name.strip() or "gpt-4.1-mini"
         raise ConfigurationError(
-            f"model {name!r} names no provider; write provider:model, such as openai:{name.strip() or 'gpt-4.1-mini'} "
+            f"model {name!r} names no provider; write provider:model, such as openai:{example} "
             f"or local:qwen2.5-coder-1.5b. {SAVED_OBJECT}"
         )
-    provider, model = match["provider"].lower(), match["model"].strip()
+    provider = match["provider"].lower()
     provider = _ALIASES.get(provider, provider)
+    model = match["model"].strip()
     if provider == "local":  # a path may hold anything, and begins with a slash of its own
         path = name.strip()[len("local:") :].strip()
         return provider, path if path.endswith(".gguf") else model
     plain, url = address_of(model)
-    if url is not None and not traits_of(provider).servers:
+    if url is None:
+        return provider, model
+    if not traits_of(provider).servers:
         raise ConfigurationError(
-            f"{provider}:{plain}: an address needs an OpenAI-compatible server, and a model named openai:{plain}@{url}"
+            f"{provider}:{plain}: an address needs an OpenAI-compatible server, and a model named "
+            f"openai:{plain}@{url}"
         )
-    return provider, model if url is None else f"{plain}@{url}"
+    return provider, f"{plain}@{url}"
 
 
 def address_of(model: str) -> tuple[str, str | None]:
-    """`m` and `URL` of `m@URL`, or None. Raises ConfigurationError for what is no address, or not for keeping."""
-    if (match := _ADDRESS.fullmatch(model)) is None:
+    """Return `m` and `URL` of `m@URL`, or the model and None.
+
+    Raises:
+        ConfigurationError: It is no address, or holds what must not be kept.
+    """
+    match = _ADDRESS.fullmatch(model)
+    if match is None:
         return model, None
     url = match["url"].strip().rstrip("/")
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port  # a port that is no number raises
-    except ValueError:
-        host, parts = None, None
-    if not match["model"] or not host or parts is None or not url.isprintable() or " " in url:
+    parts = _parts_of(url)
+    if not match["model"] or parts is None:
         raise ConfigurationError(
             "after the @ of a model stands an address such as http://localhost:8000/v1"
         )
-    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+    if "@" in parts.netloc or parts.query or parts.fragment:
         raise ConfigurationError(
-            f"an address is stored with the judge and holds no user, password or query: https://{host}{parts.path}. A "
-            f"key goes into the environment variable {SERVER_KEYS}, as ADDRESS=KEY"
+            "an address is stored with the judge and holds no user, password or query: "
+            f"https://{parts.hostname}{parts.path}. A key goes into the environment variable "
+            f"{SERVER_KEYS}, as ADDRESS=KEY"
         )
     return match["model"], url
 
 
+def _parts_of(url: str) -> SplitResult | None:
+    """Return the parts of an address, or None if it is none."""
+    try:
+        parts = urlsplit(url)
+        whole = bool(parts.hostname) and parts.port != 0  # a port that is no number raises
+    except ValueError:
+        return None
+    return parts if whole and url.isprintable() and " " not in url else None
+
+
 def without_secrets(url: str) -> str:
-    """The address as it may be shown: without user, password and query."""
+    """Return an address as it may be shown: without user, password and query."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
 
 
 def target_of(name: str) -> Target:
-    """The model that `name` means in this environment. Raises ConfigurationError where it lacks a key or an address."""
+    """Return the model that a name means in this environment.
+
+    Raises:
+        ConfigurationError: It lacks a key or an address.
+    """
     provider, model = parse_name(name)
     traits = traits_of(provider)
-    model, address = address_of(model) if traits.servers else (model, None)
+    address = None
+    if traits.servers:
+        model, address = address_of(model)
     base_url = address or _server_of(traits)
-    target = Target(
-        provider=provider, model=model, base_url=base_url, addressed=address is not None
-    )
-    # A key goes where it is meant to go, and nowhere else.
-    if (key := _server_keys().get((base_url or "").rstrip("/"))) is None and target.trusted:
-        key = _first(traits.keys)
-    if key is not None and not (key.isascii() and key.isprintable()):
-        raise ConfigurationError(
-            f"{target.key_name} holds a line break or a character that no key has: set it anew"
-        )
+    addressed = address is not None
+    target = Target(provider=provider, model=model, base_url=base_url, addressed=addressed)
     if provider == "system-one" and base_url is None:
         raise ConfigurationError(
-            f"{provider}:{model} needs its server's address: write {provider}:{model}@http://localhost:11434, or set "
-            "SYSTEM_ONE_BASE_URL"
+            f"{provider}:{model} needs its server's address: write "
+            f"{provider}:{model}@http://localhost:11434, or set SYSTEM_ONE_BASE_URL"
         )
+    key = _key_of(target)
     if traits.keys and key is None and base_url is None:
-        other = (
-            f", or name another server ({provider}:NAME@URL, {traits.servers[0]})"
-            if traits.servers
-            else ""
-        )
+        other = ""
+        if traits.servers:
+            other = f", or name another server ({provider}:NAME@URL, {traits.servers[0]})"
         raise ConfigurationError(
-            f"{provider}:{model} needs a key: set {' or '.join(traits.keys)}{other}. Without a key: run "
-            "`memalign models pull` and use --model local:qwen2.5-coder-1.5b"
+            f"{provider}:{model} needs a key: set {' or '.join(traits.keys)}{other}. Without a "
+            "key: run `memalign models pull` and use --model local:qwen2.5-coder-1.5b"
         )
     return msgspec.structs.replace(target, api_key=key)
 
 
+def _key_of(target: Target) -> str | None:
+    """Return the key for a target, which goes where it is meant to go, and nowhere else.
+
+    Raises:
+        ConfigurationError: It holds what no key has.
+    """
+    key = _server_keys().get((target.base_url or "").rstrip("/"))
+    if key is None and target.trusted:
+        key = _first(traits_of(target.provider).keys)
+    if key is not None and not (key.isascii() and key.isprintable()):
+        raise ConfigurationError(
+            f"{target.key_name} holds a line break or a character that no key has: set it again"
+        )
+    return key
+
+
 def _server_of(traits: Provider) -> str | None:
-    """Return the address that the environment names. Raises ConfigurationError for one that is none."""
+    """Return the address that the environment names.
+
+    Raises:
+        ConfigurationError: It is no address.
+    """
     for name in traits.servers:
         url = os.environ.get(name, "").strip()
         if url and not re.match(r"https?://[^\s/]", url, re.IGNORECASE):
@@ -262,22 +315,31 @@ def _server_of(traits: Provider) -> str | None:
 
 
 def _first(variables: Iterable[str]) -> str | None:
-    """What the first of the variables holds that holds anything."""
-    return next((value for name in variables if (value := os.environ.get(name))), None)
+    """Return the first of the variables that is set."""
+    return next(filter(None, map(os.environ.get, variables)), None)
 
 
 def _server_keys() -> dict[str, str]:
-    entries = [entry.partition("=") for entry in os.environ.get(SERVER_KEYS, "").split()]
-    if not all(key and re.match("https?://.", address) for address, _, key in entries):
-        raise ConfigurationError(
-            f"{SERVER_KEYS} holds what is not ADDRESS=KEY, such as http://localhost:8000/v1=KEY"
-        )
-    return {address.rstrip("/"): key for address, _, key in entries}
+    keys = {}
+    for entry in os.environ.get(SERVER_KEYS, "").split():
+        address, _, key = entry.partition("=")
+        if not key or not re.match("https?://.", address):
+            raise ConfigurationError(
+                f"{SERVER_KEYS} holds what is not ADDRESS=KEY, such as http://localhost:8000/v1=KEY"
+            )
+        keys[address.rstrip("/")] = key
+    return keys
 
 
 def whole_number(variable: str) -> int | None:
-    """The number from 1 up that the environment's `variable` holds; None without one. Raises ConfigurationError."""
+    """Return the number from 1 up that a variable of the environment holds, or None if unset.
+
+    Raises:
+        ConfigurationError: It holds something else.
+    """
     raw = os.environ.get(variable, "").strip()
-    if raw and not (raw.isascii() and raw.isdigit() and int(raw)):
+    if not raw:
+        return None
+    if not (raw.isascii() and raw.isdigit() and int(raw)):
         raise ConfigurationError(f"{variable}={raw!r}: a whole number from 1 up is needed")
-    return int(raw) if raw else None
+    return int(raw)

@@ -1,4 +1,4 @@
-"""One layer of retries: exponential back-off with jitter that honours Retry-After. The providers' own are off."""
+"""One layer of retries, with jitter and Retry-After; the providers' own are off."""
 
 from __future__ import annotations
 

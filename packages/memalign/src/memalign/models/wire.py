@@ -405,9 +405,7 @@ _CODES = ("code", "status", "status_code", "statusCode", "error_code", "http_sta
 
 def _error_in(body: Json, choice: Json) -> Json | None:
     """Return the error that a body without an answer reports, as an HTTP error's `error`."""
-    errors = body.get("errors")
-    first = errors[0] if isinstance(errors, list) and errors else None
-    found = body.get("error") or choice.get("error") or first
+    found = body.get("error") or choice.get("error") or _first(body.get("errors"))
     if isinstance(found, dict):
         return {**found, "message": first_text(found, SENTENCES)}
     if not found and choice.get("finish_reason") == "error":
@@ -417,6 +415,10 @@ def _error_in(body: Json, choice: Json) -> Json | None:
     said = found if isinstance(found, str) else first_text(body, SENTENCES)
     flat = {name: part for name, part in body.items() if isinstance(part, str | int)}
     return {**_without(flat, ["error"]), "message": said}
+
+
+def _first(values: object) -> object:
+    return values[0] if isinstance(values, list) and values else None
 
 
 def _is_error(body: Json) -> bool:
