@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
+from memalign.errors import InvalidOutput
 from memalign.types import Usage
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ __all__ = [
     "Limits",
     "PricedModel",
     "Question",
+    "checked_vectors",
 ]
 
 
@@ -186,6 +188,32 @@ class EmbeddingModel(Protocol):
     def name(self) -> str: ...
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
+
+
+def checked_vectors(name: str, rows: Any, count: int) -> NDArray[np.float32]:
+    """Return what an embedding model gave as an array of shape (count, d).
+
+    Args:
+        name: The model, for the error.
+        rows: What it gave.
+        count: How many texts it was given.
+
+    Raises:
+        InvalidOutput: It is no vector of finite numbers for each text. Kept in a memory, one such
+            vector would be nearest to everything or hide all others.
+    """
+    import numpy as np
+
+    try:
+        vectors = np.asarray(rows, dtype=np.float32)
+    except (TypeError, ValueError):  # whose words may quote the answer
+        vectors = np.zeros(0, dtype=np.float32)
+    if vectors.ndim != 2 or len(vectors) != count or not np.isfinite(vectors).all():
+        raise InvalidOutput(
+            f"{name}: embed gave no vector of one length for each of {count} texts, or one that "
+            "holds what is no finite number"
+        )
+    return vectors
 
 
 class JudgeModels(Protocol):

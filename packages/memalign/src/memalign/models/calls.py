@@ -36,6 +36,7 @@ from memalign.models.base import (
     EmbeddingModel,
     PricedModel,
     Question,
+    checked_vectors,
 )
 from memalign.models.dry_run import GENEROUS, DryRun
 from memalign.models.limiter import Pace
@@ -52,6 +53,8 @@ __all__ = ["AnswerStore", "Calls", "SpendLimit", "check_concurrency"]
 Model = ChatModel | DecisionModel
 T = TypeVar("T")
 AnswerT = TypeVar("AnswerT", ChatReply, Decision)
+Send = Callable[[], Awaitable[AnswerT]]
+"""Sends a question to a model."""
 
 
 class AnswerStore(Protocol):
@@ -223,24 +226,15 @@ class Calls:
         free = isinstance(model, WordLlamaEmbedding)
         if self.dry_run is not None and not free:
             return self.dry_run.vectors(len(texts))
-        import numpy as np
-
         vectors = await own_errors(model.name, lambda: model.embed(texts))
-        try:
-            array = np.asarray(vectors, dtype=np.float32)
-        except (TypeError, ValueError) as error:
-            raise InvalidOutput(f"{model.name}: embed gave no array of numbers") from error
-        if array.ndim != 2 or len(array) != len(texts) or not np.isfinite(array).all():
-            wanted = f"no vector of finite numbers for each of {len(texts)} texts"
-            raise InvalidOutput(f"{model.name}: embed gave {wanted}")
-        return array
+        return checked_vectors(model.name, vectors, len(texts))
 
     async def _paid(
         self,
         model: Model,
         purpose: str,
         texts: Iterable[str],
-        send: Callable[[], Awaitable[AnswerT]],
+        send: Send[AnswerT],
     ) -> AnswerT:
         """Return what `send` gives, begun when the limit has room for it and it is its turn."""
 
@@ -280,12 +274,8 @@ def check_concurrency(concurrency: int | None) -> None:
 def _whole(reply: ChatReply) -> ChatReply:
     """Return a reply that UTF-8 can hold: a model may write half of a character."""
     words = [reply.data, reply.text, reply.answered_by]
-    try:
-        msgspec.json.encode(words)
-    except (UnicodeError, TypeError, ValueError, RecursionError):
-        data, text, answered_by = rebuilt(words, whole_text)
-        return msgspec.structs.replace(reply, data=data, text=text, answered_by=answered_by)
-    return reply
+    data, text, answered_by = rebuilt(words, whole_text)
+    return msgspec.structs.replace(reply, data=data, text=text, answered_by=answered_by)
 
 
 def _kind(value: object) -> str:
@@ -339,7 +329,7 @@ class SpendLimit:
         model: Model,
         purpose: str,
         texts: Iterable[str],
-        call: Callable[[], Awaitable[AnswerT]],
+        call: Send[AnswerT],
     ) -> AnswerT:
         """Return what a call gives, if the limit leaves room for it.
 
@@ -366,9 +356,7 @@ class SpendLimit:
                     return await self._paid(model, kind, size, call)
         return await self._paid(model, kind, size, call)
 
-    async def _paid(
-        self, model: Model, kind: _Kind, size: int, call: Callable[[], Awaitable[AnswerT]]
-    ) -> AnswerT:
+    async def _paid(self, model: Model, kind: _Kind, size: int, call: Send[AnswerT]) -> AnswerT:
         self.check_price()
         expected = size * self._rate_of(model, kind)
         while self._over(expected) and self._in_flight:  # calls in flight may turn out cheaper

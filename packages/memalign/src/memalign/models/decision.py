@@ -151,8 +151,9 @@ def _typed(question: Question) -> DecisionQuestion:
         return ScoreQuestion(instructions=question.text, criteria=list(question.labels))
     if question.kind == "yes_no":
         return NoulQuestion(instructions=question.text)
-    criteria = {label: label for label in question.labels}
-    return ChoiceQuestion(instructions=question.text, criteria=criteria)
+    return ChoiceQuestion(
+        instructions=question.text, criteria={label: label for label in question.labels}
+    )
 
 
 def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[str, float]:

@@ -63,7 +63,9 @@ _CONTROL = re.compile(
 """What chat templates are made of. In judged text these words must stay words: tokenizers read them
 as control tokens anywhere, and a judged answer could end its own message and go on as the judge."""
 
-Ask = Callable[[dict[str, Any]], "LocalAnswer"]
+Json = dict[str, Any]
+
+Ask = Callable[[Json], "LocalAnswer"]
 """Asks llama.cpp once."""
 
 
@@ -124,7 +126,7 @@ class LocalChatModel:
                 self._server = load(self.path, context_tokens=self._context, threads=self._threads)
             deadline = time.monotonic() + timeout
 
-            def ask(body: dict[str, Any]) -> LocalAnswer:
+            def ask(body: Json) -> LocalAnswer:
                 return self._ask(body, LocalAnswer(deadline=deadline, given_up=given_up), timeout)
 
             return self._complete(request, ask)
@@ -178,7 +180,7 @@ class LocalChatModel:
             ask({**body, "cache_prompt": False})
         return 0
 
-    def _ask(self, body: dict[str, Any], answer: LocalAnswer, timeout: float) -> LocalAnswer:
+    def _ask(self, body: Json, answer: LocalAnswer, timeout: float) -> LocalAnswer:
         self._server.handle_chat_completions(body, answer.receive)
         error = answer.error
         if error.get("type") == "exceed_context_size_error":
@@ -248,9 +250,9 @@ class LocalAnswer:
     usage: Usage = Usage(calls=1, cost=0.0)
     cut: bool = False
     stopped: bool = False
-    error: dict[str, Any] = field(default_factory=dict)
+    error: Json = field(default_factory=dict)
 
-    def receive(self, chunk: dict[str, Any]) -> bool:
+    def receive(self, chunk: Json) -> bool:
         """Take one piece, and return whether to stop; called after each batch of a prompt, too."""
         if "error" in chunk:
             self.error = dict(chunk["error"])
@@ -280,19 +282,19 @@ def _messages(system: str, user: str) -> list[dict[str, str]]:
     return messages
 
 
-def _prefix_body(system: str) -> dict[str, Any]:
+def _prefix_body(system: str) -> Json:
     """Return the request that only reads what requests share, a judge's system message."""
     return {"messages": _messages(system, _AFTER_PREFIX), "max_tokens": 0, **_STREAMED}
 
 
-def _chat_body(request: ChatRequest, max_tokens: int) -> dict[str, Any]:
+def _chat_body(request: ChatRequest, max_tokens: int) -> Json:
     """Return the request, its answer held to the schema by a grammar."""
     import xllamacpp
 
     # Compact JSON: white space is a fifth of the tokens of a short answer. "x-guidance" is
     # llguidance's.
     layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    body: dict[str, Any] = {
+    body: Json = {
         "messages": _messages(request.system, request.user),
         "grammar": str(xllamacpp.json_schema_to_grammar({**request.schema, "x-guidance": layout})),
         "max_tokens": max_tokens,

@@ -8,10 +8,12 @@ tokens.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["LONGEST_ANSWER", "Changes", "adapted", "change_for"]
+__all__ = ["LONGEST_ANSWER", "Changes", "Settings", "adapted", "change_for"]
+
+Settings = dict[str, Any]
+"""pydantic-ai's settings of a request, with keys of several providers."""
 
 Changes = dict[str, Any]
 """By the parameter that was refused: None to leave it out, or its value. `tokens` has another name
@@ -46,7 +48,7 @@ _SWITCH = re.compile(
 
 
 def change_for(
-    message: str, parameter: object, settings: Mapping[str, Any], changes: Changes
+    message: str, parameter: object, settings: Settings, changes: Changes
 ) -> Changes | None:
     """Return what to change after a refusal, or None if it names no parameter that was sent.
 
@@ -83,13 +85,12 @@ def _shorter_answer(message: str, tokens: int, changes: Changes) -> Changes | No
         return None
     if "tokens" not in changes:
         first, second = LONGEST_ANSWER
-        asked = re.search(f"{first}|{second}", message)
-        refused = asked[0] if asked else first
-        return {"tokens": first if refused == second else second}
+        refused = re.search(f"{first}|{second}", message)
+        return {"tokens": first if refused and refused[0] == second else second}
     return {"tokens": None} if changes["tokens"] is not None else None
 
 
-def _sent(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _sent(settings: Settings) -> Settings:
     """Return the parameters that go out with some settings, by the names that servers know."""
     sent = dict(settings)
     sent.pop("extra_headers", None)
@@ -101,7 +102,7 @@ def _sent(settings: Mapping[str, Any]) -> dict[str, Any]:
     return sent
 
 
-def adapted(settings: dict[str, Any], changes: Changes) -> dict[str, Any]:
+def adapted(settings: Settings, changes: Changes) -> Settings:
     """Return settings with the changes that a server asked for."""
     settings = dict(settings)
     body = dict(settings.pop("extra_body", {}))
@@ -121,13 +122,13 @@ def adapted(settings: dict[str, Any], changes: Changes) -> dict[str, Any]:
     return settings
 
 
-def _lower(settings: dict[str, Any], body: dict[str, Any], most: int) -> None:
+def _lower(settings: Settings, body: Settings, most: int) -> None:
     for place in (settings, body):
         for name in place.keys() & set(LONGEST_ANSWER):
             place[name] = min(place[name], most)
 
 
-def _rename(settings: dict[str, Any], body: dict[str, Any], new: str | None) -> None:
+def _rename(settings: Settings, body: Settings, new: str | None) -> None:
     tokens = None
     for place in (settings, body):
         for name in LONGEST_ANSWER:

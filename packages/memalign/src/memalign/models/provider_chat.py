@@ -12,13 +12,13 @@ import json
 import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from memalign.aio import shared
 from memalign.errors import InvalidOutput, ModelRefused, ModelRejected
 from memalign.models.answers import answer_object
 from memalign.models.base import ChatReply, ChatRequest
-from memalign.models.parameters import Changes, adapted, change_for
+from memalign.models.parameters import Changes, Settings, adapted, change_for
 from memalign.models.provider_errors import PromptTooLong, field_of, message_of
 from memalign.models.provider_model import ProviderModel
 from memalign.models.retry import CallClock
@@ -46,7 +46,7 @@ _REASONING_TOKENS = 8_192
 """What a model that reasons by default may think before it answers. It counts as output, and is
 paid only if used."""
 
-_OWN_SETTINGS: dict[str, dict[str, Any]] = {
+_OWN_SETTINGS: dict[str, Settings] = {
     "anthropic": {"anthropic_cache_instructions": True},
     "cohere": {"max_retries": 0},
 }
@@ -149,7 +149,7 @@ class ProviderChatModel(ProviderModel["Model"]):
                 else:
                     form = self._otherwise(error, settings, form)
 
-    def _otherwise(self, error: ModelRejected, settings: dict[str, Any], form: _Form) -> _Form:
+    def _otherwise(self, error: ModelRejected, settings: Settings, form: _Form) -> _Form:
         """Return another form for a request that was refused, or raise the refusal."""
         if error.denied or isinstance(error, PromptTooLong):
             raise error
@@ -165,7 +165,7 @@ class ProviderChatModel(ProviderModel["Model"]):
         return replace(form, plain=True)
 
     async def _send(
-        self, call: _Call, form: _Form, problem: str, settings: dict[str, Any]
+        self, call: _Call, form: _Form, problem: str, settings: Settings
     ) -> ModelResponse:
         from pydantic_ai.direct import model_request
         from pydantic_ai.messages import ModelRequest, UserPromptPart
@@ -204,15 +204,15 @@ class ProviderChatModel(ProviderModel["Model"]):
             raise ModelRefused(f"{self.name} declined to answer")
         return response
 
-    def _settings(self, call: _Call, form: _Form, *, longer: bool) -> dict[str, Any]:
-        """Return pydantic-ai's settings, a TypedDict with keys of several providers."""
+    def _settings(self, call: _Call, form: _Form, *, longer: bool) -> Settings:
+        """Return the settings of a request in a form."""
         request = call.request
         provider = self.target.provider
         reasons = any(call.model.profile.get(name) for name in _REASONS)
         tokens = request.max_tokens * 2 if longer else request.max_tokens
         if reasons or "tokens" in form.changes:  # a name that only models that think insist on
             tokens += _REASONING_TOKENS
-        settings: dict[str, Any] = {}
+        settings: Settings = {}
         body = dict(self.extra.get("extra_body", {}))
         if provider == "openai" and self.target.base_url and not reasons:
             # Compatible servers know the older name; only OpenAI's reasoning models need the newer.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memalign.aio import shared, together
 from memalign.errors import InvalidOutput
+from memalign.models.base import checked_vectors
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.provider_model import ProviderModel, open_provider
 from memalign.models.providers import Target
@@ -75,14 +76,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         rows: list[Sequence[float]] = []
         for part in await together(map(self._batch, batches)):
             rows += part
-        try:
-            vectors = np.asarray(rows, dtype=np.float32)
-        except (TypeError, ValueError):  # whose words may quote the answer
-            vectors = np.full((1, 1), np.nan, dtype=np.float32)
-        if not np.isfinite(vectors).all():
-            # Kept in a memory, one such vector would be nearest to everything or hide all others.
-            fault = "the server's vectors differ in length, or hold what is no finite number"
-            raise InvalidOutput(f"{self.name}: {fault}")
+        vectors = checked_vectors(self.name, rows, len(texts))
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit

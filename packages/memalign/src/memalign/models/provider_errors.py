@@ -22,14 +22,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
 from memalign.models.providers import Target
-from memalign.models.wire import INSIDE_200, SENTENCES, CutAnswer
+from memalign.models.wire import INSIDE_200, SENTENCES, CutAnswer, first_text
 
 __all__ = [
     "OVERLOAD",
@@ -129,6 +129,7 @@ class Failure:
         overload: Whether there is too much at once.
         answered: Whether it was answered, and may have been paid for, but could not be read.
         tokens: What was read and written for it, where that was counted.
+        cause: The error of the provider's library.
     """
 
     error: type[ModelError]
@@ -140,6 +141,7 @@ class Failure:
     overload: bool = False
     answered: bool = False
     tokens: tuple[int, int] = (0, 0)
+    cause: Exception | None = None
 
 
 _STOPPED = Failure(ModelRefused, "the provider's content filter stopped the request")
@@ -383,9 +385,9 @@ def _by_header(headers: Mapping[str, str]) -> float | None:
 
 def message_of(error: BaseException) -> str:
     """Return the provider's own sentence, without anything that may be a copy of our request."""
-    for name in SENTENCES:
-        message = field_of(error, name)
-        if isinstance(message, str) and message.strip():
+    for level in _levels(error):
+        message = first_text(level, SENTENCES)
+        if message:
             return " ".join(message.split())
     return _sentence_of(error)
 
@@ -408,16 +410,22 @@ def field_of(error: BaseException, name: str, *, objects: bool = False) -> Any:
         name: The field.
         objects: Whether it may be an object.
     """
+    for level in _levels(error):
+        if name in level and (objects or not isinstance(level[name], dict)):
+            return level[name]
+    return None
+
+
+def _levels(error: BaseException) -> Iterator[dict[str, Any]]:
+    """Yield the body of an error, the error in it, and so on."""
     body = getattr(error, "body", None)
     for _ in range(4):
         if isinstance(body, list) and body:
             body = body[0]
         if not isinstance(body, dict):
-            return None
-        if name in body and (objects or not isinstance(body[name], dict)):
-            return body[name]
+            return
+        yield body
         body = body.get("error") or body.get("errors")
-    return None
 
 
 def _innermost(error: BaseException) -> BaseException:

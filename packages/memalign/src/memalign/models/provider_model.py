@@ -34,6 +34,8 @@ __all__ = ["ProviderModel", "open_provider"]
 
 ClientT = TypeVar("ClientT")
 AnswerT = TypeVar("AnswerT")
+Send = Callable[[], Awaitable[AnswerT]]
+"""Makes one attempt at a call."""
 
 FIRST_IN_FLIGHT = 16
 """Calls that are let through at first; from there on as many as the provider takes."""
@@ -212,7 +214,7 @@ class ProviderModel(Generic[ClientT]):
 
     async def _call(
         self,
-        send: Callable[[], Awaitable[AnswerT]],
+        send: Send[AnswerT],
         *,
         clock: CallClock,
         spent: list[Usage] | None = None,
@@ -229,47 +231,42 @@ class ProviderModel(Generic[ClientT]):
         """
         number = 1
         while True:
-            try:
-                return await self._attempt(send, clock, again=number > 1)
-            except _AttemptFailed as attempt:
-                failure = attempt.failure
-                cause = attempt.__cause__
+            failure = await self._attempt(send, clock, again=number > 1)
+            if not isinstance(failure, Failure):
+                return failure
             if failure.answered and spent is not None:
                 spent.append(self._spent_on(*failure.tokens))
             if not failure.retry or number >= self.retry.attempts:
-                raise self._ended(failure, number) from cause
+                raise self._ended(failure, number) from failure.cause
             wait = self.retry.wait(number, failure.retry_after)
             if wait >= clock.left:
-                raise self._ended(_out_of_time(failure, clock), number) from cause
+                raise self._ended(_out_of_time(failure, clock), number) from failure.cause
             await self.retry.pause(wait, number, subject=str(self.target), reason=failure.reason)
             number += 1
 
     async def _attempt(
-        self, send: Callable[[], Awaitable[AnswerT]], clock: CallClock, *, again: bool
-    ) -> AnswerT:
+        self, send: Send[AnswerT], clock: CallClock, *, again: bool
+    ) -> AnswerT | Failure:
         """Make one attempt, which has its slot while it is under way.
 
         The wait for the first slot is not the call's: it is the run's own queue.
-
-        Raises:
-            _AttemptFailed: With what happened; its cause is the error of the provider's library.
         """
         try:
             async with asyncio.timeout(clock.left if clock.started else None):
                 await self._limiter.acquire()
         except TimeoutError as error:
             reason = f"no free place for another attempt in {clock.total:g} s"
-            raise _AttemptFailed(Failure(RateLimited, reason)) from error
+            return Failure(RateLimited, reason, cause=error)
         left = clock.left
         try:
             async with asyncio.timeout(min(left, clock.attempt)):
                 answer = await send()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # it is the cause of what `_call` raises
             waited = clock.total if left < clock.attempt else clock.attempt
             failure = self._bounded(failure_of(error, self.target, waited), clock)
             if failure.retry and (failure.overload or isinstance(error, TimeoutError)):
                 self._limiter.overloaded(again=again)
-            raise _AttemptFailed(failure) from error
+            return replace(failure, cause=error)
         else:
             self._limiter.succeeded(again=again)
             self._has_answered = True
@@ -336,14 +333,6 @@ def _out_of_time(failure: Failure, clock: CallClock) -> Failure:
         return failure  # which says how long its answer was waited for
     reason = failure.reason.rstrip(".")
     return replace(failure, reason=f"{reason}; no time is left of the call's {clock.total:g} s")
-
-
-class _AttemptFailed(Exception):
-    """One attempt failed."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
 
 
 def open_provider(target: Target) -> Provider[Any]:

@@ -370,19 +370,13 @@ def _kept(used: Json) -> Json:
     """Return what else a server counted, such as cached tokens and its price."""
     kept: Json = {}
     for name, part in used.items():
-        count = _count(part)
         if isinstance(part, dict):
-            kept[name] = _kept_details(part)
-        elif isinstance(part, float):
+            kept[name] = _kept(part)
+        elif isinstance(part, float) and not part.is_integer():
             kept[name] = part
-        elif count is not None:
+        elif (count := _count(part)) is not None:
             kept[name] = count
     return kept
-
-
-def _kept_details(part: Json) -> Json:
-    counts = {name: _count(number) for name, number in part.items()}
-    return {name: count for name, count in counts.items() if count is not None}
 
 
 # -- errors ---
