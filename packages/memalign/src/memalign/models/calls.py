@@ -274,8 +274,12 @@ def check_concurrency(concurrency: int | None) -> None:
 def _whole(reply: ChatReply) -> ChatReply:
     """Return a reply that UTF-8 can hold: a model may write half of a character."""
     words = [reply.data, reply.text, reply.answered_by]
-    data, text, answered_by = rebuilt(words, whole_text)
-    return msgspec.structs.replace(reply, data=data, text=text, answered_by=answered_by)
+    try:
+        msgspec.json.encode(words)
+    except (UnicodeError, TypeError, ValueError, RecursionError):
+        data, text, answered_by = rebuilt(words, whole_text)
+        return msgspec.structs.replace(reply, data=data, text=text, answered_by=answered_by)
+    return reply
 
 
 def _kind(value: object) -> str:

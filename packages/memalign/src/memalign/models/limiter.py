@@ -100,12 +100,6 @@ class Limiter:
             self.limit = self._accepted
             self._answers = 0
 
-    async def __aenter__(self) -> None:
-        await self.acquire()
-
-    async def __aexit__(self, *error: object) -> None:
-        self.release()
-
     async def acquire(self) -> None:
         """Wait for a slot, which `release` gives back."""
         turn = asyncio.get_running_loop().create_future()
@@ -122,6 +116,11 @@ class Limiter:
         """Give a slot back."""
         self._used -= 1
         self._hand_over()
+
+    __aenter__ = acquire
+
+    async def __aexit__(self, *error: object) -> None:
+        self.release()
 
     def _hand_over(self) -> None:
         loop = asyncio.get_running_loop()

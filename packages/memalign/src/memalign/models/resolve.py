@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -256,14 +257,10 @@ def decides(provider: str, model: str) -> bool:
     """Return whether a model answers questions and writes nothing, as pydantic-ai opens it."""
     if provider in PROVIDERS or provider == "local":
         return traits_of(provider).decides
-    if provider not in _deciding:
-        _deciding[provider] = _opens_as_decision_model(f"{provider}:{model}")
-    return _deciding[provider]
+    return _opens_as_decision_model(f"{provider}:{model}")
 
 
-_deciding: dict[str, bool] = {}  # by provider: opening one imports its library
-
-
+@cache  # opening one imports its library
 def _opens_as_decision_model(name: str) -> bool:
     from pydantic_ai.models import infer_model
     from pydantic_ai.models.decision import DecisionModel as Deciding
