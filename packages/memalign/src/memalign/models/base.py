@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    Vectors = NDArray[np.float32]
+    """Of shape (number of texts, length of a vector)."""
+
 __all__ = [
     "ChatModel",
     "ChatReply",
@@ -187,10 +190,10 @@ class EmbeddingModel(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]: ...
+    async def embed(self, texts: Sequence[str]) -> Vectors: ...
 
 
-def checked_vectors(name: str, rows: Any, count: int) -> NDArray[np.float32]:
+def checked_vectors(name: str, rows: Any, count: int) -> Vectors:
     """Return what an embedding model gave as an array of shape (count, d).
 
     Args:

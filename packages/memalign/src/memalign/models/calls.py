@@ -45,8 +45,7 @@ from memalign.models.wordllama import WordLlamaEmbedding
 from memalign.types import Usage
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from memalign.models.base import Vectors
 
 __all__ = ["AnswerStore", "Calls", "SpendLimit", "check_concurrency"]
 
@@ -212,7 +211,7 @@ class Calls:
         in_order = {key: answers[key] for key in keys if key in answers}
         return msgspec.structs.replace(decision, probabilities=in_order)
 
-    async def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> NDArray[np.float32]:
+    async def embed(self, model: EmbeddingModel, texts: Sequence[str]) -> Vectors:
         """Return the model's vectors.
 
         Args:

@@ -25,8 +25,7 @@ from memalign.models.base import (
 from memalign.types import Usage
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from memalign.models.base import Vectors
 
 __all__ = ["DryRun"]
 
@@ -89,7 +88,7 @@ class DryRun:
         self._count(model, texts, "")
         return answers
 
-    def vectors(self, count: int) -> NDArray[np.float32]:
+    def vectors(self, count: int) -> Vectors:
         """Return zeros, as of texts without a word: all texts are equally far from each other."""
         import numpy as np
 

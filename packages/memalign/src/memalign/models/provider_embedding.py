@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from memalign.aio import shared, together
@@ -13,9 +14,9 @@ from memalign.models.provider_model import ProviderModel, open_provider
 from memalign.models.providers import Target
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from pydantic_ai.embeddings import EmbeddingModel, EmbeddingResult, EmbeddingSettings
+
+    from memalign.models.base import Vectors
 
 __all__ = ["ProviderEmbedding"]
 
@@ -57,7 +58,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         return name if self.dimensions is None else f"{name}@{self.dimensions}"
 
     @shared
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors: shape (len(texts), d), float32; (0, 0) for no text.
 
         Args:
@@ -73,12 +74,10 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
             return np.zeros((0, 0), dtype=np.float32)
         cut = [text if text.strip() else _BLANK for text in texts]
         batches = [cut[start : start + MAX_TEXTS] for start in range(0, len(cut), MAX_TEXTS)]
-        rows: list[Sequence[float]] = []
-        for part in await together(map(self._batch, batches)):
-            rows += part
+        rows = list(chain.from_iterable(await together(map(self._batch, batches))))
         vectors = checked_vectors(self.name, rows, len(texts))
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-        unit: NDArray[np.float32] = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+        unit: Vectors = (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
         return unit
 
     def _open(self) -> EmbeddingModel:
@@ -94,10 +93,8 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
             if longest < _SHORT:
                 raise
         # One of the texts is too long: find it, and cut only that one.
-        rows: list[Sequence[float]] = []
-        for part in await together(self._batch([text], longest // 2) for text in texts):
-            rows += part
-        return rows
+        found = await together(self._batch([text], longest // 2) for text in texts)
+        return list(chain.from_iterable(found))
 
     async def _request(self, texts: Sequence[str]) -> list[Sequence[float]]:
         model: EmbeddingModel = await self._client()

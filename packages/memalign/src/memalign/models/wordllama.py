@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from memalign.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from memalign.models.base import Vectors
 
 __all__ = ["WordLlamaEmbedding"]
 
@@ -35,7 +34,7 @@ class WordLlamaEmbedding:
 
     name = f"wordllama:l2_supercat_{_DIMENSIONS}"
 
-    async def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    async def embed(self, texts: Sequence[str]) -> Vectors:
         """Return unit vectors of shape (len(texts), 256), float32; zeros for a text without tokens.
 
         Raises:
@@ -44,7 +43,7 @@ class WordLlamaEmbedding:
         return await asyncio.to_thread(_embed, tuple(texts))
 
 
-def _embed(texts: tuple[str, ...]) -> NDArray[np.float32]:
+def _embed(texts: tuple[str, ...]) -> Vectors:
     import numpy as np
 
     vectors = np.zeros((len(texts), _DIMENSIONS), dtype=np.float32)
