@@ -97,7 +97,7 @@ def _axes(panel: Panel) -> list[str]:
 
 def _lines(panel: Panel, names: Sequence[str]) -> list[str]:
     parts = []
-    for name in reversed(panel.lines):  # the first is drawn last, on top
+    for name in reversed(list(panel.lines)):  # the first is drawn last, on top
         places = [(panel.across(point.x), panel.up(point.y)) for point in panel.lines[name]]
         if not places:
             continue
