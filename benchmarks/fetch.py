@@ -1,310 +1,266 @@
-"""Where are public verdicts with people's own words? Makes a folder of feedback from them, as learns.py reads it.
+"""Where are public verdicts with people's own words? Makes a folder of feedback from them.
 
-    python benchmarks/fetch.py DATA                       every set of sources.toml that can be reached
+    python benchmarks/fetch.py DATA                       every set of sources.toml
     python benchmarks/fetch.py DATA averitec saf          some of them
 
-`sources.toml` says of each set its repository, revision, licence, digests, and whose the labels are. Downloads lie in
-`DATA/downloads`, and one with the right digest is not asked for again. `DATA/tasks.json` says what each file is made
-of. A set that cannot be had is named, and the exit code is then 1.
+learns.py reads the folder. `sources.toml` says of each set its repository, revision, licence,
+digests, and whose the labels are. Downloads lie in `DATA/downloads`, and one with the right digest
+is not asked for again. `DATA/tasks.json` says what each file is made of. A set that cannot be had is
+named, and the exit code is then 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import re
 import socket
 import sys
 import tomllib
-import urllib.parse
-import urllib.request
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from urllib.parse import quote
+from urllib.request import urlretrieve
 from xml.etree import ElementTree
 
-CRITERIA, FEWEST = (
-    10,
-    90,
-)  # criteria of the Feedback Collection that become tasks, and rows that each has at least
-Row = dict[str, Any]
+from shared import Line, parser_of
+
+Set = Iterator[tuple[str, Line]]
+"""Rows of feedback, each behind the name of its task; the name is empty if the set is one task."""
 
 
-def download(url: str, target: Path, wanted: str) -> None:
-    """Bring a file, unless it is there. Raises OSError for one that does not come whole, or is another file."""
-    if target.exists() and wanted in ("", digest(target)):
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(urllib.request.urlretrieve(url, f"{target}.part")[0])
-    if wanted not in ("", digest(partial)):
-        raise OSError(f"{url} is another file: its SHA-256 is {digest(partial)}, not {wanted}")
-    partial.replace(target)
-
-
-def digest(path: Path) -> str:
-    """The file's SHA-256."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def short(*texts: object) -> str:
-    """Twelve hex digits that stand for texts."""
-    return hashlib.sha256("\0".join(map(str, texts)).encode()).hexdigest()[:12]
-
-
-def row(name: object, inputs: Row, outputs: Row, value: object, **others: Any) -> Row:
-    """A row of feedback."""
-    return {
-        "id": str(name),
-        "inputs": inputs,
-        "outputs": outputs,
-        "value": value,
-        "source": "authors",
-        **others,
-    }
-
-
-def averitec(files: Sequence[Path]) -> Iterator[Row]:
-    """Claims with evidence, and the fact-checkers' justification."""
+def averitec(files: Sequence[Path]) -> Set:
+    """Read claims with evidence, and the fact-checkers' justification."""
     for number, claim in enumerate(json.loads(files[0].read_bytes())):
-        answers = {
-            part["question"]: [answer["answer"] for answer in part["answers"]]
-            for part in claim["questions"]
+        evidence = {}
+        for part in claim["questions"]:
+            evidence[part["question"]] = [answer["answer"] for answer in part["answers"]]
+        row = {
+            "id": str(number),
+            "inputs": {
+                "evidence": evidence,
+                "claim_date": claim["claim_date"],
+                "speaker": claim["speaker"],
+            },
+            "outputs": {"claim": claim["claim"]},
+            "value": claim["label"],
+            "source": "fact-checker",
+            "rationale": claim["justification"],
         }
-        inputs = {
-            "evidence": answers,
-            "claim_date": claim["claim_date"],
-            "speaker": claim["speaker"],
-        }
-        facts = {"rationale": claim["justification"], "source": "fact-checker"}
-        yield row(number, inputs, {"claim": claim["claim"]}, claim["label"], **facts)
+        yield "", row
 
 
-def ukp_convincing(files: Sequence[Path]) -> Iterator[Row]:
-    """Pairs of arguments; the reason is the first worker's who chose as most did. A file is a group."""
+def ukp_convincing(files: Sequence[Path]) -> Set:
+    """Read pairs of arguments, a group in each file.
+
+    The reason is that of the first worker who chose as most did.
+    """
     sides = {"1": "A", "2": "B"}
     for path in files:
         for pair in ElementTree.parse(path).getroot():
-            label, votes = (
-                pair.findtext("goldLabel", ""),
-                pair.iterfind("mTurkAssignments/mTurkAssignment"),
-            )
-            reason = next(
-                (vote.findtext("reason", "") for vote in votes if vote.findtext("value") == label),
-                "",
-            )
-            words = re.sub(
+            label = pair.findtext("goldLabel", "")
+            row = {
+                "id": f"{path.stem}-{pair.findtext('id')}",
+                "inputs": {
+                    "debate": pair.findtext("debateMetaData/title"),
+                    "stance": pair.findtext("arg1/stance"),
+                },
+                "outputs": {side: pair.findtext(f"arg{n}/text") for n, side in sides.items()},
+                "value": sides[label[1:]],
+                "source": "crowd",
+                "rationale": _reason(pair, label, sides),
+                "group": path.stem,
+            }
+            yield "", row
+
+
+def _reason(pair: ElementTree.Element, label: str, sides: dict[str, str]) -> str:
+    """Return a worker's reason for a label, with the sides named as in the row."""
+    for vote in pair.iterfind("mTurkAssignments/mTurkAssignment"):
+        if vote.findtext("value") == label:
+            return re.sub(
                 r"\b(?:argument |arg ?|a)([12])\b",
-                lambda m: f"argument {sides[m[1]]}",
-                reason,
-                flags=re.I,
+                lambda match: f"argument {sides[match[1]]}",
+                vote.findtext("reason", ""),
+                flags=re.IGNORECASE,
             )
-            inputs = {
-                "debate": pair.findtext("debateMetaData/title"),
-                "stance": pair.findtext("arg1/stance"),
-            }
-            outputs = {side: pair.findtext(f"arg{number}/text") for number, side in sides.items()}
-            facts = {"rationale": words, "source": "crowd", "group": path.stem}
-            yield row(
-                f"{path.stem}-{pair.findtext('id')}", inputs, outputs, sides[label[1:]], **facts
-            )
+    return ""
 
 
-def saf(files: Sequence[Path]) -> Iterator[Row]:
-    """Students' answers to questions, which are the groups, with tutors' feedback."""
-    for question in (ElementTree.parse(path).getroot() for path in files):
-        inputs = {"question": question.findtext("questionText", "").strip()}
-        reference = question.findtext("referenceAnswers/referenceAnswer", "").strip()
+def saf(files: Sequence[Path]) -> Set:
+    """Read students' answers to questions, which are the groups, with tutors' feedback."""
+    for path in files:
+        question = ElementTree.parse(path).getroot()
+        name = question.get("id")
+        asked = _text(question, "questionText")
+        reference = _text(question, "referenceAnswers/referenceAnswer")
         for answer in question.iterfind("studentAnswers/studentAnswer"):
-            outputs = {"answer": answer.findtext("response", "").strip()}
-            value, words = (
-                answer.findtext(f"{name}_feedback", "").strip()
-                for name in ("verification", "response")
-            )
-            facts = {
-                "expectations": reference,
-                "rationale": words,
+            row = {
+                "id": f"{name}-{answer.get('id')}",
+                "inputs": {"question": asked},
+                "outputs": {"answer": _text(answer, "response")},
+                "value": _text(answer, "verification_feedback"),
                 "source": "tutor",
-                "group": question.get("id"),
+                "expectations": reference,
+                "rationale": _text(answer, "response_feedback"),
+                "group": name,
             }
-            yield row(f"{question.get('id')}-{answer.get('id')}", inputs, outputs, value, **facts)
+            yield "", row
 
 
-def shepherd(files: Sequence[Path]) -> Iterator[Row]:
-    """Answers with two scores, and the errors that annotators describe."""
+def _text(element: ElementTree.Element, path: str) -> str:
+    return element.findtext(path, "").strip()
+
+
+def shepherd(files: Sequence[Path]) -> Set:
+    """Read answers with two scores, and the errors that annotators describe."""
+    jobs = {"justified": "CLASSIFICATION_JOB", "relevant": "CLASSIFICATION_JOB_1"}
     for line in _lines(files[0]):
-        answers, item = line["latestLabel"]["jsonResponse"], line["metadata"]
-        errors = answers.get("CLASSIFICATION_JOB_0", {}).get("categories", [])
-        words = [
-            part["text"] for error in errors for part in (error.get("children") or {}).values()
-        ]
-        facts = {
-            "expectations": item["output_correct"],
-            "rationale": "\n".join(words),
-            "source": "annotator",
-        }
-        for task, job in (
-            ("justified", "CLASSIFICATION_JOB"),
-            ("relevant", "CLASSIFICATION_JOB_1"),
-        ):
+        answers = line["latestLabel"]["jsonResponse"]
+        item = line["metadata"]
+        words = []
+        for error in answers.get("CLASSIFICATION_JOB_0", {}).get("categories", []):
+            parts = error.get("children") or {}
+            words += [part["text"] for part in parts.values()]
+        for task, job in jobs.items():
             if job in answers:
-                score, outputs = (
-                    int(answers[job]["categories"][0]["name"][0]),
-                    {"response": item["output_candidate"]},
-                )
-                yield row(
-                    line["id"], {"context": item["context"]}, outputs, score, task=task, **facts
-                )
+                name = answers[job]["categories"][0]["name"]
+                row = {
+                    "id": str(line["id"]),
+                    "inputs": {"context": item["context"]},
+                    "outputs": {"response": item["output_candidate"]},
+                    "value": int(name[0]),
+                    "source": "annotator",
+                    "expectations": item["output_correct"],
+                    "rationale": "\n".join(words),
+                }
+                yield task, row
 
 
-def financebench(files: Sequence[Path]) -> Iterator[Row]:
-    """Systems' answers to questions, which are the groups; a refusal is neither right nor wrong, and is left out."""
+def financebench(files: Sequence[Path]) -> Set:
+    """Read systems' answers to questions, which are the groups.
+
+    A refusal is neither right nor wrong, and is left out.
+    """
     questions = {line["financebench_id"]: line for line in _lines(files[0])}
     for path in files[1:]:
         for line in _lines(path):
-            question, label = (
-                questions[line["financebench_id"]],
-                line["label"].partition(" ")[0].lower(),
-            )
-            if label in ("correct", "incorrect") and str(line["model_answer"]).strip():
-                inputs = {name: question[name] for name in ("question", "company", "doc_name")}
-                facts = {"expectations": question["answer"], "group": line["financebench_id"]}
-                name = f"{line['financebench_id']}-{path.stem}"
-                yield row(name, inputs, {"answer": str(line["model_answer"])}, label, **facts)
-
-
-def halubench(files: Sequence[Path]) -> Iterator[Row]:
-    """Answers to questions on a passage, which is the group."""
-    from pyarrow import parquet
-
-    for line in parquet.read_table(files[0]).to_pylist():
-        inputs = {"passage": line["passage"], "question": line["question"]}
-        yield row(
-            line["id"],
-            inputs,
-            {"answer": line["answer"]},
-            line["label"],
-            group=short(line["passage"]),
-        )
-
-
-def autoj(files: Sequence[Path]) -> Iterator[Row]:
-    """Pairs of two of its sources; GPT-4's reason is taken where its verdict is people's."""
-    form = r"\[Query\]:(.*?)\*{3}\s*\[Response 1\]:(.*?)\*{3}\s*\[Response 2\]:(.*)\*{3}\s*\[END DATA\]"
-    for line in _lines(files[0]):
-        task = re.search("saferlhf|summar", re.sub("[^a-z]", "", line["source_dataset"].lower()))
-        if task and (item := re.search(form, line.get("usrmsg") or line["usermsg"], re.S)):
-            query, first, second = map(str.strip, item.groups())
-            words = (
-                line["target_output"]
-                .replace("Response 1", "Response A")
-                .replace("Response 2", "Response B")
-            )
-            facts = {
-                "rationale": words if line["gt_label"] == line["pred_label"] else None,
-                "group": short(query),
+            name = line["financebench_id"]
+            question = questions[name]
+            answer = str(line["model_answer"])
+            label = line["label"].partition(" ")[0].lower()
+            if label not in ("correct", "incorrect") or not answer.strip():
+                continue
+            row = {
+                "id": f"{name}-{path.stem}",
+                "inputs": {key: question[key] for key in ("question", "company", "doc_name")},
+                "outputs": {"answer": answer},
+                "value": label,
+                "source": "authors",
+                "expectations": question["answer"],
+                "group": name,
             }
-            facts["task"] = task[0].replace("summar", "summary")
-            name, label = short(query, first, second), ("A", "B", "tie")[int(line["gt_label"])]
-            yield row(name, {"query": query}, {"A": first, "B": second}, label, **facts)
+            yield "", row
 
 
-def feedback_collection(files: Sequence[Path]) -> Iterator[Row]:
-    """Ten criteria, the first by the digest of their text, so that neither order nor alphabet chooses."""
-    lines = json.loads(files[0].read_bytes())
-    counts = Counter(line["orig_criteria"] for line in lines)
-    chosen = sorted((text for text in counts if counts[text] >= FEWEST), key=short)[:CRITERIA]
-    for line in lines:
-        if (criterion := line["orig_criteria"]) in chosen:
-            scores = [f"{score}: {line[f'orig_score{score}_description']}" for score in range(1, 6)]
-            facts = {
-                "expectations": line["orig_reference_answer"],
-                "rationale": line["orig_feedback"],
-            }
-            facts |= {
-                "group": short(line["orig_instruction"]),
-                "criterion": "\n".join([criterion, *scores]),
-            }
-            inputs, outputs = (
-                {"instruction": line["orig_instruction"]},
-                {"response": line["orig_response"]},
-            )
-            name, task = short(criterion, inputs, outputs), str(chosen.index(criterion) + 1)
-            yield row(
-                name, inputs, outputs, int(line["orig_score"]), task=task, source="gpt-4", **facts
-            )
+def _lines(path: Path) -> Iterator[Line]:
+    for line in path.read_bytes().split(b"\n"):
+        if line:
+            yield json.loads(line)
 
 
-def _lines(path: Path) -> Iterator[Row]:
-    return map(json.loads, filter(None, path.read_bytes().split(b"\n")))
+READERS = {
+    "averitec": averitec,
+    "ukp_convincing": ukp_convincing,
+    "saf": saf,
+    "shepherd": shepherd,
+    "financebench": financebench,
+}
 
 
-SETS = (
-    averitec,
-    ukp_convincing,
-    saf,
-    shepherd,
-    financebench,
-    halubench,
-    autoj,
-    feedback_collection,
-)
-READERS = {reader.__name__: reader for reader in SETS}
+def digest(path: Path) -> str:
+    """Return the file's SHA-256."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def tasks_of(
-    name: str, source: Row, folder: Path, files: Sequence[Path]
-) -> Iterator[tuple[str, Row]]:
-    """Write the set's tasks, and say what each file is made of."""
-    tasks, criteria = dict[str, dict[str, Row]](), dict(source.get("criteria", {}))
-    for item in READERS[name](files):
-        task = item.pop("task", "")
-        criteria.setdefault(task, item.pop("criterion", source.get("criterion")))
-        tasks.setdefault(task, {}).setdefault(f"{item['id']}@{item['source']}", item)
-    for task, items in tasks.items():
-        path = folder / f"{name}{task and '_'}{task}.jsonl"
-        path.write_text(
-            "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items.values()), "utf-8"
-        )
-        facts = {key: source[key] for key in ("values", "licence", "labels", "address")}
-        yield (
-            path.stem,
-            {"criterion": criteria[task], **facts, "rows": len(items), "sha256": digest(path)},
-        )
+def download(url: str, target: Path, wanted: str) -> None:
+    """Bring a file, unless it is there.
+
+    Raises:
+        OSError: The file did not come whole, or is another one.
+    """
+    if target.exists() and digest(target) == wanted:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, _ = urlretrieve(url, f"{target}.part")
+    found = digest(Path(partial))
+    if found != wanted:
+        raise OSError(f"{url} is another file: its SHA-256 is {found}, not {wanted}")
+    Path(partial).replace(target)
+
+
+def made(name: str, source: Line, folder: Path, mirror: str | None) -> dict[str, Line]:
+    """Bring a set, write its tasks, and return what each file is made of.
+
+    Args:
+        name: The set.
+        source: What `sources.toml` says of it.
+        folder: Where the tasks and downloads are.
+        mirror: Scheme and host of a server to ask in place of the public one.
+    """
+    address = source["address"]
+    if mirror:
+        address = re.sub(r"^https?://[^/]+", mirror, address)
+    files = []
+    for path, wanted in source["files"].items():
+        target = folder / "downloads" / name / path
+        download(f"{address}/{quote(path)}", target, wanted)
+        files.append(target)
+    tasks: dict[str, dict[str, Line]] = {}
+    for task, row in READERS[name](files):
+        key = f"{row['id']}@{row['source']}"
+        tasks.setdefault(task, {}).setdefault(key, row)
+    facts = {}
+    for task, rows in tasks.items():
+        title = f"{name}_{task}" if task else name
+        path = folder / f"{title}.jsonl"
+        with path.open("w", encoding="utf-8") as out:
+            for row in rows.values():
+                out.write(json.dumps(row, ensure_ascii=False) + "\n")
+        facts[title] = {
+            "criterion": source["criteria"][task] if task else source["criterion"],
+            "values": source["values"],
+            "licence": source["licence"],
+            "labels": source["labels"],
+            "address": source["address"],
+            "rows": len(rows),
+            "sha256": digest(path),
+        }
+    return facts
 
 
 def main() -> None:
     """Make what can be had."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = parser_of(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("sets", nargs="*", help="all without any")
     parser.add_argument("--sources", type=Path, default=Path(__file__).with_name("sources.toml"))
-    parser.add_argument(
-        "--mirror", help="scheme and host of a server to ask in place of the public ones"
-    )
+    parser.add_argument("--mirror", help="scheme and host to ask in place of the public ones")
     options = parser.parse_args()
     socket.setdefaulttimeout(60)
-    sources: Row = tomllib.loads(options.sources.read_text("utf-8"))
-    listed, missing = options.data / "tasks.json", 0
-    tasks: dict[str, Row] = json.loads(listed.read_bytes()) if listed.exists() else {}
+    sources: dict[str, Line] = tomllib.loads(options.sources.read_text("utf-8"))
+    listed = options.data / "tasks.json"
+    tasks: dict[str, Line] = json.loads(listed.read_bytes()) if listed.exists() else {}
+    missing = False
     for name in options.sets or sources:
-        folder = options.data / "downloads" / name
         try:
-            source = sources[name]
-            address = re.sub(r"^https?://[^/]+", options.mirror or r"\g<0>", source["address"])
-            for path, wanted in source["files"].items():
-                download(f"{address}/{urllib.parse.quote(path)}", folder / path, wanted)
-            tasks |= dict(
-                tasks_of(name, source, options.data, [folder / path for path in source["files"]])
-            )
-        except Exception as error:  # noqa: BLE001  # not there, or of another form: the other sets are made
-            missing += 1
+            tasks |= made(name, sources[name], options.data, options.mirror)
+        except Exception as error:  # noqa: BLE001  # not there, or of another form: others are made
+            missing = True
             print(f"{name} is not made: {type(error).__name__}: {error}", file=sys.stderr)
     for title, facts in tasks.items():
         print(f"{title}: {facts['rows']:,} rows; {facts['licence']}")
+    options.data.mkdir(parents=True, exist_ok=True)
     listed.write_text(json.dumps(tasks, indent=1), "utf-8")
     sys.exit(1 if missing else 0)
 

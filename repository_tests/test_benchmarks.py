@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
@@ -20,10 +19,8 @@ from typing import Any
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
-import pyarrow
 import pytest
 from checkout import ROOT, benchmark
-from pyarrow import parquet
 
 from memalign.io import read_feedback
 from memalign.values import ValueType
@@ -61,12 +58,6 @@ def claims(*labels: str) -> str:
     )
 
 
-def parquet_of(row: Body) -> bytes:
-    buffer = io.BytesIO()
-    parquet.write_table(pyarrow.Table.from_pylist([row]), buffer)
-    return buffer.getvalue()
-
-
 PAIR = """<list><annotatedArgumentPair><id>a_b</id><arg1><stance>yes</stance><text>One.</text></arg1>
 <arg2><text>Two.</text></arg2><debateMetaData><title>Uniforms</title></debateMetaData><mTurkAssignments>
 <mTurkAssignment><value>a1</value><reason>no</reason></mTurkAssignment>
@@ -93,31 +84,7 @@ BENCH = {
     "answer": "$5",
 }
 RESULT = {"financebench_id": "f1", "model_answer": 5, "label": "Correct Answer"}
-DUEL = {
-    "source_dataset": "PKU-SafeRLHF",
-    "usrmsg": "[BEGIN DATA]\n***\n[Query]: Hi\n***\n[Response 1]: Yes\n***\n[Response 2]: No\n***\n[END DATA]",
-    "target_output": "Response 2 is kinder.",
-    "gt_label": 1,
-    "pred_label": 1,
-}
-SCORED = {
-    **{
-        "orig_criteria": "Is it kind?",
-        "orig_instruction": "Greet.",
-        "orig_response": "Hi.",
-        "orig_feedback": "Short.",
-    },
-    **{f"orig_score{score}_description": f"level {score}" for score in range(1, 6)},
-    **{"orig_reference_answer": "Hello!", "orig_score": "3"},
-}
-PASSAGE = {
-    "id": "h1",
-    "passage": "It rained.",
-    "question": "Did it?",
-    "answer": "Yes.",
-    "label": "PASS",
-}
-SMALL: dict[str, tuple[dict[str, str | bytes], dict[str, tuple[object, str | None]]]] = {
+SMALL: dict[str, tuple[dict[str, str], dict[str, tuple[object, str | None]]]] = {
     "averitec": (
         {"dev.json": claims("Refuted")},
         {"averitec": ("Refuted", "A blog is no source.")},
@@ -135,25 +102,12 @@ SMALL: dict[str, tuple[dict[str, str | bytes], dict[str, tuple[object, str | Non
         {"questions.jsonl": json.dumps(BENCH), "gpt.jsonl": json.dumps(RESULT)},
         {"financebench": ("correct", None)},
     ),
-    "halubench": ({"test.parquet": parquet_of(PASSAGE)}, {"halubench": ("PASS", None)}),
-    "autoj": (
-        {"pairs.jsonl": json.dumps(DUEL)},
-        {"autoj_saferlhf": ("B", "Response B is kinder.")},
-    ),
-    "feedback_collection": (
-        {
-            "all.json": json.dumps(
-                [{**SCORED, "orig_response": f"Hi {number}."} for number in range(90)]
-            )
-        },
-        {"feedback_collection_1": (3, "Short.")},
-    ),
 }
 """By set: files in its own form, and of each task the first row's value and words."""
 
 
 def fetched(
-    hub: Hub, folder: Path, sets: Mapping[str, Mapping[str, str | bytes]], **digests: str
+    hub: Hub, folder: Path, sets: Mapping[str, Mapping[str, str]], **digests: str
 ) -> tuple[subprocess.CompletedProcess[str], Any]:
     """Fetch sets from a hub by the true file of sources with other files in it; the tasks that there are then."""
     text = (BENCHMARKS / "sources.toml").read_text("utf-8")
@@ -162,7 +116,7 @@ def fetched(
         files_of = f"[{name}.files]\n"
         lines += [f"[{name}]", text.partition(f"[{name}]\n")[2].partition(files_of)[0], files_of]
         for path, part in files.items():
-            content = part.encode() if isinstance(part, str) else part
+            content = part.encode()
             if content:
                 hub.files[f"{urlsplit(true[name]['address']).path}/{path}"] = content
             lines.append(f'"{path}" = "{digests.get(name, hashlib.sha256(content).hexdigest())}"')
@@ -220,7 +174,7 @@ def test_every_source_has_a_reader_a_licence_and_a_revision() -> None:
         assert source["licence"]
         assert source["labels"]
         assert re.search(r"/[0-9a-f]{40}$", source["address"]), "a branch may change"
-        assert all(re.fullmatch(r"([0-9a-f]{64})?", digest) for digest in source["files"].values())
+        assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in source["files"].values())
 
 
 # -- learns.py ---------------------------------------------------------------------------------------------------------
