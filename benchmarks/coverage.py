@@ -1,74 +1,121 @@
-"""Do the intervals of a corrected share, and the promise of a threshold, hold? In worlds whose truth is known.
+"""Do the intervals of a corrected share, and the promise of a threshold, hold?
 
     python benchmarks/coverage.py --worlds 10000
 
-A world has a judge of some quality, a true share, some labelled and many unlabelled rows, and for some worlds groups of
-five rows that belong together. The product's own functions see the labels and verdicts, never the truth. No model is
-called. The table of shares counts how often the 95 % interval holds the truth; that of promises how often a threshold
-was named above which the judge is right less often than promised.
+A world, whose truth is known, has a judge of some quality, a true share, some labelled and many
+unlabelled rows, and for some worlds groups of five rows that belong together. The product's own
+functions see the labels and verdicts, never the truth. No model is called. The table of shares
+counts how often the 95 % interval holds the truth; that of promises how often a threshold was named
+above which the judge is right less often than promised.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from shared import markdown
+from shared import markdown, parser_of
 
 from memalign.evaluation import ScoredCase
 from memalign.evaluation.promise import promise_of
 from memalign.evaluation.traffic import corrected_mean, corrected_share, refusal
+from memalign.metrics import Estimate
 
 LABELS = (30, 50, 100, 200)
 ROWS = (200, 2_000, 20_000)
 SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
 RIGHT = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # how often the judge is right; 0.5 is useless
 PROMISED = (0.8, 0.9, 0.95)
+CASES = (100, 200, 500)
 GROUP = 5
 TOGETHER = 0.3  # correlation of two rows of a group
+NORMAL = 1.96  # standard errors to each side of a 95 % interval
+TRAFFIC = 200_000
 
 Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+SHARES_HEAD = (
+    "worlds",
+    "n",
+    "refused",
+    "interval holds the truth",
+    "its median width",
+    "the judge's own share does",
+)
+PROMISES_HEAD = ("worlds", "n", "a threshold is named", "then passes", "promise broken")
 
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What was drawn, and what came of it; `covered` is None where the correction was refused."""
+    """What was drawn, and what came of it.
+
+    Attributes:
+        labels: How many rows people labelled.
+        rows: How many other rows there are.
+        share: The true share.
+        right: How often the judge is right.
+        grouped: Five rows at a time belong together.
+        estimate: The corrected share; None if the correction was refused.
+        why: Why it was refused.
+        naive: The judge's own share, with the interval of its count, holds the truth.
+    """
 
     labels: int
     rows: int
     share: float
     right: float
     grouped: bool
-    covered: bool | None
+    estimate: Estimate | None
     why: str
-    width: float
     naive: bool
-    people: float
+
+    @property
+    def low(self) -> float:
+        """Return the lower end of the interval."""
+        return 0.0 if self.estimate is None else self.estimate.low or 0.0
+
+    @property
+    def high(self) -> float:
+        """Return the upper end of the interval."""
+        return 1.0 if self.estimate is None else self.estimate.high or 0.0
+
+    @property
+    def covered(self) -> bool:
+        """Return whether the interval holds the truth."""
+        return self.low <= self.share <= self.high
+
+    @property
+    def title(self) -> str:
+        """Return the world's row by number of labels."""
+        return f"{self.labels} labels, in groups" if self.grouped else f"{self.labels} labels"
+
+
+def uniform(rng: np.random.Generator, count: int, grouped: bool) -> Floats:
+    """Draw numbers from 0 to 1; in groups, some are their group's instead of their own."""
+    own = rng.random(count)
+    if not grouped:
+        return own
+    groups = math.ceil(count / GROUP)
+    common = np.repeat(rng.random(groups), GROUP)[:count]
+    return np.where(rng.random(count) < math.sqrt(TOGETHER), common, own)
 
 
 def drawn(
     rng: np.random.Generator, count: int, share: float, right: float, grouped: bool
 ) -> tuple[Bools, Bools]:
-    """People's labels and the judge's verdicts for rows of which five belong together, where they are grouped."""
-
-    def uniform() -> NDArray[np.float64]:
-        own = rng.random(count)
-        if not grouped:
-            return own
-        common = np.repeat(rng.random(-(-count // GROUP)), GROUP)[:count]
-        return np.where(rng.random(count) < math.sqrt(TOGETHER), common, own)
-
-    labels = uniform() < share
-    return labels, labels ^ (uniform() >= right)
+    """Draw people's labels and the judge's verdicts for some rows."""
+    labels = uniform(rng, count, grouped) < share
+    wrong = uniform(rng, count, grouped) >= right
+    return labels, labels ^ wrong
 
 
 def named(count: int, first: int = 0) -> list[str]:
-    """The groups of rows that were drawn one after the other."""
+    """Return the groups of rows that were drawn one after the other."""
     return [f"g{first + place // GROUP}" for place in range(count)]
 
 
@@ -76,186 +123,215 @@ def worlds(count: int, seed: int) -> Iterator[World]:
     """Draw worlds, and ask the product in each."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
-        n, many = int(rng.choice(LABELS)), int(rng.choice(ROWS))
-        share, right, grouped = (
-            float(rng.choice(SHARES)),
-            float(rng.choice(RIGHT)),
-            bool(rng.random() < 0.5),
-        )
-        labels, verdicts = (part.tolist() for part in drawn(rng, n, share, right, grouped))
-        others = drawn(rng, many, share, right, grouped)[1].tolist()
-        groups = named(n) if grouped else None
-        why = refusal(labels, verdicts, groups)
-        own = sum(others) / many
-        error = math.sqrt(own * (1 - own) / many)
-        estimate = None
-        if not why:
-            estimate = corrected_share(
-                labels, verdicts, others, groups, named(many, n) if grouped else None
-            )
-        low, high = (0.0, 1.0) if estimate is None else (estimate.low or 0.0, estimate.high or 0.0)
-        yield World(
-            labels=n,
-            rows=many,
-            share=share,
-            right=right,
-            grouped=grouped,
-            covered=None if estimate is None else low <= share <= high,
-            why=" ".join(
-                word for word in why.split() if not any(digit in word for digit in "0123456789")
-            ),
-            width=high - low,
-            naive=abs(own - share) <= 1.96 * error,
-            people=2 * 1.96 * math.sqrt(share * (1 - share) / n),
-        )
+        yield world(rng)
 
 
-def row(name: str, cell: list[World]) -> list[str]:
-    """One row of the table of shares."""
-    given = [world for world in cell if world.covered is not None]
-    covered = sum(bool(world.covered) for world in given) / max(len(given), 1)
-    width = float(np.median([world.width for world in given])) if given else 0.0
-    naive = sum(world.naive for world in cell) / len(cell)
+def world(rng: np.random.Generator) -> World:
+    """Draw a world, and ask the product."""
+    n = int(rng.choice(LABELS))
+    many = int(rng.choice(ROWS))
+    share = float(rng.choice(SHARES))
+    right = float(rng.choice(RIGHT))
+    grouped = bool(rng.random() < 0.5)
+    people, judge = drawn(rng, n, share, right, grouped)
+    _, unlabelled = drawn(rng, many, share, right, grouped)
+    labels = people.tolist()
+    verdicts = judge.tolist()
+    others = unlabelled.tolist()
+    groups = named(n) if grouped else None
+    other_groups = named(many, n) if grouped else None
+    why = refusal(labels, verdicts, groups)
+    estimate = None
+    if not why:
+        estimate = corrected_share(labels, verdicts, others, groups, other_groups)
+    own = sum(others) / many
+    error = math.sqrt(own * (1 - own) / many)
+    return World(
+        labels=n,
+        rows=many,
+        share=share,
+        right=right,
+        grouped=grouped,
+        estimate=estimate,
+        why=without_figures(why),
+        naive=abs(own - share) <= NORMAL * error,
+    )
+
+
+def without_figures(text: str) -> str:
+    """Return a reason without the words that have digits, so that equal reasons are counted."""
+    return " ".join(word for word in text.split() if not any(map(str.isdigit, word)))
+
+
+def held(given: Sequence[World]) -> float:
+    """Return the share of worlds whose interval holds the truth."""
+    return sum(each.covered for each in given) / max(len(given), 1)
+
+
+def row(name: str, cell: Sequence[World]) -> list[str]:
+    """Return a row of the table of shares."""
+    given = [each for each in cell if each.estimate is not None]
+    widths = [each.high - each.low for each in given]
+    width = float(np.median(widths)) if widths else 0.0
+    naive = sum(each.naive for each in cell) / len(cell)
     refused = 1 - len(given) / len(cell)
     return [
         name,
         f"{len(cell):,}",
         f"{refused:.0%}",
-        f"{covered:.1%}",
+        f"{held(given):.1%}",
         f"{width:.2f}",
         f"{naive:.0%}",
     ]
 
 
-def shares_table(count: int, seed: int) -> str:
-    """How often the interval of the corrected share holds the truth, by what was drawn."""
-    made = list(worlds(count, seed))
+def shares_table(made: Sequence[World]) -> str:
+    """Return how often the interval of a corrected share holds the truth, by what was drawn."""
+    keys: list[Callable[[World], str]] = [
+        lambda each: each.title,
+        lambda each: f"rows {each.rows}",
+        lambda each: f"true share {each.share}",
+        lambda each: f"judge right {each.right}",
+    ]
     lines = [row("all", made)]
-    keys: dict[str, Callable[[World], object]] = {
-        "labels": lambda world: (world.labels, world.grouped),
-        "rows": lambda world: world.rows,
-        "true share": lambda world: world.share,
-        "judge right": lambda world: world.right,
-        "labels and share": lambda world: (world.labels, world.share),
-    }
-    worst = (1.0, "")
-    for name, key in keys.items():
-        for value in sorted({key(world) for world in made}, key=repr):
-            cell = [world for world in made if key(world) == value]
-            given = [world for world in cell if world.covered is not None]
-            words = f"{name} {value}"
-            if name == "labels" and isinstance(value, tuple):
-                words = f"{value[0]} labels{', in groups' if value[1] else ''}"
-            if given:
-                worst = min(
-                    worst, (sum(bool(world.covered) for world in given) / len(given), words)
-                )
-            if name != "labels and share":
-                lines.append(row(words, cell))
-    head = (
-        "worlds",
-        "n",
-        "refused",
-        "interval holds the truth",
-        "its median width",
-        "the judge's own share does",
-    )
-    reasons = Counter(world.why for world in made if world.why).most_common()
-    refused = "\n".join(f"- {times:,}: {why}" for why, times in reasons)
-    return (
-        f"{markdown(head, lines)}\n\nworst cell: {worst[1]}, {worst[0]:.1%}\n\nrefused:\n{refused}"
-    )
+    cells: dict[str, list[World]] = {}
+    for key in keys:
+        found = by(key, made)
+        cells |= found
+        lines += [row(title, cell) for title, cell in found.items()]
+    cells |= by(lambda each: f"labels and share {(each.labels, each.share)}", made)
+    covered = {}
+    for title, cell in cells.items():
+        given = [each for each in cell if each.estimate is not None]
+        if given:
+            covered[title] = held(given)
+    worst = min(covered, key=lambda title: (covered[title], title))
+    parts = [
+        markdown(SHARES_HEAD, lines),
+        f"\nworst cell: {worst}, {covered[worst]:.1%}",
+        "\nrefused:",
+    ]
+    reasons = Counter(each.why for each in made if each.why)
+    parts += [f"- {times:,}: {why}" for why, times in reasons.most_common()]
+    return "\n".join(parts)
+
+
+def by(key: Callable[[World], str], made: Sequence[World]) -> dict[str, list[World]]:
+    """Return the worlds by a title, in the order of titles."""
+    cells: dict[str, list[World]] = {}
+    for each in made:
+        cells.setdefault(key(each), []).append(each)
+    return dict(sorted(cells.items()))
 
 
 def means(count: int, seed: int) -> list[str]:
-    """How often the interval of a corrected mean score from 1 to 5 holds the truth."""
+    """Return how often the interval of a corrected mean score from 1 to 5 holds the truth."""
     rng = np.random.default_rng(seed)
-    held = given = 0
+    kept = 0
+    given = 0
     for _ in range(count):
-        n, many = int(rng.choice(LABELS)), int(rng.choice(ROWS))
-        middle, noise, lean = rng.uniform(1.5, 4.5), rng.uniform(0.2, 2.0), rng.uniform(-1, 1)
-        every = np.clip(np.rint(rng.normal(middle, 1.0, 200_000)), 1, 5)
-        truth = float(every.mean())
-        labels, rest = rng.choice(every, n), rng.choice(every, many)
-        verdicts = np.clip(np.rint(labels + lean + rng.normal(0, noise, n)), 1, 5)
-        others = np.clip(np.rint(rest + lean + rng.normal(0, noise, many)), 1, 5)
-        if refusal(labels.tolist(), verdicts.tolist()):
+        n = int(rng.choice(LABELS))
+        many = int(rng.choice(ROWS))
+        middle = rng.uniform(1.5, 4.5)
+        noise = rng.uniform(0.2, 2.0)
+        lean = rng.uniform(-1, 1)
+        every = scores(rng.normal(middle, 1.0, TRAFFIC))
+        labels = rng.choice(every, n)
+        rest = rng.choice(every, many)
+        verdicts = scores(labels + lean + rng.normal(0, noise, n)).tolist()
+        others = scores(rest + lean + rng.normal(0, noise, many)).tolist()
+        if refusal(labels.tolist(), verdicts):
             continue
-        estimate = corrected_mean(labels.tolist(), verdicts.tolist(), others.tolist())
+        estimate = corrected_mean(labels.tolist(), verdicts, others)
         given += 1
-        held += (estimate.low or 0) <= truth <= (estimate.high or 0)
-    return [
-        "mean scores from 1 to 5",
-        f"{count:,}",
-        f"{1 - given / count:.0%}",
-        f"{held / given:.1%}",
-    ]
+        kept += (estimate.low or 0) <= every.mean() <= (estimate.high or 0)
+    refused = 1 - given / count
+    return ["mean scores from 1 to 5", f"{count:,}", f"{refused:.0%}", f"{kept / given:.1%}"]
+
+
+def scores(values: Floats) -> Floats:
+    """Return values as whole scores from 1 to 5."""
+    return np.clip(np.rint(values), 1, 5)
+
+
+Truth = Callable[[Floats, float], Floats]
+TRUTHS: dict[str, Truth] = {
+    "confidence is true": lambda sure, _: sure,
+    "too sure of itself": lambda sure, _: 0.5 + 0.8 * (sure - 0.5),
+    "confidence says nothing, a point short of the promise": (
+        lambda sure, least: np.full_like(sure, least - 0.01)
+    ),
+}
+"""How often a judge is right at a confidence, when so much is promised."""
 
 
 def promises(count: int, seed: int) -> list[list[str]]:
-    """How often a threshold was named, and how often its promise was broken, by what confidence says of the truth."""
+    """Return how often a threshold was named, and how often its promise was broken."""
     rng = np.random.default_rng(seed)
-    true_to: dict[str, Callable[[NDArray[np.float64], float], NDArray[np.float64]]] = {
-        "confidence is true": lambda sure, _: sure,
-        "too sure of itself": lambda sure, _: 0.5 + 0.8 * (sure - 0.5),
-        "confidence says nothing, a point short of the promise": lambda sure, least: np.full_like(
-            sure, least - 0.01
-        ),
-    }
     lines = []
-    for name, right_of in true_to.items():
-        for grouped in (False, True):
-            named_, broken, passed = 0, 0, 0.0
-            traffic = 0.5 + 0.5 * rng.beta(5, 1, 200_000)
-            for _ in range(count):
-                n, least = int(rng.choice((100, 200, 500))), float(rng.choice(PROMISED))
-                sure = 0.5 + 0.5 * rng.beta(5, 1, n)
-                luck = rng.random(n)
-                if grouped:
-                    common = np.repeat(rng.random(-(-n // GROUP)), GROUP)[:n]
-                    luck = np.where(rng.random(n) < math.sqrt(TOGETHER), common, luck)
-                right = luck < right_of(sure, least)
-                cases = []
-                for place, group in enumerate(named(n)):
-                    case = ScoredCase(
-                        id=str(place),
-                        label=True,
-                        value=bool(right[place]),
-                        confidence=float(sure[place]),
-                        group=group if grouped else None,
-                    )
-                    cases.append(case)
-                found = promise_of(cases, least).kept
-                if found is not None:
-                    passing = traffic[traffic >= found.at]
-                    named_ += 1
-                    broken += float(right_of(passing, least).mean()) < least
-                    passed += len(passing) / len(traffic)
-            words = f"{name}{', in groups' if grouped else ''}"
-            share = f"{passed / max(named_, 1):.0%}"
-            lines.append(
-                [words, f"{count:,}", f"{named_ / count:.0%}", share, f"{broken / count:.1%}"]
-            )
+    for name, truth in TRUTHS.items():
+        lines.append(promise_row(name, truth, rng, count, grouped=False))
+        lines.append(promise_row(f"{name}, in groups", truth, rng, count, grouped=True))
     return lines
+
+
+def promise_row(
+    name: str, truth: Truth, rng: np.random.Generator, count: int, *, grouped: bool
+) -> list[str]:
+    """Return a row of the table of promises."""
+    traffic = confidences(rng, TRAFFIC)
+    kept = 0
+    broken = 0
+    passed = 0.0
+    for _ in range(count):
+        n = int(rng.choice(CASES))
+        least = float(rng.choice(PROMISED))
+        found = promise_of(cases_of(truth, rng, n, least, grouped), least).kept
+        if found is None:
+            continue
+        passing = traffic[traffic >= found.at]
+        kept += 1
+        broken += float(truth(passing, least).mean()) < least
+        passed += len(passing) / len(traffic)
+    share = passed / max(kept, 1)
+    return [name, f"{count:,}", f"{kept / count:.0%}", f"{share:.0%}", f"{broken / count:.1%}"]
+
+
+def confidences(rng: np.random.Generator, count: int) -> Floats:
+    """Draw how sure a judge is, from a half to 1."""
+    return 0.5 + 0.5 * rng.beta(5, 1, count)
+
+
+def cases_of(
+    truth: Truth, rng: np.random.Generator, n: int, least: float, grouped: bool
+) -> list[ScoredCase]:
+    """Draw labelled cases with verdicts and confidences."""
+    sure = confidences(rng, n)
+    right = uniform(rng, n, grouped) < truth(sure, least)
+    cases = []
+    for place, group in enumerate(named(n)):
+        case = ScoredCase(
+            id=str(place),
+            label=True,
+            value=bool(right[place]),
+            confidence=float(sure[place]),
+            group=group if grouped else None,
+        )
+        cases.append(case)
+    return cases
 
 
 def main() -> None:
     """Print the tables."""
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = parser_of(__doc__)
     options.add_argument("--worlds", type=int, default=10_000, help="worlds of the table of shares")
     options.add_argument("--seed", type=int, default=1)
     settings = options.parse_args()
-    print(shares_table(settings.worlds, settings.seed), "\n")
-    print(
-        markdown(
-            ("worlds", "n", "refused", "interval holds the truth"),
-            [means(settings.worlds // 5, settings.seed)],
-        )
-    )
-    head = ("worlds", "n", "a threshold is named", "then passes", "promise broken")
-    print(f"\n{markdown(head, promises(settings.worlds // 10, settings.seed))}")
+    count = settings.worlds
+    print(shares_table(list(worlds(count, settings.seed))), "\n")
+    print(markdown(SHARES_HEAD[:4], [means(count // 5, settings.seed)]))
+    print()
+    print(markdown(PROMISES_HEAD, promises(count // 10, settings.seed)))
 
 
 if __name__ == "__main__":

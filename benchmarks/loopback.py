@@ -1,7 +1,8 @@
-"""A server on this machine that stands for a provider: chat, embeddings and decisions, after a fixed latency.
+"""A server on this machine that stands for a provider: chat, embeddings and decisions.
 
-It answers with what functions of the request say, counts tokens as providers bill them, and nothing leaves the machine.
-A token is four bytes of UTF-8, over the response format and all messages; none is counted as cached.
+It answers after a fixed latency with what functions of the request say, counts tokens as providers
+bill them, and nothing leaves the machine. A token is four bytes of UTF-8, over the response format
+and all messages; none is counted as cached.
 """
 
 from __future__ import annotations
@@ -47,10 +48,13 @@ class Loopback(ThreadingHTTPServer):
         room: int = 1_000_000,
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.chat, self.decide, self.latency = chat, decide, latency
-        self.room, self._lock = threading.BoundedSemaphore(room), threading.Lock()
-        self._counts: Counter[str] = Counter()
+        self.chat = chat
+        self.decide = decide
+        self.latency = latency
+        self.room = threading.BoundedSemaphore(room)
         self.base_url = f"http://127.0.0.1:{self.server_port}/v1"
+        self._lock = threading.Lock()
+        self._counts: Counter[str] = Counter()
 
     def __enter__(self) -> Self:
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
@@ -61,49 +65,58 @@ class Loopback(ThreadingHTTPServer):
         self.server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that went away before its answer came is no event."""
+        """Ignore a client that went away before its answer came."""
 
     def take(self) -> Counter[str]:
-        """What was asked since the last time, by kind."""
+        """Return what was asked since the last time, by kind."""
         with self._lock:
-            counts, self._counts = self._counts, Counter()
+            counts = self._counts
+            self._counts = Counter()
         return counts
 
     def reply(self, path: str, body: Body) -> tuple[int, Body]:
-        """The status and the answer of a POST request, after the latency."""
-        started, embeds = time.perf_counter(), path.endswith("/embeddings")
+        """Return the status and the answer of a POST request, after the latency."""
+        started = time.perf_counter()
         if not self.room.acquire(blocking=False):
-            with self._lock:
-                self._counts["refused"] += 1
+            self._count({"refused": 1})
             return 429, {"error": {"message": "Too many requests", "code": "rate_limit"}}
-        chats = path.endswith("/chat/completions")
-        answer, counts = (_embeddings if embeds else self._completion if chats else self._decision)(
-            body
-        )
-        time.sleep(max(0.0, self.latency / (10 if embeds else 1) - (time.perf_counter() - started)))
+        seconds = self.latency
+        if path.endswith("/embeddings"):
+            seconds /= 10
+            answer, counts = _embeddings(body)
+        elif path.endswith("/chat/completions"):
+            answer, counts = self._completion(body)
+        else:
+            answer, counts = self._decision(body)
+        waited = time.perf_counter() - started
+        time.sleep(max(0.0, seconds - waited))
         self.room.release()
-        with self._lock:
-            self._counts.update(counts)
+        self._count(counts)
         return 200, answer
 
-    def _completion(self, body: Body) -> tuple[Body, Body]:
-        prompt = "\n".join(
-            [json.dumps(body.get("response_format") or ""), *map(text_of, body["messages"])]
-        )
+    def _count(self, counts: dict[str, int]) -> None:
+        with self._lock:
+            self._counts.update(counts)
+
+    def _completion(self, body: Body) -> tuple[Body, dict[str, int]]:
+        texts = [json.dumps(body.get("response_format") or "")]
+        texts += [text_of(message) for message in body["messages"]]
         reply = self.chat(body)
         content = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
-        read, written = _tokens(prompt), _tokens(content)
-        message = {"role": "assistant", "content": content, "refusal": None}
+        read = _tokens("\n".join(texts))
+        written = _tokens(content)
+        choice = {
+            "index": 0,
+            "message": {"role": "assistant", "content": content, "refusal": None},
+            "finish_reason": "stop",
+            "logprobs": None,
+        }
         answer = {
-            **{
-                "id": "chatcmpl-1",
-                "object": "chat.completion",
-                "created": 1_700_000_000,
-                "model": body["model"],
-            },
-            "choices": [
-                {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-            ],
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": body["model"],
+            "choices": [choice],
             "usage": {
                 "prompt_tokens": read,
                 "completion_tokens": written,
@@ -112,43 +125,56 @@ class Loopback(ThreadingHTTPServer):
         }
         return answer, {"calls": 1, "tokens_in": read, "tokens_out": written}
 
-    def _decision(self, body: Body) -> tuple[Body, Body]:
+    def _decision(self, body: Body) -> tuple[Body, dict[str, int]]:
         assert self.decide is not None
-        tokens = _tokens(json.dumps([body["state"], body["questions"]], ensure_ascii=False))
-        usage = {"input_tokens": tokens, "output_tokens": len(body["questions"])}
-        answer = {"model": body["model"], "answers": self.decide(body), "usage": usage}
+        asked = [body["state"], body["questions"]]
+        tokens = _tokens(json.dumps(asked, ensure_ascii=False))
+        answer = {
+            "model": body["model"],
+            "answers": self.decide(body),
+            "usage": {"input_tokens": tokens, "output_tokens": len(body["questions"])},
+        }
         return answer, {"decisions": 1, "decision_tokens": tokens}
 
 
 def text_of(message: Body) -> str:
-    """A message's text, whether it came whole or in parts."""
+    """Return a message's text, whether it came whole or in parts."""
     content = message.get("content") or ""
-    return (
-        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-    )
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)
 
 
 def _tokens(text: str) -> int:
-    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return -(-size // 4)
 
 
-def _embeddings(body: Body) -> tuple[Body, Body]:
-    """A text is the sum of its words, each a fixed direction: texts that share words are near each other."""
+def _embeddings(body: Body) -> tuple[Body, dict[str, int]]:
     texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
     data = []
     for index, text in enumerate(texts):
-        vector = sum(
-            map(_direction, re.findall(r"\w+", text.lower())), np.full(DIMENSIONS, 1e-6, "float32")
-        )
-        vector /= np.linalg.norm(vector)
-        packed = base64.b64encode(vector.tobytes()).decode()
-        embedding = packed if body.get("encoding_format") == "base64" else vector.tolist()
+        vector = _vector(text)
+        embedding: Any = vector.tolist()
+        if body.get("encoding_format") == "base64":
+            embedding = base64.b64encode(vector.tobytes()).decode()
         data.append({"object": "embedding", "index": index, "embedding": embedding})
-    used = sum(map(_tokens, texts))
-    usage = {"prompt_tokens": used, "total_tokens": used}
-    return {"object": "list", "model": body["model"], "data": data, "usage": usage}, {
-        "embed_tokens": used
+    used = sum(_tokens(text) for text in texts)
+    answer = {
+        "object": "list",
+        "model": body["model"],
+        "data": data,
+        "usage": {"prompt_tokens": used, "total_tokens": used},
     }
+    return answer, {"embed_tokens": used}
+
+
+def _vector(text: str) -> Any:
+    """Return the sum of a text's words, so that texts with the same words are near each other."""
+    vector = np.full(DIMENSIONS, 1e-6, "float32")
+    for word in re.findall(r"\w+", text.lower()):
+        vector += _direction(word)
+    return vector / np.linalg.norm(vector)
 
 
 @cache
@@ -163,7 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Loopback
 
     def log_message(self, format: str, *args: object) -> None:  # the base class's name
-        """Requests are counted, not logged."""
+        """Log nothing: requests are counted."""
 
     def do_POST(self) -> None:  # the base class's name
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
