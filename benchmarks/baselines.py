@@ -120,7 +120,7 @@ def _each_side(content: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     sides = sides_of(content, SIDES)
     if len(sides) != len(SIDES):
         return [content]
-    alone = []
+    alone: list[Mapping[str, Any]] = []
     for side in SIDES:
         fields = {name: _one_side(field, side) for name, field in content.items()}
         alone.append(fields)

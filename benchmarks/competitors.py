@@ -7,8 +7,8 @@ They run in an environment of their own:
 
 A JSON line in gets a JSON line out: the first sets up a method with its rows, those after it name
 what to do. Each is used as its documentation shows, with its defaults (`light` where there is a
-choice). DSPy's learn from the label and the expert's comment as outputs of an example; the metric is
-agreement with the label, and GEPA's feedback is the comment.
+choice). DSPy's learn from the label and the expert's comment as outputs of an example; the metric
+is agreement with the label, and GEPA's feedback is the comment.
 """
 
 from __future__ import annotations

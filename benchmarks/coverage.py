@@ -35,6 +35,7 @@ GROUP = 5
 TOGETHER = 0.3  # correlation of two rows of a group
 NORMAL = 1.96  # standard errors to each side of a 95 % interval
 TRAFFIC = 200_000
+SEED = 1
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -325,13 +326,12 @@ def main() -> None:
     """Print the tables."""
     options = parser_of(__doc__)
     options.add_argument("--worlds", type=int, default=10_000, help="worlds of the table of shares")
-    options.add_argument("--seed", type=int, default=1)
     settings = options.parse_args()
     count = settings.worlds
-    print(shares_table(list(worlds(count, settings.seed))), "\n")
-    print(markdown(SHARES_HEAD[:4], [means(count // 5, settings.seed)]))
+    print(shares_table(list(worlds(count, SEED))), "\n")
+    print(markdown(SHARES_HEAD[:4], [means(count // 5, SEED)]))
     print()
-    print(markdown(PROMISES_HEAD, promises(count // 10, settings.seed)))
+    print(markdown(PROMISES_HEAD, promises(count // 10, SEED)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Make the demo's recording again: write the prompts that nobody has answered, and read answers back.
+"""Make the demo's recording again: write the prompts without an answer, and read answers back.
 
 python benchmarks/demo_recording.py FOLDER
 

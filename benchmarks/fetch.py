@@ -5,8 +5,8 @@
 
 learns.py reads the folder. `sources.toml` says of each set its repository, revision, licence,
 digests, and whose the labels are. Downloads lie in `DATA/downloads`, and one with the right digest
-is not asked for again. `DATA/tasks.json` says what each file is made of. A set that cannot be had is
-named, and the exit code is then 1.
+is not asked for again. `DATA/tasks.json` says what each file is made of. A set that cannot be had
+is named, and the exit code is then 1.
 """
 
 from __future__ import annotations

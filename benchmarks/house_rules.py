@@ -3,11 +3,11 @@
     python benchmarks/house_rules.py OUT [--model local:qwen2.5-coder-1.5b] [--unseen 60]
 
 A page of `house_rules/` has pools of sentences, of which items are put together, and cells: the
-combinations of what the rule looks at, with their label and comments. Nothing but the rule tells the
-labels apart: both are dealt the same topics, openings and numbers, in an order of its own. Teaching
-and unseen items have pools of their own. `OUT` keeps the judges (`registry.db`) and their judgments
-(`POLICY.jsonl`); the same command completes a run that was stopped. Beside the judge are rules that
-code mines from the same comments, and a naive Bayes of words. Intervals are by topic.
+combinations of what the rule looks at, with their label and comments. Nothing but the rule tells
+the labels apart: both are dealt the same topics, openings and numbers, in an order of its own.
+Teaching and unseen items have pools of their own. `OUT` keeps the judges (`registry.db`) and their
+judgments (`POLICY.jsonl`); the same command completes a run that was stopped. Beside the judge are
+rules that code mines from the same comments, and a naive Bayes of words. Intervals are by topic.
 """
 
 from __future__ import annotations

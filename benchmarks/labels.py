@@ -6,8 +6,7 @@ python benchmarks/labels.py
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Iterator
 
 from shared import markdown
 
@@ -15,86 +14,87 @@ from memalign.evaluation.promise import fewest_for
 from memalign.evaluation.sentences import fewest, half_width
 from memalign.metrics import paired_share_interval, student_t, wilson_interval
 
+Claim = tuple[str, int, str]
+"""What one wants to say, the fewest labels that prove it, and how they do."""
+
 
 def lowest(share: float, n: int) -> float:
-    """The lower end of the interval of an agreement."""
-    return (wilson_interval(share * n, n) or (0.0, 1.0))[0]
-
-
-def _narrow(points: int, n: int) -> bool:
-    """Return whether n labels give an agreement of 85 % to so many points."""
-    return half_width(0.85, n) <= points / 100
-
-
-def _good_enough(real: int, n: int) -> bool:
-    """Return whether the whole interval of so many percent is at 80 % or above."""
-    return lowest(real / 100, n) >= 0.8
+    """Return the lower end of the interval of an agreement."""
+    interval = wilson_interval(share * n, n)
+    return 0.0 if interval is None else interval[0]
 
 
 def is_ahead(points: int, turned: int, n: int) -> bool:
-    """Whether the interval of a difference excludes 0 when so many verdicts in a hundred differ."""
+    """Return whether a difference excludes 0 when so many verdicts in a hundred differ."""
     fixed = (turned + points) / 200 * n
-    return paired_share_interval(turned / 100 * n - fixed, fixed, n)[0] > 0
+    low, _ = paired_share_interval(turned / 100 * n - fixed, fixed, n)
+    return low > 0
 
 
 def half_of_corrected(share: float, right: float, n: int) -> float:
-    """Half the width of a corrected share, for a judge that is right as often of either label."""
+    """Return half the width of a corrected share, if the judge is right equally often of both."""
     says = share * right + (1 - share) * (1 - right)
-    inside, outside = share * right / says, share * (1 - right) / (1 - says)
+    inside = share * right / says
+    outside = share * (1 - right) / (1 - says)
     variance = says * inside * (1 - inside) + (1 - says) * outside * (1 - outside)
     return student_t(0.95, max(n - 2, 1)) * math.sqrt(variance / n)
 
 
-def claims() -> list[tuple[str, int, str]]:
-    """Common claims, the fewest labels that prove each, and how."""
-    listed: list[tuple[str, int, str]] = []
-
-    def add(claim: str, method: str, holds: Callable[[int], bool]) -> None:
-        listed.append((claim, fewest(holds), method))
-
+def agreements() -> Iterator[Claim]:
+    """Yield claims about one judge's agreement."""
     for points in (10, 5, 3):
+
+        def is_narrow(n: int, least: float = points / 100) -> bool:
+            return half_width(0.85, n) <= least
+
         claim = f"agreement of about 85 %, to ±{points} points"
-        add(
-            claim,
-            "Wilson's interval of a share",
-            partial(_narrow, points),
-        )
+        yield claim, fewest(is_narrow), "Wilson's interval of a share"
     for real in (95, 90, 85):
+
+        def is_above(n: int, share: float = real / 100) -> bool:
+            return lowest(share, n) >= 0.8
+
         claim = f"agreement of at least 80 %, when it is {real} %"
-        add(
-            claim,
-            "the whole interval on the good side",
-            partial(_good_enough, real),
-        )
+        yield claim, fewest(is_above), "the whole interval on the good side"
+
+
+def differences() -> Iterator[Claim]:
+    """Yield claims about two judges."""
     for points, turned in ((20, 30), (10, 20), (5, 15)):
-        claim = (
-            f"one judge better than another by {points} points, when {turned} % of verdicts differ"
-        )
-        method = "Bonett and Price's interval of paired cases"
-        add(claim, method, lambda n, p=points, t=turned: is_ahead(p, t, n))  # type: ignore[misc]
+
+        def differs(n: int, points: int = points, turned: int = turned) -> bool:
+            return is_ahead(points, turned, n)
+
+        ahead = f"one judge better than another by {points} points"
+        claim = f"{ahead}, when {turned} % of verdicts differ"
+        yield claim, fewest(differs), "Bonett and Price's interval of paired cases"
+
+
+def traffic() -> Iterator[Claim]:
+    """Yield claims about unlabelled traffic."""
     claim = "a share of about 80 % in traffic, to ±5 points,"
-    add(
-        f"{claim} by labels alone",
-        "Wilson's interval of a share",
-        lambda n: half_width(0.8, n) <= 0.05,
-    )
+    alone = fewest(lambda n: half_width(0.8, n) <= 0.05)
+    yield f"{claim} by labels alone", alone, "Wilson's interval of a share"
     for right in (90, 95):
+
+        def is_narrow(n: int, right: float = right / 100) -> bool:
+            return half_of_corrected(0.8, right, n) <= 0.05
+
         method = "prediction-powered inference, for much unlabelled traffic"
-        words = f"{claim} with a judge that is right in {right} %"
-        add(words, method, lambda n, r=right: half_of_corrected(0.8, r / 100, n) <= 0.05)  # type: ignore[misc]
+        yield f"{claim} with a judge that is right in {right} %", fewest(is_narrow), method
     for least in (90, 95, 99):
         claim = f"of verdicts above a threshold people share at least {least} %"
-        listed.append(
-            (claim, fewest_for(least / 100), "the exact binomial test, no error among them")
-        )
-    return listed
+        method = "the exact binomial test, no error among them"
+        yield claim, fewest_for(least / 100), method
 
 
-def table() -> str:
-    """The table in Markdown."""
-    rows = [(claim, f"{n:,}", method) for claim, n, method in claims()]
-    return markdown(("what you want to say", "labels", "by"), rows)
+def main() -> None:
+    """Print the table."""
+    rows = []
+    for claim, n, method in (*agreements(), *differences(), *traffic()):
+        rows.append((claim, f"{n:,}", method))
+    print(markdown(("what you want to say", "labels", "by"), rows))
 
 
 if __name__ == "__main__":
-    print(table())
+    main()

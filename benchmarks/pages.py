@@ -1,14 +1,14 @@
-"""How long do the server's pages take while fifty people review at once, with 10,000 cases and answers there?
+"""How long do the server's pages take while fifty people review 10,000 cases at once?
 
-    python benchmarks/pages.py [--seconds 30] [--cases 10000] [--people 50] [--think 2]
+    python benchmarks/pages.py [--seconds 30]
 
-`memalign serve` is a process of its own over SQLite. Everybody answers one case after the other over HTTP, thinks
-`--think` seconds on average, and looks at the other pages now and then.
+`memalign serve` is a process of its own over SQLite, and each case has an answer. Everybody answers
+one case after the other over HTTP, thinks two seconds on average, and looks at the other pages now
+and then.
 """
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
 import statistics
@@ -17,11 +17,13 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from html import unescape
 
 import httpx
-import shared
+from shared import markdown, parser_of
 from sqlalchemy import insert
 
 from memalign import Example, Judge, Judgment, Registry
@@ -31,56 +33,82 @@ from memalign_server.store import Store
 from memalign_server.store.cases import add_cases, store_judgments
 from memalign_server.store.tables import now, reviews
 
-REPLY = (
-    "We are sorry for the delay. Your order left us on Tuesday and arrives within two days. " * 6
+CASES = 10_000
+PEOPLE = 50
+THINKING = 2.0  # seconds on average
+INSTRUCTIONS = "Is the reply good enough to send?\n{{ inputs }}\n{{ outputs }}"
+SENTENCES = (
+    "We are sorry for the delay. Your order left us on Tuesday and arrives within two days. "
 )
-REASON = "It is polite, says when the order arrives, and asks for nothing that the customer has said already."
+REASON = (
+    "It is polite, says when the order arrives, "
+    "and asks for nothing that the customer has said already."
+)
+
+Seconds = dict[str, list[float]]
 
 
-def fill(url: str, cases: int, people: int) -> dict[str, str]:
-    """A queue of judged cases, each answered by one person; gives everybody's cookie."""
-    instructions = "Is the reply good enough to send?\n{{ inputs }}\n{{ outputs }}"
+def fill(url: str) -> dict[str, str]:
+    """Store judged cases, each answered by one person, and return everybody's cookie."""
     judge = Judge(
-        name="tone", instructions=instructions, feedback_value_type=bool, model="openai:none"
+        name="tone",
+        instructions=INSTRUCTIONS,
+        feedback_value_type=bool,
+        model="openai:none",
     )
     Registry(url).create(judge)
-    examples = [
-        Example(id=f"c-{n}", inputs=f"Where is order {n}?", outputs=f"{REPLY}{n}")
-        for n in range(cases)
-    ]
-    judged = [
-        (case, Judgment(id=case.id, value=n % 5 > 0, rationale=REASON))
-        for n, case in enumerate(examples)
-    ]
-    row = {
+    examples = []
+    judged = []
+    answers = []
+    for n in range(CASES):
+        example = Example(
+            id=f"c-{n}",
+            inputs=f"Where is order {n}?",
+            outputs=f"{SENTENCES * 6}{n}",
+        )
+        examples.append(example)
+        judged.append((example, Judgment(id=example.id, value=n % 5 > 0, rationale=REASON)))
+        answers.append(answer(n))
+    cookies = {}
+    with Store(url).write() as connection:
+        add_cases(connection, "tone", examples)
+        store_judgments(connection, judge, 1, judged, {example.id: 0.0 for example in examples})
+        connection.execute(insert(reviews), answers)
+        add_person(connection, "owner", Role.OWNER)
+        for n in range(PEOPLE):
+            person = add_person(connection, name_of(n), Role.REVIEWER)
+            cookies[name_of(n)] = start_session(connection, person)
+    return cookies
+
+
+def name_of(n: int) -> str:
+    """Return the name of the person who answered a case."""
+    return f"person {n % PEOPLE}"
+
+
+def answer(n: int) -> dict[str, object]:
+    """Return the answer that a case has already."""
+    value = n % 4 > 0
+    return {
         "judge": "tone",
         "form": "",
         "taught": 1,
         "state": "answered",
         "revision": 1,
         "rationale": "No day.",
+        "created_at": now(),
+        "updated_at": now(),
+        "case_id": f"c-{n}",
+        "person": name_of(n),
+        "value": value,
+        "blind_value": value,
     }
-    row |= dict.fromkeys(("created_at", "updated_at"), now())
-    cells = [(f"c-{n}", f"person {n % people}", n % 4 > 0) for n in range(cases)]
-    rows = [
-        row | {"case_id": case, "person": name, "value": v, "blind_value": v}
-        for case, name, v in cells
-    ]
-    with Store(url).write() as connection:
-        add_cases(connection, "tone", examples)
-        store_judgments(connection, judge, 1, judged, {case.id: 0.0 for case in examples})
-        connection.execute(insert(reviews), rows)
-        add_person(connection, "owner", Role.OWNER)
-        ids = {
-            f"person {n}": add_person(connection, f"person {n}", Role.REVIEWER)
-            for n in range(people)
-        }
-        return {name: start_session(connection, person) for name, person in ids.items()}
 
 
-def review(name: str, client: httpx.Client, until: float, think: float) -> dict[str, list[float]]:
-    """Answer one case after the other, and look at the other pages now and then; gives the seconds of each request."""
-    dice, seconds = random.Random(name), defaultdict[str, list[float]](list)
+def review(name: str, client: httpx.Client, until: float) -> Seconds:
+    """Answer one case after the other, look at the other pages now and then, and time it."""
+    dice = random.Random(name)
+    seconds: Seconds = defaultdict(list)
 
     def ask(kind: str, path: str, **fields: str) -> str:
         started = time.perf_counter()
@@ -89,64 +117,79 @@ def review(name: str, client: httpx.Client, until: float, think: float) -> dict[
         assert response.status_code < 400, (path, response.status_code, response.text[:300])
         return response.text
 
-    time.sleep(think * dice.random())
+    time.sleep(THINKING * dice.random())
     while time.monotonic() < until:
-        fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', ask("review", "review"))
-        form = {name: unescape(value) for name, value in fields}
-        time.sleep(think * dice.uniform(0.5, 1.5))
+        page = ask("review", "review")
+        fields = re.findall(r'name="(case|form|revision)" value="([^"]*)"', page)
+        form = {key: unescape(value) for key, value in fields}
+        time.sleep(THINKING * dice.uniform(0.5, 1.5))
         if "revision" in form:
             ask("answer", "review", **form, value=dice.choice(("true", "false")))
         else:  # a colleague said otherwise
             ask("keep mine", "review/differ", case=form["case"])
         if dice.random() < 0.2:
-            ask(other := dice.choice(("learned", "trust")), other)
+            other = dice.choice(("learned", "trust"))
+            ask(other, other)
     return seconds
 
 
-def main() -> None:
-    """Fill a database, review, and print how long each kind of request took."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name, default in (("seconds", 30), ("cases", 10_000), ("people", 50), ("think", 2)):
-        parser.add_argument(f"--{name}", type=int, default=default)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.people) as pool:
-        url = f"sqlite:///{folder}/memalign.db"
-        cookies = fill(url, options.cases, options.people)
-        command = [sys.executable, "-m", "memalign", "serve", "--registry", url, "--port", "0"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-            (address,) = re.findall(
-                r"http://127\.0\.0\.1:\d+", process.stderr.readline() if process.stderr else ""
-            )
-            until = time.monotonic() + options.seconds
-            work = []
-            for name, cookie in cookies.items():
-                headers = {
+@contextmanager
+def served(url: str) -> Iterator[str]:
+    """Serve a registry, and yield the address."""
+    command = [sys.executable, "-m", "memalign", "serve", "--registry", url, "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        (address,) = re.findall(r"http://127\.0\.0\.1:\d+", process.stderr.readline())
+        try:
+            yield address
+        finally:
+            process.terminate()
+
+
+def reviewed(address: str, cookies: Mapping[str, str], seconds: float) -> list[Seconds]:
+    """Have everybody review at once, and return their times."""
+    until = time.monotonic() + seconds
+    work = []
+    with ThreadPoolExecutor(len(cookies)) as pool:
+        for name, cookie in cookies.items():
+            client = httpx.Client(
+                base_url=f"{address}/judges/tone/",
+                headers={
                     "cookie": f"{COOKIE}={cookie}",
                     "hx-request": "true",
                     "accept": "text/html",
-                }
-                client = httpx.Client(
-                    base_url=f"{address}/judges/tone/", headers=headers, timeout=60
-                )
-                work.append(pool.submit(review, name, client, until, options.think))
-            try:
-                people = [task.result() for task in work]
-            finally:
-                process.terminate()
-    rows = []
-    for kind in sorted({kind for person in people for kind in person}):
-        times = sorted(1000 * second for person in people for second in person.get(kind, ()))
-        rows.append(
-            (
-                kind,
-                len(times),
-                f"{statistics.median(times):.0f}",
-                f"{times[int(0.95 * len(times))]:.0f}",
+                },
+                timeout=60,
             )
-        )
-    print(shared.markdown((f"{options.people} reviewers, milliseconds", "n", "p50", "p95"), rows))
+            work.append(pool.submit(review, name, client, until))
+        return [task.result() for task in work]
+
+
+def table(people: list[Seconds]) -> str:
+    """Return how long each kind of request took."""
+    by_kind: Seconds = defaultdict(list)
+    for seconds in people:
+        for kind, times in seconds.items():
+            by_kind[kind] += times
+    rows = []
+    for kind in sorted(by_kind):
+        times = sorted(1000 * second for second in by_kind[kind])
+        slow = times[int(0.95 * len(times))]
+        rows.append((kind, len(times), f"{statistics.median(times):.0f}", f"{slow:.0f}"))
+    return markdown((f"{len(people)} reviewers, milliseconds", "n", "p50", "p95"), rows)
+
+
+def main() -> None:
+    """Fill a database, review, and print the table."""
+    parser = parser_of(__doc__)
+    parser.add_argument("--seconds", type=float, default=30)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/memalign.db"
+        cookies = fill(url)
+        with served(url) as address:
+            people = reviewed(address, cookies, options.seconds)
+    print(table(people))
 
 
 if __name__ == "__main__":

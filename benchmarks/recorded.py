@@ -2,21 +2,20 @@
 
     python benchmarks/recorded.py llm_rubric.jsonl
 
-The file is made of microsoft/LLM-Rubric (MIT), a dialogue and judge a line: `part` (synthetic or real), `answers` (by
-question the probabilities of 1 to 4 that a provider's model gave) and `human` (what the judge said, or null). Of each
-question a part of the dialogues, drawn a thousand times, is labelled, and the rest is traffic: what all people said is
-the truth. No model is called.
+The file is made of microsoft/LLM-Rubric (MIT), with a dialogue and a judge in each line: `part`
+(synthetic or real), `answers` (by question the probabilities of 1 to 4 that a provider's model
+gave) and `human` (what the judge said, or null). Of each question a part of the dialogues, drawn a
+thousand times, is labelled, and the rest is traffic: what all people said is the truth. No model is
+called.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from shared import markdown, read
+from shared import Line, markdown, parser_of, read
 
 from memalign.evaluation.traffic import corrected_mean, corrected_share, refusal
 from memalign.metrics import Estimate
@@ -25,6 +24,15 @@ LEVELS = (1, 2, 3, 4)
 QUESTIONS = {"Q0": "overall", "Q1": "natural", "Q6": "concise"}
 LABELLED = {"real": 60, "synthetic": 100}
 DRAWS = 1_000
+TITLES = (
+    "dialogues",
+    "n",
+    "people",
+    "the model alone",
+    "corrected, first draw",
+    "holds people's",
+    "refused",
+)
 
 Correct = Callable[[Sequence[float], Sequence[float], Sequence[float]], Estimate]
 
@@ -42,75 +50,59 @@ def passing(chances: Sequence[float]) -> float:
 def row(
     name: str, people: Sequence[float], judge: Sequence[float], labelled: int, correct: Correct
 ) -> list[str]:
-    """One row of the table: the truth, the judge's own figure, and what became of a thousand draws."""
-    truth, said = np.array(people), np.array(judge)
+    """Return a row of the table: the truth, the judge's own figure, and a thousand draws."""
+    truth = np.array(people)
+    said = np.array(judge)
     rng = np.random.default_rng(0)
-    first: Estimate | None = None
-    held = given = 0
+    estimates = []
     for _ in range(DRAWS):
         order = rng.permutation(len(truth))
-        known, rest = order[:labelled], order[labelled:]
-        if refusal(truth[known].tolist(), said[known].tolist()):
-            continue
-        estimate = correct(truth[known].tolist(), said[known].tolist(), said[rest].tolist())
-        first = first or estimate
-        given += 1
+        known = order[:labelled]
+        rest = order[labelled:]
+        labels = truth[known].tolist()
+        verdicts = said[known].tolist()
+        if not refusal(labels, verdicts):
+            estimates.append(correct(labels, verdicts, said[rest].tolist()))
+    held = 0
+    for estimate in estimates:
         held += (estimate.low or 0.0) <= truth.mean() <= (estimate.high or 0.0)
-    shown = "" if first is None else f"{first:.2f}"
-    coverage = f"{held / given:.0%}" if given >= DRAWS / 10 else "too few to say"
-    refused = f"{1 - given / DRAWS:.0%}"
+    given = len(estimates)
     return [
         name,
         f"{len(truth)}",
         f"{truth.mean():.2f}",
         f"{said.mean():.2f}",
-        shown,
-        coverage,
-        refused,
+        f"{estimates[0]:.2f}" if estimates else "",
+        f"{held / given:.0%}" if given >= DRAWS / 10 else "too few to say",
+        f"{1 - given / DRAWS:.0%}",
     ]
+
+
+def rows_of(lines: Sequence[Line]) -> Iterator[list[str]]:
+    """Yield two rows for each question of each part: the mean, and the share that passes."""
+    for part, labelled in LABELLED.items():
+        for question, word in QUESTIONS.items():
+            people = []
+            chances = []
+            for line in lines:
+                if line["part"] == part and line["human"][question] is not None:
+                    people.append(float(line["human"][question]))
+                    chances.append(line["answers"][question])
+            title = f"{part}, {word}: mean of 1 to 4"
+            means = [expected(each) for each in chances]
+            yield row(title, people, means, labelled, corrected_mean)
+            title = f"{part}, {word}: share of 3 or 4"
+            good = [float(level >= 3) for level in people]
+            passed = [passing(each) for each in chances]
+            yield row(title, good, passed, labelled, corrected_share)
 
 
 def main() -> None:
     """Print the table."""
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = parser_of(__doc__)
     options.add_argument("file", type=Path, help="the recorded answers, JSON lines")
-    rows = read(options.parse_args().file)
-    lines = []
-    for part, labelled in LABELLED.items():
-        for question, word in QUESTIONS.items():
-            answered: list[dict[str, Any]] = []
-            for each in rows:
-                if each["part"] == part and each["human"][question] is not None:
-                    answered.append(each)
-            people = [each["human"][question] for each in answered]
-            chances = [each["answers"][question] for each in answered]
-            scores = [float(level) for level in people]
-            means = [expected(each) for each in chances]
-            lines.append(
-                row(f"{part}, {word}: mean of 1 to 4", scores, means, labelled, corrected_mean)
-            )
-            good = [float(level >= 3) for level in people]
-            lines.append(
-                row(
-                    f"{part}, {word}: share of 3 or 4",
-                    good,
-                    [passing(c) for c in chances],
-                    labelled,
-                    corrected_share,
-                )
-            )
-    head = (
-        "dialogues",
-        "n",
-        "people",
-        "the model alone",
-        "corrected, first draw",
-        "holds people's",
-        "refused",
-    )
-    print(markdown(head, lines))
+    lines = read(options.parse_args().file)
+    print(markdown(TITLES, rows_of(lines)))
 
 
 if __name__ == "__main__":

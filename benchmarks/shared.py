@@ -1,4 +1,4 @@
-"""What the scripts share: raw lines that a stopped run completes, tables, and shares with intervals."""
+"""What the scripts share: options, raw lines that a stopped run completes, tables, and shares."""
 
 from __future__ import annotations
 
