@@ -29,9 +29,10 @@ from checkout import FENCE, ROOT, commands, commands_of
 from loopback import Loopback
 from typer.main import get_command
 
+from memalign import Judge
 from memalign.cli.app import app
 from tests.cli.conftest import invoke
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import Body, Endpoint
 
 DOCS = ROOT / "docs"
 WRITTEN = [
@@ -57,7 +58,7 @@ PLAINEST = {"array": [], "boolean": True, "integer": 1, "number": 1, "string": "
 """A value of each type of JSON schema."""
 
 
-def answer(body: dict[str, Any]) -> dict[str, Any]:
+def answer(body: Body) -> dict[str, Any]:
     fields = body["response_format"]["json_schema"]["schema"]["properties"]
     return {name: field.get("enum", [PLAINEST[field["type"]]])[0] for name, field in fields.items()}
 
@@ -159,7 +160,27 @@ GUIDES = [
 def test_the_commands_of_a_page_run_in_their_order(
     page: str, reader: Endpoint, folder: Path
 ) -> None:
-    """A judge of two versions is there, as whoever opens a guide has one."""
+    prepare_for_a_guide(folder)
+    if page.endswith(("correct.md", "forget-a-person.md")):
+        assert invoke("align", "helpfulness", "feedback.jsonl").code in (0, 1)
+    asked = 0
+    for words in commands_of(ROOT / page):
+        line = shlex.join(words)
+        if any(mark in line for mark in ELSEWHERE) or "NAME" in words:
+            continue
+        matching = [word.replace("José Müller", "parcel") for word in words[1:]]
+        if words[1] in ("erase", "unalign", "delete") and "--dry-run" not in words:
+            matching.append("--yes")
+        done = invoke(*matching)
+        # A judge that calls everything helpful is no good judge: gates may say so, and feedback may be pending.
+        assert done.code in (0, 1, 3), f"{line}: {done.err}"
+        assert "Traceback" not in done.err
+        asked += 1
+    assert asked >= 3
+
+
+def prepare_for_a_guide(folder: Path) -> None:
+    """Make a judge of two versions with guidelines, as whoever opens a guide has one."""
     for copy, original in FILES.items():
         shutil.copy(original, copy)
     row = {"id": "a-1", "inputs": "My cup came broken.", "outputs": "Use the return form."}
@@ -170,32 +191,9 @@ def test_the_commands_of_a_page_run_in_their_order(
     assert invoke(*create, "--instructions", "Helpful? {{ inputs }} {{ outputs }}").code == 0
     assert invoke("align", "helpfulness", "more.jsonl").code in (0, 1)
     for rule in range(1, 5):
-        assert (
-            invoke(
-                "guideline", "helpfulness", "--add", f"Rule {rule}: say sorry.", "--by", "ana"
-            ).code
-            == 0
-        )
+        text = f"Rule {rule}: say sorry."
+        assert invoke("guideline", "helpfulness", "--add", text, "--by", "ana").code == 0
     assert invoke("edit", "helpfulness", "--price", "input=0.4,output=1.6").code == 0
-    if page.endswith(("correct.md", "forget-a-person.md")):
-        assert invoke("align", "helpfulness", "feedback.jsonl").code in (0, 1)
-    asked = 0
-    for words in commands_of(ROOT / page):
-        line = shlex.join(words)
-        if any(mark in line for mark in ELSEWHERE) or "NAME" in words:
-            continue
-        yes = (
-            ["--yes"]
-            if words[1] in ("erase", "unalign", "delete") and "--dry-run" not in words
-            else []
-        )
-        matching = [word.replace("José Müller", "parcel") for word in words[1:]]
-        done = invoke(*matching, *yes)
-        # A judge that calls everything helpful is no good judge: gates may say so, and feedback may be pending.
-        assert done.code in (0, 1, 3), f"{line}: {done.err}"
-        assert "Traceback" not in done.err
-        asked += 1
-    assert asked >= 3
 
 
 def timeless(text: str) -> str:
@@ -625,44 +623,48 @@ def test_a_message_on_a_page_is_one_of_the_code(name: str) -> None:
 # -- the public surface ------------------------------------------------------------------------------------------------
 
 
-def test_the_public_surface_runs_as_it_is_promised(reader: Endpoint) -> None:
-    """The contract with scripts outside this repository, in one sitting."""
-    import memalign as ma
-
-    judge = ma.Judge(
+@pytest.fixture
+def promised(reader: Endpoint) -> Judge:
+    """A judge as the contract with scripts outside this repository makes it."""
+    return Judge(
         name="helpfulness",
         feedback_value_type=bool,
         model="openai:/gpt-4.1-mini",
         instructions="Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}",
     )
-    assert (
-        judge(inputs="I was charged twice!", outputs="One charge will be reversed.").value is True
-    )
-    result = judge.align("feedback.jsonl")
-    assert "pending" in str(result) or "learned" in str(result)
+
+
+def test_a_judge_learns_and_forgets_as_it_is_promised(promised: Judge) -> None:
+    reply = {"inputs": "I was charged twice!", "outputs": "One charge will be reversed."}
+    assert promised(**reply).value is True
+    result = promised.align("feedback.jsonl")
+    assert re.search("pending|learned", str(result))
     aligned = result.judge
     assert len(aligned.memory.episodic) == 5
-    assert [row.key for row in result.rows] == [
-        "t-1@ana",
-        "t-2@ana",
-        "t-3@ben",
-        "t-4@ben",
-        "t-17@ana",
-    ]
+    keys = [row.key for row in result.rows]
+    assert keys == ["t-1@ana", "t-2@ana", "t-3@ben", "t-4@ben", "t-17@ana"]
     assert len(result.guidelines) == len(aligned.memory.semantic)
     assert result.usage.calls > 0
     assert len(aligned.unalign("t-17").judge.memory.episodic) == 4
     assert len(aligned.unalign("t-17@ana").judge.memory.episodic) == 4
     assert len(aligned.unalign(source="ana").judge.memory.episodic) == 2
+
+
+def test_a_judge_judges_and_is_measured_as_it_is_promised(promised: Judge) -> None:
+    import memalign as ma
+
     examples = [ma.Example(id=f"e{n}", inputs="Hello?", outputs="Hi.") for n in range(3)]
-    assert [
-        each.value for each in aligned.judge_many(examples, concurrency=32, out="judged.jsonl")
-    ] == [True] * 3
-    assert len(Path("judged.jsonl").read_text("utf-8").splitlines()) >= 3
-    assert ma.evaluate(aligned, "held_out.jsonl") is not None
+    judged = promised.judge_many(examples, concurrency=32, out="judged.jsonl")
+    assert [each.value for each in judged] == [True] * 3
+    assert len(Path("judged.jsonl").read_text("utf-8").splitlines()) == 3
+    assert ma.evaluate(promised, "held_out.jsonl") is not None
+
+
+def test_a_registry_does_as_it_is_promised(promised: Judge) -> None:
+    import memalign as ma
 
     registry = ma.Registry("sqlite:///memalign.db")
-    registry.save(aligned)
+    registry.save(promised.align("feedback.jsonl").judge)
     registry.align("helpfulness", "more.jsonl")
     assert registry.load("helpfulness", version=2).name == "helpfulness"
     assert len(registry.list()) == 1

@@ -17,14 +17,15 @@ from typing import Any
 import pytest
 from checkout import ROOT
 
-from tests.support.endpoint import Endpoint, system_of, user_of
+from memalign.evaluation import Evaluation
+from tests.support.endpoint import Body, Endpoint, system_of, user_of
 from tests.support.learning import changes_of
 
 EXAMPLES = ROOT / "examples"
 STORIES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.py"))
 
 
-def answer(body: dict[str, Any]) -> dict[str, Any]:
+def answer(body: Body) -> dict[str, Any]:
     """What the model on loopback says to a request of any of the stories."""
     system, user = system_of(body), user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
@@ -120,12 +121,7 @@ def test_the_notebook_goes_from_dataframe_to_dataframe(
     for kind, source in cells("dataframes"):
         if kind == "code":
             exec(compile(source, "dataframes.ipynb", "exec"), names)
-    before, after = names["before"], names["after"]
-    assert (
-        sum(case.correct is True for case in before.cases)
-        <= 4
-        < sum(case.correct is True for case in after.cases)
-    )
+    assert right_cases(names["before"]) <= 4 < right_cases(names["after"])
     judged = names["judged"]
     assert isinstance(judged, pd.DataFrame)
     assert list(judged["id"]) == list(names["held_out"]["id"])
@@ -135,3 +131,7 @@ def test_the_notebook_goes_from_dataframe_to_dataframe(
     assert "cases scored by both" in said
     assert "1 withdrawn" in said
     assert (tmp_path / "judges.db").exists()
+
+
+def right_cases(evaluation: Evaluation) -> int:
+    return [case.correct for case in evaluation.cases].count(True)

@@ -16,14 +16,15 @@ from checkout import FENCE, ROOT, commands
 
 from tests.cli.conftest import invoke
 from tests.support.decision_servers import system_one
-from tests.support.endpoint import Endpoint, system_of, user_of
+from tests.support.endpoint import Body, Endpoint, system_of, user_of
 from tests.support.learning import changes_of
+from tests.support.rows import RawRow
 
 PAGE = (ROOT / "docs" / "how-to" / "local-models.md").read_text("utf-8")
 ADDRESS = re.compile(r"http://localhost:\d+")
 
 
-def fill(body: dict[str, Any]) -> dict[str, Any]:
+def fill(body: Body) -> dict[str, Any]:
     """A model that likes every reply that says sorry, and writes one rule for each comment."""
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
     if "changes" in properties:
@@ -57,7 +58,7 @@ def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> li
     return ran
 
 
-def judgments(path: Path) -> list[dict[str, Any]]:
+def judgments(path: Path) -> list[RawRow]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 

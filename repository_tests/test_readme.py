@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -115,22 +116,24 @@ def test_contributing_names_files_and_functions_that_exist() -> None:
 
 
 def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
-    layers = next(
-        contract["layers"]
-        for contract in settings["contracts"]
-        if contract["containers"] == ["memalign"]
-    )
-    order = [re.findall(r"\w+", layer) for layer in layers]
+    order = rooms_by_layer()
     section = CONTRIBUTING.partition("\n## The rooms\n")[2].partition("\n## ")[0]
-    rows = [
-        re.findall(r"`(\w+)`", row) for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    ]
-    named = [name for row in rows for name in row]
+    named: list[str] = []
+    for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
+        named.extend(re.findall(r"`(\w+)`", row))
     levels = [next(level for level, names in enumerate(order) if name in names) for name in named]
     assert levels == sorted(levels)
     folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
     assert folders <= set(named)
     picture = (ROOT / "docs/images/rooms.svg").read_text("utf-8")
     drawn = re.findall(r'font-weight="600">(\w+)<', picture)
-    assert drawn == [name for names in order for name in names], "the picture has the same rooms"
+    assert drawn == [*chain(*order)], "the picture has the same rooms"
+
+
+def rooms_by_layer() -> list[list[str]]:
+    """Return the rooms of each layer that the import contracts name, from top to bottom."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    for contract in settings["contracts"]:
+        if contract["containers"] == ["memalign"]:
+            return [re.findall(r"\w+", layer) for layer in contract["layers"]]
+    raise AssertionError("no contract is about the library's rooms")

@@ -20,6 +20,7 @@ from server_support.browser import (
     until,
     words_saved,
 )
+from tests.support.rows import RawRow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -34,7 +35,7 @@ PATHS = [
     "/judges/tone/learned?take=G1", "/judges/tone/learned?better=G1",
     *(f"/judges/tone/setup?open={block}" for block in ("", "question", "cases", "experts", "erase")),
 ]  # fmt: skip
-CASES: list[dict[str, Any]] = [
+CASES: list[RawRow] = [
     {"id": "talk", "inputs": "Hi.", "outputs": "Hello.", "conversation": [
         {"role": "user", "content": "Cancel it."},
         {"role": "assistant", "content": "Wait.", "tool_calls": [{"id": "1", "function": {"name": "cancel", "arguments": "{}"}}]},

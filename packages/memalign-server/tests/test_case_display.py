@@ -13,7 +13,6 @@ import pytest
 
 from memalign import Example
 from memalign_server.pages.content import Block, blocks_of, label_of
-from memalign_server.pages.texts import prose, visible
 from memalign_server.pages.verdicts import question_of
 from server_support import world
 from server_support.reviewing import answer, put_in
@@ -73,33 +72,6 @@ def cut(content: dict[str, Any], kind: str = "bool") -> list[Block]:
 def only(content: dict[str, Any]) -> Block:
     (block,) = cut(content)
     return block
-
-
-def test_hostile_text_becomes_no_element() -> None:
-    allowed = {
-        "p",
-        "div",
-        "span",
-        "pre",
-        "code",
-        "small",
-        "strong",
-        "em",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-    }
-    for text in HOSTILE:
-        for html in (prose(text), visible(text)):
-            assert Tags(html).active == []
-            assert set(Tags(html).tags) <= allowed, text
-            assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in html
-        assert ("202E" in visible(text)) == ("\N{RIGHT-TO-LEFT OVERRIDE}" in text), (
-            "shown by its number"
-        )
 
 
 def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:

@@ -24,6 +24,7 @@ from memalign_server.work.jobs import Jobs
 from server_support import world
 from server_support.reviewing import answer, expect, job_ended, post, put_in, shows, wait, words_of
 from tests.cli.conftest import invoke
+from tests.support.rows import RawRow
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -36,7 +37,7 @@ MATTERS = [
     "refund never came", "voucher is refused", "password mail is missing", "sofa is the wrong grey",
     "courier left it outside", "warranty has run out", "order shows no date", "chat ended without a word",
 ]  # fmt: skip
-CASES: list[dict[str, Any]] = [
+CASES: list[RawRow] = [
     {
         "id": f"okafor-{number}",
         "inputs": f"Chidi Okafor writes that the {matter}.",
@@ -44,7 +45,7 @@ CASES: list[dict[str, Any]] = [
     }
     for number, matter in enumerate(MATTERS, 1)
 ]
-OTHERS: list[dict[str, Any]] = [
+OTHERS: list[RawRow] = [
     {"id": "late", "inputs": "My order is three weeks late.", "outputs": "It is in transit."},
     {"id": "thanks", "inputs": "Thanks!", "outputs": "Glad to hear it! Any time."},
 ]

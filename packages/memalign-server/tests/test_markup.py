@@ -18,6 +18,7 @@ from server_support import world
 from server_support.browser import enter, opened, until
 from server_support.reviewing import post, put_in, wait
 from tests.support.learning import changes_of
+from tests.support.rows import RawRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +47,7 @@ PIECES = (
 HOSTILE = "It quotes: " + " ".join(PIECES)
 LINE = HOSTILE.replace("\n", " ")
 INSTRUCTIONS = f"{LINE} Is the reply warm?\nQuestion: {{{{ inputs }}}}\nReply: {{{{ outputs }}}}"
-CASES: list[dict[str, Any]] = [
+CASES: list[RawRow] = [
     {
         "id": f"c-{number} {PIECES[0]}",
         "inputs": f"{number} {HOSTILE}",
@@ -279,5 +280,7 @@ def test_no_text_becomes_a_tag_beyond_the_allowed(text: str) -> None:
         str(language("pt").say("{name} {time}", name=text, time=language("pt").time(AT))),
     ):
         assert Tags(html).tags <= {"time"}
+    assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in str(prose(text)) + str(visible(text))
+    assert "202E" in visible(text) or "\N{RIGHT-TO-LEFT OVERRIDE}" not in text
     assert "<" not in inert(json.dumps(text))
     assert json.loads(inert(json.dumps(text))) == text

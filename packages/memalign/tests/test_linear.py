@@ -28,6 +28,7 @@ from memalign.memory.text_search import Finder
 from memalign.prompts.fitting import fit_fields
 from memalign.types import CodeTest
 from memalign.values import ValueType
+from tests.support.rows import RawRow
 
 LONG, MANY = 1_000_000, 10_000  # characters, and parts
 PIECES = [
@@ -110,7 +111,7 @@ def test_a_megabyte_is_read(name: str, piece: str) -> None:
     READERS[name](piece * (LONG // len(piece)))
 
 
-def chain(count: int) -> list[dict[str, Any]]:
+def chain(count: int) -> list[RawRow]:
     return [
         {"span_id": str(n), "parent_id": str(n - 1) if n else None, "name": "step", "inputs": "x"}
         for n in range(count)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +15,7 @@ from memalign.memory.label_policy import policy_label
 from memalign.types import FeedbackKey
 from tests.support.names import names, spelled_otherwise
 from tests.support.registry import judge, models, optimizer, row
+from tests.support.rows import RawRow
 
 ONE_PERSON = [
     ("José", "Jose\u0301"),  # as macOS writes it
@@ -114,7 +113,7 @@ def test_a_person_who_writes_their_name_otherwise_replaces_their_own_comment() -
 
 def test_an_authority_decides_in_every_spelling() -> None:
     chat, embedding = models()
-    rows: list[dict[str, Any]] = [
+    rows: list[RawRow] = [
         row("t-1", "Li Wei", "cold"),
         row("t-1", "ben", "warm", value=True),
     ]

@@ -12,6 +12,7 @@ import pytest
 
 from memalign import Example, Feedback, Finding, Guideline, Judge, Judgment, Usage, evaluate
 from memalign.types import CodeTest, FeedbackKey
+from tests.support.rows import RawRow
 from tests.support.scripted import Teacher, change, scripted
 
 SPITE = '<script>alert("x")</script>'
@@ -40,7 +41,7 @@ def judge(**changes: Any) -> Judge:
     return scripted(teacher, instructions="Is the reply warm?\n{{ outputs }}", **changes)[0]
 
 
-def rows(count: int = 3) -> list[dict[str, Any]]:
+def rows(count: int = 3) -> list[RawRow]:
     return [
         {
             "id": f"t-{n}",
@@ -123,30 +124,46 @@ def test_a_repr_is_a_few_lines() -> None:
     )
 
 
-def test_what_a_run_gave_is_readable_in_a_terminal_and_in_a_notebook() -> None:
+@pytest.mark.parametrize("what", ["judgments", "align", "evaluation", "comparison"])
+def test_what_a_run_gave_is_readable_in_a_terminal_and_in_a_notebook(what: str) -> None:
+    value, words = shown_after_a_run()[what]
+    assert words in repr(value)
+    assert repr(value) == str(value)
+    page = value._repr_html_()
+    assert words.split(":")[0] in page
+    assert "<script>" not in page
+
+
+def shown_after_a_run() -> dict[str, tuple[Any, str]]:
+    """Return what each step gives, and words that it shows."""
     one = judge()
     result = one.align(rows(3))
-    unseen = [
-        row | {"id": f"h-{n}", "outputs": f"New {n} {SPITE}"} for n, row in enumerate(rows(30))
-    ]
-    judgments = one.judge_many([{"id": f"{SPITE}{n}", "outputs": f"reply {n}"} for n in range(40)])
-    both = evaluate(result.judge, unseen, against=one)
-    shown: list[tuple[Any, str]] = [
-        (judgments, "40 judgments: 40 true, 40 calls"),
-        (result, "G1: Say sorry before facts."),
-        (both, "the other judge:"),
-        (both.comparison, "no clear difference, n = 30 cases scored by both"),
-    ]
-    for value, words in shown:
-        assert words in repr(value)
-        assert repr(value) == str(value)
-        page = value._repr_html_()
-        assert words.split(":")[0] in page
-        assert "<script>" not in page
+    both = evaluate(result.judge, unseen(), against=one)
+    items = [{"id": f"{SPITE}{n}", "outputs": f"reply {n}"} for n in range(40)]
+    return {
+        "judgments": (one.judge_many(items), "40 judgments: 40 true, 40 calls"),
+        "align": (result, "G1: Say sorry before facts."),
+        "evaluation": (both, "the other judge:"),
+        "comparison": (both.comparison, "no clear difference, n = 30 cases scored by both"),
+    }
+
+
+def unseen() -> list[RawRow]:
+    return [row | {"id": f"h-{n}", "outputs": f"New {n} {SPITE}"} for n, row in enumerate(rows(30))]
+
+
+def test_two_judges_stand_in_one_table() -> None:
+    one = judge()
+    both = evaluate(one.align(rows(3)).judge, unseen(), against=one)
     table = both._repr_html_().partition("<table>")[2]
     assert table.index("the other judge") < table.index("this judge") < table.index("accuracy")
     assert str(both).count("accuracy") == 3, "of both judges, and of their difference"
-    assert judgments.usage == sum((one.usage for one in judgments), Usage())
+
+
+def test_many_judgments_are_summed_up_and_cut() -> None:
+    one = judge()
+    judgments = one.judge_many([{"id": f"i-{n}", "outputs": f"reply {n}"} for n in range(40)])
+    assert judgments.usage == sum((each.usage for each in judgments), Usage())
     assert judgments.usage.calls == 40
     assert repr(judgments).endswith("… and 30 more")
     assert repr(one.judge_many([])) == "0 judgments: 0 calls, $0"

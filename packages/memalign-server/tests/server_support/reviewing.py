@@ -14,6 +14,7 @@ from sqlalchemy import case
 from memalign_server.store.tables import queue
 from server_support import world
 from tests.support.patience import PATIENCE
+from tests.support.rows import RawRow
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from memalign_server.work.jobs import Job, Jobs
 
 T = TypeVar("T")
-CASES: list[dict[str, Any]] = [
+CASES: list[RawRow] = [
     {"id": "late", "inputs": "My order is three weeks late.", "outputs": "It is in transit."},
     {"id": "twice", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
     {"id": "lamp", "inputs": "The lamp arrived broken.", "outputs": "Send a photo to support."},
@@ -32,9 +33,7 @@ CASES: list[dict[str, Any]] = [
 FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
 
 
-def put_in(
-    client: TestClient, cases: list[dict[str, Any]] | None = None, *, judge: str = "tone"
-) -> None:
+def put_in(client: TestClient, cases: list[RawRow] | None = None, *, judge: str = "tone") -> None:
     """Upload cases and wait until they are judged."""
     lines = "\n".join(json.dumps(case) for case in (CASES if cases is None else cases))
     file, path = {"file": ("cases.jsonl", lines)}, f"/judges/{judge}/setup/cases"

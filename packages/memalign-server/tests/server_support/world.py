@@ -26,6 +26,7 @@ from memalign_server.store import Store
 from memalign_server.store.tables import queue, reviews
 from tests.support.learning import changes_of
 from tests.support.places import KINDS, place_of
+from tests.support.rows import RawRow
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -47,7 +48,7 @@ ADDRESS = "http://127.0.0.1:8321"
 TOKEN = "the token of programs in all tests"
 ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
-ROWS: list[dict[str, Any]] = [
+ROWS: list[RawRow] = [
     {
         "id": "t-1",
         "inputs": "My order is late.",

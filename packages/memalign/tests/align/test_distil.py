@@ -31,6 +31,7 @@ from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.keys import keys
 from tests.support.learning import bare, learn, states
+from tests.support.rows import RawRow
 from tests.support.scripted import by_kind, case, change, records_in
 
 replace = msgspec.structs.replace
@@ -71,7 +72,7 @@ def provider_judge(answer: Any = None, *, shard_size: int = 10) -> tuple[Judge, 
     return bare(model=model)[0], model
 
 
-def spoken(cases: Iterable[int | str]) -> list[dict[str, Any]]:
+def spoken(cases: Iterable[int | str]) -> list[RawRow]:
     """Rows with a label, and with words that only this row has."""
     rows = [{"id": f"t-{n}", "inputs": f"question {n}", "outputs": f"answer {n}"} for n in cases]
     said = [f"It should name matter {n}, says ana." for n in cases]
@@ -180,7 +181,7 @@ class TestMerging:
         ids=["a comment", "without spaces", "a label alone"],
     )
     def test_of_many_guidelines_a_call_shows_those_that_its_feedback_is_about(
-        self, row: dict[str, Any]
+        self, row: RawRow
     ) -> None:
         def ruled(request: ChatRequest) -> ScriptedAnswer:
             answer = wordy(request)

@@ -12,6 +12,7 @@ from memalign.align import AlignResult
 from memalign.errors import InputError, ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedChatModel
+from tests.support.rows import RawRow
 from tests.support.scripted import by_kind, change, records_in, scripted
 
 RULE = "Without a day a reply is bad."
@@ -32,7 +33,7 @@ def distilled(request: ChatRequest) -> Any:
     return {"changes": [change("ADD", *records_in(request), text=RULE)]}
 
 
-def row(number: int, outputs: str, *, value: bool, words: str | None = None) -> dict[str, Any]:
+def row(number: int, outputs: str, *, value: bool, words: str | None = None) -> RawRow:
     return {
         "id": f"t-{number}",
         "source": "ana",
@@ -50,7 +51,7 @@ ROWS = [
 ]
 
 
-def learn(rows: list[dict[str, Any]], **knobs: Any) -> tuple[AlignResult, ScriptedChatModel]:
+def learn(rows: list[RawRow], **knobs: Any) -> tuple[AlignResult, ScriptedChatModel]:
     judge, model = scripted(by_kind(judgment=judged, changes=distilled), retrieval_k=0)
     return judge.align(rows, optimizer=MemAlign(**knobs)), model
 

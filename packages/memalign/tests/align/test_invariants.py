@@ -37,6 +37,7 @@ from tests.support.learning import (
     without,
     words_in,
 )
+from tests.support.rows import RawRow
 
 MODELS = [(20, False, bool), (3, False, str), (1, False, bool), (50, False, bool), (1, True, bool)]
 """How many records a call of distillation holds, whether the model is a weak one, and what the verdict is."""
@@ -46,9 +47,7 @@ ways = st.sampled_from(WAYS)
 some = settings(max_examples=20)
 
 
-def divide(
-    rows: list[dict[str, Any]], chosen: Iterable[bool]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def divide(rows: list[RawRow], chosen: Iterable[bool]) -> tuple[list[RawRow], list[RawRow]]:
     """Rows in two parts."""
     flags = list(chosen)
     kept = [row for row, flag in zip(rows, flags, strict=False) if flag]

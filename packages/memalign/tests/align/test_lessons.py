@@ -34,12 +34,13 @@ from tests.support.learning import (
     without,
     words_in,
 )
+from tests.support.rows import RawRow
 from tests.support.scripted import Teacher, change
 
 RULE = "Be kind to whoever has waited."
 
 
-def taught(*changes: list[dict[str, Any]], rows: list[dict[str, Any]]) -> Judge:
+def taught(*changes: list[dict[str, Any]], rows: list[RawRow]) -> Judge:
     """A judge that learned `rows` one by one, in as many calls as there are changes."""
     judge = bare(Teacher(*changes), shard_size=10)[0]
     for one in rows:
@@ -363,7 +364,7 @@ class TestModels:
         assert "vectors of hash:16, not of other:16" in str(judgment.notes)
 
 
-def _content(one: dict[str, Any]) -> dict[str, Any]:
+def _content(one: RawRow) -> dict[str, Any]:
     return {name: one[name] for name in ("inputs", "outputs")}
 
 

@@ -43,7 +43,7 @@ from tests.support.learning import (
 )
 from tests.support.names import spelled_otherwise
 from tests.support.places import place_of
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 
 SOURCES = ("ana@example.org", "two words", "a:b/c%20", "مراجِعة")
 KINDS = ("judgment", "changes", "rule")
@@ -74,8 +74,8 @@ class Hand:
     def __init__(self) -> None:
         self.count = 1000
 
-    def rows(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> list[Row]:
-        found: dict[str, Row] = {}
+    def rows(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> list[RawRow]:
+        found: dict[str, RawRow] = {}
         for case, source, order, value, day in drawn:
             self.count += 1
             one = row(
@@ -173,7 +173,7 @@ class JudgeMachine(RuleBasedStateMachine):
         self.withdrawn -= {key_of(one) for one in rows}
         self._now(result.judge, asked)
 
-    def learn(self, rows: list[Row]) -> AlignResult:
+    def learn(self, rows: list[RawRow]) -> AlignResult:
         return self.judge.align(rows)
 
     @rule()
@@ -208,7 +208,7 @@ class JudgeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), what=st.sampled_from(["text", "pin", "unpin", "retire", "restore"]))
     def edit(self, data: st.DataObject, what: str) -> None:
         old = data.draw(st.sampled_from(self.judge.memory.guidelines))
-        possible: dict[str, Row] = {
+        possible: dict[str, RawRow] = {
             "text": {"text": data.draw(st.sampled_from(PEOPLES))},
             "pin": {"pinned": True},
             "unpin": {"pinned": False},
@@ -322,7 +322,7 @@ class RegistryMachine(JudgeMachine):
         if judge != self.judge:
             self.registry.update("replies", lambda _: judge, force=True)
 
-    def learn(self, rows: list[Row]) -> AlignResult:
+    def learn(self, rows: list[RawRow]) -> AlignResult:
         # Somebody else may speak of a case that went with the erased annotation: asked for, its text is there again.
         self.erased_words -= set(words_in(json.dumps(rows)))
         return self.registry.align("replies", rows, allow_erased=True, force=True)
@@ -445,7 +445,7 @@ def what_was_learned(memory: Memory) -> Any:
     )
 
 
-def undisputed(rows: list[Row]) -> list[Row]:
+def undisputed(rows: list[RawRow]) -> list[RawRow]:
     """Comments alone and labels alone, of one content always the same label: nobody's label silences anybody."""
     comments = [
         {name: value for name, value in row.items() if name != "value"}
@@ -460,7 +460,7 @@ def undisputed(rows: list[Row]) -> list[Row]:
 @settings(max_examples=20)
 @given(batches(orders=TAKEN), st.lists(st.booleans(), min_size=15, max_size=15))
 def test_forgetting_leaves_what_the_others_alone_would_teach(
-    drawn: list[Row], chosen: list[bool]
+    drawn: list[RawRow], chosen: list[bool]
 ) -> None:
     rows = undisputed(drawn)
     gone = [row for row, flag in zip(rows, chosen, strict=False) if flag]

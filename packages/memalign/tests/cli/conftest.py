@@ -17,24 +17,24 @@ from memalign.cli.app import app
 from memalign.cli.session import Session
 from tests.support.endpoint import Answer, Body, Endpoint, user_of
 from tests.support.learning import changes_of
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 
 INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
 
-LATE: Row = {
+LATE: RawRow = {
     "id": "t-1",
     "inputs": "My order is late.",
     "outputs": "It is in transit.",
     "value": False,
 }
-THANKS: Row = {
+THANKS: RawRow = {
     "id": "t-2",
     "inputs": "Thanks!",
     "outputs": "Any time, enjoy your day!",
     "value": True,
 }
-FEEDBACK: list[Row] = [
+FEEDBACK: list[RawRow] = [
     LATE | {"rationale": "Correct but cold.", "source": "ana"},
     THANKS | {"rationale": "Warm.", "source": "ana"},
     {
@@ -45,7 +45,7 @@ FEEDBACK: list[Row] = [
         "source": "ben",
     },
 ]
-HELD_OUT: list[Row] = [
+HELD_OUT: list[RawRow] = [
     {
         "id": "h-1",
         "inputs": "I was charged twice!",
@@ -127,7 +127,7 @@ def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         yield server
 
 
-def jsonl(path: Path, rows: list[Row]) -> Path:
+def jsonl(path: Path, rows: list[RawRow]) -> Path:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
     return path
 

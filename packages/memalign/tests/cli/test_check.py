@@ -8,9 +8,10 @@ from typing import Any
 
 from tests.cli.conftest import FEEDBACK, Run, jsonl, missing
 from tests.support.endpoint import Endpoint
+from tests.support.rows import RawRow
 
 
-def row(example_id: str, value: object, source: str | None = None, **more: Any) -> dict[str, Any]:
+def row(example_id: str, value: object, source: str | None = None, **more: Any) -> RawRow:
     content = {
         "id": example_id,
         "inputs": f"question {example_id}",

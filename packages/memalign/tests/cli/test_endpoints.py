@@ -52,16 +52,13 @@ def test_each_model_gets_its_own_address_and_key(
 ) -> None:
     assert memalign("align", tone, feedback, "--json", code=0).json["usage"]["cost"] > 0
     memalign("judge", tone, held_out, code=0)
-    assert strong.requests
-    assert all(distils(body) and body["model"] == "big" for body in strong.requests)
-    assert all(each["authorization"] == "Bearer strong-secret-456" for each in strong.headers)
-    assert own.requests
-    assert not any(distils(body) for body in own.requests)
-    assert all(each["authorization"] == "Bearer own-secret-123" for each in own.headers)
+    assert {(distils(body), body["model"]) for body in strong.requests} == {(True, "big")}
+    assert {distils(body) for body in own.requests} == {False}
+    assert {each["authorization"] for each in strong.headers} == {"Bearer strong-secret-456"}
+    assert {each["authorization"] for each in own.headers} == {"Bearer own-secret-123"}
     with Endpoint(answer) as other:
-        memalign(
-            "edit", tone, "--model", f"openai:m@{other.base_url}", says="- parameters: "
-        )  # what it lost is shown
+        model = f"openai:m@{other.base_url}"
+        memalign("edit", tone, "--model", model, says="- parameters: ")  # what it lost is shown
         memalign("judge", tone, held_out, code=0)
     assert other.requests
     assert "secret" not in str(other.headers)

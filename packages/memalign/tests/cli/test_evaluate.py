@@ -13,6 +13,7 @@ import pytest
 from tests.cli.conftest import Run, jsonl, missing
 from tests.support.decision_servers import system_one
 from tests.support.endpoint import Endpoint, bad_request
+from tests.support.rows import RawRow
 
 
 def test_a_version_is_compared_with_another_and_with_another_model(
@@ -49,7 +50,7 @@ def test_a_version_is_compared_with_another_and_with_another_model(
 INSTRUCTIONS = "Is the reply warm?\nReply: {{ outputs }}"
 
 
-def rows(right: int, wrong: int) -> list[dict[str, Any]]:
+def rows(right: int, wrong: int) -> list[RawRow]:
     """The model behind the endpoint passes every reply."""
     values = [True] * right + [False] * wrong
     return [
@@ -174,11 +175,11 @@ def sure(memalign: Run) -> Iterator[str]:
         yield "sure"
 
 
-def replies(first: int, last: int, **more: Any) -> list[dict[str, Any]]:
+def replies(first: int, last: int, **more: Any) -> list[RawRow]:
     return [{"id": f"r-{n}", "outputs": f"Reply {n}.", **more} for n in range(first, last)]
 
 
-def labelled(last: int) -> list[dict[str, Any]]:
+def labelled(last: int) -> list[RawRow]:
     return [row | {"value": n % 2 == 0} for n, row in enumerate(replies(0, last))]
 
 

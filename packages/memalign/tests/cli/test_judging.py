@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Run, jsonl
-from tests.support.endpoint import Answer, Endpoint, bad_request, user_of
+from tests.support.endpoint import Answer, Body, Endpoint, bad_request, user_of
+from tests.support.rows import RawRow
 from tests.support.spans import Step, otlp
 
 
-def items(count: int) -> list[dict[str, Any]]:
+def items(count: int) -> list[RawRow]:
     return [
         {"id": f"n-{n}", "inputs": "Where is it?", "outputs": f"Reply {n}."} for n in range(count)
     ]
@@ -65,7 +65,7 @@ def test_many_examples_need_a_file_for_their_judgments(
 def test_failures_are_summed_up_by_reason(
     memalign: Run, tone: str, tmp_path: Path, endpoint: Endpoint
 ) -> None:
-    def answer(body: dict[str, Any]) -> Answer:
+    def answer(body: Body) -> Answer:
         number = int(user_of(body).split("Reply ")[1].split(".")[0])
         return bad_request("odd") if number % 2 else {"rationale": "Fine.", "value": True}
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
 
+from memalign.io import read_judgments
 from tests.cli.conftest import FEEDBACK, Run, jsonl
 
 CSV = "ticket,question,answer,label,comment\nt-1,My order is late.,It is in transit.,no,Cold.\nt-2,Thanks!,Any time!,yes,\n"
@@ -87,32 +89,22 @@ def test_rows_without_ids_get_them_from_their_content(
     memalign: Run, tone: str, tmp_path: Path
 ) -> None:
     rows = [{name: str(row[name]) for name in ("inputs", "outputs", "value")} for row in FEEDBACK]
-    lines = [
-        "inputs,outputs,value",
-        *(",".join(f'"{cell}"' for cell in row.values()) for row in rows),
-    ]
-    (file := tmp_path / "rows.csv").write_text("\n".join(lines), "utf-8")
+    file = tmp_path / "rows.csv"
+    with file.open("w", encoding="utf-8", newline="") as lines:
+        table = csv.DictWriter(lines, rows[0])
+        table.writeheader()
+        table.writerows(rows)
     memalign("judge", tone, file, "-o", "judged.jsonl", "--json", code=0)
-    first = [
-        json.loads(line)["id"] for line in Path("judged.jsonl").read_text("utf-8").splitlines()
-    ]
-    assert len(set(first)) == len(FEEDBACK)
-    assert all(each.startswith("c-") for each in first)
-    assert memalign("judge", tone, file, "-o", "judged.jsonl", "--json").json["resumed"] == len(
-        FEEDBACK
-    )
-    assert (
-        memalign("evaluate", tone, file, "--judged", "judged.jsonl", "--json").json["evaluation"][
-            "n"
-        ]
-        == 3
-    )
-    assert (
-        memalign("align", tone, file, "--source", "ana", "--json").json["rows"][0]["key"]
-        == f"{first[0]}@ana"
-    )
+    ids = list(read_judgments("judged.jsonl").judgments)
+    assert [name[:2] for name in ids] == ["c-"] * len(FEEDBACK)
+    again = memalign("judge", tone, file, "-o", "judged.jsonl", "--json").json
+    assert again["resumed"] == len(FEEDBACK)
+    measured = memalign("evaluate", tone, file, "--judged", "judged.jsonl", "--json").json
+    assert measured["evaluation"]["n"] == 3
+    learned = memalign("align", tone, file, "--source", "ana", "--json").json
+    assert learned["rows"][0]["key"] == f"{ids[0]}@ana"
     piped = memalign("judge", tone, "-", "--json", stdin="\n".join(map(json.dumps, rows)))
-    assert [made["id"] for made in piped.json["judgments"]] == first
+    assert [made["id"] for made in piped.json["judgments"]] == ids
 
 
 @pytest.mark.parametrize(

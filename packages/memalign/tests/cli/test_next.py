@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.conftest import FEEDBACK, HELD_OUT, Run, answer, jsonl, missing
 from tests.support.endpoint import Endpoint, bad_request, user_of
+from tests.support.rows import RawRow
 
-NEW: list[dict[str, Any]] = [{k: v for k, v in row.items() if k != "value"} for row in HELD_OUT[:2]]
+NEW: list[RawRow] = [{k: v for k, v in row.items() if k != "value"} for row in HELD_OUT[:2]]
 
 
 @pytest.fixture

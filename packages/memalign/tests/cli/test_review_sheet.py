@@ -10,6 +10,7 @@ import openpyxl
 import pytest
 
 from tests.cli.conftest import HELD_OUT, INSTRUCTIONS, Run, jsonl
+from tests.support.rows import RawRow
 
 FORMULA = {"id": "001", "inputs": "=HYPERLINK(0)", "outputs": "-1+cmd|calc"}
 NESTED = {
@@ -17,7 +18,7 @@ NESTED = {
     "inputs": {"question": "Where?\r\nHere?", "tags": ["a", 1]},
     "outputs": "x" * 40_000,
 }
-CASES: list[dict[str, Any]] = [
+CASES: list[RawRow] = [
     FORMULA,
     NESTED,
     {"id": "plain", "inputs": "Olá…", "outputs": "{not json}"},
@@ -63,16 +64,19 @@ def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -
 
 def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
     memalign("review", tone, cases, "-o", "review.xlsx", code=0)
-    book = openpyxl.load_workbook("review.xlsx")
-    sheet = book["review"]
-    assert {cell.data_type for row in sheet.iter_rows() for cell in row} == {
-        "s",
-        "n",
-    }  # an empty cell is a number
+    sheet = openpyxl.load_workbook("review.xlsx")["review"]
+    types = {cell.data_type for row in sheet.iter_rows() for cell in row}
+    assert types == {"s", "n"}, "an empty cell is a number"
     assert sheet["B2"].value == FORMULA["inputs"]
     assert sheet["B2"].quotePrefix
     assert sheet["B3"].value == "question:\n  Where?\n  Here?\ntags:\n  - a\n  - 1"
     assert sheet["C3"].value.endswith("(8,000 more characters)")
+
+
+def test_a_sheet_is_ready_to_be_filled_in(memalign: Run, tone: str, cases: Path) -> None:
+    memalign("review", tone, cases, "-o", "review.xlsx", code=0)
+    book = openpyxl.load_workbook("review.xlsx")
+    sheet = book["review"]
     assert sheet.freeze_panes == "B2"
     (rule,) = sheet.data_validations.dataValidation
     assert (rule.type, str(rule.sqref)) == ("list", "D2:D4")

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.conftest import INSTRUCTIONS, Run, jsonl
 from tests.support import paying
-from tests.support.endpoint import Endpoint, Fault
+from tests.support.endpoint import Body, Endpoint, Fault
 
 ROWS = paying.rows(12)
 PRICE = "input=100,output=400"  # dollars for a million tokens: cents a call
@@ -136,7 +135,7 @@ def test_a_limit_that_cannot_hold_loses_nothing(
 def test_what_a_limit_could_not_count_is_kept_and_a_dry_run_says_so(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
-    def uncounted(body: dict[str, Any]) -> Fault:
+    def uncounted(body: Body) -> Fault:
         return Fault(body={"choices": [{"message": {"content": json.dumps(paying.answer(body))}}]})
 
     endpoint.answer = uncounted

@@ -18,6 +18,7 @@ from tests.support.endpoint import (
     CLOSED,
     CONTENT_FILTER,
     REFUSAL,
+    Body,
     Endpoint,
     Fault,
     bad_request,
@@ -41,7 +42,7 @@ def judge_at(endpoint: Endpoint, *, shard_size: int = 2) -> Judge:
     return scripted(model=model, instructions=INSTRUCTIONS)[0]
 
 
-def distilling(body: dict[str, Any]) -> bool:
+def distilling(body: Body) -> bool:
     return "You maintain the guidelines of a judge" in system_of(body) + user_of(body)
 
 
@@ -68,20 +69,22 @@ def test_a_failed_lesson_waits_with_its_reason(name: str) -> None:
             assert "gpt-4.1-mini" in reason, "it says which model"
             assert "matter number" not in reason, "and repeats nobody's words"
         assert not ill.guidelines
-        if name in ("cut", "wrong schema", "no JSON"):
-            assert ill.usage.calls == len(endpoint.requests), (
-                "what was paid and of no use is counted"
-            )
-            assert ill.usage.output_tokens > 0
         endpoint.answer = answer
         asked = len(endpoint.requests)
         well = ill.judge.align([])
-        assert {*states(well.judge).values()} == {"learned"}
-        assert [g.text.partition(",")[0] for g in well.guidelines] == [
-            "Mind matter number 0",
-            "Mind matter number 1",
-        ]
-        assert all(map(distilling, endpoint.requests[asked:]))
+    assert {*states(well.judge).values()} == {"learned"}
+    learned = [guideline.text.partition(",")[0] for guideline in well.guidelines]
+    assert learned == ["Mind matter number 0", "Mind matter number 1"]
+    assert all(map(distilling, endpoint.requests[asked:]))
+
+
+@pytest.mark.parametrize("name", ["cut", "wrong schema", "no JSON"])
+def test_what_was_paid_and_of_no_use_is_counted(name: str) -> None:
+    fault, _ = FAULTS[name]
+    with Endpoint(lambda body: fault if distilling(body) else answer(body)) as endpoint:
+        usage = judge_at(endpoint).align(rows(2)).usage
+    assert usage.calls == len(endpoint.requests)
+    assert usage.output_tokens > 0
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -129,7 +132,7 @@ def canonical(judge: Judge) -> dict[str, Any]:
 def test_a_storm_of_failures_changes_nothing_learned(seed: int) -> None:
     """Learn in a storm of four calls in ten, heal, align once more, and compare with a judge that learned in peace."""
 
-    def stormy(body: dict[str, Any]) -> Any:
+    def stormy(body: Body) -> Any:
         dice = random.Random(f"{seed} {user_of(body)}")
         return dice.choice(EVERY_WAY) if dice.random() < 0.4 else answer(body)
 

@@ -16,7 +16,7 @@ from memalign.io import JudgmentWriter
 from memalign.memory import Memory
 from memalign.testing import ScriptedChatModel
 from memalign.types import Example, Finding, Guideline, Judgment
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 from tests.support.scripted import case, scripted
 
 replace = msgspec.structs.replace
@@ -39,7 +39,7 @@ def taught() -> Memory:
     )
 
 
-def items(**outputs: str) -> list[Row]:
+def items(**outputs: str) -> list[RawRow]:
     return [{"id": name, "outputs": text} for name, text in outputs.items()]
 
 
@@ -57,7 +57,7 @@ def applies(guideline: str, value: bool) -> Finding:
 
 def ranked(
     one: ma.Judge,
-    rows: list[Row],
+    rows: list[RawRow],
     path: Path,
     judgments: dict[str, Judgment],
     n: int = 5,
@@ -158,7 +158,7 @@ class TestRanking:
         one, out = judge(taught()), tmp_path / "out.jsonl"
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
         forgetful = judge()
-        wrong: list[tuple[ma.Judge, list[dict[str, Any]], dict[str, Any], str]] = [
+        wrong: list[tuple[ma.Judge, list[RawRow], dict[str, Any], str]] = [
             (
                 forgetful,
                 items(a=FAR),

@@ -23,7 +23,7 @@ from memalign.models.base import ChatRequest, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
 from memalign.types import Feedback, Judgment, Usage
 from memalign.values import ValueType
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 from tests.support.scripted import scripted
 
 ITEM = re.compile(r"item (\d+)")
@@ -170,11 +170,11 @@ def rows(first: int, last: int, **more: Any) -> list[Feedback]:
     ]
 
 
-def items(first: int, last: int, **more: Any) -> list[Row]:
+def items(first: int, last: int, **more: Any) -> list[RawRow]:
     return [{"id": f"r-{n}", "outputs": f"item {n}", **more} for n in range(first, last)]
 
 
-def items_of(*numbers: int) -> list[Row]:
+def items_of(*numbers: int) -> list[RawRow]:
     return [{"id": f"h-{n}", "outputs": f"item {n}"} for n in numbers]
 
 

@@ -17,9 +17,10 @@ from memalign.errors import InputError, InvalidRows
 from memalign.io import read_examples, read_feedback
 from memalign.types import Example, Feedback
 from memalign.values import ValueType
+from tests.support.rows import RawRow
 
 BOOL = ValueType.of("bool")
-GOOD: dict[str, Any] = {
+GOOD: RawRow = {
     "id": "t-1",
     "inputs": "q",
     "outputs": "a",

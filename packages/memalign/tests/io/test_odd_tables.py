@@ -18,7 +18,7 @@ from memalign.errors import InputError, InvalidRows, MemalignError
 from memalign.io import RowSource, read_examples, read_feedback
 from memalign.io.review import write_review
 from memalign.values import ValueType
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 from tests.support.scripted import scripted
 
 pd = pytest.importorskip("pandas")
@@ -127,23 +127,6 @@ def test_words_for_nothing_are_nobodys_words(tmp_path: Path, word: str) -> None:
         None,
     )
     assert (second.value, second.rationale, second.source) == (None, "Cold.", "ana")
-
-
-def test_json_in_a_cell_is_the_same_in_every_format(tmp_path: Path) -> None:
-    row = {"id": "1", "inputs": '{"question": "Why?"}', "outputs": "[sic] as {this}", "value": True}
-    (tmp_path / "f.jsonl").write_text(json.dumps(row), "utf-8")
-    pd.DataFrame([row]).to_csv(tmp_path / "f.csv", index=False)
-    pd.DataFrame([row]).to_excel(tmp_path / "f.xlsx", index=False)
-    doors = [
-        tmp_path / "f.jsonl",
-        tmp_path / "f.csv",
-        tmp_path / "f.xlsx",
-        [row],
-        pd.DataFrame([row]),
-    ]
-    for door in doors:
-        (found,) = read_examples(door)
-        assert (found.inputs, found.outputs) == ({"question": "Why?"}, "[sic] as {this}")
 
 
 TEXTS: dict[str, Any] = {
@@ -255,15 +238,15 @@ def test_a_sheet_may_have_percents_dates_and_fractions(tmp_path: Path) -> None:
 
 # -- frames and data sets ----------------------------------------------------------------------------------------------
 
-ROW: Row = {"id": "a", "inputs": "q", "outputs": "x", "value": True}
+ROW: RawRow = {"id": "a", "inputs": "q", "outputs": "x", "value": True}
 
 
-def doubled(rows: list[Row]) -> Any:
+def doubled(rows: list[RawRow]) -> Any:
     frame = pd.DataFrame(rows)
     return pd.concat([frame, pd.DataFrame({"note": ["a"]}), pd.DataFrame({"note": ["b"]})], axis=1)
 
 
-def arrow_doubled(rows: list[Row]) -> Any:
+def arrow_doubled(rows: list[RawRow]) -> Any:
     table = pa.Table.from_pylist(rows)
     return table.append_column("note", pa.array(["a"])).append_column("note", pa.array(["b"]))
 

@@ -21,7 +21,7 @@ from memalign import Example
 from memalign.errors import ConfigurationError, InputError, InvalidRows
 from memalign.io import Examples, RowSource, parse_columns, read_examples, read_feedback
 from memalign.values import ValueType
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 
 FLOAT = ValueType.of("float:0..1")
 
@@ -140,13 +140,13 @@ def test_a_cell_beside_the_header_is_never_dropped(tmp_path: Path) -> None:
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 
-ROWS: list[Row] = [
+ROWS: list[RawRow] = [
     {"id": f"c-{n}", "inputs": "Where?", "outputs": f"Reply {n}."} for n in range(12)
 ]
 EXAMPLES = [Example(**row) for row in ROWS]
 
 
-def parquet(rows: list[Row], **options: Any) -> bytes:
+def parquet(rows: list[RawRow], **options: Any) -> bytes:
     file = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows), file, **options)
     return file.getvalue()
@@ -184,7 +184,7 @@ def test_times_structs_and_lists_are_read(path: Path) -> None:
         "price": Decimal("2.50"),
     }
     inputs: dict[str, Any] = {"question": "Late?", "history": ["Hi", "Hello"]}
-    other: Row = {"id": "t-2", "inputs": None, "outputs": "Yes.", "value": False}
+    other: RawRow = {"id": "t-2", "inputs": None, "outputs": "Yes.", "value": False}
     path.write_bytes(
         parquet([{"id": "t-1", "inputs": inputs, "outputs": "Soon.", "value": True} | more, other])
     )

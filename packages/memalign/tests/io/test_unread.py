@@ -19,16 +19,16 @@ from memalign.errors import InputError, InvalidRows
 from memalign.io import read_examples, read_feedback
 from memalign.types import canonical_json
 from memalign.values import ValueType
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 from tests.support.scripted import scripted
 
 pd = pytest.importorskip("pandas")
 
 BOOL = ValueType.of("bool")
-ROW: Row = {"id": "a", "inputs": "q", "outputs": "x"}
+ROW: RawRow = {"id": "a", "inputs": "q", "outputs": "x"}
 PARTS = ("outputs",)
 
-ODD: Row = {
+ODD: RawRow = {
     "a list of documents as source": {"source": ["doc-1", "doc-2"]},
     "a label of another kind": {"value": {"score": 1}, "rationale": 7},
     "a text as meta": {"meta": "free text"},
@@ -50,7 +50,7 @@ ODD: Row = {
 }
 
 
-def objects(rows: list[Row]) -> Any:
+def objects(rows: list[RawRow]) -> Any:
     """A frame as pandas makes it of values that Arrow cannot hold."""
     return pd.DataFrame(rows, dtype=object)
 
@@ -91,7 +91,7 @@ unused = st.recursive(
         st.sampled_from(["trace", "inputs", "meta", "source", "group", "x", "y"]), unused
     )
 )
-def test_unused_columns_of_any_kind_are_kept_or_named(columns: Row) -> None:
+def test_unused_columns_of_any_kind_are_kept_or_named(columns: RawRow) -> None:
     rows = [columns | {"id": "a", "outputs": "x"}]
     (example,) = read_examples(rows)
     canonical_json(example.to_dict()).encode()
@@ -118,7 +118,7 @@ def test_any_value_of_python_enters_as_json_through_every_door(
     tmp_path_factory: pytest.TempPathFactory, value: Any
 ) -> None:
     folder = tmp_path_factory.mktemp("doors")
-    row: Row = {
+    row: RawRow = {
         "id": "a",
         "outputs": {"is": value},
         "inputs": "q",
@@ -139,7 +139,7 @@ def test_one_poisoned_row_costs_nobody_a_verdict(judge: Judge, tmp_path: Path) -
     half = '{"a": "x\ud83d"}'
     call = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": half}}]}
     span = {"span_id": "1", "name": "run", "attributes": {"x": half}, "inputs": half}
-    poisons: list[Row] = [
+    poisons: list[RawRow] = [
         {"conversation": [{"role": "user", "content": "hi\ud83d"}, call]},
         {"trace": {"spans": [span]}},
         {"inputs": half},
@@ -201,7 +201,11 @@ def test_rows_may_be_objects_of_python() -> None:
     pydantic = pytest.importorskip("pydantic")
     row = {"id": "a", "outputs": "x", "value": True}
     model = pydantic.create_model("Row", **{name: (Any, value) for name, value in row.items()})
-    made = [dataclasses.make_dataclass("Row", row)(**row), namedtuple("Row", row)(**row), model()]
+    made = [
+        dataclasses.make_dataclass("Row", row)(**row),
+        namedtuple("Row", row)(**row),
+        model(),
+    ]
     for item in made:
         assert read_feedback([item]).rows == read_feedback([row]).rows
 

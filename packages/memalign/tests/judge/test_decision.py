@@ -39,27 +39,24 @@ def judge(model: Any, *, value_type: Any = bool, memory: Memory | None = None) -
 
 def test_verdict_and_a_question_for_each_guideline_are_one_request() -> None:
     model = deciding({SORRY: 0.9, BRIEF: 0.2}, YES)
-    made = judge(model)(outputs="x")
+    judge(model)(outputs="x")
     assert model.calls == [3]
-    assert {state for state, _ in model.asked} == {'<<<\noutputs: "x"\n>>>'}, (
-        "the item alone, fenced"
-    )
-    assert (made.value, made.confidence, made.decided_by, made.model) == (
-        True,
-        0.8,
-        "model",
-        "scripted-decision",
-    )
-    assert [(finding.guideline, finding.probability) for finding in made.findings] == [
-        ("G1", 0.9),
-        ("G2", 0.2),
-    ]
-    assert (made.guideline_ids, made.rationale) == (("G1",), "Against G1: Say sorry.")
+    states = {state for state, _ in model.asked}
+    assert states == {'<<<\noutputs: "x"\n>>>'}, "the item alone, fenced"
     asked = {question.key: question for _, question in model.asked}
     assert (asked["value"].kind, asked["value"].labels) == ("choice", ("true", "false"))
     assert "Good? {{ outputs }}" in asked["value"].text
     assert "Be brief." in asked["value"].text
     assert (asked["G2"].text, asked["G2"].kind) == (BRIEF, "yes_no")
+
+
+def test_the_answers_are_a_verdict_with_findings() -> None:
+    made = judge(deciding({SORRY: 0.9, BRIEF: 0.2}, YES))(outputs="x")
+    assert (made.value, made.confidence) == (True, 0.8)
+    assert (made.decided_by, made.model) == ("model", "scripted-decision")
+    found = {finding.guideline: finding.probability for finding in made.findings}
+    assert found == {"G1": 0.9, "G2": 0.2}
+    assert (made.guideline_ids, made.rationale) == (("G1",), "Against G1: Say sorry.")
     assert "model" in made.usage.seconds
 
 

@@ -30,6 +30,7 @@ from memalign.io import read_judgments
 from memalign.memory import Memory
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.prompts import rendering
+from tests.support.rows import RawRow
 
 INSTRUCTIONS = "Is the reply good?\nReply: {{ outputs }}"
 
@@ -66,7 +67,7 @@ class Model:
         return ChatReply(data=data, text="", usage=Usage(calls=1, cost=self.cost))
 
 
-def items(count: int) -> list[dict[str, Any]]:
+def items(count: int) -> list[RawRow]:
     return [{"id": f"i-{n}", "outputs": f"a{n}-"} for n in range(count)]
 
 

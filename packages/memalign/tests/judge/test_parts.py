@@ -10,6 +10,7 @@ from memalign import Example, Judge
 from memalign.errors import InputError, InvalidRows
 from memalign.judge import named_parts
 from memalign.testing import ScriptedChatModel
+from tests.support.rows import RawRow
 from tests.support.scripted import Teacher, change, scripted
 
 
@@ -18,7 +19,7 @@ def judge(says: Any = True, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
 
 
 QUESTION = "Does the reply answer?\nQuestion: {{ inputs.question }}\nReply: {{ outputs[0].text }}"
-ITEM: dict[str, Any] = {
+ITEM: RawRow = {
     "inputs": {"question": "Where is it?", "user": "u-7"},
     "outputs": [{"text": "In transit.", "score": 0.5}],
 }
@@ -54,7 +55,7 @@ def test_only_the_part_is_shown() -> None:
         ),
     ],
 )
-def test_an_item_without_the_part_costs_no_call(item: dict[str, Any], why: str) -> None:
+def test_an_item_without_the_part_costs_no_call(item: RawRow, why: str) -> None:
     one, model = judge(instructions=QUESTION)
     with pytest.raises(InputError) as caught:
         one(Example(id="t-3", **item))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -15,6 +14,7 @@ import memalign as ma
 from memalign.errors import InputError, ModelUnavailable
 from memalign.models.base import ChatReply, ChatRequest
 from memalign.types import Usage
+from tests.support.rows import RawRow
 from tests.support.scripted import scripted
 
 pd = pytest.importorskip("pandas")
@@ -57,7 +57,7 @@ def asked(one: ma.Judge) -> list[str]:
     return [request.user for request in one.model.requests]  # type: ignore[union-attr]
 
 
-def listed(frame: Any) -> list[dict[str, Any]]:
+def listed(frame: Any) -> list[RawRow]:
     if isinstance(frame, pd.DataFrame):
         return [
             {name: None if cell is pd.NA else cell for name, cell in row.items()}
@@ -81,15 +81,16 @@ def test_verdicts_come_back_in_the_same_kind(kind: Any) -> None:
     )
     out = judge().predict_batch(frame)
     assert type(out) is type(frame)
-    rows = listed(out)
-    assert [list(row) for row in rows] == [COLUMNS] * 3
-    assert [row["id"] for row in rows] == ["b", "a", "c"]
-    assert [row["value"] for row in rows] == [True, None, None]
-    assert [row["error"] for row in rows[:2]] == [None, "ModelUnavailable: it is down"]
-    assert rows[2]["error"].startswith("InputError: no content: one of inputs, outputs, ")
-    assert [rows[0][name] for name in COLUMNS[3:6]] == ["[]", "Fine.", 7]
-    assert rows[0]["cost"] == 0.5
-    assert len({row["judge"] for row in rows}) == 1
+    good, failed, empty = listed(out)
+    for row in (good, failed, empty):
+        assert list(row) == COLUMNS
+        assert row["judge"] == good["judge"]
+    assert [good[name] for name in ("id", "value", "error", "cost")] == ["b", True, None, 0.5]
+    assert [good[name] for name in COLUMNS[3:6]] == ["[]", "Fine.", 7]
+    assert (failed["id"], failed["value"]) == ("a", None)
+    assert failed["error"] == "ModelUnavailable: it is down"
+    assert (empty["id"], empty["value"]) == ("c", None)
+    assert empty["error"].startswith("InputError: no content: one of inputs, outputs, ")
 
 
 @pytest.mark.parametrize(
@@ -143,21 +144,20 @@ IDS = st.one_of(
 @given(st.lists(st.tuples(IDS, ODD), max_size=12))
 def test_as_many_rows_come_out_as_went_in(rows: list[tuple[Any, Any]]) -> None:
     one = judge()
-    ids, outputs = [each for each, _ in rows], [each for _, each in rows]
-    frame = pd.DataFrame(
-        {"id": pd.Series(ids, dtype=object), "outputs": pd.Series(outputs, dtype=object)}
-    )
+    frame = pd.DataFrame(rows, columns=["id", "outputs"], dtype=object)
     out = listed(one.predict_batch(frame))
-    assert len(out) == len(rows)
-    for name, row in zip(ids, out, strict=True):
+    contents: dict[str, set[str]] = {}
+    for (name, _), row in zip(rows, out, strict=True):
         assert (row["value"] is None) == (row["error"] is not None)
-        if isinstance(name, str) and name.strip() and row["content_hash"]:
-            assert row["id"] == name.strip().encode("utf-16", "surrogatepass").decode(
-                "utf-16", "replace"
-            )
-    keys = Counter((row["id"], row["content_hash"]) for row in out if row["content_hash"])
-    assert len(asked(one)) <= len(keys)
-    assert max(Counter(name for name, _ in keys).values(), default=1) == 1
+        if not row["content_hash"]:
+            continue
+        contents.setdefault(row["id"], set()).add(row["content_hash"])
+        if isinstance(name, str) and name.strip():
+            utf_16 = name.strip().encode("utf-16", "surrogatepass")
+            assert row["id"] == utf_16.decode("utf-16", "replace")
+    assert len(asked(one)) <= len(contents)
+    for hashes in contents.values():
+        assert len(hashes) == 1
 
 
 @settings(max_examples=25, deadline=None)

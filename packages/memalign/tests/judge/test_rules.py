@@ -21,7 +21,7 @@ from memalign.memory import Memory
 from memalign.models.base import Limits
 from memalign.registry.bundle import bundle_of, load_bundle
 from memalign.testing import HashEmbedding, ScriptedChatModel
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 from tests.support.scripted import scripted
 
 WORD = CodeTest(kind="word", text="unfortunately", value=False)
@@ -110,7 +110,9 @@ def test_a_condition_in_the_experts_own_words_counts_although_the_guideline_lost
     )
 
 
-def rows(count: int = 12, *, comment: str = "Never write unfortunately.", **more: Any) -> list[Row]:
+def rows(
+    count: int = 12, *, comment: str = "Never write unfortunately.", **more: Any
+) -> list[RawRow]:
     """Half of the replies have the word, and are bad."""
     made = []
     for n in range(count):
@@ -129,9 +131,7 @@ def rows(count: int = 12, *, comment: str = "Never write unfortunately.", **more
     return made
 
 
-def taught(
-    feedback: list[dict[str, Any]] | None = None, **changes: Any
-) -> tuple[Judge, ScriptedChatModel]:
+def taught(feedback: list[RawRow] | None = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
     """A judge that took the comments word for word; its model passes everything."""
     judge, model = scripted(
         {"rationale": "Fine.", "value": True}, limits=Limits(writes=False), **changes
@@ -217,7 +217,7 @@ def test_a_person_switches_it_off_and_it_stays_off() -> None:
 DEMAND = "Give the reference, such as KD/4821"
 
 
-def references() -> list[Row]:
+def references() -> list[RawRow]:
     return [
         {"id": f"t-{n:02}", "source": "ana", "outputs": f"Under {'PT/10' if n % 2 else 'no. '}{n:02} it is packed.",
          "value": n % 2 == 1, "rationale": DEMAND}

@@ -22,7 +22,7 @@ from memalign.errors import ConfigurationError
 from memalign.models.resolve import names_decision_model, resolve, resolve_decision
 from tests.models.test_odd_servers import completion
 from tests.models.test_provider_chat import ANSWER, model_at
-from tests.support.endpoint import Endpoint, Fault
+from tests.support.endpoint import Body, Endpoint, Fault
 
 TASK: dict[str, Any] = {
     "name": "tone",
@@ -45,7 +45,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
     return {"type": "choice", "choice": labels[0], "confidence": 0.75, "probabilities": shares}
 
 
-def gemini(body: dict[str, Any]) -> Any:
+def gemini(body: Body) -> Any:
     """What Google's `decisions` endpoint answers: the first label of each question is the likeliest."""
     assert all(question["instructions"] for question in body["questions"].values()), (
         "it refuses a question without"

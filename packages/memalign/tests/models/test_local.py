@@ -14,6 +14,7 @@ from memalign.models import local, resolve
 from memalign.models.base import ChatModel, ChatRequest
 from memalign.models.catalogue import CATALOGUE
 from memalign.models.local import LocalAnswer, LocalChatModel
+from tests.support.endpoint import Body
 
 SMALL = "qwen2.5-coder-0.5b"
 YES_NO: dict[str, Any] = {
@@ -187,7 +188,7 @@ class Engine:
         self.read: list[str] = []
 
     def handle_chat_completions(
-        self, body: dict[str, Any], receive: Callable[[dict[str, Any]], bool]
+        self, body: Body, receive: Callable[[dict[str, Any]], bool]
     ) -> None:
         prefix = body["max_tokens"] == 0
         self.read.append(

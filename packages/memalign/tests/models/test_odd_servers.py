@@ -379,7 +379,7 @@ REFUSALS: list[list[dict[str, Any]]] = [
 ]
 
 
-def _refused_by(rules: list[dict[str, Any]], body: dict[str, Any]) -> dict[str, Any] | None:
+def _refused_by(rules: list[dict[str, Any]], body: Body) -> dict[str, Any] | None:
     for rule in rules:
         value = body.get(rule["name"], REMOVED)
         if "unless" in rule and value is not rule["unless"]:

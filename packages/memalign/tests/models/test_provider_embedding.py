@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -13,6 +11,7 @@ from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from tests.support.endpoint import (
     Answer,
+    Body,
     Endpoint,
     bad_request,
     rate_limited,
@@ -50,7 +49,7 @@ async def test_a_text_that_cannot_be_embedded_as_it_is_is_changed():
 
 
 async def test_only_the_overlong_text_is_cut_further():
-    def answer(body: dict[str, Any]) -> Answer:
+    def answer(body: Body) -> Answer:
         long = any(len(text) > 8_000 for text in body["input"])
         return (
             bad_request("Maximum context length is 8192 tokens", "context_length_exceeded")

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,12 @@ from memalign.registry.paid_answers import PaidAnswers
 from memalign.testing import ScriptedChatModel
 from memalign.types import Usage
 from tests.support import paying
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import Body, Endpoint
 from tests.support.patience import PATIENCE
 from tests.support.paying import NAME, OPTIMIZER, create, rows
 from tests.support.places import OnSQLite, Place
 from tests.support.registry import case, memory_of
+from tests.support.rows import RawRow
 
 ROWS = rows(20)
 
@@ -66,7 +68,7 @@ def test_a_killed_align_pays_for_no_answer_twice(
 ) -> None:
     answered, seen, goes_on = 7, iter(range(1_000)), threading.Event()
 
-    def silent(body: dict[str, Any]) -> Any:
+    def silent(body: Body) -> Any:
         if next(seen) >= answered:
             goes_on.wait(PATIENCE)
         return paying.answer(body)
@@ -201,17 +203,17 @@ def test_four_aligns_at_once_pay_for_no_request_twice(endpoint: Endpoint, place:
     registry, ready = create(place.url), threading.Barrier(4)
     feedback = [rows(2, source=f"expert{n}", first=10 * n) for n in range(4)]
 
-    def align(part: list[dict[str, Any]]) -> Any:
+    def align(part: list[RawRow]) -> Any:
         ready.wait()
         return Registry(place.url).align(NAME, part, optimizer=OPTIMIZER)
 
     with ThreadPoolExecutor(4) as people:
         results = list(people.map(align, feedback))
-    learned = {f"{row['id']}@{row['source']}" for part in feedback for row in part}
-    assert {str(entry.key) for entry in registry.ledger(NAME)} == learned
-    guidelines = registry.load(NAME).memory.guidelines
-    assert len({guideline.id for guideline in guidelines}) == len(guidelines) == 8
-    assert sorted(result.version for result in results) == list(range(2, 6))
+    learned = [f"{row['id']}@{row['source']}" for row in chain(*feedback)]
+    assert sorted(str(entry.key) for entry in registry.ledger(NAME)) == sorted(learned)
+    ids = [guideline.id for guideline in registry.load(NAME).memory.guidelines]
+    assert len(set(ids)) == len(ids) == 8
+    assert {result.version for result in results} == {2, 3, 4, 5}
     assert sum(result.usage.calls for result in results) == len(endpoint.requests)
     assert len(texts(endpoint)) == len(set(texts(endpoint)))
     assert answers(place) == 0

@@ -156,13 +156,9 @@ def test_a_name_in_other_peoples_words_is_left_and_listed(
 
 
 def test_a_name_inside_a_longer_word_is_somebody_elses(registry: Registry):
-    cases = (
-        spoken("t-1", "warm", source="ana"),
-        spoken("t-2", "a banana for mariana, says ana-like", source="ben"),
-    )
-    registry.create(
-        judge(memory_of(*cases[:1], spoken("t-2", "a banana for mariana", source="ben"), size=1))
-    )
+    theirs = spoken("t-1", "warm", source="ana")
+    others = spoken("t-2", "a banana for mariana", source="ben")
+    registry.create(judge(memory_of(theirs, others, size=1)))
     assert registry.erase("helpfulness", source="ana", rederive=False).complete
 
 

@@ -23,6 +23,7 @@ from tests.security.tricks import (
     hostile_text,
     hostile_values,
 )
+from tests.support.rows import RawRow
 from tests.support.scripted import by_kind, change, records_in, scripted
 
 few = settings(max_examples=40, deadline=None)
@@ -102,7 +103,7 @@ class TestAJudgesPrompt:
     @given(contents, contents, hostile_text.filter(str.strip), st.sampled_from([True, False, None]))
     @few
     def test_a_past_case_cannot_forge_an_experts_line(
-        self, item: dict[str, Any], past: dict[str, Any], comment: str, label: bool | None
+        self, item: RawRow, past: RawRow, comment: str, label: bool | None
     ) -> None:
         past = item if label is None else past  # a comment alone is shown of the very item only
         one, model = judge()
@@ -193,7 +194,7 @@ class TestADistillationPrompt:
     @given(contents, hostile_text.filter(str.strip), st.sampled_from([True, False, None]))
     @few
     def test_a_comment_is_one_json_string(
-        self, item: dict[str, Any], comment: str, label: bool | None
+        self, item: RawRow, comment: str, label: bool | None
     ) -> None:
         one, model = judge()
         feedback = Feedback(id="t-1", source="ana", value=label, rationale=comment, **item)

@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any
 
-from tests.support.endpoint import system_of, user_of
+from tests.support.endpoint import Body, system_of, user_of
 from tests.support.learning import changes_of
 
 DAYS = r"(?:on )?\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b"
@@ -26,7 +26,7 @@ FORBIDDEN = {
 """By the words of a guideline, what a reply may not have."""
 
 
-def attentive(body: dict[str, Any]) -> dict[str, Any]:
+def attentive(body: Body) -> dict[str, Any]:
     """The answer to a request: changes to guidelines, or a verdict on an item whose value is true or false."""
     system, user = system_of(body), user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import memalign as ma
-from tests.support.endpoint import Endpoint, server_error, user_of
+from tests.support.endpoint import Body, Endpoint, server_error, user_of
 
 PRICES = {"openai:test": {"prices": {"input": 1.0, "output": 1_000.0}}}
 JUDGE = ma.Judge(
@@ -34,7 +34,7 @@ class Server(Endpoint):
         self.asked: Counter[str] = Counter()
         self.broken = ""
 
-    def answered(self, body: dict[str, Any]) -> Any:
+    def answered(self, body: Body) -> Any:
         reply = json.loads(user_of(body).split("outputs: ")[1].split("\n")[0])
         with self._lock:
             self.asked[reply] += 1

@@ -28,6 +28,7 @@ from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
 from tests.support.invariants import check_memory
 from tests.support.learning import prompts_of, words_in
 from tests.support.registry import bytes_of, intact
+from tests.support.rows import RawRow
 from tests.support.world import World, judge_in, labelled, said
 
 NAME = "replies"
@@ -83,7 +84,7 @@ def create(url: str) -> None:
     registry.update(NAME, lambda judge: lock(judge, "t-held"))
 
 
-BATCHES: tuple[list[dict[str, Any]], ...] = (
+BATCHES: tuple[list[RawRow], ...] = (
     [said("b", RULES[1], by="ben", value=None), said("c", RULES[2], by="cleo", value=None)],
     [
         said("d", "Name whoever takes care of it.", value=None),

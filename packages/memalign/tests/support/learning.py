@@ -24,7 +24,7 @@ from memalign.memory import Memory
 from memalign.memory.forget import forget
 from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedAnswer, ScriptedChatModel
-from tests.support.rows import Row
+from tests.support.rows import RawRow
 from tests.support.scripted import scripted
 
 INSTRUCTIONS = "Is the reply good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
@@ -212,7 +212,7 @@ def _text(order: str, seen: str) -> str:
 
 def row(
     case: int, source: str, order: str | None, *, value: bool | str | None = None, **fields: Any
-) -> Row:
+) -> RawRow:
     """One row on case `case`; its comment's word is unique to case and source."""
     number = case * 100 + sum(source.encode()) % 97
     comment = None if order is None else f"word{number} do:{order}"
@@ -257,9 +257,9 @@ def key_of(row: Mapping[str, Any]) -> str:
 @st.composite
 def batches(
     draw: st.DrawFn, *, orders: tuple[str, ...] = ORDERS, faults: bool = False
-) -> list[Row]:
+) -> list[RawRow]:
     """Feedback by up to three people on up to five cases, some of them with the content of another."""
-    rows: list[Row] = []
+    rows: list[RawRow] = []
     for case in range(1, draw(st.integers(1, 5)) + 1):
         duplicate = draw(st.integers(0, 9)) == 0 and case > 1
         fault = (

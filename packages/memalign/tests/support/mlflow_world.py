@@ -23,7 +23,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.genai.judges import make_judge
 
 from memalign.models.base import ChatRequest
-from tests.support.endpoint import Answer, Endpoint, system_of, user_of
+from tests.support.endpoint import Answer, Body, Endpoint, system_of, user_of
 from tests.support.learning import changes_of
 from tests.support.world import World
 
@@ -35,7 +35,7 @@ class Mind(World):
 
     other: Any = staticmethod(lambda _: {"result": True, "rationale": "looked"})
 
-    def answer(self, body: dict[str, Any]) -> Answer:
+    def answer(self, body: Body) -> Answer:
         name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
         if name not in ("judgment", "changes"):
             return json.dumps(self.other(body))
@@ -121,7 +121,7 @@ def fetched(*ids: str) -> list[Any]:
     return [mlflow.get_trace(each) for each in ids]
 
 
-def as_mlflow_asks(body: dict[str, Any]) -> dict[str, Any]:
+def as_mlflow_asks(body: Body) -> dict[str, Any]:
     """The same model as MLflow's own optimizer and judges ask it: `say: case 3 is unkind` becomes that guideline."""
     prompt = system_of(body) + user_of(body)
     if "source_trace_ids" in prompt:
@@ -142,7 +142,7 @@ def as_mlflow_asks(body: dict[str, Any]) -> dict[str, Any]:
     return {"result": following(frozenset(rules), asked[-1]), "rationale": "so"}
 
 
-def teachable(body: dict[str, Any]) -> Any:
+def teachable(body: Body) -> Any:
     """The model of the demo: sends all replies, until it was told that an upset customer wants an apology."""
     name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
     if name == "changes":

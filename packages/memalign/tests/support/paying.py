@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from memalign import Judge, MemAlign, Registry
-from tests.support.endpoint import Answer, user_of
+from tests.support.endpoint import Answer, Body, user_of
 from tests.support.learning import changes_of
+from tests.support.rows import RawRow
 
 NAME = "replies"
 INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 OPTIMIZER = MemAlign(shard_size=2, concurrency=2)
 
 
-def answer(body: dict[str, Any]) -> Answer:
+def answer(body: Body) -> Answer:
     """One rule for each record; every reply is good."""
     if "New feedback:" in user_of(body):
         more = "whatever the customer asks and however short the reply is to be"
@@ -30,7 +31,7 @@ def answer(body: dict[str, Any]) -> Answer:
     return {"guidelines": []} if merging else {"rationale": "It answers.", "value": True}
 
 
-def rows(count: int, *, source: str = "ana", first: int = 0) -> list[dict[str, Any]]:
+def rows(count: int, *, source: str = "ana", first: int = 0) -> list[RawRow]:
     return [
         {
             "id": f"t-{source}-{n}",

@@ -26,6 +26,7 @@ from memalign.models.base import ChatRequest, Limits
 from memalign.testing import HashEmbedding, ScriptedChatModel
 from memalign.types import CodeTest, Example, FeedbackKey, Guideline
 from tests.support.learning import changes_of
+from tests.support.rows import RawRow
 
 INSTRUCTIONS = "Is the reply helpful?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
 
@@ -93,7 +94,7 @@ def optimizer(chat: ScriptedChatModel, embedding: HashEmbedding) -> MemAlign:
     return MemAlign(reflection_model=chat, embedding_model=embedding, shard_size=1)
 
 
-def row(name: str, source: str, rationale: str, **fields: Any) -> dict[str, Any]:
+def row(name: str, source: str, rationale: str, **fields: Any) -> RawRow:
     content = {"inputs": f"question {name}", "outputs": f"answer {name}"}
     return {"id": name, "source": source, "value": False, "rationale": rationale} | content | fields
 

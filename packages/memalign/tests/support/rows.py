@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from typing import Any
 
-Row = dict[str, Any]
+RawRow = dict[str, Any]

@@ -15,6 +15,7 @@ from memalign.errors import ModelUnavailable
 from memalign.models.base import ChatRequest
 from memalign.testing import ScriptedAnswer, ScriptedChatModel
 from tests.support.learning import RECORD, bare
+from tests.support.rows import RawRow
 
 Verdict = Callable[[frozenset[str], str], bool]
 """The rules in the prompt and the number of the item's case, as text, to a verdict."""
@@ -69,7 +70,7 @@ def said(
     by: str = "ana",
     value: bool | None = False,
     order: str = "say",
-) -> dict[str, Any]:
+) -> RawRow:
     """One row: an expert says the rule that is to be learned from the case, or gives a label alone."""
     row = {
         "id": f"t-{case}",
@@ -82,7 +83,7 @@ def said(
     return {name: each for name, each in (row | words).items() if each is not None}
 
 
-def labelled(cases: Iterable[int | str], value: bool) -> list[dict[str, Any]]:
+def labelled(cases: Iterable[int | str], value: bool) -> list[RawRow]:
     """Rows of cases with a label and no words: where the judge agrees there is nothing to learn but the example."""
     return [said(case, None, value=value) for case in cases]
 

@@ -11,6 +11,7 @@ import pytest
 
 from memalign.errors import ConfigurationError, InputError
 from tests.support.engines import JUDGE, Server, ray_of_two_workers, spark_of_two_workers
+from tests.support.rows import RawRow
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -181,7 +182,7 @@ def test_what_cannot_be_judged_is_said_before(spark: Any, monkeypatch: pytest.Mo
         on_spark.judge(rows, JUDGE)
 
 
-def rows(count: int) -> list[dict[str, Any]]:
+def rows(count: int) -> list[RawRow]:
     return [{"id": f"i-{n:02}", "outputs": f"reply {n:02}"} for n in range(count)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import memalign as ma
-from memalign.errors import ConfigurationError, InputError, ModelUnavailable
+from memalign.errors import ConfigurationError, InputError
 from memalign.integrations.engines import EngineTask
 from memalign.models.base import ChatReply
 from memalign.testing import ScriptedChatModel
@@ -113,13 +113,6 @@ def test_a_column_that_cannot_be_kept_is_named() -> None:
     ):
         with pytest.raises(InputError, match=f"'{name}' cannot be kept: it is {why}"):
             EngineTask(judge_of(paid(0.5)), 1, columns=["id", "outputs", "cost"], keep=[name])
-
-
-def test_a_failed_row_has_an_error() -> None:
-    answers: list[Any] = [ModelUnavailable("it is down"), {"rationale": "", "value": True}]
-    judge = judge_of(ScriptedChatModel(lambda _: answers.pop(0)))
-    first = EngineTask(judge, 1, concurrency=1)(rows(2))
-    assert first["error"].to_pylist() == ["ModelUnavailable: it is down", None]
 
 
 def test_a_limit_without_a_price_is_refused_before_the_job(monkeypatch: pytest.MonkeyPatch) -> None:

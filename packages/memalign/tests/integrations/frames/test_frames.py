@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from memalign.evaluation.feedback_review import review_feedback
 from memalign.io import read_examples, read_feedback
 from memalign.models.base import ChatReply
 from memalign.testing import ScriptedChatModel
+from tests.support.rows import RawRow
 from tests.support.scripted import Teacher, scripted
 
 pd = pytest.importorskip("pandas")
@@ -22,7 +24,7 @@ pl = pytest.importorskip("polars")
 pa = pytest.importorskip("pyarrow")
 
 FIELDS = ("id", "inputs", "outputs", "value", "rationale", "source")
-ROWS: list[dict[str, Any]] = [
+ROWS: list[RawRow] = [
     dict(zip(FIELDS, row, strict=True))
     for row in (
         ("t-1", {"q": "Late?"}, "In transit.", False, "Cold.", "ana"),
@@ -32,7 +34,7 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def huggingface(rows: list[dict[str, Any]]) -> Any:
+def huggingface(rows: list[RawRow]) -> Any:
     return pytest.importorskip("datasets").Dataset.from_list(rows)
 
 
@@ -78,19 +80,22 @@ def test_rows_without_ids_take_their_contents_id() -> None:
     ids = [row.id for row in feedback.rows]
     assert ids == [row.id for row in read_feedback(frame).rows]
     assert len(set(ids)) == 3
-    assert all(name.startswith("c-") and len(name) == 14 for name in ids)
+    for name in ids:
+        assert re.fullmatch("c-.{12}", name)
     assert feedback.notes == ("the rows have no id, so 3 got one made from their content",)
-    assert any("the rows have no id" in note for note in judge().align(frame).notes)
+    assert "the rows have no id" in str(judge().align(frame).notes)
     assert [judgment.id for judgment in judge().judge_many(frame)] == ids
-    one = {"outputs": "Hi.", "inputs": "?"}  # two people on it are two annotations of one case
-    rows = read_feedback(
-        [one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]
-    ).rows
+    with pytest.raises(InvalidRows, match="id is missing"):
+        read_examples([{"id": "a", "outputs": "x"}, {"outputs": "y"}])
+
+
+def test_two_people_on_one_case_without_an_id_are_two_annotations_of_it() -> None:
+    one = {"outputs": "Hi.", "inputs": "?"}
+    said = [one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]
+    rows = read_feedback(said).rows
     assert rows[0].id == rows[1].id
     first, second = read_examples([one, one])
     assert second.id == f"{first.id}-2"
-    with pytest.raises(InvalidRows, match="id is missing"):
-        read_examples([{"id": "a", "outputs": "x"}, {"outputs": "y"}])
 
 
 def test_the_values_of_frames_become_those_of_json() -> None:
@@ -210,11 +215,3 @@ def test_costs_are_one_column_whatever_number_a_model_gives(kind: Any) -> None:
 def test_what_two_people_say_of_one_case_is_one_judgment(kind: Any) -> None:
     rows = kind([ROWS[0], ROWS[0] | {"source": "ben"}])
     assert list(judge().judge_many(rows).to_frame()["id"]) == ["t-1"]
-
-
-def test_half_a_surrogate_pair_in_a_reason_becomes_a_frames_text(kind: Any) -> None:
-    one = judge().replace(
-        model=ScriptedChatModel(lambda _: {"rationale": "odd \ud83d", "value": True})
-    )
-    frame = nw.from_native(one.judge_many(kind(ROWS)).to_frame(), eager_only=True)
-    assert set(frame["rationale"].to_list()) == {"odd \ufffd"}

@@ -25,6 +25,7 @@ from memalign.integrations.mlflow.base_judges import base_of, core_label, core_o
 from tests.support.decision_servers import openai_decisions, system_one
 from tests.support.endpoint import Endpoint, system_of
 from tests.support.mlflow_world import fetched, labelled, lesson, refused, says, tone_judge, traced
+from tests.support.rows import RawRow
 
 
 def verdict_of(value: Any) -> Any:
@@ -147,7 +148,7 @@ def test_an_embedding_model_embeds_known_cases_once(endpoint: Endpoint):
 
 # -- decision models: `model_api="decisions"`, TypeSafe's, and System One endpoints of a gateway ----------------------
 
-CASE: dict[str, Any] = {"inputs": {"question": "question 7"}, "outputs": "answer 7"}
+CASE: RawRow = {"inputs": {"question": "question 7"}, "outputs": "answer 7"}
 
 
 def takes_model_api() -> bool:

@@ -21,9 +21,10 @@ from tests.support.mlflow_world import (
     refused,
     tone_judge,
 )
+from tests.support.rows import RawRow
 
 NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed"}
-CASE: dict[str, Any] = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
+CASE: RawRow = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
 
 
 @pytest.fixture(autouse=True)

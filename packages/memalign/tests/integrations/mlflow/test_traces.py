@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Any
 
 import mlflow
 import pytest
@@ -18,6 +17,7 @@ from memalign.integrations.mlflow.assessments import read_feedback
 from memalign.integrations.mlflow.experiments import cases_of_experiment
 from memalign.integrations.mlflow.traces import content_of, without_verdicts
 from tests.support.mlflow_world import fetched, labelled, lesson, refused, says, tone_judge, traced
+from tests.support.rows import RawRow
 
 JUDGE = ma.Judge(
     name="tone",
@@ -265,7 +265,7 @@ def logged() -> Iterator[None]:
 @pytest.mark.usefixtures("logged")
 def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
     """Whatever is logged by itself; the user's own traces stay."""
-    case: dict[str, Any] = {
+    case: RawRow = {
         "inputs": {"question": "question 1, as of today"},
         "outputs": "answer 1",
     }
