@@ -51,7 +51,7 @@ def _search(setup: Screen, matching: Text = "") -> Search:
 Searched = Annotated[Search, Depends(_search)]
 
 
-# -- find and erase ----------------------------------------------------------------------------------------------------
+# -- find and erase --------------------------------------------------------------------------------
 
 
 @router.post("/find")
@@ -106,7 +106,7 @@ def erase_mentions(
     return answer
 
 
-# -- the receipt -------------------------------------------------------------------------------------------------------
+# -- the receipt -----------------------------------------------------------------------------------
 
 
 def _erasure(judge: str, job: str, server: Here) -> Job:

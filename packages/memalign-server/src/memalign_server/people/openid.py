@@ -1,4 +1,7 @@
-"""Signing in by an OpenID Connect provider. Authlib does the protocol: state, nonce, PKCE, keys and signatures."""
+"""Signing in by an OpenID Connect provider.
+
+Authlib does the protocol: state, nonce, PKCE, keys and signatures.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,11 @@ def _client(provider: OpenIdProvider) -> Any:
 
 
 async def send_away(provider: OpenIdProvider, request: Request, callback: str) -> Response:
-    """Send a browser to the provider; what must come back lies in the signed session. Raises Problem 502."""
+    """Send a browser to the provider; what must come back lies in the signed session.
+
+    Raises:
+        Problem: 502 if the provider cannot be asked.
+    """
     try:
         answer: Response = await _client(provider).authorize_redirect(request, callback)
     except _FAULTS as error:
@@ -44,7 +51,11 @@ async def send_away(provider: OpenIdProvider, request: Request, callback: str) -
 
 
 async def take_back(provider: OpenIdProvider, request: Request) -> dict[str, Any]:
-    """What the provider says of whom it sent back. Raises Problem 502 for an answer that is not to our question."""
+    """Return what the provider says of the person whom it sent back.
+
+    Raises:
+        Problem: 502 for an answer that is not to our question.
+    """
     try:
         return dict((await _client(provider).authorize_access_token(request))["userinfo"])
     except _FAULTS as error:
@@ -52,9 +63,13 @@ async def take_back(provider: OpenIdProvider, request: Request) -> dict[str, Any
 
 
 def person_of(provider: OpenIdProvider, connection: Transaction, claims: dict[str, Any]) -> str:
-    """The id of a provider's person, who is added at the first sign-in, with the role that the list gives them today.
+    """Return the id of a provider's person, with the role that the list gives them today.
 
-    Raises Problem 403 for somebody who is not on the list: the provider may know more people than should be here.
+    They are added at their first sign-in.
+
+    Raises:
+        Problem: 403 for somebody who is not on the list: the provider may know more people than
+            should be here.
     """
     names = (claims.get(field) for field in ("name", "preferred_username", "email"))
     name = next((str(name).strip()[:190] for name in names if name), "") or "somebody"
@@ -68,7 +83,8 @@ def person_of(provider: OpenIdProvider, connection: Transaction, claims: dict[st
     if not entries & (provider.owners | provider.reviewers):
         raise Problem(
             403,
-            "{name} is not on this server's list; whoever runs it can add the address or the subject {subject}",
+            "{name} is not on this server's list; "
+            "whoever runs it can add the address or the subject {subject}",
             parts={"name": name, "subject": claims["sub"]},
         )
     role = Role.OWNER if entries & provider.owners else Role.REVIEWER

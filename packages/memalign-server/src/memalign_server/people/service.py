@@ -1,6 +1,7 @@
-"""The people of the one team: made by an owner or known to an OpenID provider, signed in by a personal link or by it.
+"""The people of the one team, who sign in by a personal link or by an OpenID provider.
 
-Every secret is 256 random bits. The tables keep its hash alone, so a copy of the database opens no door.
+An owner adds them, or the provider knows them. Every secret is 256 random bits. The tables keep its
+hash alone, so a copy of the database opens no door.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ _LINK_SECONDS = 7 * 86400
 
 
 class Role(StrEnum):
-    """What somebody may do: a reviewer judges cases and teaches in their own name, an owner does everything."""
+    """What somebody may do.
+
+    A reviewer judges cases and teaches in their own name; an owner does everything.
+    """
 
     OWNER = "owner"
     REVIEWER = "reviewer"
@@ -93,7 +97,7 @@ def name_taken(connection: Transaction, name: str) -> bool:
 
 
 def spelled(connection: Transaction, name: str) -> str:
-    """Return a person's name as the team has it, else as they answered under it, else as it is given."""
+    """Return a person's name as the team spells it, else as their answers do, else as given."""
     member = team.member_of_name(connection, name)
     if member is not None:
         return member.name
@@ -117,7 +121,9 @@ def add_person(connection: Transaction, name: str, role: Role) -> str:
 
 
 def remove_person(connection: Transaction, person: str) -> None:
-    """Take somebody out of the team, with their link and sessions. What they said stays, under their name.
+    """Take somebody out of the team, with their link and sessions.
+
+    What they said stays, under their name.
 
     Raises:
         InputError: Nobody has this id, or no owner would be left.
@@ -159,7 +165,11 @@ def person_of_link(connection: Transaction, secret: str) -> Person | None:
 
 
 def take_link(connection: Transaction, secret: str) -> str | None:
-    """Use a link up; return the secret of a session, or None if the link is not good or somebody was quicker."""
+    """Use a link up and return the secret of a session.
+
+    Returns:
+        The secret, or None if the link is not good or somebody was quicker.
+    """
     member = team.member_of_link(connection, digest(secret))
     if member is None or not team.use_link(connection, digest(secret)):
         return None

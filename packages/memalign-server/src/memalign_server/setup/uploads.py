@@ -80,7 +80,7 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "expectations": ("expect", "reference", "gold", "ideal", "correct", "truth"),
     "trace": ("trace", "steps", "spans"),
 }
-"""How the names of columns begin that hold what a field holds, in the languages of the pages and German."""
+"""How the names of a field's columns begin, in the languages of the pages and in German."""
 _KEYS = frozenset(
     [
         "id",
@@ -136,7 +136,7 @@ class Upload:
         return "" not in self.chosen and len(set(self.chosen)) == len(self.questions)
 
     def text(self, case: Example, question: str) -> str:
-        """What a case has for a question."""
+        """Return what a case has for a question."""
         value = case.content["outputs"][question] if question in _SIDES else case.content[question]
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
@@ -173,7 +173,8 @@ def read_upload(
         file: Its bytes.
         filename: Its sender's name for it, which never becomes a path.
         judge: The judge whose fields are read.
-        chosen: The column for each question; the first choice without them, or where they are of another file.
+        chosen: The column for each question. Without them, or if they are of another file, the
+            first choice.
         place: The database, whose next server removes what a killed one left.
 
     Raises:
@@ -206,7 +207,7 @@ def read_upload(
 def _with_cases(
     upload: Upload, rows: Sequence[Row], bad: Sequence[RowError], judge: Judge
 ) -> Upload:
-    """Return an upload with the cases of its rows, with what they say of them, and with all bad rows in order."""
+    """Return an upload with its rows' cases, what they say of them, and all bad rows in order."""
     filled, empty = _filled(rows, upload.questions, upload.chosen)
     cases, refused = _cases(filled, upload.name, judge)
     lines = {row.line for row in refused}
@@ -263,7 +264,10 @@ def _cases(rows: Sequence[Row], name: str, judge: Judge) -> tuple[list[Example],
 
 
 def _said(rows: Sequence[Row], judge: Judge) -> Sequence[Feedback]:
-    """Return what the rows say of their cases: those whose value cannot be read, or that say nothing, are left out."""
+    """Return what the rows say of their cases.
+
+    Rows whose value cannot be read, and those that say nothing, are left out.
+    """
     return read_feedback(
         RowSource.of(rows),
         value_type=judge.value_type,
@@ -289,7 +293,10 @@ def _check_unpacked(path: Path, name: str) -> None:
 
 
 def _as_utf8(data: bytes, suffix: str) -> tuple[bytes, str]:
-    """Return a text file as UTF-8, and the encoding that was guessed: UTF-16 by its mark, else that of Excel."""
+    """Return a text file as UTF-8, and the encoding that was guessed.
+
+    UTF-16 is known by its mark; else the encoding is that of Excel.
+    """
     if suffix == ".xlsx":
         return data, ""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -302,7 +309,7 @@ def _as_utf8(data: bytes, suffix: str) -> tuple[bytes, str]:
 
 
 def _by_fields(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
-    """A row by its fields, with its id and what else it has; of a pair the sides are the outputs."""
+    """Return a row by its fields, with its id and what else it has; a pair's sides are outputs."""
     sides = {side: row[column] for side, column in chosen.items() if side in _SIDES}
     columns = Columns({field: column for field, column in chosen.items() if field not in _SIDES})
     rest = {
@@ -312,7 +319,10 @@ def _by_fields(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, A
 
 
 def _questions(judge: Judge, row: Mapping[str, Any]) -> list[str]:
-    """The fields that the judge reads; for a pair the sides of the outputs, unless both are in one column."""
+    """Return the fields that the judge reads.
+
+    For a pair these are the sides of the outputs, unless both are in one column.
+    """
     pair = "outputs" in judge.fields and set(_SIDES) <= set(judge.value_type.choices)
     if not pair or isinstance(row.get(judge.columns.get("outputs", "outputs")), dict):
         return list(judge.fields)
@@ -327,7 +337,8 @@ def _first_choice(
 ) -> list[str]:
     """Return a column for each question, for the person to change, or "" where none fits.
 
-    The judge's own names come first, then names that mean the field, then the other columns with texts in their order.
+    The judge's own names come first, then names that mean the field, then the other columns with
+    texts in their order.
     """
     free = [column for column in columns if column not in ("id", *_LABELS)]
     chosen = dict[str, str]()
@@ -353,7 +364,7 @@ def _means(column: str, question: str) -> bool:
 
 
 def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a column holds keys, dates or numbers and no texts: by its name, or by what it holds."""
+    """Return whether a column holds keys, dates or numbers, by its name or by what it holds."""
     values = [row[column] for row in rows[:_LOOKED_AT] if row.get(column) is not None]
     written = [value for value in values if isinstance(value, str)]
     if len(written) < len(values):  # numbers, lists
@@ -367,7 +378,7 @@ def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _as_written(row: Row) -> Row:
-    """The row without an id that was made for it."""
+    """Return the row without an id that was made for it."""
     fields = {
         name: value for name, value in row.fields.items() if not (row.made_id and name == "id")
     }

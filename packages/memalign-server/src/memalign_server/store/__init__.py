@@ -1,4 +1,4 @@
-"""The server's own tables in the registry's database: created where they are not there, and used in transactions."""
+"""The server's own tables in the registry's database, created if needed, used in transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memalign_server.store.tables import metadata, server_settings, whole
 __all__ = ["Store", "Transaction"]
 
 Transaction = Connection
-"""What `read()` and `write()` give: services hand it on, and only this folder makes statements of it."""
+"""What `read()` and `write()` give: services hand it on, and only this folder makes statements."""
 
 _columns = (column for table in metadata.sorted_tables for column in table.columns)
 without_statistics(*(column for column in _columns if column.info))
@@ -31,7 +31,10 @@ _SERVING = "SELECT pg_try_advisory_lock(hashtextextended('memalign serve', 0))"
 class Store(Database):
     """The registry's database with the tables of one server: `read()` and `write()` are transactions.
 
-    Usable from several threads at once. Raises RegistryError for a database that cannot be opened.
+    Several threads may use it at once.
+
+    Raises:
+        RegistryError: The database cannot be opened.
     """
 
     def __init__(self, url: str) -> None:
@@ -47,7 +50,9 @@ class Store(Database):
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Be the one server of the database for as long as this lasts; a process that dies lets go of it.
+        """Be the one server of the database for as long as this lasts.
+
+        A process that dies lets go of the database.
 
         Raises:
             ConfigurationError: Another server works on it.
@@ -72,17 +77,22 @@ class Store(Database):
 
     @property
     def place(self) -> str:
-        """The file of the database, or its URL without a password: the same for every server of it."""
+        """Return the database's file, or its URL without a password: the same for each server."""
         return str(self.files[0].resolve()) if self.files else self.url
 
     def _check_claim(self, is_ours: bool) -> None:
         if not is_ours:
             raise ConfigurationError(
-                f"another server works on {self.url}: stop it first, or name another registry for this one"
+                f"another server works on {self.url}: stop it first, "
+                "or name another registry for this one"
             )
 
     def check_health(self) -> None:
-        """Raise RegistryError unless the database is there, and is the one that the server was started with."""
+        """Check that the database is there, and is the one that the server was started with.
+
+        Raises:
+            RegistryError: It is gone, or another one is in its place.
+        """
         if self.files and not self.files[0].exists():  # a connection would make an empty one
             raise RegistryError(f"{self.url} is gone; put it back, and start the server again")
         with self.read() as connection:
@@ -97,7 +107,10 @@ class Store(Database):
 def _whole_texts(
     _connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, is_many: bool
 ) -> tuple[str, Any]:
-    """Make the texts of a statement ones that a database can hold: a model may end its words in half a character."""
+    """Make the texts of a statement ones that a database can hold.
+
+    A model may end its words in half a character.
+    """
     return statement, [_whole_row(row) for row in parameters] if is_many else _whole_row(parameters)
 
 

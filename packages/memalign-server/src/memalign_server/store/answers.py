@@ -76,7 +76,7 @@ def _own(judge: str, person: str) -> ColumnElement[bool]:
     return and_(reviews.c.judge == judge, reviews.c.person == person)
 
 
-# -- one answer --------------------------------------------------------------------------------------------------------
+# -- one answer ------------------------------------------------------------------------------------
 
 
 def answer_of(connection: Connection, judge: str, person: str, case_id: str) -> Answer | None:
@@ -145,7 +145,7 @@ def withdraw_answers(
     connection.execute(own.values(taught=0))
 
 
-# -- several -----------------------------------------------------------------------------------------------------------
+# -- several ---------------------------------------------------------------------------------------
 
 
 def people_who_answered(connection: Connection, judge: str | None = None) -> list[str]:
@@ -202,7 +202,7 @@ def today_of(connection: Connection, judge: str, person: str, *, seconds: float)
     return int(given), int(with_words)
 
 
-# -- the way through the cases -----------------------------------------------------------------------------------------
+# -- the way through the cases ---------------------------------------------------------------------
 
 
 def previous_case(
@@ -232,7 +232,7 @@ def _came_at(judge: str, person: str, case_id: str) -> Any:
     return select(other.c.created_at).where(*own, other.c.state != "undone").scalar_subquery()
 
 
-# -- people who differ -------------------------------------------------------------------------------------------------
+# -- people who differ -----------------------------------------------------------------------------
 
 
 def _disputed(judge: str) -> Select[Any]:
@@ -270,7 +270,7 @@ def settlements(connection: Connection, judge: str) -> dict[str, tuple[str | Non
     return {row.case_id: (row.settled, row.settled_by) for row in rows}
 
 
-# -- answers with their cases ------------------------------------------------------------------------------------------
+# -- answers with their cases ----------------------------------------------------------------------
 
 
 def lessons(connection: Connection, judge: str) -> list[AnsweredCase]:

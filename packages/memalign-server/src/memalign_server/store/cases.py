@@ -1,7 +1,8 @@
 """The queue of cases: put in, judged, read back, and which comes next for whom.
 
-One case in four is held out: drawn by chance when it is put in, answered like any other, and never taught. The judge's
-agreement with people is measured on those alone. They come in an order of chance too; the others the most useful first.
+One case in four is held out: drawn by chance when it is put in, answered like any other, and never
+taught. The judge's agreement with people is measured on those alone. They come in an order of
+chance too; of the others, the most useful come first.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from memalign_server.store.rows import QueuedCase, read_row
 from memalign_server.store.tables import from_json, judge_settings, now, queue, reviews, to_json
 
 ONE_IN = 4
-"""Of so many cases one is held out: enough for a figure from forty answers, and three of four answers teach."""
+"""One case in this many is held out: forty answers give a figure, and three of four teach."""
 VERDICT_LENGTH = 200
 LONGEST_ID = 500
 CHOICES: Final = (1, 2, 3)
@@ -127,14 +128,14 @@ class ListedCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The cases that were added at once: how many are there, and how many of them somebody answered."""
+    """The cases that were added at once: how many there are, and how many are answered."""
 
     added_at: str
     total: int
     answered: int
 
 
-# -- put in and judged -------------------------------------------------------------------------------------------------
+# -- put in and judged -----------------------------------------------------------------------------
 
 
 def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> list[Example]:
@@ -209,7 +210,9 @@ def _chance() -> float:
 def take_out(
     connection: Connection, judge: str, *, ids: Collection[str] = (), batch: str = ""
 ) -> int:
-    """Take cases out of a queue. What people said of them stays, and counts again once the same case is added.
+    """Take cases out of a queue.
+
+    What people said of them stays, and counts again once the same case is added.
 
     Args:
         connection: The transaction.
@@ -255,7 +258,8 @@ def store_judgments(
         ranks: How useful an answer is, by the case's id. It counts at the first judgment; a case that is held out
             keeps its chance place.
     """
-    # By the first judgment: if what a new version judges ahead moved back, what comes next would be behind it.
+    # By the first judgment: if cases that a new version judges ahead moved back, other cases would
+    # come before them.
     stays = or_(queue.c.held_out == 1, queue.c.version.is_not(None))
     for example, judgment in judged:
         of_case = update(queue).where(queue.c.judge == judge.name, queue.c.case_id == judgment.id)
@@ -278,7 +282,10 @@ def store_judgments(
 
 
 def ask_again(connection: Connection, judge: str) -> None:
-    """Have the judge asked again, after its question changed, about what is open and about what measures it."""
+    """Have the judge asked again about open cases, and about those that measure it.
+
+    This is for a judge whose question changed.
+    """
     of_case = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
     answered = exists().where(of_case, reviews.c.state == "answered")
     stale = or_(~answered, queue.c.held_out == 1)
@@ -303,7 +310,7 @@ def mark_dispute(
     connection.execute(update(queue).where(of_case).values(state))
 
 
-# -- how many answers a case wants -------------------------------------------------------------------------------------
+# -- how many answers a case wants -----------------------------------------------------------------
 
 
 def answers_wanted(connection: Connection, judge: str) -> int:
@@ -325,7 +332,7 @@ def set_answers_wanted(connection: Connection, judge: str, wanted: int) -> None:
 
 
 def _needed(wanted: int) -> ColumnElement[int]:
-    """Return the number of answers that a row wants; one that measures the judge wants two at least."""
+    """Return how many answers a row wants; a case that measures the judge wants at least two."""
     measuring = literal(max(wanted, _MEASURING), Integer)
     return case((queue.c.held_out == 1, measuring), else_=literal(wanted, Integer))
 
@@ -339,7 +346,7 @@ def _given(judge: str) -> ColumnElement[int]:
     return counted.correlate(queue).scalar_subquery()
 
 
-# -- what comes next ---------------------------------------------------------------------------------------------------
+# -- what comes next -------------------------------------------------------------------------------
 
 
 def next_cases(
@@ -398,7 +405,10 @@ def next_cases(
 def _mixed(
     others: Sequence[QueuedCase], held_out: Sequence[QueuedCase], since: int, *, again: int
 ) -> Iterator[QueuedCase]:
-    """Yield both kinds, one that is held out after `again` others; where one is used up, the other goes on."""
+    """Yield both kinds, one that is held out after `again` others.
+
+    If one kind is used up, the other goes on.
+    """
     others_left = deque(others)
     held_out_left = deque(held_out)
     while others_left or held_out_left:
@@ -411,7 +421,7 @@ def _mixed(
 
 
 def _is_free(row: Row[Any], turn: Sharing) -> bool:
-    """Return whether a case wants more answers than it has and will have from those who have it open."""
+    """Return whether a case wants more answers, counting those of people who have it open."""
     return bool(row.given + turn.others.get(row.case_id, 0) < row.needed)
 
 
@@ -424,7 +434,10 @@ def _since_held_out(connection: Connection, judge: str, own: ColumnElement[bool]
 
 
 def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCase]:
-    """Return the `n` cases that come next for each person who has answered, and for whoever begins, without doubles."""
+    """Return the `n` cases that come next for each person who has answered, and for a new one.
+
+    No case comes twice.
+    """
     answering = select(reviews.c.person).where(reviews.c.judge == judge).distinct()
     coming = dict[int, QueuedCase]()
     for person in (*connection.execute(answering).scalars().all(), ""):
@@ -433,7 +446,7 @@ def cases_ahead(connection: Connection, judge: str, *, n: int) -> list[QueuedCas
     return [coming[number] for number in sorted(coming)]
 
 
-# -- read back ---------------------------------------------------------------------------------------------------------
+# -- read back -------------------------------------------------------------------------------------
 
 
 def first_case(connection: Connection, judge: str) -> QueuedCase | None:
@@ -469,7 +482,7 @@ def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | No
 
 
 def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:
-    """Return cases of the queue in the order of their ids; those that are not there are left out."""
+    """Return cases of the queue in the order of the given ids, without those that are not there."""
     found = dict[str, QueuedCase]()
     for part in parts_of(ids):
         query = select(queue).where(queue.c.judge == judge, queue.c.case_id.in_(part))
@@ -484,7 +497,7 @@ def ids_with_content(connection: Connection, judge: str, content_hash: str) -> l
 
 
 def measuring_names(connection: Connection, judge: str) -> set[str]:
-    """Return the ids and content hashes of the cases that are held out: no feedback on them is taught."""
+    """Return the ids and content hashes of the cases that are held out, which are never taught."""
     held_out = (queue.c.judge == judge, queue.c.held_out == 1)
     query = select(queue.c.case_id, queue.c.content_hash).where(*held_out)
     return {name for row in connection.execute(query) for name in row}
@@ -499,9 +512,10 @@ def versions_in_view(connection: Connection, judge: str) -> set[int]:
 
 
 def turned_unanswered(connection: Connection, judge: str, person: str, *, most: int) -> list[str]:
-    """Return cases without this person's answer of which the judge says something else than before it was taught.
+    """Return cases without this person's answer on which teaching changed the judge's verdict.
 
-    Cases that are held out come by chance alone: chosen by how their verdict changed, they would measure nothing.
+    Cases that are held out come by chance alone: if they were chosen by how their verdict changed,
+    they would measure nothing.
     """
     answered = exists().where(of_person(judge, person), reviews.c.state == "answered")
     query = select(queue.c.case_id, queue.c.first_value, queue.c.verdict)
@@ -517,7 +531,7 @@ def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """Return how far a person is with the queue of a judge."""
     wants = _given(judge) < _needed(answers_wanted(connection, judge))
     wanting = select(func.count()).select_from(queue).where(queue.c.judge == judge, wants)
-    # A skipped case that has its answers from others by now is nothing that the person could take up again.
+    # A person cannot take up a skipped case again if it has its answers from others by now.
     skipped = wanting.where(exists().where(of_person(judge, person), reviews.c.state == "skipped"))
     waiting = wanting.where(~exists().where(of_person(judge, person), reviews.c.state != "undone"))
     query = select(
@@ -608,7 +622,7 @@ def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
 def find_cases(
     connection: Connection, judge: Judge, text: str, *, most: int = _MOST_FOUND
 ) -> list[Example]:
-    """Return the cases of the queue and of the memory that hold a text, whatever its letters and blanks."""
+    """Return the cases of the queue and of the memory that hold a text, in any case and spacing."""
     wanted = _plain(text)
     if not wanted:
         return []

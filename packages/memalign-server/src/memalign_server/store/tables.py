@@ -1,6 +1,7 @@
-"""The server's tables in the registry's database: people, the queue of cases with what was said of them, long work.
+"""The server's tables in the registry's database: people, the queue of cases, answers, long work.
 
-A column that may hold words of people or of judged systems says so by its `info`, so that an erasure reaches it.
+A column that may hold words of people or of judged systems says so by its `info`, so that an
+erasure reaches it.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class JudgeKey(TypeDecorator[str]):
     cache_ok = True
 
     def bind_expression(self, bindvalue: Any) -> Any:
-        """The number of the judge that has the name now."""
+        """Return the number of the judge that has the name now."""
         named = judges_table.alias()
         return (
             select(named.c.id)
@@ -57,7 +58,7 @@ class JudgeKey(TypeDecorator[str]):
         )
 
     def column_expression(self, column: Any) -> Any:
-        """The name of the judge that has the number."""
+        """Return the name of the judge that has the number."""
         named = judges_table.alias()
         same = named.c.id == type_coerce(column, Integer())
         return select(named.c.name).where(same).correlate_except(named).scalar_subquery()
@@ -112,23 +113,29 @@ class Struct(Json):
 
 
 def judge_column(*, primary_key: bool = False) -> Column[str]:
-    """A column that says of which judge a row is. The row goes when its judge is deleted, whoever deletes it."""
+    """Return a column that says of which judge a row is.
+
+    The row goes when its judge is deleted, by whatever program.
+    """
     of_judge = ForeignKey(judges_table.c.id, ondelete="CASCADE")
     return Column("judge", JudgeKey, of_judge, nullable=False, primary_key=primary_key)
 
 
 def new_id() -> str:
-    """A random id of 16 hex digits, unguessable enough for rows and not for secrets."""
+    """Return a random id of 16 hex digits, unguessable enough for rows and not for secrets."""
     return secrets.token_hex(8)
 
 
 def now() -> str:
-    """The time as the tables keep it: ISO 8601 in UTC with microseconds, so that texts sort as times do."""
+    """Return the time as the tables keep it.
+
+    That is ISO 8601 in UTC with microseconds, so that texts sort as times do.
+    """
     return later(0)
 
 
 def later(seconds: float) -> str:
-    """The time so many seconds from now; before now if negative."""
+    """Return the time this many seconds from now; before now if negative."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
 
 
@@ -163,7 +170,7 @@ def whole_value(value: Any) -> Any:
 
 
 def from_json(text: str | None) -> Any:
-    """The value of a column; None for an empty one."""
+    """Return the value of a column; None for an empty one."""
     return json.loads(text) if text else None
 
 
@@ -249,7 +256,7 @@ queue = Table(
     Index("memalign_server_queue_content", "judge", "content_hash"),
     Index("memalign_server_queue_version", "judge", "version"),
 )
-# In the order in which cases are asked, so that the next one of either kind is the first that is found.
+# In the order in which cases are asked, so that the next of either kind is the first one found.
 Index(
     "memalign_server_queue_next",
     *(
@@ -315,7 +322,7 @@ reviews = Table(
     Index("memalign_server_reviews_version", "judge", "judge_version"),
 )
 
-# It holds only what is not taught yet: a longer one would look good for every question about answers.
+# It holds only what is not taught yet: a longer one would look good for every query on answers.
 _untaught = reviews.c.taught != reviews.c.revision
 Index(
     "memalign_server_reviews_untaught",

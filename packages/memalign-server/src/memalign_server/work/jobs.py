@@ -1,8 +1,9 @@
-"""Long work: each job is a row that whoever waits reads again, done on a thread with an event loop of its own.
+"""Long work: each job is a row, done on a thread with an event loop of its own.
 
-Learning computes for seconds between model calls, and the registry's calls wait for a disk. On the loop that answers
-requests, everybody would wait with them. One process works on a database. What it left undone when it died says so at
-the next start; asking for the same again costs nothing twice, because model answers that were paid for are kept.
+Learning computes for seconds between model calls, and the registry's calls wait for a disk. On the
+loop that answers requests, everybody would wait with them. One process works on a database. Work
+that it left undone when it died says so at the next start. Asking for the same again costs nothing
+twice, because model answers that were paid for are kept.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from memalign_server.store.rows import Job, JobState
 from memalign_server.work.judging import Work
 from memalign_server.work.kinds import KINDS, Kind
 
-_STOPPED: Final = "the server was stopped while this ran; ask for it again, nothing that was paid for is paid for twice"
+_STOPPED: Final = (
+    "the server was stopped while this ran; "
+    "ask for it again, nothing that was paid for is paid for twice"
+)
 _UNSEARCHED: Final = (
-    "the server was stopped after this was erased and before what is left was searched; the file was compacted since. "
-    "Erase the same again: it says what is left. What waits to be derived again is learned at the next align"
+    "the server was stopped after this was erased and before what is left was searched; "
+    "the file was compacted since. Erase the same again: it says what is left. "
+    "What waits to be derived again is learned at the next align"
 )
 _AT_ONCE = 2  # jobs
 _PAUSE = 10.0  # seconds before another try to write into a locked database
@@ -70,7 +75,10 @@ class Jobs:
         return None if found is None else self._with_progress(found)
 
     def recent(self, judge: str, *, active: bool = False) -> list[Job]:
-        """Return the last fifty jobs of a judge without their results, the newest first; or only the `active` ones."""
+        """Return the last fifty jobs of a judge without their results, the newest first.
+
+        With `active`, only those are returned that wait or run.
+        """
         with self.store.read() as connection:
             found = jobs.recent_jobs(connection, judge, active=active)
         return [self._with_progress(job) for job in found]
@@ -83,7 +91,10 @@ class Jobs:
     def end(
         self, job: str, state: JobState, *, result: Any = None, problem: str | None = None
     ) -> None:
-        """Write how a job ended; without what it gave if an erasure emptied it meanwhile: that may repeat what went."""
+        """Write how a job ended.
+
+        What it gave is left out if an erasure emptied the job meanwhile: it may repeat what went.
+        """
         with self.store.write() as connection:
             jobs.end_job(connection, job, state, result=result, problem=problem)
 
@@ -116,7 +127,7 @@ class Jobs:
         async def stop() -> None:
             for task in self._tasks:
                 task.cancel()
-            # Not the jobs alone: one that was stopped while its end was written leaves that write behind.
+            # Not the jobs alone: one that was stopped while its end was written leaves the write.
             others = asyncio.all_tasks() - {asyncio.current_task()}
             await asyncio.gather(*others, return_exceptions=True)
 

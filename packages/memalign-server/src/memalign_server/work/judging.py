@@ -33,7 +33,10 @@ _AT_ONCE = 16
 
 
 async def judge_hidden(judge: Judge, examples: Sequence[Example]) -> list[Judgment]:
-    """The judgments of a judge on cases, each hidden from it where it was taught: the model is asked every time."""
+    """Return a judge's judgments on cases, each hidden from it if it was taught.
+
+    So the model is asked every time.
+    """
     pairs = [(judge.without_case(example), example) for example in examples]
     others = [example for hiding, example in pairs if hiding is judge]
     runs = [judge.ajudge_many(others)] if others else []
@@ -53,7 +56,7 @@ async def useful_ranks(
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One job under way: the registry, the server's tables, the judge's name, its arguments, and who hears of it."""
+    """One job under way: where it works, on which judge, with what, and who hears of it."""
 
     registry: Registry
     store: Store
@@ -62,19 +65,19 @@ class Work:
     progress: Progress
 
     def options(self) -> dict[str, Any]:
-        """What the registry is given whenever it learns, forgets or erases."""
+        """Return what the registry is given whenever it learns, forgets or erases."""
         return {
             "optimizer": MemAlign(max_cost=self.arguments.get("max_cost")),
             "progress": self.progress,
         }
 
     async def latest(self) -> tuple[Judge, int]:
-        """The newest version of the judge, and its number."""
+        """Return the newest version of the judge, and its number."""
         version = (await asyncio.to_thread(self.registry.history, self.judge))[-1].number
         return await asyncio.to_thread(self.registry.load, self.judge, version), version
 
     def unjudged(self) -> list[Example]:
-        """The cases of the queue without a judgment, in their order."""
+        """Return the cases of the queue without a judgment, in their order."""
         with self.store.read() as connection:
             return unjudged(connection, self.judge)
 
