@@ -21,7 +21,15 @@ from memalign.models.providers import Target
 from memalign.models.retry import Retry
 from memalign.types import Usage
 from tests.support.decision_servers import Decide, openai_decisions, system_one
-from tests.support.endpoint import CLOSED, Endpoint, Fault, bad_request, rate_limited, server_error
+from tests.support.endpoint import (
+    CLOSED,
+    HANG,
+    Endpoint,
+    Fault,
+    bad_request,
+    rate_limited,
+    server_error,
+)
 
 POLITE = Question(key="q1", text="Is the reply polite?")
 REFUND = Question(key="q2", text="Does it name the refund?")
@@ -115,6 +123,13 @@ class TestLimitsAndRefusals:
             decision = decide(model_at(endpoint), *questions(12))
         assert len(decision.probabilities) == 12
         assert [len(body["questions"]) for body in endpoint.requests] == [12, 6, 3, 3, 6, 3, 3]
+
+    def test_all_requests_of_a_call_end_within_its_timeout(self):
+        with system_one(lambda *_: 0.8, most=1) as endpoint:
+            endpoint.faults = [bad_request("too many questions", "no"), HANG, HANG, HANG]
+            with pytest.raises(ModelUnavailable, match=r"no answer in 2 s"):
+                decide(model_at(endpoint), *questions(2), timeout=2.0)
+        assert len(endpoint.requests) == 2
 
     def test_a_question_that_is_declined_is_refused_alone(self):
         with openai_decisions(declining(REFUND.text)) as endpoint:
