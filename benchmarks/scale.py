@@ -247,7 +247,8 @@ def started(
 
 def cost(line: Line) -> float:
     """Return the dollars of a step, at list price."""
-    return sum(line.get(kind, 0) * dollars / 1e6 for kind, dollars in DOLLARS.items())
+    total: float = sum(line.get(kind, 0) * dollars / 1e6 for kind, dollars in DOLLARS.items())
+    return total
 
 
 def table(lines: Sequence[Line]) -> str:

@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -67,8 +67,8 @@ class Model:
         return ChatReply(data=data, text="", usage=Usage(calls=1, cost=self.cost))
 
 
-def items(count: int) -> list[RawRow]:
-    return [{"id": f"i-{n}", "outputs": f"a{n}-"} for n in range(count)]
+def items(count: int, *, changed: Collection[int] = ()) -> list[RawRow]:
+    return [{"id": f"i-{n}", "outputs": f"a{n}-{'!' * (n in changed)}"} for n in range(count)]
 
 
 def judge(model: Model) -> Judge:
@@ -148,15 +148,13 @@ def test_only_failed_changed_or_new_items_are_judged(
     tmp_path_factory: pytest.TempPathFactory, failing: set[int], changed: set[int], cut: bool
 ) -> None:
     out = tmp_path_factory.mktemp("run") / "out.jsonl"
-    first = Model(fails=lambda n: InvalidOutput("odd") if n in failing else None)
+    first = Model(fails=dict.fromkeys(failing, InvalidOutput("odd")).get)
     judge(first).judge_many(items(25), out=out, concurrency=4)
     expected = failing | changed | set(range(25, 30))
     if cut:
         out.write_bytes(out.read_bytes()[:-20])
         expected.add(24)
-    again = items(30)
-    for n in changed:
-        again[n]["outputs"] += "!"
+    again = items(30, changed=changed)
     told, second = list[str](), Model()
     judgments = judge(second).judge_many(
         again, out=out, concurrency=4, on_judgment=lambda key, _: told.append(key)
@@ -174,7 +172,7 @@ def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: i
     judgments = judge(model).judge_many(items(40), out=out, max_cost=0.15, concurrency=concurrency)
     left = [judgment for judgment in judgments if judgment.error is not None]
     assert 14 <= len(ids(out)) == 40 - len(left) <= 15
-    assert sum(judgment.usage.cost or 0 for judgment in judgments) <= 0.15
+    assert (judgments.usage.cost or 0) <= 0.15
     why = r"NotJudged: one more call would pass the limit of \$0\.15 \(\$0\.1.* to resume"
     for judgment in left:
         assert re.match(why, str(judgment.error))
