@@ -7,9 +7,9 @@
 The first needs no model, and the second says calls and dollars. `python benchmarks/fetch.py DATA`
 makes DATA: a file of feedback for each task, and `tasks.json` with its criterion and values. In
 each run some cases are drawn to be taught and others, of other groups, to be judged, the same for
-every method. DATA/judged keeps judges (`judges.db`) and judgments (`TASK/RUN/METHOD.jsonl`), and the
-same command completes a run that was stopped. Differences are the library's own paired comparison:
-95 % intervals by group of cases.
+every method. DATA/judged keeps judges (`judges.db`) and judgments (`TASK/RUN/METHOD.jsonl`), and
+the same command completes a run that was stopped. Differences are the library's own paired
+comparison: 95 % intervals by group of cases.
 """
 
 from __future__ import annotations
