@@ -1,4 +1,4 @@
-"""The demo: a judge of a shop's replies learns a rule from ten comments, and forgets one person's."""
+"""The demo: a judge of a shop's replies learns a rule from ten comments, and unlearns it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ SHOWN_LESSONS = (0, 1, 2, 5, 6)
 """Three of one expert's comments and two of the other's."""
 WORDS = {True: "send", False: "don't", None: "failed"}
 RECORDED = (
-    "This is a recording: the answers below were given by hand, in a strong model's place. Everything "
-    "else happens now, on this machine."
+    "This is a recording: the answers below were given by hand, in a strong model's place. "
+    "Everything else happens now, on this machine."
 )
 NEXT = (
     "The same on a model of yours, live:      memalign demo --model openai:/gpt-4.1-mini",
@@ -49,7 +49,7 @@ NEXT = (
 
 @dataclass(frozen=True)
 class Story:
-    """What the demo tells: the judge before it is taught, the ten lessons, and the unseen replies."""
+    """The demo's parts: the judge before it is taught, the ten lessons, and the unseen replies."""
 
     judge: Judge
     lessons: Sequence[Feedback]
@@ -71,10 +71,10 @@ def demo(
 ) -> int:
     """See a judge learn a rule from ten comments, and forget one person's.
 
-    Without --model it takes a few seconds: answers that were given by hand, in a strong model's place, are
-    replayed, and all else happens on your machine. With --model it says first how many calls it
-    will make and what they cost. The embedded model costs nothing and takes about two minutes
-    after a download of 1.1 GB, for which the demo asks first.
+    Without --model it takes a few seconds: answers that were given by hand, in a strong model's
+    place, are replayed, and all else happens on your machine. With --model it says first how many
+    calls it will make and what they cost. The embedded model costs nothing and takes about two
+    minutes after a download of 1.1 GB, for which the demo asks first.
     """
     tell = partial(show, stderr=session.json)  # so that with --json stdout has JSON alone
     chat = RecordedModel() if model is None else live_model(model, tell, yes=yes)

@@ -25,7 +25,8 @@ Keys = Annotated[
     typer.Argument(
         metavar="KEY",
         help="Feedback as ID@SOURCE: t-17 is all feedback on that case, t-17@ana is ana's, and "
-        "t-17@ana@example.org is ana@example.org's. Quote an id that contains an @: '\"mail@x\"@ana'.",
+        "t-17@ana@example.org is ana@example.org's. Quote an id that contains an @: "
+        "'\"mail@x\"@ana'.",
     ),
 ]
 Source = Annotated[
@@ -103,7 +104,7 @@ def unalign(
 def _named(
     judge: Judge, chosen: Sequence[str | FeedbackKey], *, source: str | None, matching: str | None
 ) -> tuple[FeedbackKey, ...]:
-    """Return the feedback that keys, a person and a text name. Raises UnknownKey if there is none."""
+    """Return the feedback that keys, a person and a text name; UnknownKey if there is none."""
     if matching is None:
         return judge.memory.keys(*chosen, source=source)
     going = judge.memory.matching(matching, source=source)

@@ -1,4 +1,4 @@
-"""A model that replays recorded answers: the demo runs with it, without a key and without a download."""
+"""A model that replays recorded answers, so that the demo needs no key and no download."""
 
 from __future__ import annotations
 

@@ -177,7 +177,9 @@ class Registry:
     # -- history -----------------------------------------------------------------------------------
 
     def rename(self, name: str, to: str) -> None:
-        """Give a judge another name, with all its versions. Its judgments in files keep the old name.
+        """Give a judge another name, with all its versions.
+
+        Its judgments in files keep the old name.
 
         Args:
             name: The judge's name.
