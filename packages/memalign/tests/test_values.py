@@ -28,6 +28,7 @@ REFUSED: dict[str, list[object]] = {
     "int needs bounds": [int],
     "float needs bounds": [float],
     "there is no value type": [list, None, 7, "stars", "", "int", bool | None],
+    "for several values make one judge for each": [list[str], dict[str, float], tuple[str, int]],
     "bounds look like int:1..5": ["int:", "int:a..b", "int:1-5"],
     "two finite whole numbers, the lower one first": ["int:5..1", "int:1..1", "int:1.5..3"],
     "two finite numbers": ["float:0..inf", "float:nan..1"],

@@ -110,7 +110,10 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return cls._choice(get_args(value_type))
         if get_origin(value_type) is Annotated:
             return cls._bounded(value_type)
-        raise InvalidValueType(f"there is no value type {value_type!r}; use one of {type_names}")
+        raise InvalidValueType(
+            f"there is no value type {value_type!r}; use one of {type_names}. A label is one value: "
+            "for several values make one judge for each, and name a missing one as a choice"
+        )
 
     @classmethod
     def _enumerated(cls, members: type[Enum]) -> ValueType:
