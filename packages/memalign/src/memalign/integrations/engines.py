@@ -1,15 +1,15 @@
 """Judging in a distributed engine: what Spark and Ray share.
 
-The engine deals out rows, repeats what it lost and stores verdicts. Its workers do not know of each other, so that each
-task has an equal part of the limits of the job. The sum never passes the limit, at the price of waste: a task that
-is slow, or has expensive rows, cannot use what another one leaves.
+The engine deals out rows, repeats what it lost and stores verdicts. Its workers do not know of each
+other, so that each task has an equal part of the limits of the job. The sum never passes the limit,
+at the price of waste: a task that is slow, or has expensive rows, cannot use what another leaves.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from memalign.errors import ConfigurationError, InputError
@@ -23,7 +23,7 @@ from memalign.types import CONTENT_FIELDS, Usage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EngineLimits", "EngineTask"]
+__all__ = ["EngineLimits", "EngineTask", "check_done"]
 
 _LOG = logging.getLogger("memalign.integrations")
 
@@ -33,9 +33,10 @@ class EngineLimits(TypedDict, total=False):
 
     Attributes:
         concurrency: Calls in flight of one task; None for as many as suit the model.
-        max_cost: Dollars of all tasks together. Each may spend an equal part; the rest of its rows have an error.
-        rows_per_second: Rows a second of all tasks together, if all of them run at once. Calls start at this pace,
-            however long they take.
+        max_cost: Dollars of all tasks together. Each may spend an equal part; the rest of its rows
+            have an error.
+        rows_per_second: Rows a second of all tasks together, if all of them run at once. Calls
+            start at this pace, however long they take.
     """
 
     concurrency: int | None
@@ -47,14 +48,15 @@ class EngineTask:
     """Judges the rows of one task, table by table; every task has a copy of what the driver made.
 
     Args:
-        judge: Where it names no model, the one that the driver's environment names is used by all tasks.
+        judge: If it names no model, all tasks use the one that the driver's environment names.
         tasks: How many tasks share the limits. The log says what each has.
         columns: The columns of the rows; None for those that the judge can read.
         keep: Columns that verdicts have beside their own.
         limits: See `EngineLimits`.
 
     Raises:
-        InputError: When a limit, or the number of tasks, is not a number above 0, or a column cannot be read or kept.
+        InputError: A limit, or the number of tasks, is not a number above 0, or a column cannot be
+            read or kept.
         ConfigurationError: Without a model, its key, or the price that `max_cost` needs.
     """
 
@@ -75,41 +77,35 @@ class EngineTask:
         self._rate = _part("rows_per_second", limits.get("rows_per_second"), tasks)
         self._calls: Calls | None = None
         model = open_judging_model(judge)
-        if (
-            self._max_cost
-            and isinstance(model, PricedModel)
-            and model.price_of(Usage(input_tokens=1)) is None
-        ):
-            what = f"max_cost cannot hold, because the price of {model.name} is not known"
-            raise ConfigurationError(
-                f"{what}; give it in the judge's parameter models, or leave max_cost out"
-            )
+        if self._max_cost:
+            _check_price(model)
         self.judge = judge.replace(model=model.name) if judge.model is None else judge
         self.signature = signature_of(self.judge)
         wanted = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
-        columns = [*wanted.values()] if columns is None else columns
+        columns = list(wanted.values()) if columns is None else columns
         self.read = {field: name for field, name in wanted.items() if name in columns}
         """The columns that are read, by their fields."""
         if not self.read.keys() & set(CONTENT_FIELDS):
-            lacks = f"no column of content: {', '.join(wanted.values())}; its columns: {', '.join(columns)}"
             raise InputError(
-                f"the rows have {lacks}; name them, as Judge(columns={{'outputs': 'answer'}}) does"
+                f"the rows have no column of content: {', '.join(wanted.values())}; its columns: "
+                f"{', '.join(columns)}; name them, as Judge(columns={{'outputs': 'answer'}}) does"
             )
         self.keep = tuple(keep)
         for name in self.keep:
-            if name not in columns or name in verdict_schema(judge.value_type):
-                why = (
-                    "is a column of the verdicts; rename it"
-                    if name in columns
-                    else "is no column of the rows"
+            if name not in columns:
+                raise InputError(f"{name!r} cannot be kept: it is no column of the rows")
+            if name in verdict_schema(judge.value_type):
+                raise InputError(
+                    f"{name!r} cannot be kept: it is a column of the verdicts; rename it"
                 )
-                raise InputError(f"{name!r} cannot be kept: it {why}")
 
     def __call__(self, table: pa.Table) -> pa.Table:
-        """Return the verdicts on the rows of a table, each with its id as it was; what fails has an error."""
-        self._calls = self._calls or Calls(
-            max_cost=self._max_cost, per_second=self._rate
-        )  # of all tables of a task
+        """Return the verdicts on the rows of a table, each with its id as it was.
+
+        A row that fails has an error.
+        """
+        if self._calls is None:  # one for all tables of a task
+            self._calls = Calls(max_cost=self._max_cost, per_second=self._rate)
         judge = self.judge.replace(columns={})
         verdicts = judge.predict_batch(
             self._rows(table), concurrency=self._concurrency, max_cost=self._calls
@@ -121,26 +117,47 @@ class EngineTask:
         return verdicts
 
     def hashed(self, table: pa.Table) -> pa.Table:
-        """Return a table with a column for its ids as text and one for the hash of each row's content."""
+        """Return a table with two columns more: its ids as text, and the hash of each row."""
         hashes = content_hashes(task_of(self.judge), self._rows(table), columns={})
         ids = table[self.read["id"]].cast("string") if "id" in self.read else _column(hashes)
-        return table.append_column("memalign_id", ids).append_column(
-            "memalign_hash", _column(hashes)
-        )
+        table = table.append_column("memalign_id", ids)
+        return table.append_column("memalign_hash", _column(hashes))
 
     def _rows(self, table: pa.Table) -> pa.Table:
-        """Return what the judge reads. Ids are numbers: rows of one id are judged alike, in one table or in two."""
+        """Return what the judge reads.
+
+        Ids are numbers: rows of one id are judged alike, in one table or in two.
+        """
         import pyarrow as pa
 
-        fields = {
-            field: table[name] for field, name in self.read.items() if name in table.column_names
-        }
+        fields = {}
+        for field, name in self.read.items():
+            if name in table.column_names:
+                fields[field] = table[name]
         if "id" in fields:
-            ids = fields["id"].cast("string").to_pylist()
-            fields["id"] = _column(
-                [str(n) if name and name.strip() else None for n, name in enumerate(ids)]
-            )
+            numbers = []
+            for number, name in enumerate(fields["id"].cast("string").to_pylist()):
+                numbers.append(str(number) if name and name.strip() else None)
+            fields["id"] = _column(numbers)
         return pa.table(fields)
+
+
+def _check_price(model: object) -> None:
+    """Raise ConfigurationError for a model whose calls have no price, so that no limit can hold."""
+    if isinstance(model, PricedModel) and model.price_of(Usage(input_tokens=1)) is None:
+        raise ConfigurationError(
+            f"max_cost cannot hold, because the price of {model.name} is not known; give it in the "
+            "judge's parameter models, or leave max_cost out"
+        )
+
+
+def check_done(columns: Container[str]) -> None:
+    """Raise InputError if verdicts of an earlier run lack a column that says what was judged."""
+    for name in ("id", "content_hash", "judge", "error"):
+        if name not in columns:
+            raise InputError(
+                f"done has no column {name}; it is what an earlier run gave, or some of its rows"
+            )
 
 
 def _column(values: Sequence[str | None]) -> Any:
@@ -150,7 +167,7 @@ def _column(values: Sequence[str | None]) -> Any:
 
 
 def _part(name: str, limit: float | None, tasks: int) -> float | None:
-    """The part of a limit that each of `tasks` tasks has."""
+    """Return the part of a limit that each task has."""
     if limit is None:
         return None
     if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:

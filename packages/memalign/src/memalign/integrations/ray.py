@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Unpack
 
-from memalign.errors import ConfigurationError, InputError
-from memalign.integrations.engines import EngineLimits, EngineTask
+from memalign.errors import ConfigurationError
+from memalign.integrations.engines import EngineLimits, EngineTask, check_done
 from memalign.io import Frame
 from memalign.judge import Judge
 from memalign.judge.frames import keys_of
@@ -25,7 +25,8 @@ except ImportError as missing:
 __all__ = ["judge"]
 
 _KEY = ("memalign_id", "memalign_hash")
-_CPUS = 0.5  # a worker waits more than it computes; at a whole CPU each none would be left for reading the rows
+_CPUS = 0.5
+"""Of a worker, which waits more than it computes; with a whole one each, none would read rows."""
 
 
 class _Worker:
@@ -50,25 +51,29 @@ def judge(
 ) -> Dataset:
     """Return the verdicts on the rows of a data set, with the columns of `Judge.predict_batch`.
 
-    It is lazy, as all of Ray Data is, and every action judges again: write the verdicts once, and read them from there.
+    It is lazy, as all of Ray Data is, and every action judges again: write the verdicts once, and
+    read them from there.
 
     Args:
         ds: Rows with the columns that the judge reads, and `id`, which is unique.
         judge: Only the driver needs the registry that it came from.
         tasks: Worker processes, half a CPU each, that judge side by side.
-        batch_size: Rows that a worker judges at a time. What is judged again if it is lost is a block, or a batch.
-        done: What an earlier run judged: its verdicts as a data set, which stays on the engine, or as another frame, or
-            pairs of an id and a content hash. Left out.
+        batch_size: Rows that a worker judges at a time. What is judged again if it is lost is a
+            block, or a batch.
+        done: What an earlier run judged: its verdicts as a data set, which stays on the engine, or
+            as another frame, or pairs of an id and a content hash. Left out.
         keep: Columns of the rows that the verdicts have too.
-        limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.EngineLimits`.
+        limits: `concurrency`, `max_cost` and `rows_per_second`; see
+            `memalign.integrations.engines.EngineLimits`.
 
     Returns:
-        A data set with one row for each row that is judged, and `id` as it was. A row that fails has an `error` and
-        stops no other.
+        A data set with one row for each row that is judged, and `id` as it was. A row that fails
+        has an `error` and stops no other.
 
     Raises:
-        InputError: When no column has content, a column cannot be kept, or a limit is not a number above 0.
-        ConfigurationError: Without a model, its key, or the price that `max_cost` needs.
+        InputError: No column has content, a column cannot be kept, or a limit is not a number above
+            0.
+        ConfigurationError: There is no model, no key, or no price that `max_cost` needs.
     """
     columns = ds.columns() or ["id", *CONTENT_FIELDS]
     task = EngineTask(judge, tasks, columns=columns, keep=keep, **limits)
@@ -91,20 +96,12 @@ def _keys(done: Dataset | Frame | Collection[tuple[str, str]], signature: str) -
     keys = sorted(keys_of(done, signature))
     if not keys:
         return None
-    return ray.data.from_arrow(
-        pa.table({name: [key[place] for key in keys] for place, name in enumerate(_KEY)})
-    )
+    return ray.data.from_arrow(pa.table(list(zip(*keys, strict=True)), names=list(_KEY)))
 
 
 def _answered(table: pa.Table, signature: str) -> pa.Table:
     """Return the keys of verdicts of this judge that are no errors."""
-    lacking = [
-        name for name in ("id", "content_hash", "judge", "error") if name not in table.column_names
-    ]
-    if lacking:
-        raise InputError(
-            f"done has no column {lacking[0]}; it is what an earlier run gave, or some of its rows"
-        )
+    check_done(table.column_names)
     answered = pc.and_(pc.equal(table["judge"], signature), pc.is_null(table["error"]))
     rows = table.filter(answered)
     return pa.table(

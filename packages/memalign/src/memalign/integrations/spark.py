@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from memalign.errors import ConfigurationError, InputError
-from memalign.integrations.engines import EngineLimits, EngineTask
+from memalign.errors import ConfigurationError
+from memalign.integrations.engines import EngineLimits, EngineTask, check_done
 from memalign.io import Frame
 from memalign.judge import Judge
 from memalign.judge.frames import verdict_schema
@@ -47,36 +47,38 @@ def judge(
 ) -> DataFrame:
     """Return the verdicts on the rows of a DataFrame, with the columns of `Judge.predict_batch`.
 
-    It is lazy, as all of Spark is, and every action judges again: write the verdicts once, and read them from there.
+    It is lazy, as all of Spark is, and every action judges again: write the verdicts once, and read
+    them from there.
 
     Args:
         df: Rows with the columns that the judge reads, and `id`, which is unique.
         judge: Only the driver needs the registry that it came from.
-        tasks: The partitions of the rows, of which Spark judges one on each core; one that is lost is judged again.
-        done: What an earlier run judged: its verdicts as a DataFrame, which stays on the engine, or as another frame,
-            or pairs of an id and a content hash. Left out.
+        tasks: The partitions of the rows, of which Spark judges one on each core; one that is lost
+            is judged again.
+        done: What an earlier run judged: its verdicts as a DataFrame, which stays on the engine, or
+            as another frame, or pairs of an id and a content hash. Left out.
         keep: Columns of the rows that the verdicts have too.
-        limits: `concurrency`, `max_cost` and `rows_per_second`; see `memalign.integrations.engines.EngineLimits`.
+        limits: `concurrency`, `max_cost` and `rows_per_second`; see
+            `memalign.integrations.engines.EngineLimits`.
 
     Returns:
-        A DataFrame with one row for each row that is judged, and `id` as it was. A row that fails has an `error` and
-        stops no other.
+        A DataFrame with one row for each row that is judged, and `id` as it was. A row that fails
+        has an `error` and stops no other.
 
     Raises:
-        InputError: When no column has content, a column cannot be kept, or a limit is not a number above 0.
-        ConfigurationError: Without a model, its key, or the price that `max_cost` needs.
+        InputError: No column has content, a column cannot be kept, or a limit is not a number above
+            0.
+        ConfigurationError: There is no model, no key, or no price that `max_cost` needs.
     """
-    columns = {
-        field: _found(df, judge.columns.get(field, field)) for field in ("id", *CONTENT_FIELDS)
-    }
+    columns = {}
+    for field in ("id", *CONTENT_FIELDS):
+        columns[field] = _found(df, judge.columns.get(field, field))
     kept = [_found(df, name) for name in keep]
-    task = EngineTask(
-        judge.replace(columns=columns), tasks, columns=df.columns, keep=kept, **limits
-    )
+    judge = judge.replace(columns=columns)
+    task = EngineTask(judge, tasks, columns=df.columns, keep=kept, **limits)
     names = list(dict.fromkeys([*task.read.values(), *task.keep]))
-    short = [
-        f"c{number}" for number in range(len(names))
-    ]  # mapInArrow looks columns up, and takes no backtick
+    # mapInArrow looks columns up, and takes no backtick.
+    short = [f"c{number}" for number in range(len(names))]
     rows = df.select(*(_quoted(name) for name in names)).toDF(*short)
     if not isinstance(done, Collection) or len(done):
         keyed = StructType(
@@ -89,7 +91,7 @@ def judge(
 
 
 def _found(df: DataFrame, name: str) -> str:
-    """Return the name of a column as the DataFrame writes it, since Spark finds columns whatever their case."""
+    """Return the name of a column as the DataFrame writes it: Spark ignores case."""
     if name in df.columns or df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
         return name
     return next((column for column in df.columns if column.lower() == name.lower()), name)
@@ -102,7 +104,10 @@ def _quoted(name: str) -> str:
 def _each(
     step: Callable[[pa.Table], pa.Table], names: Sequence[str], after: Sequence[str]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what Spark calls with the batches of a partition: `step` sees these names, and Spark those `after`."""
+    """Return what Spark calls with the batches of a partition.
+
+    `step` sees the columns `names`, and Spark those `after`.
+    """
 
     def steps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -115,22 +120,12 @@ def _each(
 def _keys(df: DataFrame, done: Any, signature: str) -> DataFrame:
     """Return the ids and content hashes that a judge has answered, as a DataFrame of the same engine."""
     spark: Any = df.sparkSession
-    if (
-        isinstance(done, Collection)
-        and not hasattr(done, "columns")
-        and not hasattr(done, "schema")
-    ):
-        return spark.createDataFrame(
-            [tuple(key) for key in done], ", ".join(f"{name} string" for name in _KEY)
-        )
+    frame = hasattr(done, "columns") or hasattr(done, "schema")
+    if isinstance(done, Collection) and not frame:
+        schema = ", ".join(f"{name} string" for name in _KEY)
+        return spark.createDataFrame([tuple(key) for key in done], schema)
     earlier: Any = done if hasattr(done, "sparkSession") else spark.createDataFrame(done)
-    missing = [
-        name for name in ("id", "content_hash", "judge", "error") if name not in earlier.columns
-    ]
-    if missing:
-        raise InputError(
-            f"done has no column {missing[0]}; it is what an earlier run gave, or some of its rows"
-        )
+    check_done(earlier.columns)
     answered = earlier.where(earlier.error.isNull() & (earlier.judge == signature))
     return answered.selectExpr("CAST(id AS string) AS memalign_id", "content_hash AS memalign_hash")
 

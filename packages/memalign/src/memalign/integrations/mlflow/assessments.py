@@ -18,7 +18,14 @@ from memalign.content.normal import label_form
 from memalign.errors import InputError
 from memalign.integrations.mlflow.base_judges import core_label
 from memalign.integrations.mlflow.errors import invalid
-from memalign.integrations.mlflow.traces import Item, content_of, holding, items_of, lacking, logged
+from memalign.integrations.mlflow.traces import (
+    Item,
+    content_of,
+    holding,
+    items_of,
+    lacking,
+    logged,
+)
 from memalign.judge import named_parts
 from memalign.keys import name_key
 from memalign.memory import Annotation
@@ -27,18 +34,21 @@ from memalign.types import UNKNOWN_SOURCE, Example, Feedback
 _logger = logging.getLogger(__name__)
 
 _SAID_AT = "memalign.created_at"
-"""In an assessment's metadata: when an expert said what was logged, perhaps long after."""
+"""In an assessment's metadata: when an expert said what was logged, perhaps long before."""
 
 _PLACEHOLDERS = ("", "default", "User")
-"""Who gave an assessment where nobody is named: MLflow's open-source page says "User", code says "default"."""
+"""Sources that name nobody: MLflow's open-source page says "User", code says "default"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TraceFeedback:
-    """The feedback on a judge in some traces: a row for each person and case, with the fields that the judge reads.
+    """The feedback on a judge in some traces.
 
-    `content` has these fields by the case's id. `skipped` says why a case has no usable feedback, `notes` what else
-    was set aside.
+    Attributes:
+        rows: One for each person and case, with the fields that the judge reads.
+        content: These fields, by the case's id.
+        skipped: Why a case has no usable feedback, by its id.
+        notes: What else was set aside.
     """
 
     rows: list[Feedback] = field(default_factory=list)
@@ -50,18 +60,25 @@ class TraceFeedback:
 def read_feedback(
     traces: Iterable[Any], name: str, core: memalign.Judge, base: Any = None
 ) -> TraceFeedback:
-    """People's valid assessments with the MLflow judge's name, as feedback for our judge `core`.
+    """Read people's valid assessments with the judge's name as feedback.
 
-    Of what a person said several times the latest counts; what was overridden does not. People whom MLflow does not
-    name are told apart. `base` says how MLflow's judge reads conversations.
+    Of what a person said several times the latest counts; what was overridden does not. People whom
+    MLflow does not name are told apart.
+
+    Args:
+        traces: MLflow's.
+        name: The name of MLflow's judge.
+        core: Our judge.
+        base: MLflow's judge, which says how it reads conversations.
     """
     feedback = TraceFeedback()
     for item in items_of(traces, core.fields, core.memory):
         case_id = item.case_id
-        assessments = [
-            assessment for trace in item.traces for assessment in trace.info.assessments or ()
-        ]
-        every = [assessment for assessment in assessments if assessment.feedback is not None]
+        every = []
+        for trace in item.traces:
+            for assessment in trace.info.assessments or ():
+                if assessment.feedback is not None:
+                    every.append(assessment)
         usable, why = _usable(every, name)
         content = content_of(item.traces, core.fields, base)
         unread = _unread(core, item, content) if usable else ""
@@ -87,10 +104,13 @@ def read_feedback(
 
 
 def _unread(core: memalign.Judge, item: Item, content: dict[str, Any]) -> str:
-    """Return why the judge cannot read a case: a field is missing, or holds a picture or a file; else ""."""
-    missing = [field for field in core.fields if field not in content]
-    if missing:
-        return lacking(item.traces, missing[0])
+    """Return why the judge cannot read a case, or "".
+
+    A field may be missing, or hold a picture or a file.
+    """
+    for name in core.fields:
+        if name not in content:
+            return lacking(item.traces, name)
     try:
         check_fields(Example(id=item.case_id, **content), named_parts(core.instructions))
     except InputError as error:
@@ -106,73 +126,75 @@ def feedback_of(traces: Iterable[Any], judge: Any) -> list[Feedback]:
         judge: An aligned judge, or one of memalign with the assessments' name.
 
     Returns:
-        A row for each person and trace, with the fields that the judge reads. A trace that lacks one is left out, with
-        a warning.
+        A row for each person and trace, with the fields that the judge reads. A trace that lacks
+        one is left out, with a warning.
 
     Raises:
-        MlflowException: It is no list of traces, or none of them has feedback (INVALID_PARAMETER_VALUE).
+        MlflowException: It is no list of traces, or none of them has feedback
+            (INVALID_PARAMETER_VALUE).
     """
     core = getattr(judge, "memalign_judge", judge)
     if not isinstance(core, memalign.Judge):
-        raise invalid(
-            f"feedback_of takes an aligned judge, or one of memalign; got {type(judge).__name__}"
-        )
+        given = type(judge).__name__
+        raise invalid(f"feedback_of takes an aligned judge, or one of memalign; got {given}")
     found = read_feedback(listed(traces), judge.name, core, getattr(judge, "base_judge", None))
     if not found.rows:
         raise invalid(nothing_learned(found, judge.name))
     if found.skipped:
-        _logger.warning(
-            "judge %s: %d traces have no feedback that counts", judge.name, len(found.skipped)
-        )
+        text = "judge %s: %d traces have no feedback that counts"
+        _logger.warning(text, judge.name, len(found.skipped))
     return found.rows
 
 
 def nothing_learned(feedback: TraceFeedback, name: str) -> str:
-    """Say why no trace has feedback for a judge, in the words of MLflow's own optimizer first."""
-    counted = Counter(feedback.skipped.values())
-    why = "; ".join(
-        f"{count} of {len(feedback.skipped)}: {reason}" for reason, count in counted.most_common(3)
-    )
+    """Return why no trace has feedback for a judge, first in the words of MLflow's optimizer."""
+    reasons = []
+    for reason, count in Counter(feedback.skipped.values()).most_common(3):
+        reasons.append(f"{count} of {len(feedback.skipped)}: {reason}")
+    why = "; ".join(reasons) or "no traces"
     return (
-        f"No valid feedback records found in the traces for judge {name!r} ({why or 'no traces'}). What counts is the "
-        "feedback of people (source_type HUMAN) under the judge's name, which mlflow.log_feedback logs"
+        f"No valid feedback records found in the traces for judge {name!r} ({why}). What counts is "
+        "the feedback of people (source_type HUMAN) under the judge's name, which "
+        "mlflow.log_feedback logs"
     )
 
 
 def listed(traces: Any, *, or_ids: bool = False) -> list[Any]:
-    """Return the traces, which may be a frame of `mlflow.search_traces()`. Raises MlflowException for anything else."""
-    kinds, ids = ((Trace, str), ", or of the ids of traces") if or_ids else ((Trace,), "")
+    """Return the traces, which may be a frame of `mlflow.search_traces()`.
+
+    Raises MlflowException for anything else.
+    """
     if hasattr(traces, "columns") and "trace" in traces.columns:
-        traces = [
-            Trace.from_json(trace) if isinstance(trace, str) else trace for trace in traces["trace"]
-        ]
-    several = (
-        isinstance(traces, Iterable)
-        and not isinstance(traces, str | Trace)
-        and not hasattr(traces, "columns")
-    )
-    every = list(traces) if several else [traces]
-    if not several or any(not isinstance(trace, kinds) for trace in every):
+        frame = traces["trace"]
+        traces = [Trace.from_json(each) if isinstance(each, str) else each for each in frame]
+    kinds = (Trace, str) if or_ids else (Trace,)
+    single = isinstance(traces, str | Trace) or hasattr(traces, "columns")
+    if isinstance(traces, Iterable) and not single:
+        every = list(traces)
+        strange = [each for each in every if not isinstance(each, kinds)]
+    else:
+        strange = [traces]
+    if strange:
+        ids = ", or of the ids of traces" if or_ids else ""
         raise invalid(
-            f"traces must be a list of Trace objects{ids}, or what mlflow.search_traces() gives; got "
-            f"{type(every[0]).__name__}"
+            f"traces must be a list of Trace objects{ids}, or what mlflow.search_traces() gives; "
+            f"got {type(strange[0]).__name__}"
         )
     return every
 
 
 def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:
-    """People's assessments of that name that say something; or why there is none."""
+    """Return people's assessments of that name that say something, and why if there is none."""
     named = [assessment for assessment in every if _is_named(assessment, name)]
     if not named:
         names = ", ".join(sorted({assessment.name for assessment in every})) or "none"
         return [], f"no feedback named {name!r}; feedback there: {names}"
     people = holding(named)
-    answered = [person for person in people if person.feedback.error is None]
-    usable = [
-        person
-        for person in answered
-        if person.feedback.value is not None or (person.rationale or "").strip()
-    ]
+    usable = []
+    for person in people:
+        said = person.feedback.value is not None or (person.rationale or "").strip()
+        if said and person.feedback.error is None:
+            usable.append(person)
     why = "has no value and no rationale" if people else "is not by a person, or not valid"
     return usable, f"the feedback named {name!r} {why}"
 
@@ -182,20 +204,16 @@ def _is_named(assessment: Any, name: str) -> bool:
 
 
 def _by_source(usable: Sequence[Any], where: str, notes: list[str]) -> dict[str, Any]:
-    """What each person says in `usable` assessments, which are in order of time: the latest counts.
+    """Return what each person says, of assessments in order of time: the latest counts.
 
-    Whoever stands behind a placeholder cannot be told from others: each such assessment is somebody's, `unknown:ID`.
+    A person is one person however their name is spelled; the first spelling is kept. Behind a
+    placeholder may be anybody, so each such assessment is somebody's, `unknown:ID`.
     """
     latest: dict[str, Any] = {}
-    spelt: dict[
-        str, str
-    ] = {}  # a person is one person however their name is spelled; the first spelling is kept
+    spelt: dict[str, str] = {}
     for assessment in usable:
-        nameless = (
-            f"{UNKNOWN_SOURCE}:{assessment.assessment_id}"
-            if assessment.assessment_id
-            else UNKNOWN_SOURCE
-        )
+        number = assessment.assessment_id
+        nameless = f"{UNKNOWN_SOURCE}:{number}" if number else UNKNOWN_SOURCE
         source = _person(assessment) or nameless
         source = spelt.setdefault(name_key(source), source)
         if source in latest:
@@ -206,7 +224,7 @@ def _by_source(usable: Sequence[Any], where: str, notes: list[str]) -> dict[str,
 
 
 def _person(assessment: Any) -> str:
-    """The name of the person; empty where MLflow does not know it."""
+    """Return the name of the person; empty if MLflow does not know it."""
     name = " ".join(str(getattr(assessment.source, "source_id", None) or "").split())
     return "" if name in _PLACEHOLDERS else name
 
@@ -219,29 +237,31 @@ def _moment(assessment: Any) -> str | None:
 def log_feedback(feedback: Any, *, name: str = "") -> dict[str, str]:
     """Log experts' feedback as people's assessments to the MLflow traces that it is about.
 
-    The id of each piece of feedback is that of its trace, as of cases that were pulled from MLflow. Logging the same
-    again changes nothing. What a person changed since overrides their assessment, unless they gave that one later.
+    The id of each piece of feedback is that of its trace, as of cases that were pulled from MLflow.
+    Logging the same again changes nothing. What a person changed since overrides their assessment,
+    unless they gave that one later.
 
     Args:
-        feedback: A list of `memalign.Feedback`, or a judge of memalign or MLflow whose memory has it.
-        name: The assessments' name, which is the name of the MLflow judge that shall learn from them; the judge's own
-            where a judge is given.
+        feedback: A list of `memalign.Feedback`, or a judge of memalign or MLflow whose memory has
+            it.
+        name: The assessments' name, which is that of the MLflow judge that shall learn from them.
+            If a judge is given, its own by default.
 
     Returns:
-        What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`; `newer` where the
-        person's assessment in MLflow is later, and stays; `missing` where MLflow has no such trace.
+        What became of each piece, by its key (`tr-17@ana`): `logged`, `overridden`, `unchanged`;
+        `newer` if the person's assessment in MLflow is later, and stays; `missing` if MLflow has no
+        such trace.
 
     Raises:
-        MlflowException: It is no feedback or no name is given (INVALID_PARAMETER_VALUE), or MLflow refuses an
-            assessment.
+        MlflowException: It is no feedback or no name is given (INVALID_PARAMETER_VALUE), or MLflow
+            refuses an assessment.
     """
     core = getattr(feedback, "memalign_judge", feedback)
     entries = core.memory.annotations() if isinstance(core, memalign.Judge) else core
     rows: list[Any] = list(entries) if isinstance(entries, Iterable) else [None]
     if not all(isinstance(row, Feedback | Annotation) for row in rows):
-        raise invalid(
-            f"log_feedback takes a judge, or a list of Feedback; got {type(feedback).__name__}"
-        )
+        given = type(feedback).__name__
+        raise invalid(f"log_feedback takes a judge, or a list of Feedback; got {given}")
     name = name or getattr(feedback, "name", "")
     if not name:
         raise invalid("log_feedback needs the assessments' name: log_feedback(rows, name='send')")
@@ -249,40 +269,50 @@ def log_feedback(feedback: Any, *, name: str = "") -> dict[str, str]:
 
 
 def _log(row: Feedback | Annotation, name: str) -> str:
-    """Log one piece of feedback; what became of it."""
+    """Log one piece of feedback, and return what became of it."""
     trace = mlflow.get_trace(row.id, silent=True)
     if trace is None:
         return "missing"
-    every = holding(
-        assessment for assessment in trace.info.assessments or () if assessment.feedback is not None
-    )
     person = "" if row.source.partition(":")[0] == UNKNOWN_SOURCE else row.source
-    own = [
-        entry
-        for entry in every
-        if _is_named(entry, name) and name_key(_person(entry)) == name_key(person)
-    ]
-    content = (row.value, row.rationale or None)
-    # Of somebody without a name, any assessment without one may be theirs, and none of them is overridden.
-    if any(
-        (entry.feedback.value, entry.rationale or None) == content
-        for entry in (own[-1:] if person else own)
-    ):
-        return "unchanged"
-    if person and own and _is_before(row.created_at, own[-1]):
+    own = _assessments_of(trace, name, person)
+    # Of somebody without a name, any assessment without one may be theirs, and none is overridden.
+    for entry in own[-1:] if person else own:
+        if (entry.feedback.value, entry.rationale or None) == (row.value, row.rationale or None):
+            return "unchanged"
+    words = {
+        "trace_id": row.id,
+        "value": row.value,
+        "rationale": row.rationale,
+        "source": AssessmentSource(source_type="HUMAN", source_id=person or "default"),
+        "metadata": {_SAID_AT: row.created_at} if row.created_at else None,
+    }
+    if not (person and own):
+        mlflow.log_feedback(name=name, **words)
+        return "logged"
+    if _is_before(row.created_at, own[-1]):
         return "newer"
-    source = AssessmentSource(source_type="HUMAN", source_id=person or "default")
-    words = {"trace_id": row.id, "value": row.value, "rationale": row.rationale, "source": source}
-    words["metadata"] = {_SAID_AT: row.created_at} if row.created_at else None
-    if person and own:
-        mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
-        return "overridden"
-    mlflow.log_feedback(name=name, **words)
-    return "logged"
+    mlflow.override_feedback(assessment_id=own[-1].assessment_id, **words)
+    return "overridden"
+
+
+def _assessments_of(trace: Any, name: str, person: str) -> list[Any]:
+    """Return a person's feedback of that name that holds, in order of time."""
+    every = [each for each in trace.info.assessments or () if each.feedback is not None]
+    own = []
+    for entry in holding(every):
+        if _is_named(entry, name) and name_key(_person(entry)) == name_key(person):
+            own.append(entry)
+    return own
 
 
 def _is_before(moment: str | None, assessment: Any) -> bool:
-    """Whether something was said before an assessment; what we logged was said when it says, unless it was edited."""
-    edited = assessment.last_update_time_ms != assessment.create_time_ms
-    other = (None if edited else (assessment.metadata or {}).get(_SAID_AT)) or _moment(assessment)
-    return bool(moment and other and datetime.fromisoformat(moment) < datetime.fromisoformat(other))
+    """Return whether something was said before an assessment.
+
+    What we logged was said when its metadata says, unless it was edited.
+    """
+    other = _moment(assessment)
+    if assessment.last_update_time_ms == assessment.create_time_ms:
+        other = (assessment.metadata or {}).get(_SAID_AT) or other
+    if not moment or not other:
+        return False
+    return datetime.fromisoformat(moment) < datetime.fromisoformat(other)

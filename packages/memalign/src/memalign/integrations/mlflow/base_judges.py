@@ -1,4 +1,4 @@
-"""Judges of MLflow's that can be aligned, the judge of ours that each becomes, and labels from one to the other."""
+"""MLflow's judges that can be aligned, the judge of ours that each becomes, and labels of both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ _BRACES = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
 
 def base_of(judge: Any) -> Any:
-    """The judge of `make_judge` that `judge` is, that MLflow's own optimizer aligned, or with a built-in's criterion.
+    """Return MLflow's judge of instructions that stands for `judge`.
+
+    It is itself, what MLflow's own optimizer aligned, or one with a built-in judge's criterion.
 
     Raises MlflowException (INVALID_PARAMETER_VALUE) for any other judge.
     """
@@ -35,17 +37,15 @@ def base_of(judge: Any) -> Any:
         return judge
     kind = type(judge).__name__
     if kind == "MemoryAugmentedJudge":  # its class is not imported, which would need DSPy
-        text = "judge %s: its memory stays with MLflow's optimizer; guidelines are distilled again from these traces"
+        text = "judge %s: MLflow's memory stays there; guidelines are distilled from these traces"
         _logger.warning(text, judge.name)
         return base_of(judge._base_judge)
     base = None
     if isinstance(judge, BuiltInScorer):
-        with suppress(
-            AttributeError, NotImplementedError
-        ):  # code judges, and several judges together
-            base = (
-                judge._create_judge() if hasattr(judge, "_create_judge") else _of_criterion(judge)
-            )
+        # Neither judges of code nor several judges together have instructions.
+        with suppress(AttributeError, NotImplementedError):
+            made = getattr(judge, "_create_judge", None)
+            base = _of_criterion(judge) if made is None else made()
     if base is None:
         raise invalid(
             f"{kind} cannot be aligned: it does not judge by instructions alone; make a judge with "
@@ -56,7 +56,7 @@ def base_of(judge: Any) -> Any:
 
 
 def _of_criterion(judge: Any) -> Any:
-    """A judge of instructions with a built-in judge's criterion; None where it judges more than fields."""
+    """Return a judge with a built-in judge's criterion, or None if it judges more than fields."""
     from mlflow.genai.judges.instructions_judge import InstructionsJudge
 
     criterion = _criterion(judge)
@@ -72,15 +72,14 @@ def _of_criterion(judge: Any) -> Any:
 
 
 def _criterion(judge: Any) -> str | None:
-    """The instructions of a built-in judge with our names of fields; None where it judges more than these."""
+    """Return a built-in judge's instructions with our names of fields, or None if it has others."""
     text = str(judge.instructions)
-    if guidelines := getattr(judge, "guidelines", None):
-        listed = "\n".join(
-            f"- {line}" for line in ([guidelines] if isinstance(guidelines, str) else guidelines)
-        )
-        listed = listed.replace("{{", "{ {").replace(
-            "}}", "} }"
-        )  # a guideline's own braces are no field of the item
+    guidelines = getattr(judge, "guidelines", None)
+    if guidelines:
+        lines = [guidelines] if isinstance(guidelines, str) else guidelines
+        # A guideline's own braces are no field of the item.
+        listed = "\n".join(f"- {line}" for line in lines)
+        listed = listed.replace("{{", "{ {").replace("}}", "} }")
         text = re.sub(r"\{\{\s*guidelines\s*\}\}", lambda _: listed, text)
         text = re.sub(r"\{\{\s*guidelines_context\s*\}\}", "", text)
     named = set(_BRACES.findall(text))
@@ -95,15 +94,15 @@ def _criterion(judge: Any) -> str | None:
 
 
 def core_of(base: Any, value_type: ValueType) -> memalign.Judge:
-    """Our judge, without memory, of MLflow's judge of instructions.
+    """Return our judge, without memory, of MLflow's judge of instructions.
 
     Raises MlflowException (INVALID_PARAMETER_VALUE) for a name, a model or a parameter that cannot be.
     """
     level = getattr(base, "session_level", None)
     if level is not None:
         raise invalid(
-            f"judge {base.name!r} judges sessions at the level {level!r}, and memalign learns of whole sessions; "
-            "make it without session_level, and give traces a session of that level"
+            f"judge {base.name!r} judges sessions at the level {level!r}, and memalign learns of "
+            "whole sessions; make it without session_level, and give traces a session of that level"
         )
     inference = inference_of(base)
     model = judge_model(base)
@@ -118,15 +117,20 @@ def core_of(base: Any, value_type: ValueType) -> memalign.Judge:
 
 
 def core_name(name: str) -> str:
-    """The name of our judge for one of MLflow's, whose names may hold slashes and line breaks and be of any length."""
+    """Return our judge's name for MLflow's, which may be long and hold slashes and line breaks."""
     return re.sub(r"[/\\\x00-\x1f\x7f]", "-", name.strip())[:100].strip()
 
 
 def value_type_of(annotation: Any, spec: object = None) -> ValueType:
-    """Our value type for MLflow's `feedback_value_type`; `spec` is one of ours to take in its place.
+    """Return our value type for MLflow's `feedback_value_type`, whose numbers have no bounds.
 
-    MLflow's numbers have no bounds. Raises MlflowException (INVALID_PARAMETER_VALUE) for lists, dicts, optional values
-    and all else that no label can be.
+    Args:
+        annotation: MLflow's.
+        spec: One of ours to take in its place.
+
+    Raises:
+        MlflowException: It is a list, a dict, an optional value, or whatever else no label can be
+            (INVALID_PARAMETER_VALUE).
     """
     with translated():
         if spec is not None:
@@ -138,25 +142,28 @@ def value_type_of(annotation: Any, spec: object = None) -> ValueType:
             return _choices(get_args(annotation))
         if get_origin(annotation) in (list, dict) or type(None) in get_args(annotation):
             raise invalid(
-                f"feedback_value_type {annotation} cannot be aligned: a label is one value (bool, str, int, float or a "
-                "Literal); make one judge for each value, and name a missing one, as in Literal['yes', 'no', 'none']"
+                f"feedback_value_type {annotation} cannot be aligned: a label is one value (bool, "
+                "str, int, float or a Literal); make one judge for each value, and name a missing "
+                "one, as in Literal['yes', 'no', 'none']"
             )
         return ValueType.of(annotation)
 
 
 def _choices(choices: tuple[Any, ...]) -> ValueType:
-    if set(choices) == {True, False} and all(isinstance(choice, bool) for choice in choices):
+    """Return bool, a scale of whole numbers without gaps, or choices as texts."""
+    kinds = {type(choice) for choice in choices}
+    if kinds == {bool} and len(choices) == 2:
         return ValueType.of(bool)
-    whole = sorted(
-        choice for choice in choices if isinstance(choice, int) and not isinstance(choice, bool)
-    )
-    if len(whole) == len(choices) > 1 and whole == list(range(whole[0], whole[0] + len(whole))):
-        return ValueType(kind="int", low=float(whole[0]), high=float(whole[-1]))
+    if kinds == {int}:
+        low = min(choices)
+        high = max(choices)
+        if high > low and sorted(choices) == list(range(low, high + 1)):
+            return ValueType(kind="int", low=float(low), high=float(high))
     return ValueType.of(Literal[tuple(str(choice) for choice in choices)])
 
 
 def core_label(value_type: ValueType, value: Any) -> Any:
-    """A label of MLflow's as ours: a number that is a choice, such as of Literal[1, 3, 9], is text in ours."""
+    """Return MLflow's label as ours: a number of Literal[1, 3, 9] is a choice, and text, in ours."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or value_type.kind != "choice":
         return value
@@ -164,5 +171,5 @@ def core_label(value_type: ValueType, value: Any) -> Any:
 
 
 def mlflow_label(annotation: Any, value: Any) -> Any:
-    """Our label as MLflow's judge of that `feedback_value_type` gives it."""
+    """Return our label as MLflow's judge of that `feedback_value_type` gives it."""
     return next((choice for choice in get_args(annotation) if str(choice) == value), value)

@@ -12,17 +12,21 @@ from memalign.integrations.mlflow.traces import examples_of
 from memalign.judge import Progress
 from memalign.types import Example
 
-_PAGE = (
-    100  # traces of one request, so that progress is shown; MLflow's servers take no more than 500
-)
-_PATIENCE = (
-    10  # seconds until a tracking server must answer at all; MLflow itself tries for minutes
-)
+_PAGE = 100
+"""Traces of one request, so that progress is shown; MLflow's servers take no more than 500."""
+_PATIENCE = 10
+"""Seconds until a tracking server must answer at all; MLflow itself tries for minutes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentCases:
-    """Cases by the ids of their traces, newest first; `skipped` traces lack what the judge reads, `more` are left."""
+    """Cases by the ids of their traces, newest first.
+
+    Attributes:
+        examples: The cases.
+        skipped: How many traces lack what the judge reads.
+        more: Whether there are others.
+    """
 
     examples: tuple[Example, ...]
     skipped: int
@@ -38,10 +42,20 @@ def cases_of_experiment(
     most: int = 1_000,
     progress: Progress | None = None,
 ) -> ExperimentCases:
-    """The newest `most` traces of an experiment, named or by its id, as cases with a judge's `fields`.
+    """Return the newest traces of an experiment as cases with a judge's fields.
 
-    The traces of a session are one case for a judge of conversations. `filter_string` is in MLflow's syntax of
-    `search_traces`. Raises InputError for what MLflow does not find or understand, and where no server answers.
+    The traces of a session are one case for a judge of conversations.
+
+    Args:
+        experiment: Its name or its id.
+        fields: What the judge reads.
+        tracking_uri: Where MLflow is; None for the active one.
+        filter_string: In MLflow's syntax of `search_traces`.
+        most: How many traces.
+        progress: Is told of every page.
+
+    Raises:
+        InputError: MLflow does not find or understand something, or no server answers.
     """
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -49,7 +63,8 @@ def cases_of_experiment(
     from mlflow.utils.rest_utils import http_request
 
     traces: list[Any] = []
-    token, uri = None, tracking_uri or mlflow.get_tracking_uri()
+    token = None
+    uri = tracking_uri or mlflow.get_tracking_uri()
     problem = f"no MLflow answers at {urlsplit(uri).hostname}"
     try:
         if urlsplit(uri).scheme in ("http", "https"):

@@ -66,16 +66,15 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     ) -> None:
         with translated():
             check_instructions(base.name, base.instructions)
-        # Name, description, aggregations; in newer versions of MLflow also a time limit and the level of sessions.
+        # Name, description, aggregations; in newer versions of MLflow also a time limit and the
+        # level of sessions.
         super().__init__(**{field: getattr(base, field) for field in type(base).model_fields})
-        self._base_judge, self._core, self._optimizer, self._alignment = (
-            base,
-            core,
-            optimizer,
-            alignment,
-        )
+        self._base_judge = base
+        self._core = core
+        self._optimizer = optimizer
+        self._alignment = alignment
 
-    # -- judging -------------------------------------------------------------------------------------------------------
+    # -- judging -----------------------------------------------------------------------------------
 
     def __call__(
         self,
@@ -96,58 +95,52 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             session: The traces of a session, for a judge of `{{ conversation }}`.
 
         Returns:
-            MLflow's Feedback; the metadata names the guidelines and, most similar first, the traces that were shown.
+            MLflow's Feedback; the metadata names the guidelines and, most similar first, the traces
+            that were shown.
 
         Raises:
             MlflowException: A field is missing (INVALID_PARAMETER_VALUE), or the model failed.
         """
-        core, fields = self._core, self._core.fields
-        arguments: dict[str, Any] = {
-            "inputs": inputs,
-            "outputs": outputs,
-            "expectations": expectations,
-        }
-        content = {
-            name: logged(value)
-            for name, value in arguments.items()
-            if value is not None and name in fields
-        }
-        if trace is not None:
-            content = content_of([trace], set(fields) - {"conversation"}) | content
-        if session and "conversation" in fields:
-            content = content_of(session, fields, self._base_judge) | content
-        missing = [name for name in fields if name not in content]
+        core = self._core
+        given = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
+        content = self._content(given, trace, session)
+        missing = [name for name in core.fields if name not in content]
         standing = None
         if not missing:
             item = Example(id="item", **content)
             standing = standing_judgment(task_of(core), core.memory, item)
-        embedded = str(self._base_judge.model).startswith(
-            "local:"
-        )  # which MLflow cannot ask, and calls no tools
-        if trace is not None and "trace" in fields and standing is None and not embedded:
-            with mlflow.tracing.context(
-                enabled=False
-            ):  # the tools that look into the trace are MLflow's
-                arguments["trace"] = without_verdicts(trace)
+        asked = trace is not None and "trace" in core.fields and standing is None
+        if asked and not self.model.startswith("local:"):  # which MLflow cannot ask
+            # The tools that look into the trace are MLflow's.
+            arguments = {**given, "trace": without_verdicts(trace)}
+            with mlflow.tracing.context(enabled=False):
                 return ask_mlflow(core, self._base_judge, content, arguments)
         if missing:
             names = ", ".join("session" if name == "conversation" else name for name in missing)
             raise invalid(
                 f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}"
             )
-        with (
-            translated(),
-            mlflow.tracing.context(enabled=False),
-        ):  # autologging would make a trace of each model call
-            judgment = (
-                core(Example(id="item", **{name: content[name] for name in fields}))
-                if standing is None
-                else standing
-            )
+        # Autologging would make a trace of each model call.
+        with translated(), mlflow.tracing.context(enabled=False):
+            judgment = core(item) if standing is None else standing
         return self._feedback(judgment, None if trace is None else trace.info.trace_id)
 
+    def _content(self, given: dict[str, Any], trace: Any, session: Any) -> dict[str, Any]:
+        """Return the fields that the judge reads: what is given, and the rest from the traces."""
+        fields = self._core.fields
+        content: dict[str, Any] = {}
+        if session and "conversation" in fields:
+            content.update(content_of(session, fields, self._base_judge))
+        if trace is not None:
+            content.update(content_of([trace], set(fields) - {"conversation"}))
+        for name, value in given.items():
+            if value is not None and name in fields:
+                content[name] = logged(value)
+        return content
+
     def _feedback(self, judgment: Judgment, trace_id: str | None) -> Feedback:
-        usage, memory = judgment.usage, self._core.memory
+        usage = judgment.usage
+        memory = self._core.memory
         metadata = {
             "guideline": self._base_judge.instructions,  # MLflow's UI shows it as the criterion
             "mlflow.assessment.judgeInputTokens": usage.input_tokens,
@@ -171,7 +164,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             metadata={name: value for name, value in metadata.items() if value is not None},
         )
 
-    # -- learning and forgetting ---------------------------------------------------------------------------------------
+    # -- learning and forgetting -------------------------------------------------------------------
 
     def align(self, traces: list[Any], optimizer: Any = None) -> Any:
         """Learn from the feedback in traces.
@@ -186,15 +179,17 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         Raises:
             MlflowException: As for `MemAlignOptimizer.align`.
         """
-        # MLflow's own `align` refuses judges of sessions, and does nothing else beside calling the optimizer.
+        # MLflow's own `align` refuses judges of sessions, and does nothing else beside this.
         return (optimizer or self._optimizer).align(self, traces)
 
     def unalign(self, traces: Iterable[Any]) -> MemAlignJudge:
-        """Forget the feedback on traces, and all that came from it; what others taught beside it is distilled again.
+        """Forget the feedback on traces, and all that came from it.
+
+        What others taught beside it is distilled again.
 
         Args:
-            traces: Traces, or the ids of traces that are gone. Any trace of a session stands for the session. A warning
-                names those that the judge never learned from.
+            traces: Traces, or the ids of traces that are gone. Any trace of a session stands for
+                the session. A warning names those that the judge never learned from.
 
         Returns:
             The judge without that feedback.
@@ -204,11 +199,11 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         """
         return self._optimizer.unalign(self, traces)
 
-    # -- what it is ----------------------------------------------------------------------------------------------------
+    # -- what it is --------------------------------------------------------------------------------
 
     @property
     def memalign_judge(self) -> memalign.Judge:
-        """The memalign judge behind this one: `memalign.Registry().save(…)` keeps it, `evaluate` measures it."""
+        """The memalign judge behind this one, for `memalign.Registry().save(…)` and `evaluate`."""
         return self._core
 
     @property
@@ -248,7 +243,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return bool(self._base_judge.is_session_level_scorer)
 
     def get_input_fields(self) -> list[Any]:
-        """As the base judge has them."""
+        """Return the input fields of the base judge."""
         return list(self._base_judge.get_input_fields())
 
     @property
@@ -272,12 +267,12 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     def _episodic_trace_ids(self) -> list[str]:
         return [case.id for case in self._core.memory.cases]
 
-    # -- MLflow's registry, copies and pickle --------------------------------------------------------------------------
+    # -- MLflow's registry, copies and pickle ------------------------------------------------------
 
     def register(
         self, *, name: str | None = None, experiment_id: str | None = None
     ) -> MemAlignJudge:
-        """Register the judge as plain MLflow can load and run it, with its whole memory as a run's artifact.
+        """Register the judge as plain MLflow can run it, with its whole memory as an artifact.
 
         Args:
             name: Another name to register it under.
@@ -292,13 +287,12 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         renamed = self._named(name or self.name)
         with registration(renamed.name, renamed._core, experiment_id) as reference:
             renamed._reference = reference
-            registered: MemAlignJudge = super(MemAlignJudge, renamed).register(
-                experiment_id=experiment_id
-            )
+            judge = super(MemAlignJudge, renamed)
+            registered: MemAlignJudge = judge.register(experiment_id=experiment_id)
         return registered
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
-        """The record that MLflow stores: its own form for judges of instructions."""
+        """Return the record that MLflow stores: its own form for judges of instructions."""
         return record_of(
             self._base_judge, self._core, self._optimizer.record(), self._reference or {}
         )
@@ -307,9 +301,11 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return self._named(self.name)
 
     def _named(self, name: str) -> MemAlignJudge:
-        base, core = self._base_judge, self._core
+        base = self._base_judge
+        core = self._core
         if name != base.name:
-            base, core = base.model_copy(update={"name": name}), core.replace(name=core_name(name))
+            base = base.model_copy(update={"name": name})
+            core = core.replace(name=core_name(name))
         copied = MemAlignJudge(
             base=base, core=core, optimizer=self._optimizer, alignment=self._alignment
         )
@@ -317,13 +313,13 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         return copied
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> MemAlignJudge:
-        copied: MemAlignJudge = (
-            self.__copy__()
-        )  # nothing in it changes, and a model's connections cannot be copied
+        # Nothing in it changes, and a model's connections cannot be copied.
+        copied: MemAlignJudge = self.__copy__()
         return copied
 
     def __repr__(self) -> str:
-        guidelines, cases = len(self._core.memory.semantic), len(self._core.memory.cases)
-        return f"MemAlignJudge(name={self.name!r}, model={self.model!r}, guidelines={guidelines}, traces={cases})"
+        memory = self._core.memory
+        learned = f"guidelines={len(memory.semantic)}, traces={len(memory.cases)}"
+        return f"MemAlignJudge(name={self.name!r}, model={self.model!r}, {learned})"
 
     __str__ = __repr__

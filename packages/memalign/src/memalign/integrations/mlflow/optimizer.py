@@ -1,4 +1,4 @@
-"""MemAlignOptimizer: what `judge.align(traces=…, optimizer=…)` calls. MLflow's traces in, a judge that learned out."""
+"""What `judge.align(traces=…, optimizer=…)` calls: MLflow's traces in, a judge that learned out."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from memalign.models.judge_models import decides_alone
 from memalign.models.provider_model import preload
 from memalign.types import FeedbackKey
 
-preload()  # as MLflow's own optimizer loads DSPy: a first align that imports is seconds slower than the next
+preload()  # as MLflow's own optimizer loads DSPy: a first align that imports is seconds slower
 
 _logger = logging.getLogger(__name__)
 
@@ -52,16 +52,19 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     It holds nothing of a judge, and several threads may use it. Models are named as MLflow names them.
 
     Attributes:
-        reflection_lm: Distils guidelines. None: the judge's own model; for a decision model MLflow's default model.
-        retrieval_k: How many similar cases a judgment sees. None: as many as suit the model. An identical case is
-            always shown.
-        embedding_model: A provider's, such as `openai:/text-embedding-3-small`. None: the one in this process, which
-            needs no network.
+        reflection_lm: Distils guidelines. None: the judge's own model; for a decision model
+            MLflow's default model.
+        retrieval_k: How many similar cases a judgment sees. None: as many as suit the model. An
+            identical case is always shown.
+        embedding_model: A provider's, such as `openai:/text-embedding-3-small`. None: the one in
+            this process, which needs no network.
         embedding_dim: The length of its vectors; None: the model's own.
         value_type: The bounds of numbers (`"int:1..5"`), which MLflow's types lack.
         authority: The people whose label counts where people differ, first one first.
-        skip_invalid: Whether labels that the judge cannot give are set aside with a warning, instead of stopping.
-        progress: Called with the stage, how much of it is done, and of how much; None shows a bar in a notebook.
+        skip_invalid: Whether labels that the judge cannot give are set aside with a warning,
+            instead of stopping.
+        progress: Called with the stage, how much of it is done, and of how much; None shows a bar
+            in a notebook.
 
     Raises:
         MlflowException: A setting cannot be used (INVALID_PARAMETER_VALUE).
@@ -80,9 +83,8 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def __post_init__(self) -> None:
         for name in ("retrieval_k", "embedding_dim"):
             number = getattr(self, name)
-            if number is not None and (
-                isinstance(number, bool) or not isinstance(number, int) or number <= 0
-            ):
+            whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
+            if number is not None and not whole:
                 raise invalid(f"{name} must be a positive integer, got {number!r}")
         if self.value_type is not None:
             value_type_of(None, self.value_type)
@@ -92,8 +94,9 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def align(self, judge: Any, traces: list[Any]) -> MemAlignJudge:
         """Learn from the feedback in traces; the judge that is given stays as it is.
 
-        For every trace that is given, memory then holds what people say of it now: unchanged feedback costs nothing,
-        and changed feedback replaces. Traces without feedback for the judge are named in a warning and skipped.
+        For every trace that is given, memory then holds what people say of it now: unchanged
+        feedback costs nothing, and changed feedback replaces. Traces without feedback for the judge
+        are named in a warning and skipped.
 
         Args:
             judge: An MLflow judge.
@@ -103,11 +106,13 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             The judge that learned.
 
         Raises:
-            MlflowException: Nothing can be learned, the judge cannot be aligned, a label is none of the judge's, or all
-                feedback on a trace in memory was deleted (INVALID_PARAMETER_VALUE). No model was asked then.
+            MlflowException: Nothing can be learned, the judge cannot be aligned, a label is none of
+                the judge's, or all feedback on a trace in memory was deleted
+                (INVALID_PARAMETER_VALUE). No model was asked then.
         """
         start = self._start(judge)
-        core, base = start.memalign_judge, start.base_judge
+        core = start.memalign_judge
+        base = start.base_judge
         with translated():
             feedback = read_feedback(listed(traces), base.name, core, base)
         _check(core, feedback)
@@ -122,9 +127,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             )
         if stale:
             active = {guideline.id for guideline in result.judge.memory.semantic}
-            forgotten = tuple(
-                guideline for guideline in core.memory.semantic if guideline.id not in active
-            )
+            forgotten = tuple(rule for rule in core.memory.semantic if rule.id not in active)
             result = dataclasses.replace(
                 result, changed=True, removed=tuple(stale), forgotten=forgotten
             )
@@ -146,7 +149,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         return self._reported(start, result)
 
     def _reported(self, before: MemAlignJudge, result: AlignResult) -> MemAlignJudge:
-        """The judge that an alignment made of this one; what people should know of it is logged."""
+        """Return the judge that an alignment made, and log what people should know of it."""
         name = result.judge.name
         if result.changed:
             _logger.info("judge %s: %s", name, result)
@@ -156,20 +159,20 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
             )
             text = "judge %s: people differ on %s: %s; %s counts (%s)"
             _logger.warning(text, name, _few(conflict.ids), given, conflict.label, conflict.reason)
-        reasons: dict[
-            str, list[str]
-        ] = {}  # one call that failed leaves much feedback pending, for one reason
+        # One call that failed leaves much feedback pending, for one reason.
+        reasons: dict[str, list[str]] = {}
         for key, why in result.pending:
             reasons.setdefault(why, []).append(str(key))
         for why, keys in reasons.items():
-            text = "judge %s: %d pieces of feedback are pending, and the next align tries again: %s: %s"
-            _logger.warning(text, name, len(keys), _few(keys), why)
+            count = f"{len(keys)} pieces of feedback are pending"
+            text = "judge %s: %s, and the next align tries again: %s: %s"
+            _logger.warning(text, name, count, _few(keys), why)
         return MemAlignJudge(
             base=before.base_judge, core=result.judge, optimizer=self, alignment=result
         )
 
     def _start(self, judge: Any) -> MemAlignJudge:
-        """Return `judge` as one of ours: itself, with the memory that it was registered with, or with an empty one.
+        """Return `judge` as one of ours, with its memory, its registered one, or an empty one.
 
         Raises MlflowException if it cannot be aligned.
         """
@@ -179,37 +182,35 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         known = registered_as(base)
         if known is not None:
             core = known.core(self.routed_embedding())
-            _logger.info(
-                "judge %s: %d cases of the registered version are its memory",
-                base.name,
-                len(core.memory.cases),
-            )
+            text = "judge %s: %d cases of the registered version are its memory"
+            _logger.info(text, base.name, len(core.memory.cases))
             return MemAlignJudge(base=known.base, core=core, optimizer=self)
         core = core_of(base, value_type_of(base.feedback_value_type, self.value_type))
         return MemAlignJudge(base=base, core=core, optimizer=self)
 
     def record(self) -> dict[str, Any]:
-        """The settings as JSON values; models that are objects of the caller's own are left out."""
-        knobs = {
-            knob.name: getattr(self, knob.name)
-            for knob in dataclasses.fields(self)
-            if knob.name != "progress"
-        }
-        models = ("reflection_lm", "embedding_model")
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in knobs.items()
-            if value not in (None, False) and (name not in models or isinstance(value, str))
-        }
+        """Return the settings as JSON values, without models that are objects of the caller's."""
+        settings = {}
+        for knob in dataclasses.fields(self):
+            value = getattr(self, knob.name)
+            if isinstance(value, tuple):
+                value = list(value)
+            if isinstance(value, str | int | list) and value is not False:
+                settings[knob.name] = value
+        return settings
 
     def routed_embedding(self) -> str | EmbeddingModel | None:
-        """The embedding model, where MLflow's route would have it. Raises MlflowException."""
+        """Return the embedding model at MLflow's route. Raises MlflowException."""
         model = self.embedding_model
         return embedding_model(model, self.embedding_dim) if isinstance(model, str) else model
 
     def _optimizer_for(self, core: memalign.Judge) -> MemAlign:
-        """Our optimizer. Raises MlflowException where a model cannot be had, before anything is asked."""
-        reflection, embedding = self.reflection_lm, self.routed_embedding()
+        """Return our optimizer.
+
+        Raises MlflowException if a model cannot be had, before anything is asked.
+        """
+        reflection = self.reflection_lm
+        embedding = self.routed_embedding()
         if reflection is None and decides_alone(core):
             from mlflow.genai.judges.utils import get_default_model
 
@@ -230,7 +231,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
 
 @contextmanager
 def _rows_by_trace() -> Iterator[None]:
-    """Name traces, and the argument of this optimizer, where the command line would name lines and its option."""
+    """Name traces and this optimizer's argument, not lines and the command line's option."""
     try:
         yield
     except InvalidRows as error:
@@ -242,19 +243,20 @@ def _rows_by_trace() -> Iterator[None]:
 
 
 def _check(core: memalign.Judge, feedback: TraceFeedback) -> None:
-    """Raise MlflowException where there is nothing to learn; warn of what is not learned."""
+    """Raise MlflowException if there is nothing to learn; warn of what is not learned."""
     if not (feedback.content or feedback.skipped):
         raise invalid("No traces provided for alignment")
-    name, skipped = core.name, feedback.skipped
-    emptied = [
-        case_id
-        for case_id in skipped
-        if case_id in feedback.content and core.memory.case(case_id) is not None
-    ]
+    name = core.name
+    skipped = feedback.skipped
+    emptied = []
+    for case_id in skipped:
+        if case_id in feedback.content and core.memory.case(case_id) is not None:
+            emptied.append(case_id)
     if emptied:
         raise invalid(
             f"all feedback for judge {name!r} on {_few(emptied)} was deleted since it was learned "
-            f"({skipped[emptied[0]]}); aligning again forgets nothing: call unalign(traces) to forget it"
+            f"({skipped[emptied[0]]}); aligning again forgets nothing: call unalign(traces) to "
+            "forget it"
         )
     if not feedback.rows:
         raise invalid(nothing_learned(feedback, name))
@@ -266,26 +268,27 @@ def _check(core: memalign.Judge, feedback: TraceFeedback) -> None:
     for note in feedback.notes:
         _logger.info("judge %s: %s", name, note)
     if core.value_type.numeric and not core.value_type.bounded:
-        _logger.warning(
-            "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says which scale is meant, "
-            "and which verdicts are far from a label",
-            name,
-            core.value_type.kind,
+        text = (
+            "judge %s gives numbers without bounds; MemAlignOptimizer(value_type='%s:1..5') says "
+            "which scale is meant, and which verdicts are far from a label"
         )
+        _logger.warning(text, name, core.value_type.kind)
 
 
 def _stale(core: memalign.Judge, feedback: TraceFeedback) -> list[FeedbackKey]:
-    """Keys in memory that no longer hold: one of several people took theirs back, or the content is another now."""
+    """Return the keys in memory that no longer hold.
+
+    One of several people took theirs back, or the content is another now.
+    """
     keys = {row.key for row in feedback.rows}
-    return [
-        annotation.key
-        for annotation in core.memory.annotations()
-        if (content := feedback.content.get(annotation.id)) is not None
-        and (
-            annotation.key not in keys
-            or content != core.memory.record(annotation.key)[1].example.content
-        )
-    ]
+    stale = []
+    for annotation in core.memory.annotations():
+        content = feedback.content.get(annotation.id)
+        if content is not None:
+            example = core.memory.record(annotation.key)[1].example
+            if annotation.key not in keys or content != example.content:
+                stale.append(annotation.key)
+    return stale
 
 
 def _few(names: Sequence[str]) -> str:

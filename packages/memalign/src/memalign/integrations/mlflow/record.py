@@ -1,9 +1,9 @@
 """Aligned judges in MLflow's registry.
 
-The record is that of MLflow's judge of instructions, with the guidelines in them, so that MLflow without memalign can
-load, show, schedule and run it. Under `memalign`, which MLflow ignores, it has the author's text, the ids of the
-traces, and where the artifact with the whole memory is, by its checksum: a registered judge stays what it was, whatever
-becomes of its traces.
+The record is that of MLflow's judge of instructions, with the guidelines in them, so that MLflow
+without memalign can load, show, schedule and run it. Under `memalign`, which MLflow ignores, it has
+the author's text, the ids of the traces, and where the artifact with the whole memory is, by its
+checksum: a registered judge stays what it was, whatever becomes of its traces.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from memalign.integrations.mlflow.verdicts import instructions_with, learned_gui
 from memalign.models.providers import without_secrets
 from memalign.registry.bundle import bundle_of, load_bundle
 
-DATA, OURS = "instructions_judge_pydantic_data", "memalign"
-"""MLflow's part of a record that holds a judge of instructions, and ours inside it."""
+DATA = "instructions_judge_pydantic_data"
+"""MLflow's part of a record that holds a judge of instructions."""
+OURS = "memalign"
+"""Our part inside it."""
 
 _OMITTED = (
     "timeout",
@@ -40,14 +42,20 @@ _ARTIFACT = "memalign/judge.json"
 def record_of(
     base: Any, core: memalign.Judge, settings: Mapping[str, Any], reference: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The record of a judge as JSON values: small, whatever the memory holds.
+    """Return the record of a judge as JSON values: small, whatever the memory holds.
 
-    `settings` are the optimizer's; `reference` says where the memory is.
+    Args:
+        base: MLflow's judge.
+        core: Ours.
+        settings: The optimizer's.
+        reference: Where the memory is.
     """
     dumped: dict[str, Any] = base.model_dump()
-    omitted = {name: value for name in _OMITTED if (value := getattr(base, name, None))}
-    if "_base_url" in omitted:
-        omitted["_base_url"] = without_secrets(omitted["_base_url"])
+    omitted: dict[str, Any] = {}
+    for name in _OMITTED:
+        value = getattr(base, name, None)
+        if value:
+            omitted[name] = without_secrets(value) if name == "_base_url" else value
     own = {
         **reference,
         "instructions": base.instructions,
@@ -63,7 +71,8 @@ def record_of(
         "instructions": instructions_with(base.instructions, core.memory),
         OURS: own,
     }
-    where = f"Learned by memalign: memalign.integrations.mlflow.load({base.name!r}) gives it with its memory."
+    call = f"memalign.integrations.mlflow.load({base.name!r})"
+    where = f"Learned by memalign: {call} gives it with its memory."
     described = "\n\n".join(filter(None, (base.description, where)))
     timeout = {"timeout": base.timeout} if "timeout" in dumped else {}
     return {**dumped, **timeout, "description": described, DATA: data}
@@ -73,29 +82,34 @@ def record_of(
 def registration(
     name: str, core: memalign.Judge, experiment_id: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Keep a memory as an artifact of a run in the experiment, and say where; without the run where the block fails.
+    """Keep a memory as an artifact of a run in the experiment, and say where.
 
-    Raises MlflowException where no run or no artifact can be made.
+    If the block fails, the run is deleted. Raises MlflowException if no run or no artifact can be
+    made.
     """
     from mlflow.tracking import MlflowClient
     from mlflow.tracking.fluent import _get_experiment_id
 
     document = bundle_of(core)
-    client, experiment = MlflowClient(), experiment_id or _get_experiment_id()
+    client = MlflowClient()
+    experiment = experiment_id or _get_experiment_id()
     tags = {"memalign.judge": name, "memalign.memory_hash": core.memory.hash}
-    run, what = None, f"no run can be made in experiment {experiment}"
+    run = None
+    what = f"no run can be made in experiment {experiment}"
     try:
         run = client.create_run(experiment, run_name=f"memalign: {name}", tags=tags).info
-        what = f"its memory cannot be written to the artifacts of experiment {experiment}, {run.artifact_uri}"
+        place = f"experiment {experiment}, {run.artifact_uri}"
+        what = f"its memory cannot be written to the artifacts of {place}"
         client.log_dict(run.run_id, document, _ARTIFACT)
         client.set_terminated(run.run_id)
     except (OSError, MlflowException) as error:
         if run is not None:
             client.delete_run(run.run_id)
         raise MlflowException(
-            f"judge {name!r} is not registered: {what} ({error}). Register it in an experiment that you may write to, "
-            "with artifacts that this process may write, mlflow.create_experiment(NAME, artifact_location=…), or save "
-            "the judge elsewhere: memalign.Registry().save(judge.memalign_judge)"
+            f"judge {name!r} is not registered: {what} ({error}). Register it in an experiment that "
+            "you may write to, with artifacts that this process may write, "
+            "mlflow.create_experiment(NAME, artifact_location=…), or save the judge elsewhere: "
+            "memalign.Registry().save(judge.memalign_judge)"
         ) from error
     try:
         yield {"run_id": run.run_id, "artifact": _ARTIFACT, "checksum": document["checksum"]}
@@ -105,7 +119,10 @@ def registration(
 
 
 def core_in_artifact(own: Mapping[str, Any], base: Any, embedding: Any) -> memalign.Judge:
-    """The judge of ours that a record refers to. Raises MlflowException where its artifact is gone or was changed."""
+    """Return the judge of ours that a record refers to.
+
+    Raises MlflowException if its artifact is gone or was changed.
+    """
     import mlflow
 
     where = f"runs:/{own['run_id']}/{own['artifact']}"
@@ -119,6 +136,6 @@ def core_in_artifact(own: Mapping[str, Any], base: Any, embedding: Any) -> memal
         core = load_bundle(document)
     except (MlflowException, MemalignError, OSError) as error:
         raise MlflowException(f"{reason} ({error})") from error
-    # A bundle holds neither the key nor the settings of a model: `base` has those of the judge's own.
+    # A bundle holds neither the key nor the settings of a model: `base` has them.
     changes = {} if embedding is None else {"embedding_model": embedding}
     return core.replace(name=core_name(base.name), model=judge_model(base), **changes)

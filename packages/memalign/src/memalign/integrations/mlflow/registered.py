@@ -1,4 +1,4 @@
-"""What MLflow's registry has of aligned judges, and which of them a plain judge of MLflow's is."""
+"""What MLflow's registry has of aligned judges, and which of them a plain judge is."""
 
 from __future__ import annotations
 
@@ -23,14 +23,23 @@ AGAIN = "align it again to give it a memory, or load an earlier version"
 
 @dataclass(frozen=True, kw_only=True)
 class Registered:
-    """A registered version: MLflow's judge as its author made it, our part of the record, the text MLflow shows."""
+    """A registered version.
+
+    Attributes:
+        base: MLflow's judge as its author made it.
+        own: Our part of the record.
+        shown: The instructions that MLflow shows.
+    """
 
     base: Any
     own: dict[str, Any]
     shown: str
 
     def core(self, embedding: Any) -> memalign.Judge:
-        """Return our judge with its memory. Raises MlflowException where the artifact is gone or was changed."""
+        """Return our judge with its memory.
+
+        Raises MlflowException if the artifact is gone or was changed.
+        """
         with damaged(self.base.name):
             return core_in_artifact(self.own, self.base, embedding)
 
@@ -45,7 +54,8 @@ def registered(
     """Read a registered judge that memalign aligned; the latest version unless one is named.
 
     Raises:
-        MlflowException: It is not there; it was never aligned, or its record is damaged (INVALID_PARAMETER_VALUE).
+        MlflowException: It is not there; it was never aligned, or its record is damaged
+            (INVALID_PARAMETER_VALUE).
     """
     from mlflow.genai.scorers.base import Scorer
 
@@ -55,16 +65,13 @@ def registered(
     own = data.pop(OURS, None)
     if own is None:
         raise invalid(
-            f"scorer {name!r} was never aligned by memalign; mlflow.genai.scorers.get_scorer loads it. "
-            f"If its instructions were edited in MLflow since, {AGAIN}"
+            f"scorer {name!r} was never aligned by memalign; mlflow.genai.scorers.get_scorer loads "
+            f"it. If its instructions were edited in MLflow since, {AGAIN}"
         )
     with damaged(name):
-        author = {
-            "description": own["description"],
-            DATA: {**data, "instructions": own["instructions"]},
-        }
-        dumped = {**record, **author}
-        base = base_of(Scorer.model_validate(dumped))
+        author = {**data, "instructions": own["instructions"]}
+        record = {**record, "description": own["description"], DATA: author}
+        base = base_of(Scorer.model_validate(record))
         base.aggregations = record.get("aggregations")  # MLflow's reader took them only later
         for field, value in own["omitted"].items():
             if hasattr(base, field):  # a time limit is of newer versions of MLflow
@@ -90,10 +97,12 @@ def registered_as(judge: Any) -> Registered | None:
         judge: What `get_scorer` gives, or a copy of it.
 
     Returns:
-        The version with the same name, instructions, model, and type; None for a judge without guidelines.
+        The version with the same name, instructions, model, and type; None for a judge without
+        guidelines.
 
     Raises:
-        MlflowException: No such version is registered, so that the memory is not known (INVALID_PARAMETER_VALUE).
+        MlflowException: No such version is registered, so that the memory is not known
+            (INVALID_PARAMETER_VALUE).
     """
     block = pasted_guidelines(judge.instructions).strip()
     if not block:
@@ -115,14 +124,12 @@ def registered_as(judge: Any) -> Registered | None:
 
 
 def _versions(experiment: str, name: str) -> list[Any]:
-    """The registered versions of that name, latest first, then the latest one of every name."""
+    """Return the registered versions of that name, latest first, then the latest of every name."""
+    own: list[Any] = []
     try:
         every = list(_store().list_scorers(experiment))
-        own = (
-            _store().list_scorer_versions(experiment, name)
-            if any(e.scorer_name == name for e in every)
-            else []
-        )
+        if name in {stored.scorer_name for stored in every}:
+            own.extend(_store().list_scorer_versions(experiment, name))
     except (MlflowException, NotImplementedError, AttributeError):  # a store without a registry
         return []
     return [*sorted(own, key=lambda stored: -int(stored.scorer_version)), *every]

@@ -1,4 +1,4 @@
-"""The models of MLflow's judges and settings, at the address and with the key that MLflow uses for them.
+"""The models of MLflow's judges and settings, at the address and with the key that MLflow uses.
 
 What people wrote goes to the server that MLflow would ask, or a refusal comes first.
 """
@@ -37,24 +37,27 @@ _SETTINGS = frozenset(
 
 
 def judge_model(base: Any) -> str | ChatModel | DecisionModel:
-    """The model of MLflow's judge, with its address, headers and inference parameters. Raises MlflowException."""
-    name, base_url = str(base.model), getattr(base, "_base_url", None)
+    """Return the model of MLflow's judge, with its address, headers and inference parameters.
+
+    Raises MlflowException if it cannot be asked.
+    """
+    name = str(base.model)
+    base_url = getattr(base, "_base_url", None)
     provider, _, model = name.partition(":")
-    headers, model = dict(getattr(base, "_extra_headers", None) or {}), model.lstrip("/")
+    model = model.lstrip("/")
+    headers = dict(getattr(base, "_extra_headers", None) or {})
     if provider == "gateway":
         from mlflow.genai.utils.gateway_utils import get_gateway_config
 
-        gateway = get_gateway_config(
-            model
-        )  # raises MlflowException where the tracking server is no server
+        gateway = get_gateway_config(model)  # raises MlflowException if there is no server
         headers = {**(gateway.extra_headers or {}), **headers}
-        name, base_url = f"openai:{model}", base_url or gateway.api_base
+        name = f"openai:{model}"
+        base_url = base_url or gateway.api_base
     settings: dict[str, Any] = {"extra_headers": headers} if headers else {}
     if provider == "typesafe" or str(getattr(base, "_model_api_mode", "")) == "decisions":
         with translated():
-            return resolve_decision(
-                _decision_target(provider, model, base_url, headers), settings=settings
-            )
+            target = _decision_target(provider, model, base_url, headers)
+            return resolve_decision(target, settings=settings)
     for key, value in inference_of(base).items():
         setting = _THEIR_NAMES.get(key, key)
         if setting in _SETTINGS:
@@ -65,7 +68,7 @@ def judge_model(base: Any) -> str | ChatModel | DecisionModel:
 
 
 def inference_of(base: Any) -> dict[str, Any]:
-    """The inference parameters of MLflow's judge."""
+    """Return the inference parameters of MLflow's judge."""
     params = dict(getattr(base, "inference_params", None) or {})
     if "max_completion_tokens" in params:
         params.setdefault("max_tokens", params.pop("max_completion_tokens"))
@@ -78,10 +81,15 @@ def chat_model(
     base_url: str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> str | ChatModel:
-    """The chat model `name` at MLflow's route: its name where ours is the same, otherwise a model of its own.
+    """Return a chat model at MLflow's route: its name if ours is the same, else a model.
 
-    `base_url` is a judge's: MLflow posts to it as it is, so it may end with the path of the call. Raises
-    MlflowException where the model cannot be asked.
+    Args:
+        name: The model, as MLflow names it.
+        base_url: A judge's. MLflow posts to it as it is, so it may end with the path of the call.
+        settings: The provider's.
+
+    Raises:
+        MlflowException: The model cannot be asked.
     """
     address = base_url.rstrip("/").removesuffix("/chat/completions") if base_url else None
     with translated():
@@ -95,7 +103,7 @@ def chat_model(
 
 
 def embedding_model(name: str, dimensions: int | None = None) -> str | EmbeddingModel:
-    """The embedding model `name` at MLflow's route, with vectors of that length; as `chat_model`."""
+    """Return an embedding model at MLflow's route, with vectors of that length."""
     with translated():
         target = None if name.startswith("wordllama") else _target(name, None)
         if target is not None:
@@ -104,39 +112,44 @@ def embedding_model(name: str, dimensions: int | None = None) -> str | Embedding
 
 
 def _target(name: str, address: str | None) -> Target | None:
-    """The model with its address and key; None where ours is the same route. Raises MlflowException."""
+    """Return the model with its address and key, or None if ours is the same route.
+
+    Raises MlflowException for a server that memalign does not ask.
+    """
     if name.partition(":")[0] in ("databricks", "endpoints"):
         raise invalid(
-            f"{name!r} is a name of Databricks' own; name the model by its OpenAI-compatible address, "
-            "make_judge(model='openai:/NAME', base_url='https://HOST/serving-endpoints/chat/completions'), and set "
-            "OPENAI_API_KEY to a token of the workspace"
+            f"{name!r} is a name of Databricks' own; name the model by its OpenAI-compatible "
+            "address, make_judge(model='openai:/NAME', "
+            "base_url='https://HOST/serving-endpoints/chat/completions'), and set OPENAI_API_KEY to "
+            "a token of the workspace"
         )
     provider, model = parse_name(name)
-    if provider != "openai" and os.environ.get(elsewhere := f"{provider.upper()}_API_BASE"):
+    elsewhere = f"{provider.upper()}_API_BASE"
+    if provider != "openai" and os.environ.get(elsewhere):
         raise invalid(
-            f"{elsewhere} names a server for {name!r}, and memalign does not read it; name the model by its "
-            f"OpenAI-compatible address, openai:/{model}@https://…, or take the variable away"
+            f"{elsewhere} names a server for {name!r}, and memalign does not read it; name the "
+            f"model by its OpenAI-compatible address, openai:/{model}@https://…, or take the "
+            "variable away"
         )
     if provider != "openai" or address_of(model)[1] is not None:
         return None
-    theirs, ours = os.environ.get("OPENAI_API_BASE"), os.environ.get("OPENAI_BASE_URL")
-    url = address or (
-        theirs if ours and theirs != ours else None
-    )  # MLflow reads both in the other order
-    return _addressed("openai", model, url, "OPENAI_API_KEY") if url else None
+    theirs = os.environ.get("OPENAI_API_BASE")
+    ours = os.environ.get("OPENAI_BASE_URL")
+    if address is None and ours and theirs != ours:  # MLflow reads both in the other order
+        address = theirs
+    return _addressed("openai", model, address, "OPENAI_API_KEY") if address else None
 
 
 def _decision_target(
     provider: str, model: str, base_url: str | None, headers: Mapping[str, str]
 ) -> Target:
-    """Where a decision model answers that MLflow asks by the same name."""
+    """Return where a decision model answers that MLflow asks by the same name."""
     if provider == "openai":
         url = base_url or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL")
         return _addressed("openai-decisions", model, url, "OPENAI_API_KEY")
     if provider == "gateway":
-        return _addressed(
-            "system-one", model, f"{str(base_url).partition('/gateway/')[0]}/gateway/typesafe", ""
-        )
+        server = str(base_url).partition("/gateway/")[0]
+        return _addressed("system-one", model, f"{server}/gateway/typesafe", "")
     if not (base_url or headers):
         return _addressed("typesafe", model, None, "TYPESAFE_API_KEY")
     # Its own client would send the key in place of an Authorization header.
@@ -146,7 +159,7 @@ def _decision_target(
 
 
 def _addressed(provider: str, model: str, url: str | None, variable: str) -> Target:
-    """The model at an address that is part of its name: elsewhere than in MLflow nobody would know the route."""
+    """Return a model at an address that its name holds: only MLflow would know the route."""
     key = os.environ.get(variable)
     return Target(
         provider=provider, model=model, base_url=url, api_key=key, addressed=url is not None

@@ -1,7 +1,7 @@
-"""What a judge reads of traces. Each trace is one case, or for a judge of conversations each session.
+"""What a judge reads of traces: each trace is one case, or each session for judges of conversations.
 
-A session goes by its first trace: MLflow keeps there what people say of a session. Each annotation names the session in
-`meta`, so that it stays one case when a trace before its first comes to light.
+A session goes by its first trace: MLflow keeps there what people say of a session. Each annotation
+names the session in `meta`, so that it stays one case when a trace before its first comes to light.
 """
 
 from __future__ import annotations
@@ -23,11 +23,19 @@ _NOTHING = {
     "inputs": "(the application logged no inputs)",
     "outputs": "(the application gave no outputs)",  # it crashed, and people say so
 }
+_FLAGS = ("include_tool_calls", "include_timing")
+"""How MLflow's judges read conversations."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """What is judged as one: the id of its case, its traces in order of time, and what an annotation keeps of it."""
+    """What is judged as one.
+
+    Attributes:
+        case_id: The id of its case.
+        traces: Its traces, in order of time.
+        meta: What an annotation keeps of it.
+    """
 
     case_id: str
     traces: list[Any]
@@ -37,52 +45,58 @@ class Item:
 def items_of(
     traces: Iterable[Any], fields: Collection[str], memory: Memory | None = None
 ) -> list[Item]:
-    """What a judge of these fields judges of these traces. A trace given twice counts once."""
+    """Return what a judge of these fields judges. A trace that is given twice counts once."""
     unique = {trace.info.trace_id: trace for trace in traces}
+    items = []
     if "conversation" not in fields:
-        return [
-            Item(case_id=trace_id, traces=[trace], meta={}) for trace_id, trace in unique.items()
-        ]
-    memorized = {} if memory is None else _sessions_in(memory)
+        for trace_id, trace in unique.items():
+            items.append(Item(case_id=trace_id, traces=[trace], meta={}))
+        return items
+    known = {} if memory is None else _sessions_in(memory)
     sessions: dict[str, list[Any]] = {}
     for trace in sorted(unique.values(), key=lambda trace: trace.info.timestamp_ms):
         sessions.setdefault(_session_of(trace) or trace.info.trace_id, []).append(trace)
-    return [
-        Item(
-            case_id=memorized.get(name, turns[0].info.trace_id), traces=turns, meta={_SESSION: name}
-        )
-        for name, turns in sessions.items()
-    ]
+    for name, turns in sessions.items():
+        case_id = known.get(name, turns[0].info.trace_id)
+        items.append(Item(case_id=case_id, traces=turns, meta={_SESSION: name}))
+    return items
 
 
 def cases_of(traces: Iterable[Any], memory: Memory) -> tuple[list[str], list[str]]:
-    """Ids of the cases in `memory` for which these traces (or ids of traces) stand, and of those for none."""
+    """Return the ids of the cases that traces, or ids of traces, are; then those that are none."""
     sessions = _sessions_in(memory)
-    cases, strangers = dict[str, None](), dict[str, None]()
+    cases: dict[str, None] = {}
+    strangers: dict[str, None] = {}
     for trace in traces:
-        trace_id = trace if isinstance(trace, str) else trace.info.trace_id
-        session = None if isinstance(trace, str) else sessions.get(_session_of(trace) or "")
-        case_id = trace_id if memory.case(trace_id) else session
-        (strangers if case_id is None else cases)[case_id or trace_id] = None
+        by_id = isinstance(trace, str)
+        trace_id = trace if by_id else trace.info.trace_id
+        session = None if by_id else _session_of(trace)
+        case_id = trace_id if memory.case(trace_id) else sessions.get(session or "")
+        if case_id is None:
+            strangers[trace_id] = None
+        else:
+            cases[case_id] = None
     return list(cases), list(strangers)
 
 
 def _sessions_in(memory: Memory) -> dict[str, str]:
-    """The ids of cases by their sessions."""
-    return {
-        entry.meta[_SESSION]: entry.id for entry in memory.annotations() if _SESSION in entry.meta
-    }
+    """Return the ids of cases by their sessions."""
+    cases = {}
+    for entry in memory.annotations():
+        if _SESSION in entry.meta:
+            cases[entry.meta[_SESSION]] = entry.id
+    return cases
 
 
 def _session_of(trace: Any) -> str | None:
     return trace.info.trace_metadata.get("mlflow.trace.session") or None
 
 
-# -- what a judge reads ------------------------------------------------------------------------------------------------
+# -- what a judge reads ----------------------------------------------------------------------------
 
 
 def examples_of(traces: Iterable[Any], fields: Collection[str]) -> Iterator[Example]:
-    """The cases of traces that have all `fields`."""
+    """Yield the cases of traces that have all fields."""
     for item in items_of(traces, fields):
         content = content_of(item.traces, fields)
         if all(name in content for name in fields):
@@ -90,86 +104,106 @@ def examples_of(traces: Iterable[Any], fields: Collection[str]) -> Iterator[Exam
 
 
 def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> dict[str, Any]:
-    """The fields that an item's traces have: inputs and outputs of the root span, what people expect, the spans, turns.
+    """Return the fields that an item's traces have.
 
-    Of a session it is the turns in order, as MLflow's judge `base` reads them.
+    Args:
+        traces: One trace, or those of a session in order.
+        fields: The fields that the judge reads.
+        base: MLflow's judge, which says how it reads conversations.
     """
-    wanted, content = set(fields), dict[str, Any]()
+    wanted = set(fields)
+    content: dict[str, Any] = {}
     if "conversation" in wanted:
-        from mlflow.genai.utils.trace_utils import resolve_conversation_from_session
-
-        flags = ("include_tool_calls", "include_timing")
-        options = {name: True for name in flags if getattr(base, f"_{name}_in_conversation", False)}
-        content["conversation"] = resolve_conversation_from_session(list(traces), **options) or None
-    elif (
-        root := next((span for span in traces[0].data.spans if span.parent_id is None), None)
-    ) is not None:
-        content = {
-            name: logged(getattr(root, name)) for name in ("inputs", "outputs") if name in wanted
-        }
-        given = root.inputs is not None or root.outputs is not None
-        content = {
-            name: _NOTHING[name] if value is None and given else value
-            for name, value in content.items()
-        }
-    # A program's expectation is its guess, not a reference.
-    every = (assessment for trace in traces for assessment in trace.info.assessments or ())
-    expected = holding(assessment for assessment in every if assessment.expectation is not None)
-    content["expectations"] = {
-        assessment.name: assessment.expectation.value for assessment in expected
-    } or None
+        content["conversation"] = _conversation(traces, base)
+    else:
+        content.update(_root_fields(traces[0]))
+    if "expectations" in wanted:
+        content["expectations"] = _expectations(traces)
     if "trace" in wanted and traces[0].data.spans:
-        # Without its assessments: they would give the verdict away, and change what is the same case.
+        # Without its assessments: they would give the verdict away, and change what is the same.
         content["trace"] = {"data": {"spans": shown_spans(traces[0].to_dict()["data"]["spans"])}}
-    read = {name: opened(logged(value)) for name, value in content.items() if name in wanted}
-    return {name: value for name, value in read.items() if value is not None}
+    read = {}
+    for name, value in content.items():
+        shown = opened(logged(value)) if name in wanted else None
+        if shown is not None:
+            read[name] = shown
+    return read
+
+
+def _conversation(traces: list[Any], base: Any) -> Any:
+    """Return the turns of a session, as MLflow's judge reads them."""
+    from mlflow.genai.utils.trace_utils import resolve_conversation_from_session
+
+    options = {}
+    for name in _FLAGS:
+        if getattr(base, f"_{name}_in_conversation", False):
+            options[name] = True
+    return resolve_conversation_from_session(list(traces), **options) or None
+
+
+def _root_fields(trace: Any) -> dict[str, Any]:
+    """Return inputs and outputs of the root span; one that is missing beside the other is named."""
+    for span in trace.data.spans:
+        if span.parent_id is None and (span.inputs is not None or span.outputs is not None):
+            fields = dict[str, Any](_NOTHING)
+            for name in _NOTHING:
+                value = logged(getattr(span, name))
+                if value is not None:
+                    fields[name] = value
+            return fields
+    return {}
+
+
+def _expectations(traces: list[Any]) -> dict[str, Any] | None:
+    """Return what people expect; a program's expectation is its guess, and no reference."""
+    every = []
+    for trace in traces:
+        for assessment in trace.info.assessments or ():
+            if assessment.expectation is not None:
+                every.append(assessment)
+    return {each.name: each.expectation.value for each in holding(every)} or None
 
 
 def without_verdicts(trace: Any) -> Any:
-    """Return a copy of a trace without feedback and the spans of evaluators, which MLflow's tools would show."""
+    """Return a copy of a trace without feedback and evaluators' spans, which MLflow's tools show."""
     info = copy.copy(trace.info)
-    info.assessments = [
-        assessment for assessment in info.assessments or () if assessment.expectation is not None
-    ]
+    assessments = info.assessments or ()
+    info.assessments = [each for each in assessments if each.expectation is not None]
     shown = {span["span_id"] for span in shown_spans([span.to_dict() for span in trace.data.spans])}
     spans = [span for span in trace.data.spans if span.to_dict()["span_id"] in shown]
     return type(trace)(info=info, data=type(trace.data)(spans=spans))
 
 
 def lacking(traces: list[Any], name: str) -> str:
-    """Say why traces lack a field that a judge reads."""
+    """Return why traces lack a field that a judge reads."""
     named = f"the judge's instructions name {{{{ {name} }}}}, and"
     if name == "expectations":
         return f"{named} nobody logged an expectation on the trace; mlflow.log_expectation does"
     if not traces[0].data.spans:
-        return f"{named} the trace came without its spans; search_traces(include_spans=True) loads them"
+        how = "search_traces(include_spans=True) loads them"
+        return f"{named} the trace came without its spans; {how}"
     return f"{named} the trace has none"
 
 
 def logged(value: Any) -> Any:
-    """Return `value` as JSON values; what JSON does not know becomes text, as in MLflow's own prompts.
+    """Return a value as JSON values; what JSON does not know becomes text, as MLflow's prompts do.
 
-    NaN and infinity are absent, and half a surrogate pair, which UTF-8 cannot hold, becomes a replacement character.
+    NaN and infinity are absent, and half a surrogate pair, which UTF-8 cannot hold, becomes a
+    replacement character.
     """
     text = json.dumps(value, default=str, ensure_ascii=False)
     return json.loads(whole_text(text), parse_constant=lambda _: None)
 
 
 def holding(assessments: Iterable[Any]) -> list[Any]:
-    """Those of people that hold, in order of time: valid, and overridden by no other one."""
+    """Return people's valid assessments that no other one overrides, in order of time."""
     every = list(assessments)
     overridden = {assessment.overrides for assessment in every if assessment.overrides}
-    people = [
-        assessment
-        for assessment in every
-        if assessment.valid is not False
-        and assessment.assessment_id not in overridden
-        and getattr(assessment.source, "source_type", None) == "HUMAN"
-    ]
+    people = []
+    for assessment in every:
+        human = getattr(assessment.source, "source_type", None) == "HUMAN"
+        if human and assessment.valid is not False and assessment.assessment_id not in overridden:
+            people.append(assessment)
     return sorted(
-        people,
-        key=lambda assessment: (
-            assessment.last_update_time_ms or 0,
-            assessment.create_time_ms or 0,
-        ),
+        people, key=lambda each: (each.last_update_time_ms or 0, each.create_time_ms or 0)
     )

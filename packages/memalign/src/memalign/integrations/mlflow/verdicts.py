@@ -1,4 +1,4 @@
-"""Verdicts as MLflow shows them: which guidelines and traces stand behind one, and judging by MLflow's own judge.
+"""Verdicts as MLflow shows them, with guidelines and traces, and judging by MLflow's own judge.
 
 MLflow's pages show a rationale, and of the metadata nothing.
 """
@@ -14,7 +14,7 @@ from memalign import aio
 from memalign.integrations.mlflow.errors import translated
 from memalign.judge import named_parts, task_of
 from memalign.judge.prompt import retrieve, shown_case
-from memalign.memory import Memory
+from memalign.memory import Case, Memory
 from memalign.models.calls import Calls
 from memalign.models.judge_models import open_model
 from memalign.types import Example, Judgment
@@ -34,7 +34,7 @@ class LearnedGuideline:
 
     @property
     def record(self) -> dict[str, Any]:
-        """As MLflow stores it."""
+        """The guideline as MLflow stores it."""
         return {
             "guideline_text": self.guideline_text,
             "source_trace_ids": list(self.source_trace_ids),
@@ -43,100 +43,111 @@ class LearnedGuideline:
     @property
     def line(self) -> str:
         """The guideline with traces that taught it."""
-        return f"{self.id} {self.guideline_text} ({', '.join(self.source_trace_ids[:NAMED]) or 'written by a person'})"
+        source = ", ".join(self.source_trace_ids[:NAMED]) or "written by a person"
+        return f"{self.id} {self.guideline_text} ({source})"
 
 
 def learned_guidelines(memory: Memory) -> list[LearnedGuideline]:
-    """The guidelines in force."""
-    return [
-        LearnedGuideline(
-            id=guideline.id,
-            guideline_text=guideline.text,
-            source_trace_ids=tuple(dict.fromkeys(key.id for key in memory.sources_of(guideline))),
+    """Return the guidelines in force."""
+    learned = []
+    for rule in memory.semantic:
+        ids = dict.fromkeys(key.id for key in memory.sources_of(rule))
+        learned.append(
+            LearnedGuideline(id=rule.id, guideline_text=rule.text, source_trace_ids=tuple(ids))
         )
-        for guideline in memory.semantic
-    ]
+    return learned
 
 
 def instructions_with(text: str, memory: Memory) -> str:
-    """Instructions as MLflow shows those of an aligned judge; a guideline's own braces are no field of the item."""
+    """Return instructions with the guidelines, as MLflow shows those of an aligned judge.
+
+    A guideline's own braces are no field of the item.
+    """
     if not memory.semantic:
         return text
-    listed = (
-        "".join(f"  - {rule.text}\n" for rule in memory.semantic)
-        .replace("{{", "{ {")
-        .replace("}}", "} }")
-    )
+    listed = "".join(f"  - {rule.text}\n" for rule in memory.semantic)
+    listed = listed.replace("{{", "{ {").replace("}}", "} }")
     return f"{text}\n\nDistilled Guidelines ({len(memory.semantic)}):\n{listed}"
 
 
 def metadata_of(
     memory: Memory, guideline_ids: Sequence[str], case_ids: Sequence[str]
 ) -> dict[str, Any]:
-    """What MLflow keeps of a prompt: the traces in it, most similar first, and the guidelines with their traces.
+    """Return what MLflow keeps of a prompt: its traces, and the guidelines with their traces.
 
-    `case_ids` are in the order of the prompt, which shows the most similar case last.
+    Args:
+        memory: The memory.
+        guideline_ids: The guidelines that apply.
+        case_ids: The cases in the order of the prompt, which shows the most similar one last.
     """
-    lines = [
-        guideline.line for guideline in learned_guidelines(memory) if guideline.id in guideline_ids
-    ]
     used = {
         "retrieved_example_trace_ids": list(case_ids)[::-1],
         "memalign.guideline_ids": list(guideline_ids),
-        "memalign.guidelines": lines,
+        "memalign.guidelines": _lines(memory, guideline_ids),
     }
-    return {"memalign.memory_hash": memory.hash} | {
-        name: value for name, value in used.items() if value
-    }
+    metadata: dict[str, Any] = {"memalign.memory_hash": memory.hash}
+    for name, value in used.items():
+        if value:
+            metadata[name] = value
+    return metadata
 
 
 def rationale_of(judgment: Judgment, memory: Memory) -> str | None:
-    """The model's reason, and below it the guidelines that apply; of an item that experts judged, their words alone."""
-    lines = [
-        f"- {rule.line}" for rule in learned_guidelines(memory) if rule.id in judgment.guideline_ids
-    ]
+    """Return the model's reason and below it the guidelines that apply.
+
+    An item that experts judged has their words alone.
+    """
+    lines = _lines(memory, judgment.guideline_ids)
     if judgment.decided_by != "model" or not lines:
         return judgment.rationale
-    return "\n".join(
-        [*([judgment.rationale, ""] if judgment.rationale else []), "Guidelines:", *lines]
-    )
+    reason = [judgment.rationale, ""] if judgment.rationale else []
+    return "\n".join([*reason, "Guidelines:", *(f"- {line}" for line in lines)])
+
+
+def _lines(memory: Memory, ids: Sequence[str]) -> list[str]:
+    return [rule.line for rule in learned_guidelines(memory) if rule.id in ids]
 
 
 def ask_mlflow(
     core: memalign.Judge, base: Any, content: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> Any:
-    """MLflow's own judge on an item, with our memory in its instructions: only it has tools that look into a trace.
+    """Ask MLflow's own judge, with our memory in its instructions: its tools look into a trace.
 
-    Guidelines come first, the same for every trace, and similar cases last. `content` is the item as our memory
-    compares it, `arguments` what MLflow's judge is called with. The base judge is copied, never changed: rows are
-    judged side by side.
+    Guidelines come first, the same for every trace, and similar cases last, the most useful one
+    next to the item. The base judge is copied, never changed: rows are judged side by side.
+
+    Args:
+        core: Our judge.
+        base: MLflow's.
+        content: The item as our memory compares it.
+        arguments: What MLflow's judge is called with.
     """
     memory = core.memory
-    cases: list[str] = []
+    cases: list[Case] = []
     if memory.cases and content:
+        item = Example(id="item", **content)
         with translated():
-            similar_cases, _ = aio.run(
-                retrieve(
-                    task_of(core),
-                    memory,
-                    Example(id="item", **content),
-                    open_model(core).limits,
-                    Calls(),
-                )
-            )
-        cases = [
-            case.id for case in reversed(similar_cases)
-        ]  # next to the item, the most useful one
-    text, parts = instructions_with(base.instructions, memory), named_parts(core.instructions)
-    similar = (case for name in cases if (case := memory.case(name)) is not None)
-    if examples := [shown_case(memory, case, parts, EXAMPLE_TOKENS)[0] for case in similar]:
-        text += f"\n\nSimilar past cases ({len(examples)}), each with what an expert said of it. {MATERIAL}\n"
-    for number, example in enumerate(examples, 1):
-        fields = "".join(f"{name} <<<\n{value}\n>>>\n" for name, value in example.fields)
-        text += f"\nCase {number}\n{fields}{example.answer}\n"
+            way = retrieve(task_of(core), memory, item, open_model(core).limits, Calls())
+            similar, _ = aio.run(way)
+        cases.extend(reversed(similar))
     judge = base.model_copy()
-    judge._instructions = text  # no other way in
+    text = instructions_with(base.instructions, memory)
+    judge._instructions = text + _shown_cases(core, cases)  # no other way in
     feedback = judge(**arguments)
-    used = metadata_of(memory, [guideline.id for guideline in memory.semantic], cases)
+    rules = [rule.id for rule in memory.semantic]
+    used = metadata_of(memory, rules, [case.id for case in cases])
     feedback.metadata = {**(feedback.metadata or {}), "guideline": base.instructions, **used}
     return feedback
+
+
+def _shown_cases(core: memalign.Judge, cases: Sequence[Case]) -> str:
+    """Return similar cases as the end of MLflow's instructions."""
+    if not cases:
+        return ""
+    said = f"Similar past cases ({len(cases)}), each with what an expert said of it."
+    text = f"\n\n{said} {MATERIAL}\n"
+    for number, case in enumerate(cases, 1):
+        example, _ = shown_case(core.memory, case, named_parts(core.instructions), EXAMPLE_TOKENS)
+        fields = "".join(f"{name} <<<\n{value}\n>>>\n" for name, value in example.fields)
+        text += f"\nCase {number}\n{fields}{example.answer}\n"
+    return text
