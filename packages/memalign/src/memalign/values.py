@@ -111,8 +111,8 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         if get_origin(value_type) is Annotated:
             return cls._bounded(value_type)
         raise InvalidValueType(
-            f"there is no value type {value_type!r}; use one of {type_names}. A label is one value: "
-            "for several values make one judge for each, and name a missing one as a choice"
+            f"there is no value type {value_type!r}; use one of {type_names}. A label is one "
+            "value: for several values make one judge for each, and name a missing one as a choice"
         )
 
     @classmethod
