@@ -158,6 +158,20 @@ def test_a_file_is_shown_and_added(page: Page, tmp_path: Path) -> None:
     page.wait_for_selector("text=2 new")
 
 
+def test_taking_a_batch_out_leaves_its_time_on_one_line(page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto("/judges/tone/cases")
+    page.click("summary:has-text('What was added when')")
+    row = page.locator("li.row:has(form)").first
+    height = row.locator("a").bounding_box()
+    row.locator("summary").click()
+    row.locator("text=Take them out").wait_for()
+    opened_height = row.locator("a").bounding_box()
+    assert height is not None
+    assert opened_height is not None
+    assert opened_height["height"] == height["height"]
+
+
 def test_a_button_pressed_while_an_answer_is_on_its_way_is_marked_and_pressed_then(
     page: Page, tmp_path: Path
 ) -> None:
