@@ -407,7 +407,7 @@ def test_an_experiments_traces_come_into_the_queue(local: TestClient, tracking: 
 
     shows(pulled("shop"), "1 new", "1 trace lacks what the judge reads.")
     assert "question 1" in local.get("/judges/tone/review").text
-    assert "1 was there already." in pulled("shop")
+    assert "Nothing new: the one was there already." in pulled("shop")
     assert "no experiment &#39;none&#39;" in pulled("none")
 
 
