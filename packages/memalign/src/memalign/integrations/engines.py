@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from memalign.errors import ConfigurationError, InputError
 from memalign.judge import Judge, signature_of, task_of
 from memalign.judge.frames import content_hashes, verdict_schema
-from memalign.models.base import PricedModel
+from memalign.models.base import ChatModel, DecisionModel, PricedModel
 from memalign.models.calls import Calls, check_concurrency
 from memalign.models.judge_models import open_judging_model
 from memalign.types import CONTENT_FIELDS, Usage
@@ -142,7 +142,7 @@ class EngineTask:
         return pa.table(fields)
 
 
-def _check_price(model: object) -> None:
+def _check_price(model: ChatModel | DecisionModel) -> None:
     """Raise ConfigurationError for a model whose calls have no price, so that no limit can hold."""
     if isinstance(model, PricedModel) and model.price_of(Usage(input_tokens=1)) is None:
         raise ConfigurationError(

@@ -169,11 +169,11 @@ def listed(traces: Any, *, or_ids: bool = False) -> list[Any]:
         traces = [Trace.from_json(each) if isinstance(each, str) else each for each in frame]
     kinds = (Trace, str) if or_ids else (Trace,)
     single = isinstance(traces, str | Trace) or hasattr(traces, "columns")
+    every = [traces]
+    strange = every
     if isinstance(traces, Iterable) and not single:
         every = list(traces)
         strange = [each for each in every if not isinstance(each, kinds)]
-    else:
-        strange = [traces]
     if strange:
         ids = ", or of the ids of traces" if or_ids else ""
         raise invalid(

@@ -105,9 +105,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         given = {"inputs": inputs, "outputs": outputs, "expectations": expectations}
         content = self._content(given, trace, session)
         missing = [name for name in core.fields if name not in content]
+        item = None if missing else Example(id="item", **content)
         standing = None
-        if not missing:
-            item = Example(id="item", **content)
+        if item is not None:
             standing = standing_judgment(task_of(core), core.memory, item)
         asked = trace is not None and "trace" in core.fields and standing is None
         if asked and not self.model.startswith("local:"):  # which MLflow cannot ask
@@ -115,7 +115,7 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             arguments = {**given, "trace": without_verdicts(trace)}
             with mlflow.tracing.context(enabled=False):
                 return ask_mlflow(core, self._base_judge, content, arguments)
-        if missing:
+        if item is None:
             names = ", ".join("session" if name == "conversation" else name for name in missing)
             raise invalid(
                 f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}"
@@ -287,8 +287,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         renamed = self._named(name or self.name)
         with registration(renamed.name, renamed._core, experiment_id) as reference:
             renamed._reference = reference
-            judge = super(MemAlignJudge, renamed)
-            registered: MemAlignJudge = judge.register(experiment_id=experiment_id)
+            registered: MemAlignJudge = super(MemAlignJudge, renamed).register(
+                experiment_id=experiment_id
+            )
         return registered
 
     def model_dump(self, **_: Any) -> dict[str, Any]:
