@@ -9,7 +9,7 @@ import msgspec
 
 from memalign import Judge
 from memalign.content.normal import word_form
-from memalign.keys import FeedbackKey
+from memalign.keys import FeedbackKey, name_key
 from memalign.memory import Memory
 from memalign.memory.forget import forget
 from memalign.memory.guard import guideline_fault
@@ -54,10 +54,11 @@ def wordings_stay_that_others_wrote_or_confirmed(
     memory: Memory, left: Memory, hidden: set[FeedbackKey], *, people_agree: bool
 ) -> None:
     kept = {guideline.id for guideline in left.guidelines}
-    sources = {key.source for key in hidden}
+    sources = {name_key(key.source) for key in hidden}
     for guideline in memory.guidelines:
         exposed = not hidden.isdisjoint(guideline.exposed_to)
-        theirs = bool(guideline.people) and guideline.people.isdisjoint(sources)
+        people = {name_key(name) for name in guideline.people}
+        theirs = bool(people) and people.isdisjoint(sources)
         goes = exposed and (people_agree or not theirs)
         assert (guideline.id not in kept) == goes, guideline
 
