@@ -37,8 +37,11 @@ def base_of(judge: Any) -> Any:
         return judge
     kind = type(judge).__name__
     if kind == "MemoryAugmentedJudge":  # its class is not imported, which would need DSPy
-        text = "judge %s: MLflow's memory stays there; guidelines are distilled from these traces"
-        _logger.warning(text, judge.name)
+        _logger.warning(
+            "judge %s: MLflow's memory stays there; "
+            "guidelines are distilled again from these traces",
+            judge.name,
+        )
         return base_of(judge._base_judge)
     base = None
     if isinstance(judge, BuiltInScorer):
