@@ -98,7 +98,7 @@ for trace in (
 # %%
 aligned = judge.align(traces=traces, optimizer=MemAlignOptimizer())
 print(
-    "aligned:", aligned.alignment
+    "aligned:", aligned.alignment.summary
 )  # (memalign) what became of every piece of feedback, and what it cost
 print(aligned.instructions)
 

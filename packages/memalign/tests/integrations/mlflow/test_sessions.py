@@ -59,7 +59,8 @@ def test_sessions_add_and_are_forgotten_by_their_traces(aligned, ids, endpoint, 
     more = aligned.align(fetched(*new))
     assert len(more._semantic_memory) == 3
     forgot = more.unalign(traces=fetched(*ids[:2]))
-    assert caplog.text == ""
+    # Whether reports are captured too is for the logger's level, which other tests set.
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
     assert forgot._episodic_trace_ids == sorted([ids[2], new[0]])
     assert {guideline.guideline_text for guideline in forgot._semantic_memory} == {
         "case 4 is unkind",
