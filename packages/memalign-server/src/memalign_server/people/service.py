@@ -74,7 +74,7 @@ class Person:
 
     @property
     def owner(self) -> bool:
-        """Whether they are an owner."""
+        """Return whether they are an owner."""
         return self.role is Role.OWNER
 
 

@@ -17,7 +17,10 @@ _OTHER_CONTENT = re.compile(r"its content differs from '(?P<id>.+)' on line (?P<
 
 
 def reason_of(row: RowError, language: Language) -> str:
-    """Return why a row cannot be used; a reason that is none of the usual ones stays English, and is marked so."""
+    """Return why a row cannot be used.
+
+    An unusual reason stays in English and is marked as such.
+    """
     reason = row.reason
     if found := _CELLS.match(reason):
         return language.say(

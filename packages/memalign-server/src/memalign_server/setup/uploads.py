@@ -132,7 +132,7 @@ class Upload:
 
     @property
     def complete(self) -> bool:
-        """Whether every question has a column of its own."""
+        """Return whether every question has a column of its own."""
         return "" not in self.chosen and len(set(self.chosen)) == len(self.questions)
 
     def text(self, case: Example, question: str) -> str:

@@ -120,22 +120,22 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """What stands in the field: the draft, else what they said."""
+        """Return the text for the field: the draft if there is one, otherwise the words."""
         return (self.rationale if self.draft is None else self.draft) or ""
 
     @property
     def is_untaught(self) -> bool:
-        """Whether it says something that the judge has not learned."""
+        """Return whether it says something that the judge has not learned."""
         return self.state == "answered" and self.taught != self.revision
 
     @property
     def is_kept(self) -> bool:
-        """Whether its person has seen a colleague's answer and keeps this one."""
+        """Return whether its person has seen a colleague's answer and keeps this one."""
         return self.kept_revision == self.revision
 
     @property
     def is_stale(self) -> bool:
-        """Whether the draft was written about another verdict of this person than that of now."""
+        """Return whether this person has changed the verdict since the draft was written."""
         return self.draft is not None and self.draft_of < self.value_since
 
 
@@ -208,7 +208,7 @@ class Job:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing more happens to it."""
+        """Return whether the job is over."""
         return self.state in ("done", "failed")
 
 
