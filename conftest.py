@@ -47,16 +47,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 MODELS = Path(
-    os.environ.get("MEMALIGN_MODELS") or Path(platformdirs.user_cache_dir("memalign")) / "models"
+    os.environ.get("MEMALIGN_MODELS")
+    or Path(platformdirs.user_cache_dir("memalign")) / "models"
 )
 """Where pulled models lie, looked up before tests get a home of their own."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("embedded") and not (MODELS / EMBEDDED_FILE).exists():
-        missing = (
-            f"{EMBEDDED_FILE} is not in {MODELS}; run: memalign models pull qwen2.5-coder-0.5b"
-        )
+        missing = f"{EMBEDDED_FILE} is not in {MODELS}; run: memalign models pull qwen2.5-coder-0.5b"
         if item.config.getoption("--require-embedded"):
             pytest.fail(missing, pytrace=False)
         pytest.skip(missing)
@@ -72,7 +71,9 @@ class _Guard:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.open = False
         for name in ("connect", "connect_ex"):
-            patch.setattr(socket.socket, name, self._connecting(getattr(socket.socket, name)))
+            patch.setattr(
+                socket.socket, name, self._connecting(getattr(socket.socket, name))
+            )
         plain_getaddrinfo = socket.getaddrinfo
 
         def getaddrinfo(host: Any, *args: Any, **kwargs: Any) -> Any:
@@ -89,7 +90,11 @@ class _Guard:
         return connect
 
     def check(self, family: int, address: Any) -> None:
-        if self.open or family not in (socket.AF_INET, socket.AF_INET6) or _is_loopback(address[0]):
+        if (
+            self.open
+            or family not in (socket.AF_INET, socket.AF_INET6)
+            or _is_loopback(address[0])
+        ):
             return
         raise NetworkRefused(
             f"a test tried to reach {address[0]!r}: use a loopback server or memalign.testing, or mark the test `live`"

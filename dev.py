@@ -28,7 +28,8 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / ("python.exe" if os.name == "nt" else "python")
 STAMP = VENV / "memalign-installed.txt"
 LOCKS = {
-    kind: ROOT / "requirements" / f"{kind}.txt" for kind in ("runtime", "server", "dev", "engines")
+    kind: ROOT / "requirements" / f"{kind}.txt"
+    for kind in ("runtime", "server", "dev", "engines")
 }
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
 OLDEST = (3, 11)
@@ -41,7 +42,10 @@ def main() -> int:
         sys.version_info < OLDEST
     ):  # macOS's own `python3` may be 3.9: go on with a newer one if there is one
         newer = next(
-            filter(None, (shutil.which(f"python3.{minor}") for minor in (11, 12, 13, 14))), None
+            filter(
+                None, (shutil.which(f"python3.{minor}") for minor in (11, 12, 13, 14))
+            ),
+            None,
         )
         if newer:
             return call(newer, *sys.argv)
@@ -78,7 +82,9 @@ def demo(arguments: list[str]) -> int:
         return call(PYTHON, "-m", "memalign", "demo", *arguments)
     agreed = {"--yes", "-y"} & set(arguments)
     if not (agreed or sys.stdin.isatty() or has_embedded_model()):
-        say("nobody can be asked here about a download of 1.1 GB, so the demo is a recording")
+        say(
+            "nobody can be asked here about a download of 1.1 GB, so the demo is a recording"
+        )
         say("to run it live on this machine: python3 dev.py demo --yes")
         return call(PYTHON, "-m", "memalign", "demo", *arguments)
     return call(PYTHON, "-m", "memalign", "demo", "--model", EMBEDDED, *arguments)
@@ -143,7 +149,9 @@ def run(arguments: list[str]) -> int:
     """Set up everything, then any command of the environment, in the folder that the person is in."""
     prepare("dev")
     program = (
-        shutil.which(arguments[0], path=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}")
+        shutil.which(
+            arguments[0], path=f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
+        )
         if arguments
         else None
     )
@@ -183,11 +191,34 @@ def lock(arguments: list[str]) -> int:
         *("--no-header", "--no-emit-index-url", "--no-emit-find-links", *arguments),
     ]
     # Whichever provider's key a newcomer has, the demo runs with it; and a container may share a registry.
-    runtime = [core, "--extra", "anthropic", "--extra", "google", "--extra", "postgresql"]
+    runtime = [
+        core,
+        "--extra",
+        "anthropic",
+        "--extra",
+        "google",
+        "--extra",
+        "postgresql",
+    ]
     served = [*runtime, server, "--constraint", "requirements/runtime.txt"]
-    development = [*runtime, server, "--extra", "typesafe", "--group", "pyproject.toml:dev"]
+    development = [
+        *runtime,
+        server,
+        "--extra",
+        "typesafe",
+        "--group",
+        "pyproject.toml:dev",
+    ]
     development += ["--constraint", "requirements/server.txt"]
-    engines = [core, "--extra", "ray", "--extra", "spark", "--constraint", "requirements/dev.txt"]
+    engines = [
+        core,
+        "--extra",
+        "ray",
+        "--extra",
+        "spark",
+        "--constraint",
+        "requirements/dev.txt",
+    ]
     for kind, words in {
         "runtime": runtime,
         "server": served,
@@ -196,9 +227,17 @@ def lock(arguments: list[str]) -> int:
     }.items():
         say(f"locking requirements/{kind}.txt")
         if kind == "engines":  # only what dev.txt does not have already
-            names = re.findall(r"^([\w.-]+)==", LOCKS["dev"].read_text("utf-8"), re.MULTILINE)
-            words = [*words, *(word for name in names for word in ("--no-emit-package", name))]  # noqa: PLW2901
-        command = [*map(str, common), *words, "--output-file", f"requirements/{kind}.txt"]
+            names = re.findall(
+                r"^([\w.-]+)==", LOCKS["dev"].read_text("utf-8"), re.MULTILINE
+            )
+            for name in names:
+                words += ["--no-emit-package", name]
+        command = [
+            *map(str, common),
+            *words,
+            "--output-file",
+            f"requirements/{kind}.txt",
+        ]
         if subprocess.run(
             command, input="\n".join(build), text=True, cwd=ROOT, check=False
         ).returncode:
@@ -217,18 +256,28 @@ def prepare(kind: str) -> None:
     digest = hashlib.sha256(
         b"\0".join([*(part.read_bytes() for part in parts), str(ROOT).encode()])
     ).hexdigest()
-    done = STAMP.read_text("utf-8").split() if PYTHON.exists() and STAMP.exists() else ["", ""]
+    done = (
+        STAMP.read_text("utf-8").split()
+        if PYTHON.exists() and STAMP.exists()
+        else ["", ""]
+    )
     if done[0] == digest and done[1] in (kind, "dev"):
         return
-    if any(importlib.util.find_spec(module) is None for module in ("venv", "ensurepip")):
+    if any(
+        importlib.util.find_spec(module) is None for module in ("venv", "ensurepip")
+    ):
         version = "{}.{}".format(*sys.version_info)
         raise SystemExit(
             f"This Python ({sys.executable}) has no venv or no ensurepip, so it cannot make an environment.\n"
             f"On Debian and Ubuntu: sudo apt install python{version}-venv\n"
             "Elsewhere: install Python from your package manager or its own site. Then run this command again."
         )
-    STAMP.unlink(missing_ok=True)  # an install that is stopped half way must not look finished
-    say("installing locked packages into .venv (about 150 MB to download, once: a minute or two)")
+    STAMP.unlink(
+        missing_ok=True
+    )  # an install that is stopped half way must not look finished
+    say(
+        "installing locked packages into .venv (about 150 MB to download, once: a minute or two)"
+    )
     install = (
         PYTHON,
         "-m",
@@ -240,7 +289,9 @@ def prepare(kind: str) -> None:
         "--disable-pip-version-check",
     )
     editable = [
-        word for folder in (PACKAGES if kind == "dev" else PACKAGES[:1]) for word in ("-e", folder)
+        word
+        for folder in (PACKAGES if kind == "dev" else PACKAGES[:1])
+        for word in ("-e", folder)
     ]
     # The lock is complete, so pip need not resolve; and compiling everything would double the time for little.
     commands = [
@@ -261,7 +312,8 @@ def works() -> bool:
     """Whether .venv has a Python that runs, new enough and with pip; a moved or half-made one has not."""
     probe = [str(PYTHON), "-c", f"import sys, pip; assert sys.version_info >= {OLDEST}"]
     return (
-        PYTHON.exists() and subprocess.run(probe, capture_output=True, check=False).returncode == 0
+        PYTHON.exists()
+        and subprocess.run(probe, capture_output=True, check=False).returncode == 0
     )
 
 
@@ -272,7 +324,9 @@ def say(text: str) -> None:
 
 def call(*command: object, folder: Path = ROOT) -> int:
     """Run a command in `folder` and give its exit code."""
-    return subprocess.run([str(word) for word in command], cwd=folder, check=False).returncode
+    return subprocess.run(
+        [str(word) for word in command], cwd=folder, check=False
+    ).returncode
 
 
 if __name__ == "__main__":

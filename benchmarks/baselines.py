@@ -69,7 +69,9 @@ def _remembered(rows: Iterable[Feedback]) -> Memory:
             annotations.setdefault(row.id, []).append(Annotation.of(row))
     names = sorted(examples)
     cases = []
-    for name, vector in zip(names, vectors([examples[name] for name in names]), strict=True):
+    for name, vector in zip(
+        names, vectors([examples[name] for name in names]), strict=True
+    ):
         case = Case(
             example=examples[name],
             annotations=tuple(annotations[name]),

@@ -68,7 +68,9 @@ def chart(title: str, names: Sequence[str], panels: Sequence[Panel]) -> str:
     parts.append(f'<rect class="p" width="{WIDTH}" height="{height}" rx="6"/>')
     for place, panel in enumerate(panels):
         row, column = divmod(place, 3)
-        parts.append(f'<g transform="translate({20 + PANEL_WIDTH * column} {PANEL_HEIGHT * row})">')
+        parts.append(
+            f'<g transform="translate({20 + PANEL_WIDTH * column} {PANEL_HEIGHT * row})">'
+        )
         parts += _axes(panel)
         parts += _lines(panel, names)
         parts.append("</g>")
@@ -88,17 +90,23 @@ def _axes(panel: Panel) -> list[str]:
     for tick in panel.ticks:
         y = panel.up(tick)
         parts.append(f'<line class="g" x1="44" x2="242" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text class="s" x="40" y="{y + 4:.1f}" text-anchor="end">{tick:,g}</text>')
+        parts.append(
+            f'<text class="s" x="40" y="{y + 4:.1f}" text-anchor="end">{tick:,g}</text>'
+        )
     for size in panel.sizes():
         x = f"{panel.across(size):.1f}"
-        parts.append(f'<text class="s" x="{x}" y="280" text-anchor="middle">{size:,}</text>')
+        parts.append(
+            f'<text class="s" x="{x}" y="280" text-anchor="middle">{size:,}</text>'
+        )
     return parts
 
 
 def _lines(panel: Panel, names: Sequence[str]) -> list[str]:
     parts = []
     for name in reversed(list(panel.lines)):  # the first is drawn last, on top
-        places = [(panel.across(point.x), panel.up(point.y)) for point in panel.lines[name]]
+        places = [
+            (panel.across(point.x), panel.up(point.y)) for point in panel.lines[name]
+        ]
         if not places:
             continue
         path = " ".join(f"{x:.1f} {y:.1f}" for x, y in places)

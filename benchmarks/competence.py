@@ -75,7 +75,12 @@ def measured(cell: Cell, address: str) -> Iterator[Line]:
         if judgment.error is not None:
             raise RuntimeError(f"{cell.key}: {judgment.error}")
         label = policy.label(case)
-        yield {"cell": cell.key, "id": judgment.id, "label": label, "value": judgment.value}
+        yield {
+            "cell": cell.key,
+            "id": judgment.id,
+            "label": label,
+            "value": judgment.value,
+        }
 
 
 def run(file: Path, arms: Sequence[str], most: int | None) -> None:
@@ -85,7 +90,12 @@ def run(file: Path, arms: Sequence[str], most: int | None) -> None:
     with Loopback(simulated_chat, decide) as server:
         for number, cell in enumerate(missing, 1):
             append(file, list(measured(cell, server.base_url)))
-            print(f"\r{number} of {len(missing)} cells", end="", file=sys.stderr, flush=True)
+            print(
+                f"\r{number} of {len(missing)} cells",
+                end="",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def accuracies(lines: Iterable[Line]) -> dict[Cell, float]:
@@ -93,7 +103,11 @@ def accuracies(lines: Iterable[Line]) -> dict[Cell, float]:
     right: dict[str, list[bool]] = defaultdict(list)
     for line in lines:
         right[line["cell"]].append(line["value"] == line["label"])
-    return {cell: statistics.mean(right[cell.key]) for cell in cells(ARMS) if cell.key in right}
+    return {
+        cell: statistics.mean(right[cell.key])
+        for cell in cells(ARMS)
+        if cell.key in right
+    }
 
 
 def table(by_cell: dict[Cell, float]) -> str:
@@ -102,7 +116,9 @@ def table(by_cell: dict[Cell, float]) -> str:
     for policy in POLICIES:
         line = [policy]
         for size in SIZES:
-            group = [by_cell[c] for c in by_cell if (c.policy, c.size) == (policy, size)]
+            group = [
+                by_cell[c] for c in by_cell if (c.policy, c.size) == (policy, size)
+            ]
             line.append(f"{statistics.mean(group):.2f}" if group else "")
         lines.append(line)
     return markdown(["policy", *SIZES], lines)
@@ -123,7 +139,11 @@ def gain(by_cell: dict[Cell, float]) -> str:
 
 def beside(lines: Sequence[Line]) -> str:
     """Return the share of unseen cases that is right after 50 comments, by method and policy."""
-    right = {(line["method"], line["policy"]): line["right"] for line in lines if "right" in line}
+    right = {
+        (line["method"], line["policy"]): line["right"]
+        for line in lines
+        if "right" in line
+    }
     rows = []
     for method in scale.METHODS:
         shares = [share(right.get((method, policy), ())) for policy in POLICIES]

@@ -24,7 +24,10 @@ from typing import Any
 import dspy
 
 Row = dict[str, Any]
-WARM = {"inputs": "Case 9. I need it this week.", "outputs": "Thank you for writing to us."}
+WARM = {
+    "inputs": "Case 9. I need it this week.",
+    "outputs": "Thank you for writing to us.",
+}
 
 
 class MemAlign:
@@ -42,7 +45,9 @@ class MemAlign:
             instructions=setup["instructions"],
             feedback_value_type=bool,
         )
-        self.optimizer = MemAlignOptimizer(reflection_lm=model, embedding_model=embedding)
+        self.optimizer = MemAlignOptimizer(
+            reflection_lm=model, embedding_model=embedding
+        )
         self.traces = [_trace(row) for row in setup["rows"]]
         self.judge.align(self.traces[:2], self.optimizer)(**WARM)
 
@@ -86,7 +91,9 @@ class Optimized:
         examples = self.examples[first:end]
         optimizer: Any
         if self.name == "MIPROv2":
-            optimizer = dspy.MIPROv2(metric=agrees, auto="light", num_threads=self.threads)
+            optimizer = dspy.MIPROv2(
+                metric=agrees, auto="light", num_threads=self.threads
+            )
         elif self.name == "SIMBA":
             size = min(32, len(examples))
             optimizer = dspy.SIMBA(metric=agrees, bsize=size, num_threads=self.threads)
@@ -110,7 +117,11 @@ def agrees(example: Any, prediction: Any, trace: object = None) -> bool:
 
 
 def commented(
-    gold: Any, pred: Any, trace: object = None, pred_name: object = None, pred_trace: object = None
+    gold: Any,
+    pred: Any,
+    trace: object = None,
+    pred_name: object = None,
+    pred_trace: object = None,
 ) -> Any:
     """Return the metric as GEPA wants it, with the expert's comment."""
     return dspy.Prediction(score=float(agrees(gold, pred)), feedback=gold.rationale)
@@ -160,7 +171,9 @@ def answered(method: Any, request: Row, threads: int) -> Row:
     elif "withdraw" in request:
         method.withdraw(request["withdraw"])
     items = request.get("items", [])
-    verdicts = [tried(method, item) for item in items[:1]]  # alone, because it builds its memory
+    verdicts = [
+        tried(method, item) for item in items[:1]
+    ]  # alone, because it builds its memory
     with ThreadPoolExecutor(threads) as pool:
         verdicts += pool.map(tried, repeat(method), items[1:])
     return {"seconds": time.perf_counter() - started, "values": verdicts}

@@ -93,7 +93,11 @@ class World:
     @property
     def title(self) -> str:
         """Return the world's row by number of labels."""
-        return f"{self.labels} labels, in groups" if self.grouped else f"{self.labels} labels"
+        return (
+            f"{self.labels} labels, in groups"
+            if self.grouped
+            else f"{self.labels} labels"
+        )
 
 
 def uniform(rng: np.random.Generator, count: int, grouped: bool) -> Floats:
@@ -247,7 +251,12 @@ def means(count: int, seed: int) -> list[str]:
         given += 1
         kept += (estimate.low or 0) <= every.mean() <= (estimate.high or 0)
     refused = 1 - given / count
-    return ["mean scores from 1 to 5", f"{count:,}", f"{refused:.0%}", f"{kept / given:.1%}"]
+    return [
+        "mean scores from 1 to 5",
+        f"{count:,}",
+        f"{refused:.0%}",
+        f"{kept / given:.1%}",
+    ]
 
 
 def scores(values: Floats) -> Floats:
@@ -295,7 +304,13 @@ def promise_row(
         broken += float(truth(passing, least).mean()) < least
         passed += len(passing) / len(traffic)
     share = passed / max(kept, 1)
-    return [name, f"{count:,}", f"{kept / count:.0%}", f"{share:.0%}", f"{broken / count:.1%}"]
+    return [
+        name,
+        f"{count:,}",
+        f"{kept / count:.0%}",
+        f"{share:.0%}",
+        f"{broken / count:.1%}",
+    ]
 
 
 def confidences(rng: np.random.Generator, count: int) -> Floats:
@@ -325,7 +340,9 @@ def cases_of(
 def main() -> None:
     """Print the tables."""
     options = parser_of(__doc__)
-    options.add_argument("--worlds", type=int, default=10_000, help="worlds of the table of shares")
+    options.add_argument(
+        "--worlds", type=int, default=10_000, help="worlds of the table of shares"
+    )
     settings = options.parse_args()
     count = settings.worlds
     print(shares_table(list(worlds(count, SEED))), "\n")

@@ -73,7 +73,9 @@ def main() -> int:
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     answers_file = folder / "answers.jsonl"
-    lines = answers_file.read_text("utf-8").splitlines() if answers_file.exists() else []
+    lines = (
+        answers_file.read_text("utf-8").splitlines() if answers_file.exists() else []
+    )
     records = [json.loads(line) for line in lines if line.strip()]
     model = AskingModel({record["key"]: record["answer"] for record in records})
     ask_in_stages(model)

@@ -34,7 +34,9 @@ def averitec(files: Sequence[Path]) -> Set:
     for number, claim in enumerate(json.loads(files[0].read_bytes())):
         evidence = {}
         for part in claim["questions"]:
-            evidence[part["question"]] = [answer["answer"] for answer in part["answers"]]
+            evidence[part["question"]] = [
+                answer["answer"] for answer in part["answers"]
+            ]
         row = {
             "id": str(number),
             "inputs": {
@@ -65,7 +67,9 @@ def ukp_convincing(files: Sequence[Path]) -> Set:
                     "debate": pair.findtext("debateMetaData/title"),
                     "stance": pair.findtext("arg1/stance"),
                 },
-                "outputs": {side: pair.findtext(f"arg{n}/text") for n, side in sides.items()},
+                "outputs": {
+                    side: pair.findtext(f"arg{n}/text") for n, side in sides.items()
+                },
                 "value": sides[label[1:]],
                 "source": "crowd",
                 "rationale": _reason(pair, label, sides),
@@ -153,7 +157,9 @@ def financebench(files: Sequence[Path]) -> Set:
                 continue
             row = {
                 "id": f"{name}-{path.stem}",
-                "inputs": {key: question[key] for key in ("question", "company", "doc_name")},
+                "inputs": {
+                    key: question[key] for key in ("question", "company", "doc_name")
+                },
                 "outputs": {"answer": answer},
                 "value": label,
                 "source": "authors",
@@ -244,8 +250,12 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("sets", nargs="*", help="all without any")
-    parser.add_argument("--sources", type=Path, default=Path(__file__).with_name("sources.toml"))
-    parser.add_argument("--mirror", help="scheme and host to ask in place of the public ones")
+    parser.add_argument(
+        "--sources", type=Path, default=Path(__file__).with_name("sources.toml")
+    )
+    parser.add_argument(
+        "--mirror", help="scheme and host to ask in place of the public ones"
+    )
     options = parser.parse_args()
     socket.setdefaulttimeout(60)
     sources: dict[str, Line] = tomllib.loads(options.sources.read_text("utf-8"))
@@ -257,7 +267,9 @@ def main() -> None:
             tasks |= made(name, sources[name], options.data, options.mirror)
         except Exception as error:  # noqa: BLE001  # not there, or of another form: others are made
             missing = True
-            print(f"{name} is not made: {type(error).__name__}: {error}", file=sys.stderr)
+            print(
+                f"{name} is not made: {type(error).__name__}: {error}", file=sys.stderr
+            )
     for title, facts in tasks.items():
         print(f"{title}: {facts['rows']:,} rows; {facts['licence']}")
     options.data.mkdir(parents=True, exist_ok=True)

@@ -57,7 +57,9 @@ def feedback(name: str, part: Part, n: int) -> list[ma.Feedback]:
     items = items_by_cell(page, cells, pools_of(page, part), rng)
     rows = []
     for number, cell in enumerate(mixed(cells, rng), 1):
-        row = ma.Feedback(id=f"{name}-{part[0]}{number:02d}", **items[cell["name"]].pop())
+        row = ma.Feedback(
+            id=f"{name}-{part[0]}{number:02d}", **items[cell["name"]].pop()
+        )
         rows.append(row)
     return rows[:n]
 
@@ -178,13 +180,20 @@ def item_of(page: Line, slots: Slots) -> Line:
     item["value"] = slots.cell["holds"]
     item["rationale"] = slots[comments_of(slots.cell)]
     item["source"] = page["expert"]
-    item["meta"] = {"group": topic if isinstance(topic, str) else next(iter(topic.values()))}
+    item["meta"] = {
+        "group": topic if isinstance(topic, str) else next(iter(topic.values()))
+    }
     return item
 
 
 def run(name: str, settings: argparse.Namespace) -> None:
     """Align the policy's judge and judge the unseen items, as far as that is not done."""
-    lines = [policy(name)["criterion"], "", "Inputs: {{ inputs }}", "Outputs: {{ outputs }}"]
+    lines = [
+        policy(name)["criterion"],
+        "",
+        "Inputs: {{ inputs }}",
+        "Outputs: {{ outputs }}",
+    ]
     judge = judge_of(name, "\n".join(lines), settings.model)
     taught = feedback(name, "teaching", TAUGHT)
     judge = aligned(judge, taught, settings.folder / "registry.db")
@@ -207,9 +216,13 @@ def verdicts(name: str, settings: argparse.Namespace) -> Line:
     page = policy(name)
     return {
         "policy": name,
-        "kind": page["kind"] if page.get("literal", True) else f"{page['kind']}, no literal",
+        "kind": page["kind"]
+        if page.get("literal", True)
+        else f"{page['kind']}, no literal",
         "groups": [f"{name} {case.meta['group']}" for case in cases],
-        "delivered": right([values[case.id] for case in cases], labels) if values else [],
+        "delivered": right([values[case.id] for case in cases], labels)
+        if values
+        else [],
         "mined alone": right([rules(item) for item in items], labels) if rules else [],
         "words alone": right(BASELINES["words"](labelled, items), labels),
     }
@@ -259,8 +272,12 @@ def main() -> None:
     options.add_argument("folder", type=Path)
     options.add_argument("--model", default="local:qwen2.5-coder-1.5b")
     options.add_argument("--unseen", type=int, default=60)
-    options.add_argument("--policies", nargs="+", default=list(POLICIES), choices=POLICIES)
-    options.add_argument("--table", action="store_true", help="judge nothing, print what is there")
+    options.add_argument(
+        "--policies", nargs="+", default=list(POLICIES), choices=POLICIES
+    )
+    options.add_argument(
+        "--table", action="store_true", help="judge nothing, print what is there"
+    )
     settings = options.parse_args()
     settings.folder.mkdir(parents=True, exist_ok=True)
     if not settings.table:

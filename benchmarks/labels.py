@@ -81,7 +81,11 @@ def traffic() -> Iterator[Claim]:
             return half_of_corrected(0.8, right, n) <= 0.05
 
         method = "prediction-powered inference, for much unlabelled traffic"
-        yield f"{claim} with a judge that is right in {right} %", fewest(is_narrow), method
+        yield (
+            f"{claim} with a judge that is right in {right} %",
+            fewest(is_narrow),
+            method,
+        )
     for least in (90, 95, 99):
         claim = f"of verdicts above a threshold people share at least {least} %"
         method = "the exact binomial test, no error among them"

@@ -36,7 +36,9 @@ from memalign.models.dry_run import DryRun
 from memalign.values import Value, ValueType
 
 FIELDS = ("inputs", "outputs", "expectations")
-MANY_GROUPS = 20  # from so many on, those of the taught cases are not among the judged ones
+MANY_GROUPS = (
+    20  # from so many on, those of the taught cases are not among the judged ones
+)
 PARTS = 10  # one group has at most a tenth of what is taught
 JUDGES = ("zero-shot", "memalign")
 METHODS = (*JUDGES, *BASELINES, "mined")
@@ -111,7 +113,9 @@ def judge_all(draw: Draw, method: str, settings: argparse.Namespace) -> None:
     judge = draw.judge
     if method == "memalign":
         judge = judge.replace(name=f"{judge.name} {draw.run}")
-        judge = aligned(judge, draw.taught, settings.out / "judges.db", settings.max_cost)
+        judge = aligned(
+            judge, draw.taught, settings.out / "judges.db", settings.max_cost
+        )
     judge.judge_many(list(draw.unseen), out=path, max_cost=settings.max_cost)
 
 
@@ -119,7 +123,9 @@ def judged(draw: Draw, method: str, settings: argparse.Namespace) -> dict[str, V
     """Return a method's verdicts by the id of the case, as far as it has any."""
     if method not in JUDGES:
         verdicts = baseline(draw, method)
-        return {case.id: value for case, value in zip(draw.unseen, verdicts, strict=True)}
+        return {
+            case.id: value for case, value in zip(draw.unseen, verdicts, strict=True)
+        }
     path = path_of(draw, method, settings)
     if not path.exists() or path.stat().st_size == 0:
         return {}
@@ -220,7 +226,9 @@ def difference(first: Sequence[ScoredCase], second: Sequence[ScoredCase]) -> str
     return f"{points}; {len(comparison.fixed)}, {len(comparison.broken)}"
 
 
-def tables(groups: Mapping[str, Sequence[Draw]], settings: argparse.Namespace) -> list[str]:
+def tables(
+    groups: Mapping[str, Sequence[Draw]], settings: argparse.Namespace
+) -> list[str]:
     """Return a table for each task, after one for all of them if there are several."""
     every: dict[str, list[ScoredCase]] = {}
     made = []
@@ -259,16 +267,28 @@ def draws_of(name: str, facts: Line, settings: argparse.Namespace) -> list[Draw]
 def options_of() -> argparse.Namespace:
     """Read the command line."""
     options = parser_of(__doc__)
-    options.add_argument("data", type=Path, help="a folder of tasks, as fetch.py makes it")
-    options.add_argument("--out", type=Path, help="judges and judgments; DATA/judged without it")
+    options.add_argument(
+        "data", type=Path, help="a folder of tasks, as fetch.py makes it"
+    )
+    options.add_argument(
+        "--out", type=Path, help="judges and judgments; DATA/judged without it"
+    )
     options.add_argument("--tasks", nargs="+", help="all in the folder without it")
     options.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
-    options.add_argument("--taught", type=int, default=50, help="cases to teach in a run")
-    options.add_argument("--unseen", type=int, default=100, help="cases to judge in a run")
+    options.add_argument(
+        "--taught", type=int, default=50, help="cases to teach in a run"
+    )
+    options.add_argument(
+        "--unseen", type=int, default=100, help="cases to judge in a run"
+    )
     options.add_argument("--runs", type=int, default=1)
     options.add_argument("--model")
-    options.add_argument("--max-cost", type=float, help="dollars of a method in a run of a task")
-    options.add_argument("--dry-run", action="store_true", help="ask nothing, say what it costs")
+    options.add_argument(
+        "--max-cost", type=float, help="dollars of a method in a run of a task"
+    )
+    options.add_argument(
+        "--dry-run", action="store_true", help="ask nothing, say what it costs"
+    )
     return options.parse_args()
 
 

@@ -79,7 +79,9 @@ class Loopback(ThreadingHTTPServer):
         started = time.perf_counter()
         if not self.room.acquire(blocking=False):
             self._count({"refused": 1})
-            return 429, {"error": {"message": "Too many requests", "code": "rate_limit"}}
+            return 429, {
+                "error": {"message": "Too many requests", "code": "rate_limit"}
+            }
         seconds = self.latency
         if path.endswith("/embeddings"):
             seconds /= 10
@@ -102,7 +104,9 @@ class Loopback(ThreadingHTTPServer):
         texts = [json.dumps(body.get("response_format") or "")]
         texts += [text_of(message) for message in body["messages"]]
         reply = self.chat(body)
-        content = reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
+        content = (
+            reply if isinstance(reply, str) else json.dumps(reply, ensure_ascii=False)
+        )
         read = _tokens("\n".join(texts))
         written = _tokens(content)
         choice = {
@@ -184,7 +188,9 @@ def _direction(word: str) -> Any:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else an answer waits 40 ms for the client's acknowledgement
+    disable_nagle_algorithm = (
+        True  # else an answer waits 40 ms for the client's acknowledgement
+    )
     wbufsize = -1
     server: Loopback
 
@@ -192,7 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: requests are counted."""
 
     def do_POST(self) -> None:  # the base class's name
-        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
+        body = json.loads(
+            self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}"
+        )
         status, reply = self.server.reply(self.path, body)
         data = json.dumps(reply).encode()
         self.send_response(status)

@@ -115,8 +115,14 @@ def busy_servers() -> str:
             judge(**ITEM)  # loads what calls need
             least = calls * LATENCY / room
             share = least / seconds(partial(judged, judge, calls))
-            rows.append((room, f"{share:.2f}", f"{server.take()['refused']} of {calls}"))
-    titles = ("a server takes at a time", "share of its ceiling in use", "refused, of calls")
+            rows.append(
+                (room, f"{share:.2f}", f"{server.take()['refused']} of {calls}")
+            )
+    titles = (
+        "a server takes at a time",
+        "share of its ceiling in use",
+        "refused, of calls",
+    )
     return markdown(titles, rows)
 
 

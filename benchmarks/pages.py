@@ -38,7 +38,8 @@ PEOPLE = 50
 THINKING = 2.0  # seconds on average
 INSTRUCTIONS = "Is the reply good enough to send?\n{{ inputs }}\n{{ outputs }}"
 SENTENCES = (
-    "We are sorry for the delay. Your order left us on Tuesday and arrives within two days. "
+    "We are sorry for the delay. "
+    "Your order left us on Tuesday and arrives within two days. "
 )
 REASON = (
     "It is polite, says when the order arrives, "
@@ -67,12 +68,16 @@ def fill(url: str) -> dict[str, str]:
             outputs=f"{SENTENCES * 6}{n}",
         )
         examples.append(example)
-        judged.append((example, Judgment(id=example.id, value=n % 5 > 0, rationale=REASON)))
+        judged.append(
+            (example, Judgment(id=example.id, value=n % 5 > 0, rationale=REASON))
+        )
         answers.append(answer(n))
     cookies = {}
     with Store(url).write() as connection:
         add_cases(connection, "tone", examples)
-        store_judgments(connection, judge, 1, judged, {example.id: 0.0 for example in examples})
+        store_judgments(
+            connection, judge, 1, judged, {example.id: 0.0 for example in examples}
+        )
         connection.execute(insert(reviews), answers)
         add_person(connection, "owner", Role.OWNER)
         for n in range(PEOPLE):
@@ -114,7 +119,11 @@ def review(name: str, client: httpx.Client, until: float) -> Seconds:
         started = time.perf_counter()
         response = client.post(path, data=fields) if fields else client.get(path)
         seconds[kind].append(time.perf_counter() - started)
-        assert response.status_code < 400, (path, response.status_code, response.text[:300])
+        assert response.status_code < 400, (
+            path,
+            response.status_code,
+            response.text[:300],
+        )
         return response.text
 
     time.sleep(THINKING * dice.random())
@@ -136,7 +145,16 @@ def review(name: str, client: httpx.Client, until: float) -> Seconds:
 @contextmanager
 def served(url: str) -> Iterator[str]:
     """Serve a registry, and yield the address."""
-    command = [sys.executable, "-m", "memalign", "serve", "--registry", url, "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "memalign",
+        "serve",
+        "--registry",
+        url,
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         (address,) = re.findall(r"http://127\.0\.0\.1:\d+", process.stderr.readline())
@@ -175,7 +193,9 @@ def table(people: list[Seconds]) -> str:
     for kind in sorted(by_kind):
         times = sorted(1000 * second for second in by_kind[kind])
         slow = times[int(0.95 * len(times))]
-        rows.append((kind, len(times), f"{statistics.median(times):.0f}", f"{slow:.0f}"))
+        rows.append(
+            (kind, len(times), f"{statistics.median(times):.0f}", f"{slow:.0f}")
+        )
     return markdown((f"{len(people)} reviewers, milliseconds", "n", "p50", "p95"), rows)
 
 

@@ -48,7 +48,11 @@ def passing(chances: Sequence[float]) -> float:
 
 
 def row(
-    name: str, people: Sequence[float], judge: Sequence[float], labelled: int, correct: Correct
+    name: str,
+    people: Sequence[float],
+    judge: Sequence[float],
+    labelled: int,
+    correct: Correct,
 ) -> list[str]:
     """Return a row of the table: the truth, the judge's own figure, and a thousand draws."""
     truth = np.array(people)

@@ -38,7 +38,12 @@ POLICY = "twenty rules"
 SIZES = (10, 50, 200, 1_000)
 UNSEEN = 200
 THREADS = 16
-DOLLARS = {"tokens_in": 0.40, "tokens_out": 1.60, "embed_tokens": 0.02, "decision_tokens": 0.042}
+DOLLARS = {
+    "tokens_in": 0.40,
+    "tokens_out": 1.60,
+    "embed_tokens": 0.02,
+    "decision_tokens": 0.042,
+}
 """For a million, as if no provider had a cache. Decisions: Jev, whose answers are free."""
 OURS = ("memalign", "memalign, decision model")
 MLFLOW = "MLflow's MemAlign"
@@ -82,7 +87,9 @@ class Memalign:
             taught = self.rows[slice(*request["align"])]
             return self._learned(self.judge.align(taught, optimizer=self.optimizer))
         if "withdraw" in request:
-            return self._learned(self.judge.unalign(self.rows[request["withdraw"]]["id"]))
+            return self._learned(
+                self.judge.unalign(self.rows[request["withdraw"]]["id"])
+            )
         if "erase" in request:
             return self._erased(self.rows[request["erase"]]["id"])
         items = request["items"]
@@ -95,7 +102,9 @@ class Memalign:
     def _learned(self, result: ma.AlignResult) -> Line:
         pending = [row.reason for row in result.rows if row.state == "pending"]
         if pending:
-            raise RuntimeError(f"{len(pending)} rows are pending, the first because {pending[0]}")
+            raise RuntimeError(
+                f"{len(pending)} rows are pending, the first because {pending[0]}"
+            )
         self.judge = result.judge
         return {"guidelines": len(self.judge.memory.guidelines)}
 
@@ -111,7 +120,9 @@ class Memalign:
 
 
 @contextmanager
-def competitor(python: Path, rows: Sequence[Line], base_url: str, name: str) -> Iterator[Method]:
+def competitor(
+    python: Path, rows: Sequence[Line], base_url: str, name: str
+) -> Iterator[Method]:
     """Start another method in a process of its environment.
 
     Args:
@@ -143,7 +154,9 @@ def competitor(python: Path, rows: Sequence[Line], base_url: str, name: str) -> 
                 print(json.dumps(request), file=process.stdin, flush=True)
                 reply = process.stdout.readline() if process.stdout else ""
                 if not reply:
-                    raise RuntimeError(f"{name} ended: {log.read_text('utf-8')[-2_000:]}")
+                    raise RuntimeError(
+                        f"{name} ended: {log.read_text('utf-8')[-2_000:]}"
+                    )
                 line: Line = json.loads(reply)
                 return line
 
@@ -214,7 +227,11 @@ def measured(method: Method, server: Loopback, head: Line) -> Iterator[Line]:
 
 
 def run(
-    file: Path, python: Path | None, sizes: Sequence[int], latency: float, policies: Sequence[str]
+    file: Path,
+    python: Path | None,
+    sizes: Sequence[int],
+    latency: float,
+    policies: Sequence[str],
 ) -> None:
     """Ask for what the file lacks: a method at a size is in it completely or not at all."""
     done = {(line["policy"], line["size"], line["method"]) for line in read(file)}
@@ -228,7 +245,12 @@ def run(
                 for name in METHODS if python is not None else OURS:
                     if (policy, size, name) in done:
                         continue
-                    head = {"policy": policy, "size": size, "method": name, "latency": latency}
+                    head = {
+                        "policy": policy,
+                        "size": size,
+                        "method": name,
+                        "latency": latency,
+                    }
                     with started(name, rows, server.base_url, python) as method:
                         lines = list(measured(method, server, head))
                     append(file, lines)
@@ -247,7 +269,9 @@ def started(
 
 def cost(line: Line) -> float:
     """Return the dollars of a step, at list price."""
-    total: float = sum(line.get(kind, 0) * dollars / 1e6 for kind, dollars in DOLLARS.items())
+    total: float = sum(
+        line.get(kind, 0) * dollars / 1e6 for kind, dollars in DOLLARS.items()
+    )
     return total
 
 

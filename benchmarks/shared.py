@@ -24,7 +24,9 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 def simulation_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the options of scripts that ask simulated models."""
     options = parser_of(description)
-    options.add_argument("file", type=Path, help="raw lines, JSONL; an existing file is completed")
+    options.add_argument(
+        "file", type=Path, help="raw lines, JSONL; an existing file is completed"
+    )
     options.add_argument(
         "--competitors",
         type=Path,
@@ -58,7 +60,11 @@ def markdown(titles: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
 
 
 def judge_of(
-    name: str, instructions: str, model: Any, reflection_model: str | None = None, **facts: Any
+    name: str,
+    instructions: str,
+    model: Any,
+    reflection_model: str | None = None,
+    **facts: Any,
 ) -> ma.Judge:
     """Return a judge that has learned nothing.
 
@@ -76,13 +82,18 @@ def judge_of(
 
 
 def aligned(
-    judge: ma.Judge, rows: Sequence[ma.Feedback], database: Path, max_cost: float | None = None
+    judge: ma.Judge,
+    rows: Sequence[ma.Feedback],
+    database: Path,
+    max_cost: float | None = None,
 ) -> ma.Judge:
     """Teach a judge in a registry, where rows that were learned before cost nothing."""
     registry = ma.Registry(f"sqlite:///{database}")
     if judge.name not in [entry.name for entry in registry.list()]:
         registry.create(judge)
-    return registry.align(judge.name, rows, optimizer=ma.MemAlign(max_cost=max_cost)).judge
+    return registry.align(
+        judge.name, rows, optimizer=ma.MemAlign(max_cost=max_cost)
+    ).judge
 
 
 def share(right: Sequence[bool], groups: Sequence[str] | None = None) -> Estimate:

@@ -55,7 +55,11 @@ class SimulatedCase:
         """Return the customer's letter and the house's reply; an answer comes first or last."""
         letter = [f"Case {self.number}."]
         letter += [text for key, text in LETTERS.items() if key in self.facts]
-        reply = [text for key, text in REPLIES.items() if key in self.facts and key != "answer"]
+        reply = [
+            text
+            for key, text in REPLIES.items()
+            if key in self.facts and key != "answer"
+        ]
         if "answer" in self.facts:
             place = 0 if "order" in self.facts else len(reply)
             reply.insert(place, REPLIES["answer"])
@@ -130,7 +134,9 @@ class Policy:
     def comment(self, case: SimulatedCase) -> str:
         """Return an expert's comment: one of the deciding rules that speak for the label."""
         label = self.label(case)
-        speaking = [rule for rule in _deciding(self.rules, case) if rule.value(case) == label]
+        speaking = [
+            rule for rule in _deciding(self.rules, case) if rule.value(case) == label
+        ]
         rule = speaking[case.number % len(speaking)]
         wording = WORDINGS[case.number % len(WORDINGS)]
         return wording.format(rule.wish)
@@ -198,7 +204,9 @@ for policy in POLICIES.values():
     for rule in policy.rules:
         RULES[rule.text] = rule
 RULES[FOG.text] = FOG
-COMMENTS = {wording.format(rule.wish): rule for rule in RULES.values() for wording in WORDINGS}
+COMMENTS = {
+    wording.format(rule.wish): rule for rule in RULES.values() for wording in WORDINGS
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,7 +260,9 @@ def _case_of(text: str) -> SimulatedCase:
 
 
 GUIDELINE = re.compile(r"^(?:(G\d+):|-) (.+)$", re.MULTILINE)
-RECORD = re.compile(r"^(F\d+) <<<\n(.*?)^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL)
+RECORD = re.compile(
+    r"^(F\d+) <<<\n(.*?)^>>>$(.*?)(?=^F\d+ <<<$|\Z)", re.MULTILINE | re.DOTALL
+)
 FIELD = re.compile(r"\[\[ ## (\w+) ## \]\]")
 ASKED = "Respond with the corresponding output fields"
 """DSPy names the fields after these words, and takes them as text; others send a schema."""
@@ -325,10 +335,19 @@ def _judged(policy: Policy, competence: Competence, system: str, user: str) -> B
     for rule in rules:
         if ids.get(rule.text) and rule.decides(case):
             evidence = QUOTATIONS[rule.fact] if rule.fact in case.facts else ""
-            finding = {"guideline": ids[rule.text], "evidence": evidence, "value": rule.value(case)}
+            finding = {
+                "guideline": ids[rule.text],
+                "evidence": evidence,
+                "value": rule.value(case),
+            }
             findings.append(finding)
     reason = "What our house wants decides it."
-    return {"findings": findings[:5], "rationale": reason, "value": value, "result": value}
+    return {
+        "findings": findings[:5],
+        "rationale": reason,
+        "value": value,
+        "result": value,
+    }
 
 
 def _read(
@@ -386,7 +405,10 @@ def _distilled(competence: Competence, user: str, form: Body) -> list[Body]:
         groups.setdefault(stated[0] if stated else "", []).append(name)
     changes = []
     for text, feedback in groups.items():
-        change = _change(text, names.get(text, "")) | {"feedback": feedback, "tests": []}
+        change = _change(text, names.get(text, "")) | {
+            "feedback": feedback,
+            "tests": [],
+        }
         changes.append({name: change[name] for name in form if name in change})
     return changes
 
@@ -404,7 +426,11 @@ def _merged(user: str) -> list[Body]:
     groups: dict[str, list[str]] = {}
     for name, text in GUIDELINE.findall(user):
         groups.setdefault(text, []).append(name)
-    return [{"text": text, "from": names} for text, names in groups.items() if len(names) > 1]
+    return [
+        {"text": text, "from": names}
+        for text, names in groups.items()
+        if len(names) > 1
+    ]
 
 
 def _listed(competence: Competence, user: str) -> list[Body]:
@@ -416,7 +442,10 @@ def _listed(competence: Competence, user: str) -> list[Body]:
         for text in _stated(competence, record):
             if text not in before:
                 groups.setdefault(text, []).append(number)
-    return [{"guideline_text": text, "source_trace_ids": ids} for text, ids in groups.items()]
+    return [
+        {"guideline_text": text, "source_trace_ids": ids}
+        for text, ids in groups.items()
+    ]
 
 
 def _written(competence: Competence, user: str) -> Body:
@@ -451,12 +480,16 @@ def decide(body: Body) -> Body:
         text = question["instructions"]
         sure = _sureness(competence, case, text)
         if question["type"] == "noul":
-            broken = any(_breaks(case, rule) for rule in RULES.values() if rule.text[:-1] in text)
+            broken = any(
+                _breaks(case, rule) for rule in RULES.values() if rule.text[:-1] in text
+            )
             answers[name] = {"type": "noul", "noul": sure if broken else 1 - sure}
         else:
             rules = [rule for rule in RULES.values() if rule.text in text]
             value = _verdict(policy, competence, case, rules, "decision")
-            answers[name] = _choice("true" if value else "false", question["criteria"], sure)
+            answers[name] = _choice(
+                "true" if value else "false", question["criteria"], sure
+            )
     return answers
 
 
@@ -474,4 +507,9 @@ def _choice(likely: str, criteria: Body, sure: float) -> Body:
     options = list(criteria)
     shares = dict.fromkeys(options, (1 - sure) / (len(options) - 1))
     shares[likely] = sure
-    return {"type": "choice", "choice": likely, "confidence": sure, "probabilities": shares}
+    return {
+        "type": "choice",
+        "choice": likely,
+        "confidence": sure,
+        "probabilities": shares,
+    }

@@ -14,7 +14,9 @@ from memalign.models.download import pull
 def chosen_model() -> str:
     """The model of `--model`, else the one of the environment, else the embedded one, pulled when it is not there."""
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument("--model", help="such as openai:gpt-4.1-mini or local:qwen2.5-coder-1.5b")
+    parser.add_argument(
+        "--model", help="such as openai:gpt-4.1-mini or local:qwen2.5-coder-1.5b"
+    )
     name = parser.parse_args().model or default_model_name()
     if name is None:
         model = find(DEFAULT)

@@ -78,7 +78,10 @@ print(ma.compare(before, after))
 
 # %%
 cases = pd.DataFrame(
-    {"label": [case.label for case in after.cases], "value": [case.value for case in after.cases]}
+    {
+        "label": [case.label for case in after.cases],
+        "value": [case.value for case in after.cases],
+    }
 )
 pd.crosstab(cases["label"], cases["value"], rownames=["people"], colnames=["judge"])
 
@@ -104,7 +107,9 @@ judged
 # ## What became of every piece of feedback
 
 # %%
-pd.DataFrame([(str(entry.key), entry.state, entry.reason) for entry in aligned.memory.ledger()])
+pd.DataFrame(
+    [(str(entry.key), entry.state, entry.reason) for entry in aligned.memory.ledger()]
+)
 
 # %% [markdown]
 # ## Ana changes her mind
@@ -122,5 +127,8 @@ print(without)
 registry = ma.Registry("sqlite:///judges.db")
 saved = registry.save(without.judge)
 pd.DataFrame(
-    [(version.number, version.action, version.summary) for version in registry.history("send")]
+    [
+        (version.number, version.action, version.summary)
+        for version in registry.history("send")
+    ]
 )

@@ -74,7 +74,9 @@ def traced(customer: str, reply: str) -> str:
 
 ids = [traced(customer, reply) for customer, reply, _, _ in REVIEWED]
 for trace_id, (_, _, send, why) in zip(ids, REVIEWED, strict=True):
-    mlflow.log_feedback(trace_id=trace_id, name="send", value=send, rationale=why, source=expert)
+    mlflow.log_feedback(
+        trace_id=trace_id, name="send", value=send, rationale=why, source=expert
+    )
 traces = [mlflow.get_trace(trace_id) for trace_id in ids]
 
 # %% [markdown]
@@ -118,7 +120,9 @@ print(
 
 # %%
 less = aligned.unalign(traces=traces[:1])
-print(f"semantic memory {len(less._semantic_memory)}, episodic memory {len(less._episodic_memory)}")
+print(
+    f"semantic memory {len(less._semantic_memory)}, episodic memory {len(less._episodic_memory)}"
+)
 
 # %% [markdown]
 # ## Register, load, judge again
@@ -132,7 +136,8 @@ print("in plain MLflow:", type(get_scorer(name="send")).__name__)
 loaded = load("send")  # (memalign)
 print("loaded:", loaded(trace=new[0]).value)
 print(
-    "the same memory:", loaded.memalign_judge.memory.hash == less.memalign_judge.memory.hash
+    "the same memory:",
+    loaded.memalign_judge.memory.hash == less.memalign_judge.memory.hash,
 )  # (memalign)
 
 # %% [markdown]

@@ -31,7 +31,10 @@ def cells_of(script: str) -> list[tuple[str, str]]:
     for part in script.split(MARK)[1:]:
         head, _, body = part.partition("\n")
         if head == PROSE:
-            lines = (line.removeprefix("#").removeprefix(" ") for line in body.strip().splitlines())
+            lines = (
+                line.removeprefix("#").removeprefix(" ")
+                for line in body.strip().splitlines()
+            )
             cells.append(("markdown", "\n".join(lines)))
         else:
             cells.append(("code", body.strip()))
@@ -44,7 +47,13 @@ def notebook_of(script: str) -> dict[str, Any]:
     for number, (kind, text) in enumerate(cells_of(script), 1):
         ran = {"execution_count": None, "outputs": []} if kind == "code" else {}
         cells.append(
-            {"cell_type": kind, "id": f"cell-{number}", "metadata": {}, "source": text, **ran}
+            {
+                "cell_type": kind,
+                "id": f"cell-{number}",
+                "metadata": {},
+                "source": text,
+                **ran,
+            }
         )
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     about = {"kernelspec": kernel, "language_info": {"name": "python"}}
@@ -80,7 +89,9 @@ def tidied(notebook: dict[str, Any]) -> dict[str, Any]:
                     line for line in lines if line.strip() and not WARNING.search(line)
                 ]
         if cell["cell_type"] == "code":
-            cell["outputs"] = [entry for entry in cell["outputs"] if entry.get("text") != []]
+            cell["outputs"] = [
+                entry for entry in cell["outputs"] if entry.get("text") != []
+            ]
     notebook["metadata"]["language_info"] = {"name": "python"}
     return notebook
 
@@ -88,10 +99,13 @@ def tidied(notebook: dict[str, Any]) -> dict[str, Any]:
 def written(notebook: dict[str, Any]) -> str:
     """The notebook's file. Raises SystemExit where it would show a folder of this machine."""
     text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-    private = [line for line in text.splitlines() if any(name in line for name in PRIVATE)]
+    private = [
+        line for line in text.splitlines() if any(name in line for name in PRIVATE)
+    ]
     if private:
         raise SystemExit(
-            "not written, for its outputs name folders of this machine:\n" + "\n".join(private)
+            "not written, for its outputs name folders of this machine:\n"
+            + "\n".join(private)
         )
     return text
 
@@ -99,9 +113,13 @@ def written(notebook: dict[str, Any]) -> str:
 def main() -> None:
     """Execute the cells of the script that is named, and write its notebook."""
     if len(sys.argv) != 2 or not (script := HERE / f"{sys.argv[1]}.py").is_file():
-        raise SystemExit("which script? python examples/notebook.py mlflow_demo, or dataframes")
+        raise SystemExit(
+            "which script? python examples/notebook.py mlflow_demo, or dataframes"
+        )
     notebook = script.with_suffix(".ipynb")
-    notebook.write_text(written(tidied(executed(notebook_of(script.read_text("utf-8"))))), "utf-8")
+    notebook.write_text(
+        written(tidied(executed(notebook_of(script.read_text("utf-8"))))), "utf-8"
+    )
     print(f"wrote {notebook}")
 
 

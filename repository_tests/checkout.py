@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^( *)```([\w.-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 """A block of a page: what stands before it, its language, its text."""
 PROGRAM = re.compile(
-    r"^<!-- test -->\n+```python\n(.*?)^```\n+```text\n(.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^<!-- test -->\n+```python\n(.*?)^```\n+```text\n(.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 """The README's program and what it prints."""
 
@@ -33,9 +34,15 @@ def tracked_files() -> list[Path]:
             "--exclude-standard",
             "-z",
         ]
-        names = subprocess.run(command, capture_output=True, check=True).stdout.decode().split("\0")
+        names = (
+            subprocess.run(command, capture_output=True, check=True)
+            .stdout.decode()
+            .split("\0")
+        )
         return [ROOT / name for name in names if name and (ROOT / name).is_file()]
-    return [path for path in ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts]
+    return [
+        path for path in ROOT.rglob("*") if path.is_file() and ".venv" not in path.parts
+    ]
 
 
 def commands(block: str) -> Iterator[list[str]]:
@@ -46,7 +53,11 @@ def commands(block: str) -> Iterator[list[str]]:
             words = shlex.split(command, comments=True)
             yield words[
                 : next(
-                    (place for place, word in enumerate(words) if word in ("|", ">", "&&")),
+                    (
+                        place
+                        for place, word in enumerate(words)
+                        if word in ("|", ">", "&&")
+                    ),
                     len(words),
                 )
             ]
@@ -59,7 +70,9 @@ def commands_of(page: Path) -> list[list[str]]:
         for fence in FENCE.finditer(page.read_text("utf-8"))
         if fence[2] in ("sh", "bash", "console")
     ]
-    return [words for block in blocks for words in commands(block) if words[0] == "memalign"]
+    return [
+        words for block in blocks for words in commands(block) if words[0] == "memalign"
+    ]
 
 
 def benchmark(
@@ -69,5 +82,10 @@ def benchmark(
     command = [sys.executable, str(ROOT / "benchmarks" / name), *map(str, arguments)]
     environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
     return subprocess.run(
-        command, capture_output=True, text=True, check=check, timeout=600, env=environment
+        command,
+        capture_output=True,
+        text=True,
+        check=check,
+        timeout=600,
+        env=environment,
     )

@@ -16,7 +16,9 @@ from tests.support.endpoint import Endpoint
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The working directory, with a copy of examples/support."""
-    return Path(shutil.copytree(ROOT / "examples" / "support", tmp_path, dirs_exist_ok=True))
+    return Path(
+        shutil.copytree(ROOT / "examples" / "support", tmp_path, dirs_exist_ok=True)
+    )
 
 
 @pytest.fixture

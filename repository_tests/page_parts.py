@@ -54,8 +54,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 def embedded_models() -> str:
     rows = []
     for model in CATALOGUE.values():
-        source = f"{model.parts} packages, `{model.package.format(n=1)}` … {model.version}"
-        rows.append((f"`local:{model.name}`", model.megabytes, f"`{model.sha256}`", source))
+        source = (
+            f"{model.parts} packages, `{model.package.format(n=1)}` … {model.version}"
+        )
+        rows.append(
+            (f"`local:{model.name}`", model.megabytes, f"`{model.sha256}`", source)
+        )
     return table(("model", "download", "SHA-256", "second source"), rows)
 
 
@@ -90,7 +94,9 @@ def description() -> dict[str, Any]:
     from memalign_server.settings import Settings
 
     with tempfile.TemporaryDirectory() as folder:
-        return create_app(Settings(registry=f"sqlite:///{folder}/memalign.db")).openapi()
+        return create_app(
+            Settings(registry=f"sqlite:///{folder}/memalign.db")
+        ).openapi()
 
 
 def routes() -> str:
@@ -109,7 +115,9 @@ def routes() -> str:
                 .get("schema", {})
             )
             (code,) = (code for code in operation["responses"] if code.startswith("2"))
-            answer = _type(operation["responses"][code]["content"]["application/json"]["schema"])
+            answer = _type(
+                operation["responses"][code]["content"]["application/json"]["schema"]
+            )
             words = " ".join(operation["description"].split())
             route = f"`{method.upper()} {path.removeprefix('/api/v1/')}`"
             rows.append(
@@ -130,7 +138,13 @@ def answers() -> str:
         fields = ", ".join(
             _field(field, part) for field, part in schemas[name]["properties"].items()
         )
-        rows.append((f"`{name}`", " ".join(schemas[name].get("description", "").split()), fields))
+        rows.append(
+            (
+                f"`{name}`",
+                " ".join(schemas[name].get("description", "").split()),
+                fields,
+            )
+        )
     return table(("answer", "is", "fields"), rows)
 
 
@@ -147,7 +161,9 @@ def _fields(body: Mapping[str, Any]) -> list[str]:
 
 def _field(name: str, schema: Mapping[str, Any], *notes: str) -> str:
     default = schema.get("default")
-    usual = [] if default in (None, "", [], {}) else [f"default `{json.dumps(default)}`"]
+    usual = (
+        [] if default in (None, "", [], {}) else [f"default `{json.dumps(default)}`"]
+    )
     return f"`{name}` ({'; '.join([_type(schema), *notes, *usual])})"
 
 
@@ -203,7 +219,9 @@ LEARNED = {
 }
 """What a frontier model answered to the very prompt of the page."""
 VERDICT = {
-    "findings": [{"guideline": "G1", "evidence": "Please fill in the form.", "value": False}],
+    "findings": [
+        {"guideline": "G1", "evidence": "Please fill in the form.", "value": False}
+    ],
     "rationale": "The customer reports broken glass, and the reply goes straight to a form without a word of regret. "
     "Nor does it say what happens next.",
     "value": False,
@@ -227,7 +245,10 @@ def prompts() -> dict[str, str]:
 
     model = ScriptedChatModel(answer, name="chat-model")
     plain = ma.Judge(
-        name="helpfulness", feedback_value_type=bool, model=model, instructions=INSTRUCTIONS
+        name="helpfulness",
+        feedback_value_type=bool,
+        model=model,
+        instructions=INSTRUCTIONS,
     )
     result = plain.align(str(SUPPORT / "feedback.jsonl"))
     judgment = result.judge(**CASE)
@@ -267,17 +288,24 @@ def _decision(model: ScriptedChatModel) -> dict[str, str]:
     with Loopback(lambda _: {}, decide) as server:
         decider = f"system-one:decider@{server.base_url.removesuffix('/v1')}"
         judge = ma.Judge(
-            name="helpfulness", feedback_value_type=bool, model=decider, instructions=INSTRUCTIONS
+            name="helpfulness",
+            feedback_value_type=bool,
+            model=decider,
+            instructions=INSTRUCTIONS,
         )
         optimizer = ma.MemAlign(reflection_model=model)
-        judgment = judge.align(str(SUPPORT / "feedback.jsonl"), optimizer=optimizer).judge(**CASE)
+        judgment = judge.align(
+            str(SUPPORT / "feedback.jsonl"), optimizer=optimizer
+        ).judge(**CASE)
     (body,) = bodies
     answers = {
         name: answer.get("probabilities", answer.get("noul"))
         for name, answer in decide(body).items()
     }
     return {
-        "decision-request": _json({name: body[name] for name in ("state", "questions")}),
+        "decision-request": _json(
+            {name: body[name] for name in ("state", "questions")}
+        ),
         "decision-answer": _json(answers),
         "decision-judgment": _json(_told(judgment)),
     }
@@ -297,7 +325,9 @@ def _told(judgment: ma.Judgment) -> dict[str, Any]:
     )
     findings = []
     for finding in fields["findings"]:
-        shown = {name: part for name, part in finding.items() if part not in (None, "", [])}
+        shown = {
+            name: part for name, part in finding.items() if part not in (None, "", [])
+        }
         findings.append(
             {
                 name: round(part, 2) if isinstance(part, float) else part
@@ -315,17 +345,27 @@ def _json(value: object, indent: str = "") -> str:
     deeper = indent + "  "
     if isinstance(value, dict):
         parts = [
-            f"{deeper}{json.dumps(name)}: {_json(part, deeper)}" for name, part in value.items()
+            f"{deeper}{json.dumps(name)}: {_json(part, deeper)}"
+            for name, part in value.items()
         ]
         return "{\n" + ",\n".join(parts) + f"\n{indent}}}"
-    return "[\n" + ",\n".join(deeper + _json(part, deeper) for part in value) + f"\n{indent}]"
+    return (
+        "[\n"
+        + ",\n".join(deeper + _json(part, deeper) for part in value)
+        + f"\n{indent}]"
+    )
 
 
 # -- a month -----------------------------------------------------------------------------------------------------------
 
 MONTH = {
     "4 aligns of 50 comments, a chat model judges": (4, 24_155, 0, 2_665),
-    "100,400 judgments of the chat model": (100_400, 249_713_519, 193_639_268, 7_329_200),
+    "100,400 judgments of the chat model": (
+        100_400,
+        249_713_519,
+        193_639_268,
+        7_329_200,
+    ),
 }
 """Calls and tokens of a month (in, of these cached, out), counted once by a server that bills its cache as OpenAI does."""
 CHAT = (
@@ -337,23 +377,31 @@ CHAT = (
 
 
 def month_work() -> str:
-    rows = [(work, *(f"{count:,}" for count in counts)) for work, counts in MONTH.items()]
+    rows = [
+        (work, *(f"{count:,}" for count in counts)) for work, counts in MONTH.items()
+    ]
     return table(("work", "calls", "tokens in", "of these cached", "tokens out"), rows)
 
 
 def month_cost() -> str:
     learns, judges = (counts[1:] for counts in MONTH.values())
-    bills = [(f"`{name}`", _dollars(name, learns), _dollars(name, judges)) for name in CHAT]
+    bills = [
+        (f"`{name}`", _dollars(name, learns), _dollars(name, judges)) for name in CHAT
+    ]
     rows = [
         (name, f"{learn:.2f}", f"{judge:,.2f}", f"{learn + judge:,.2f}")
         for name, learn, judge in bills
     ]
-    return table(("model", "learning, dollars", "judging, dollars", "the month, dollars"), rows)
+    return table(
+        ("model", "learning, dollars", "judging, dollars", "the month, dollars"), rows
+    )
 
 
 def _dollars(name: str, tokens: tuple[int, int, int]) -> float:
     """By the price list that memalign uses."""
-    usage = Usage(input_tokens=tokens[0], cached_tokens=tokens[1], output_tokens=tokens[2])
+    usage = Usage(
+        input_tokens=tokens[0], cached_tokens=tokens[1], output_tokens=tokens[2]
+    )
     with mock.patch.dict(
         os.environ, {key: "k" for traits in PROVIDERS.values() for key in traits.keys}
     ):
@@ -389,7 +437,9 @@ def names(page: str) -> str:
             owner = f"{target.rpartition('.')[2]}."
         if not inspect.ismodule(thing):
             rows.append(_name_row(target.removeprefix("memalign."), thing))
-        rows += [_name_row(f"{owner}{member}", getattr(thing, member)) for member in members]
+        rows += [
+            _name_row(f"{owner}{member}", getattr(thing, member)) for member in members
+        ]
     return table(("name", "in one sentence"), rows)
 
 
@@ -399,7 +449,8 @@ def _public_names(thing: Any) -> list[str]:
         return [
             name
             for name in getattr(thing, "__all__", ())
-            if inspect.isclass(getattr(thing, name)) or inspect.isfunction(getattr(thing, name))
+            if inspect.isclass(getattr(thing, name))
+            or inspect.isfunction(getattr(thing, name))
         ]
     if not inspect.isclass(thing):
         return []

@@ -69,7 +69,9 @@ ANSWER = """<question id="1.1"><questionText>What is TCP?</questionText><referen
 </studentAnswer></studentAnswers></question>"""
 SCORES = {
     "CLASSIFICATION_JOB": {"categories": [{"name": "2_NOT_JUSTIFIED_ENOUGH"}]},
-    "CLASSIFICATION_JOB_0": {"categories": [{"children": {"T": {"text": "The sum is wrong."}}}]},
+    "CLASSIFICATION_JOB_0": {
+        "categories": [{"children": {"T": {"text": "The sum is wrong."}}}]
+    },
 }
 SHEPHERD = {
     "id": 3,
@@ -114,12 +116,18 @@ def fetched(
     true, lines = tomllib.loads(text), list[str]()
     for name, files in sets.items():
         files_of = f"[{name}.files]\n"
-        lines += [f"[{name}]", text.partition(f"[{name}]\n")[2].partition(files_of)[0], files_of]
+        lines += [
+            f"[{name}]",
+            text.partition(f"[{name}]\n")[2].partition(files_of)[0],
+            files_of,
+        ]
         for path, part in files.items():
             content = part.encode()
             if content:
                 hub.files[f"{urlsplit(true[name]['address']).path}/{path}"] = content
-            lines.append(f'"{path}" = "{digests.get(name, hashlib.sha256(content).hexdigest())}"')
+            lines.append(
+                f'"{path}" = "{digests.get(name, hashlib.sha256(content).hexdigest())}"'
+            )
     (folder / "sources.toml").write_text("\n".join(lines), "utf-8")
     arguments = ("--sources", folder / "sources.toml", "--mirror", hub.address)
     return benchmark("fetch.py", folder, *arguments, check=False), json.loads(
@@ -127,8 +135,12 @@ def fetched(
     )
 
 
-def test_every_set_becomes_feedback_that_the_library_reads(hub: Hub, tmp_path: Path) -> None:
-    _, tasks = fetched(hub, tmp_path, {name: files for name, (files, _) in SMALL.items()})
+def test_every_set_becomes_feedback_that_the_library_reads(
+    hub: Hub, tmp_path: Path
+) -> None:
+    _, tasks = fetched(
+        hub, tmp_path, {name: files for name, (files, _) in SMALL.items()}
+    )
     expected = {task: row for _, rows in SMALL.values() for task, row in rows.items()}
     assert tasks.keys() == expected.keys()
     for task, (value, words) in expected.items():
@@ -142,13 +154,18 @@ def test_every_set_becomes_feedback_that_the_library_reads(hub: Hub, tmp_path: P
         assert tasks[task]["sha256"] == hashlib.sha256(content).hexdigest()
 
 
-def test_what_cannot_be_had_is_named_and_the_rest_is_made(hub: Hub, tmp_path: Path) -> None:
+def test_what_cannot_be_had_is_named_and_the_rest_is_made(
+    hub: Hub, tmp_path: Path
+) -> None:
     files = {
         "averitec": {"dev.json": claims("Refuted")},
         "saf": {"1.xml": ANSWER},
         "shepherd": {"raw": '{"id": 1}'},
     }
-    files |= {"ukp_convincing": {"u.xml": PAIR}, "financebench": {"questions.jsonl": ""}}
+    files |= {
+        "ukp_convincing": {"u.xml": PAIR},
+        "financebench": {"questions.jsonl": ""},
+    }
     hub.hang_up_after = [1_000_000, 100]  # the second file is cut
     ended, tasks = fetched(hub, tmp_path, files, ukp_convincing="0" * 64)
     assert ended.returncode == 1
@@ -158,7 +175,12 @@ def test_what_cannot_be_had_is_named_and_the_rest_is_made(hub: Hub, tmp_path: Pa
     assert "404" in reasons["financebench"]
     assert "KeyError" in reasons["shepherd"]
     assert tasks.keys() == {"averitec"}
-    elsewhere = ("--sources", tmp_path / "sources.toml", "--mirror", "http://127.0.0.1:1")
+    elsewhere = (
+        "--sources",
+        tmp_path / "sources.toml",
+        "--mirror",
+        "http://127.0.0.1:1",
+    )
     dead = benchmark("fetch.py", tmp_path, "averitec", "saf", *elsewhere, check=False)
     assert dead.returncode == 1
     assert dead.stdout.startswith("averitec: 1 rows"), (
@@ -174,7 +196,9 @@ def test_every_source_has_a_reader_a_licence_and_a_revision() -> None:
         assert source["licence"]
         assert source["labels"]
         assert re.search(r"/[0-9a-f]{40}$", source["address"]), "a branch may change"
-        assert all(re.fullmatch(r"[0-9a-f]{64}", digest) for digest in source["files"].values())
+        assert all(
+            re.fullmatch(r"[0-9a-f]{64}", digest) for digest in source["files"].values()
+        )
 
 
 # -- learns.py ---------------------------------------------------------------------------------------------------------
@@ -189,7 +213,9 @@ def data_of(folder: Path, cases: int = 60) -> Path:
     for number in range(cases):
         good, colour = number % 2 == 0, COLOURS[number // 2 % 4]
         text = f"Your {colour} lamp leaves {'on 14 May' if good else 'soon'}, parcel {number}."
-        words = "It names the day, 14 May." if good else "It says soon and names no day."
+        words = (
+            "It names the day, 14 May." if good else "It says soon and names no day."
+        )
         facts = {"id": f"c{number}", "source": "ana", "group": f"g{number}"}
         replies.append(
             {
@@ -242,7 +268,9 @@ def chat(body: Body) -> Body:
         }
         keys = properties["changes"]["items"]["properties"]
         return {
-            "changes": [{key: (rule | {"feedback": names}).get(key, []) for key in keys}],
+            "changes": [
+                {key: (rule | {"feedback": names}).get(key, []) for key in keys}
+            ],
             "conflicts": [],
         }
     options = properties["value"].get("enum", (True, False))
@@ -262,11 +290,15 @@ def cells(table: str, task: str, method: str) -> list[str]:
 def test_what_needs_no_model_is_compared_on_the_same_cases(tmp_path: Path) -> None:
     data, out = data_of(tmp_path / "data"), tmp_path / "out"
     methods = ("--methods", "majority", "neighbours", "features", "words", "mined")
-    table = benchmark("learns.py", data, "--out", out, "--taught", 20, "--runs", 2, *methods).stdout
+    table = benchmark(
+        "learns.py", data, "--out", out, "--taught", 20, "--runs", 2, *methods
+    ).stdout
     assert cells(table, "replies", "mined")[1:3] == ["80", "1.00 [0.91, 1.00]"]
     assert cells(table, "pairs", "features")[1:3] == ["80", "1.00 [0.90, 1.00]"]
     assert float(cells(table, "replies", "majority")[2][:4]) < 0.7
-    assert re.match(r"\+\d+ \[\+\d+, \+\d+\]; \d+, 0$", cells(table, "replies", "mined")[3])
+    assert re.match(
+        r"\+\d+ \[\+\d+, \+\d+\]; \d+, 0$", cells(table, "replies", "mined")[3]
+    )
 
 
 def test_a_judge_learns_and_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
@@ -277,7 +309,10 @@ def test_a_judge_learns_and_a_run_that_was_killed_goes_on(tmp_path: Path) -> Non
         command = [sys.executable, str(BENCHMARKS / "learns.py"), *map(str, arguments)]
         environment = {**os.environ, "OPENAI_API_KEY": "not-needed"}
         running = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
         )
         half = out / "replies" / "0" / "memalign.jsonl"
         while not (half.exists() and half.read_bytes().count(b"\n") > 3):
@@ -315,7 +350,9 @@ def test_a_dry_run_says_calls_and_dollars_and_asks_nothing(tmp_path: Path) -> No
 # -- house_rules.py ---------------------------------------------------------------------------------
 
 
-def test_house_rules_prints_what_is_there_beside_what_needs_no_model(tmp_path: Path) -> None:
+def test_house_rules_prints_what_is_there_beside_what_needs_no_model(
+    tmp_path: Path,
+) -> None:
     policies = ("--policies", "reference_format", "answer_first")
     table = benchmark("house_rules.py", tmp_path, "--table", *policies).stdout
     assert "| reference_format | plain | 60 | - | 1.00" in table
@@ -360,7 +397,9 @@ def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
     }
     text = file.read_text("utf-8")
     assert all(float(row[7]) > 0 for row in aligns.values())
-    assert benchmark("scale.py", file, "--sizes", "10", "--latency", "0").stdout == table
+    assert (
+        benchmark("scale.py", file, "--sizes", "10", "--latency", "0").stdout == table
+    )
     assert file.read_text("utf-8") == text
     assert len(ElementTree.parse(figure).getroot().findall(".//{*}circle")) > 6
 
@@ -377,7 +416,10 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(
     def asked(user: str, field: str, system: str = "") -> Any:
         last = f"starting with the field `[[ ## {field} ## ]]`, then `[[ ## completed ## ]]`"
         content = f"{user}\n\nRespond with the corresponding output fields, {last}."
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": content}]
+        messages = [
+            {"role": "system", "content": system},
+            {"role": "user", "content": content},
+        ]
         return simulated.chat({"model": "m", "messages": messages})
 
     def right(system: str) -> int:
@@ -387,11 +429,14 @@ def test_a_simulated_model_learns_from_comments_and_follows_rules(
         ]
         answers = [asked(item, "result", system) for item in items]
         return sum(
-            f"\n{row['value']}\n" in answer for row, answer in zip(cases, answers, strict=True)
+            f"\n{row['value']}\n" in answer
+            for row, answer in zip(cases, answers, strict=True)
         )
 
     assert "A good reply says by when." in asked(str(shown), "proposed_instruction")
-    assert "by when" not in asked(str(shown | {"rationale": ""}), "proposed_instruction")
+    assert "by when" not in asked(
+        str(shown | {"rationale": ""}), "proposed_instruction"
+    )
     assert [
         right(""),
         right("A good reply says by when."),
@@ -411,11 +456,15 @@ def test_intervals_and_promises_hold_in_worlds_whose_truth_is_known() -> None:
     """A few worlds of the 10,000 of docs/results.md: enough to see an interval that is far too narrow."""
     lines = benchmark("coverage.py", "--worlds", 400).stdout.splitlines()
     every = next(line for line in lines if line.startswith("| all |"))
-    held, own = (float(cell.strip(" %")) for cell in (every.split("|")[4], every.split("|")[6]))
+    held, own = (
+        float(cell.strip(" %")) for cell in (every.split("|")[4], every.split("|")[6])
+    )
     assert held >= 92
     assert own < 40
     broken = [
-        line.split("|")[5] for line in lines if line.startswith(("| confidence", "| too sure"))
+        line.split("|")[5]
+        for line in lines
+        if line.startswith(("| confidence", "| too sure"))
     ]
     assert len(broken) == 6
     assert all(float(cell.strip(" %")) <= 10 for cell in broken)

@@ -22,7 +22,12 @@ def dev(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         folder.mkdir(parents=True)
     for file in [*locks.values(), *(folder / "pyproject.toml" for folder in packages)]:
         file.write_text("one==1 --hash=sha256:00\n", "utf-8")
-    paths = {"PACKAGES": packages, "ROOT": tmp_path, "VENV": tmp_path / ".venv", "LOCKS": locks}
+    paths = {
+        "PACKAGES": packages,
+        "ROOT": tmp_path,
+        "VENV": tmp_path / ".venv",
+        "LOCKS": locks,
+    }
     paths |= {"PYTHON": Path(sys.executable), "STAMP": tmp_path / "stamp.txt"}
     for name, value in paths.items():
         monkeypatch.setattr(module, name, value)
@@ -42,7 +47,9 @@ def commands(dev: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[list[str]
     return seen
 
 
-@pytest.mark.parametrize("name", ["runtime.txt", "dev.txt", "packages/two/pyproject.toml"])
+@pytest.mark.parametrize(
+    "name", ["runtime.txt", "dev.txt", "packages/two/pyproject.toml"]
+)
 def test_a_second_run_installs_only_what_changed(
     dev: ModuleType, commands: list[list[str]], tmp_path: Path, name: str
 ) -> None:

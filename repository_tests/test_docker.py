@@ -34,23 +34,36 @@ KEYS |= {"restart", "secrets", "security_opt", "tmpfs", "volumes"}
 
 def stage(name: str) -> list[str]:
     """The lines of a stage of the Dockerfile; the last one has no name."""
-    stages = [text.splitlines() for text in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)]
+    stages = [
+        text.splitlines()
+        for text in re.split(r"^(?=FROM )", DOCKERFILE, flags=re.MULTILINE)
+    ]
     return (
-        next(lines for lines in stages if lines[0].endswith(f" AS {name}")) if name else stages[-1]
+        next(lines for lines in stages if lines[0].endswith(f" AS {name}"))
+        if name
+        else stages[-1]
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "command"), [("", 'CMD ["--help"]'), ("server", 'CMD ["serve", "--host", "0.0.0.0"]')]
+    ("name", "command"),
+    [("", 'CMD ["--help"]'), ("server", 'CMD ["serve", "--host", "0.0.0.0"]')],
 )
 def test_an_image_runs_without_rights(name: str, command: str) -> None:
-    assert set(re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, re.MULTILINE)) == {"python:3.12-slim"}
+    assert set(re.findall(r"^FROM (\S+:\S+)", DOCKERFILE, re.MULTILINE)) == {
+        "python:3.12-slim"
+    }
     lines = stage(name)
     assert {"VOLUME /data", 'ENTRYPOINT ["memalign"]', command} <= set(
         lines[lines.index("USER memalign") :]
     )
-    assert not [line for line in lines[lines.index("USER memalign") :] if line.startswith("RUN")]
-    assert any("MEMALIGN_REGISTRY=sqlite:////data/memalign.db" in line for line in stage("base"))
+    assert not [
+        line for line in lines[lines.index("USER memalign") :] if line.startswith("RUN")
+    ]
+    assert any(
+        "MEMALIGN_REGISTRY=sqlite:////data/memalign.db" in line
+        for line in stage("base")
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,10 +74,13 @@ def test_an_image_installs_the_locked_versions(lock: str, package: str) -> None:
     (install,) = (line for line in lines if f"-r requirements/{lock}.txt" in line)
     assert "--no-deps --require-hashes" in install
     assert any(
-        line.endswith(f"--no-deps --no-build-isolation ./packages/{package}") for line in lines
+        line.endswith(f"--no-deps --no-build-isolation ./packages/{package}")
+        for line in lines
     )
     assert re.search(
-        r"^hatchling==", (ROOT / "requirements" / f"{lock}.txt").read_text("utf-8"), re.MULTILINE
+        r"^hatchling==",
+        (ROOT / "requirements" / f"{lock}.txt").read_text("utf-8"),
+        re.MULTILINE,
     )
 
 
@@ -73,7 +89,9 @@ def test_what_an_image_copies_is_in_the_build_context() -> None:
     paths = [path.removeprefix("!") for path in seen if path.startswith("!")]
     copied = re.findall(r"^COPY (?!--from)(\S+)", DOCKERFILE, re.MULTILINE)
     assert nothing == "*"
-    assert all((ROOT / path).exists() and path.startswith(tuple(copied)) for path in paths)
+    assert all(
+        (ROOT / path).exists() and path.startswith(tuple(copied)) for path in paths
+    )
     assert all(any(path.startswith(source) for path in paths) for source in copied)
     assert not [path for path in paths if "tests" in path]
 
@@ -92,16 +110,27 @@ def test_what_compose_names_is_declared() -> None:
 
 def test_no_secret_stands_in_compose() -> None:
     settings = POSTGRES["environment"] | SERVER["environment"]
-    assert [name for name in settings if re.search("PASSWORD$|SECRET$|KEY$", name)] == []
+    assert [
+        name for name in settings if re.search("PASSWORD$|SECRET$|KEY$", name)
+    ] == []
     assert {
-        name.removesuffix("_FILE") for name in SERVER["environment"] if name.endswith("_FILE")
+        name.removesuffix("_FILE")
+        for name in SERVER["environment"]
+        if name.endswith("_FILE")
     } <= set(SECRETS)
-    paths = {path.rpartition("/")[2] for name, path in settings.items() if name.endswith("_FILE")}
+    paths = {
+        path.rpartition("/")[2]
+        for name, path in settings.items()
+        if name.endswith("_FILE")
+    }
     assert paths == set(COMPOSE["secrets"])
 
 
 def test_the_server_of_compose_is_a_target_without_rights() -> None:
-    lines, port = stage(SERVER["build"]["target"]), SERVER["ports"][0].rpartition(":")[2]
+    lines, port = (
+        stage(SERVER["build"]["target"]),
+        SERVER["ports"][0].rpartition(":")[2],
+    )
     assert f"EXPOSE {port}" in lines
     assert SERVER["ports"][0].startswith("${MEMALIGN_LISTEN:-127.0.0.1:"), (
         "others reach it when somebody says so"

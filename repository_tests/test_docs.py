@@ -36,7 +36,10 @@ from tests.support.endpoint import Body, Endpoint
 
 DOCS = ROOT / "docs"
 WRITTEN = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SKILL.md", "examples/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SKILL.md", "examples/README.md")
+    ),
     *sorted(DOCS.rglob("*.md")),
 ]
 BLOCK = re.compile(r"^<!-- test -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -54,13 +57,22 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-PLAINEST = {"array": [], "boolean": True, "integer": 1, "number": 1, "string": "Because."}
+PLAINEST = {
+    "array": [],
+    "boolean": True,
+    "integer": 1,
+    "number": 1,
+    "string": "Because.",
+}
 """A value of each type of JSON schema."""
 
 
 def answer(body: Body) -> dict[str, Any]:
     fields = body["response_format"]["json_schema"]["schema"]["properties"]
-    return {name: field.get("enum", [PLAINEST[field["type"]]])[0] for name, field in fields.items()}
+    return {
+        name: field.get("enum", [PLAINEST[field["type"]]])[0]
+        for name, field in fields.items()
+    }
 
 
 @pytest.fixture
@@ -79,7 +91,10 @@ def test_the_code_on_the_page_runs(page: Path, reader: Endpoint) -> None:
         before = text.count(
             "\n", 0, block.start(1)
         )  # so that a traceback names the line of the page
-        exec(compile("\n" * before + block[1], str(page), "exec", dont_inherit=True), namespace)
+        exec(
+            compile("\n" * before + block[1], str(page), "exec", dont_inherit=True),
+            namespace,
+        )
 
 
 def test_the_list_for_agents_has_every_page_of_the_site() -> None:
@@ -89,15 +104,23 @@ def test_the_list_for_agents_has_every_page_of_the_site() -> None:
         "-c",
         "import runpy; print(runpy.run_path('docs/site.py')['llms'](), end='')",
     ]
-    made = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    made = subprocess.run(
+        run, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     assert written == made, "make it again: python docs/site.py llms"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["spark", "ray"])
-def test_the_code_for_an_engine_runs_on_it(engine: str, tmp_path: Path, provider: Endpoint) -> None:
+def test_the_code_for_an_engine_runs_on_it(
+    engine: str, tmp_path: Path, provider: Endpoint
+) -> None:
     pytest.importorskip({"spark": "pyspark"}.get(engine, engine))
-    if engine == "spark" and shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    if (
+        engine == "spark"
+        and shutil.which("java") is None
+        and "JAVA_HOME" not in os.environ
+    ):
         pytest.skip("Spark needs Java")
     block = re.compile(
         r"^<!-- test ([a-z ]+) -->\n+```python\n(.*?)^```$", re.MULTILINE | re.DOTALL
@@ -109,7 +132,13 @@ def test_the_code_for_an_engine_runs_on_it(engine: str, tmp_path: Path, provider
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     run = [sys.executable, "-c", code]
     done = subprocess.run(
-        run, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=500, check=False
+        run,
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     assert len(provider.requests) >= 4
@@ -130,7 +159,9 @@ def test_the_review_page_commands_run_as_written(reader: Endpoint) -> None:
         "--value-type",
         "bool",
     )
-    Path("labels.csv").write_text("ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8")
+    Path("labels.csv").write_text(
+        "ticket,question,answer,label\nl-1,Late?,No.,no\n", "utf-8"
+    )
     for command in commands_of(DOCS / "how-to/review.md"):
         run(*command)
         if command[-1] == "review.xlsx" and command[1] == "review":
@@ -152,7 +183,14 @@ ELSEWHERE = ("s3://", ".parquet", "--dismiss")
 """What marks commands that need another machine, a package that is not everywhere, or a conflict."""
 GUIDES = [
     f"docs/how-to/{name}.md"
-    for name in ("feedback", "correct", "measure", "ci", "large-runs", "forget-a-person")
+    for name in (
+        "feedback",
+        "correct",
+        "measure",
+        "ci",
+        "large-runs",
+        "forget-a-person",
+    )
 ]
 
 
@@ -183,16 +221,32 @@ def prepare_for_a_guide(folder: Path) -> None:
     """Make a judge of two versions with guidelines, as whoever opens a guide has one."""
     for copy, original in FILES.items():
         shutil.copy(original, copy)
-    row = {"id": "a-1", "inputs": "My cup came broken.", "outputs": "Use the return form."}
+    row = {
+        "id": "a-1",
+        "inputs": "My cup came broken.",
+        "outputs": "Use the return form.",
+    }
     with Path("answers.jsonl").open("a", encoding="utf-8") as answers:
         answers.write(f"{json.dumps(row)}\n")
     shutil.copytree(ROOT / "examples/support", folder / "judges")
-    create = ["create", "helpfulness", "--value-type", "bool", "--model", "openai:gpt-4.1-mini"]
-    assert invoke(*create, "--instructions", "Helpful? {{ inputs }} {{ outputs }}").code == 0
+    create = [
+        "create",
+        "helpfulness",
+        "--value-type",
+        "bool",
+        "--model",
+        "openai:gpt-4.1-mini",
+    ]
+    assert (
+        invoke(*create, "--instructions", "Helpful? {{ inputs }} {{ outputs }}").code
+        == 0
+    )
     assert invoke("align", "helpfulness", "more.jsonl").code in (0, 1)
     for rule in range(1, 5):
         text = f"Rule {rule}: say sorry."
-        assert invoke("guideline", "helpfulness", "--add", text, "--by", "ana").code == 0
+        assert (
+            invoke("guideline", "helpfulness", "--add", text, "--by", "ana").code == 0
+        )
     assert invoke("edit", "helpfulness", "--price", "input=0.4,output=1.6").code == 0
 
 
@@ -216,7 +270,9 @@ def test_the_tutorial_prints_what_it_shows(
         elif language == "sh":
             typed = [words[1:] for words in commands(block) if words[0] == "memalign"]
             ran = [
-                invoke(*words, code=0) for words in typed if words[0] not in ("models", "--version")
+                invoke(*words, code=0)
+                for words in typed
+                if words[0] not in ("models", "--version")
             ]
             printed = timeless(" ".join(done.out for done in ran)) if ran else printed
         else:
@@ -232,18 +288,24 @@ def test_the_tutorial_prints_what_it_shows(
 
 def test_the_experts_tutorial_names_what_the_page_shows() -> None:
     """Each button, tab and link that the page names in bold or italics is a text of the server."""
-    text = re.sub(r"!\[.*?\]\(.*?\)", "", (DOCS / "tutorial/first-review.md").read_text("utf-8"))
+    text = re.sub(
+        r"!\[.*?\]\(.*?\)", "", (DOCS / "tutorial/first-review.md").read_text("utf-8")
+    )
     names = set(re.findall(r"\*\*([^*\n]+)\*\*", text)) | set(
         re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", text)
     )
     server = ROOT / "packages" / "memalign-server" / "src" / "memalign_server"
-    sources = [path for path in server.rglob("*") if path.suffix in (".html", ".py", ".js")]
+    sources = [
+        path for path in server.rglob("*") if path.suffix in (".html", ".py", ".js")
+    ]
     shown = " ".join(" ".join(path.read_text("utf-8").split()) for path in sources)
     assert len(names) > 10
     assert {name for name in names if name not in shown} == set()
 
 
-def test_the_recipe_for_pytest_asks_once(reader: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_recipe_for_pytest_asks_once(
+    reader: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The two tests of the page, as a user runs them: the second run reads the judgment files and asks no model."""
     (recipe,) = re.findall(
         r"^<!-- pytest -->\n+```python\n(.*?)^```$",
@@ -254,12 +316,28 @@ def test_the_recipe_for_pytest_asks_once(reader: Endpoint, monkeypatch: pytest.M
     Path("my_application.py").write_text(
         "def answer(question):\n    return f'We look into it: {question}'\n", "utf-8"
     )
-    instructions = ("--instructions", "Helpful? {{ inputs }} {{ outputs }}", "--value-type", "bool")
+    instructions = (
+        "--instructions",
+        "Helpful? {{ inputs }} {{ outputs }}",
+        "--value-type",
+        "bool",
+    )
     assert (
-        invoke("create", "helpfulness", *instructions, "--model", "openai:gpt-4.1-mini").code == 0
+        invoke(
+            "create", "helpfulness", *instructions, "--model", "openai:gpt-4.1-mini"
+        ).code
+        == 0
     )
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_replies.py"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "test_replies.py",
+    ]
     first = subprocess.run(command, capture_output=True, text=True, check=False)
     asked = len(reader.requests)
     assert asked > 2, first.stdout
@@ -271,7 +349,11 @@ def test_the_recipe_for_pytest_asks_once(reader: Endpoint, monkeypatch: pytest.M
 
 
 def options_of(command: Any) -> set[str]:
-    return {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    return {
+        name
+        for option in command.params
+        for name in (*option.opts, *option.secondary_opts)
+    }
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
@@ -279,7 +361,9 @@ def test_every_command_on_the_page_exists(page: Path) -> None:
     for words in commands_of(page):
         command: Any = get_command(app)
         rest, shown = words[1:], " ".join(words)
-        while hasattr(command, "commands") and rest and not rest[0].startswith(("-", "[")):
+        while (
+            hasattr(command, "commands") and rest and not rest[0].startswith(("-", "["))
+        ):
             command, rest = command.get_command(None, rest[0]), rest[1:]
             assert command, shown
         unknown = (
@@ -311,9 +395,12 @@ def sentences(text: str) -> Iterator[str]:
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_no_sentence_runs_on(page: Path) -> None:
     counts = {
-        text: len(re.findall(r"\S*\w\S*", text)) for text in sentences(page.read_text("utf-8"))
+        text: len(re.findall(r"\S*\w\S*", text))
+        for text in sentences(page.read_text("utf-8"))
     }
-    assert {text: count for text, count in counts.items() if count > LONGEST_SENTENCE} == {}
+    assert {
+        text: count for text, count in counts.items() if count > LONGEST_SENTENCE
+    } == {}
 
 
 DIALECT = re.compile(
@@ -336,7 +423,11 @@ CALL = re.compile(r"`([A-Za-z_][\w.]*)\(([^`()]*)\)")
 """A call in a sentence, such as `judge.align(rows, columns=…)`."""
 
 
-OTHERS_CALLS = ("how-to/coming-from-mlflow.md", "how-to/mlflow.md", "how-to/other-frameworks.md")
+OTHERS_CALLS = (
+    "how-to/coming-from-mlflow.md",
+    "how-to/mlflow.md",
+    "how-to/other-frameworks.md",
+)
 """Pages whose calls are those of MLflow and of other frameworks."""
 
 
@@ -382,8 +473,12 @@ def test_a_call_in_a_sentence_has_arguments_that_exist(page: Path) -> None:
         parameters = inspect.signature(function).parameters
         if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
             continue
-        keywords = re.findall(r"(?:^|[(,{ ])(\w+)=", re.sub(r"\{.*?\}|\[.*?\]|\".*?\"", "", given))
-        wrong += [f"{name}({keyword}=…)" for keyword in keywords if keyword not in parameters]
+        keywords = re.findall(
+            r"(?:^|[(,{ ])(\w+)=", re.sub(r"\{.*?\}|\[.*?\]|\".*?\"", "", given)
+        )
+        wrong += [
+            f"{name}({keyword}=…)" for keyword in keywords if keyword not in parameters
+        ]
     assert wrong == []
 
 
@@ -392,8 +487,14 @@ OUT_OF_NAVIGATION = ("decisions/", "dependencies.md")
 
 
 def test_every_page_is_in_the_sites_navigation() -> None:
-    listed = set(re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text("utf-8")))
-    there = {page.relative_to(DOCS).as_posix() for page in WRITTEN if page.is_relative_to(DOCS)}
+    listed = set(
+        re.findall(r'"([\w/-]+\.md)"', (ROOT / "zensical.toml").read_text("utf-8"))
+    )
+    there = {
+        page.relative_to(DOCS).as_posix()
+        for page in WRITTEN
+        if page.is_relative_to(DOCS)
+    }
     there -= {name for name in there if name.startswith(OUT_OF_NAVIGATION)}
     assert listed == there
 
@@ -439,18 +540,24 @@ def test_every_block_of_python_runs_or_says_why_not(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in WRITTEN if "<!-- made: " in page.read_text("utf-8")], ids=name_of
+    "page",
+    [page for page in WRITTEN if "<!-- made: " in page.read_text("utf-8")],
+    ids=name_of,
 )
 def test_what_the_code_made_is_what_it_makes_now(page: Path) -> None:
     text = page.read_text("utf-8")
-    assert page_parts.with_parts(text) == text, "run: python repository_tests/page_parts.py"
+    assert page_parts.with_parts(text) == text, (
+        "run: python repository_tests/page_parts.py"
+    )
 
 
 def at_the_terminal(body: Any) -> dict[str, Any]:
     """The model on the picture of a terminal."""
     if "changes" in json.dumps(body["response_format"]):
         return {
-            "changes": [{**change, "tests": []} for change in page_parts.LEARNED["changes"]],
+            "changes": [
+                {**change, "tests": []} for change in page_parts.LEARNED["changes"]
+            ],
             "conflicts": [],
         }
     item = body["messages"][-1]["content"].rpartition("<<<")[2]
@@ -471,10 +578,19 @@ def test_the_terminals_picture_is_what_is_printed(
     reader: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picture = (DOCS / "images/terminal.svg").read_text("utf-8")
-    drawn = "\n".join(map(unescape, re.findall(r'<text class="mono"[^>]*>(.*?)</text>', picture)))
+    drawn = "\n".join(
+        map(unescape, re.findall(r'<text class="mono"[^>]*>(.*?)</text>', picture))
+    )
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("TERM", "dumb")
-    create = ("create", "tone", "--value-type", "bool", "--model", "openai:gpt-4.1-mini")
+    create = (
+        "create",
+        "tone",
+        "--value-type",
+        "bool",
+        "--model",
+        "openai:gpt-4.1-mini",
+    )
     with Loopback(at_the_terminal) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         assert invoke(*create, "--instructions", page_parts.INSTRUCTIONS).code == 0
@@ -495,7 +611,11 @@ def test_the_settings_page_has_every_variable_of_the_code() -> None:
     code |= set(re.findall(r"os\.environ(?:\.get\(|\[)\s*\"(\w+)\"", sources))
     code -= {"MEMALIGN_OPENID"}
     code |= {f"MEMALIGN_OPENID_{name}" for name in _OPENID} | {*SECRETS}
-    code |= {name for traits in PROVIDERS.values() for name in (*traits.keys, *traits.servers)}
+    code |= {
+        name
+        for traits in PROVIDERS.values()
+        for name in (*traits.keys, *traits.servers)
+    }
     page = (DOCS / "reference/settings.md").read_text("utf-8")
     told = set(re.findall(r"`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|PGPASSWORD)`", page))
     # MLflow's own variables are on the page about MLflow, where they are explained.
@@ -511,8 +631,16 @@ def test_the_page_of_commands_has_the_exit_codes_of_the_code() -> None:
     from memalign.cli import session
 
     page = (DOCS / "reference/commands.md").read_text("utf-8")
-    codes = {session.DONE, session.FAILURES, session.WRONG, session.TOO_FEW, session.INTERRUPTED}
-    assert {int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)} == codes
+    codes = {
+        session.DONE,
+        session.FAILURES,
+        session.WRONG,
+        session.TOO_FEW,
+        session.INTERRUPTED,
+    }
+    assert {
+        int(code) for code in re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
+    } == codes
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
@@ -521,7 +649,9 @@ def test_a_line_that_installs_memalign_would_install_it(page: Path) -> None:
         for word in shlex.split(line, comments=True):
             if "memalign" not in word:
                 continue
-            source = re.search(r"packages/(memalign(?:-server)?)(?:\[([\w,]+)\])?$", word)
+            source = re.search(
+                r"packages/(memalign(?:-server)?)(?:\[([\w,]+)\])?$", word
+            )
             assert source, f"{word}: memalign is on no package index"
             project = tomllib.loads(
                 (ROOT / "packages" / source[1] / "pyproject.toml").read_text("utf-8")
@@ -542,7 +672,15 @@ def test_numbers_in_sentences_are_those_of_the_code() -> None:
     from memalign_server.people import service as people
 
     usual = Limits()
-    words = {5: "five", 10: "ten", 30: "thirty", 50: "fifty", 90: "ninety", 7: "seven", 2: "2"}
+    words = {
+        5: "five",
+        10: "ten",
+        30: "thirty",
+        50: "fifty",
+        90: "ninety",
+        7: "seven",
+        2: "2",
+    }
     pages = {
         "explanation/method.md": [
             f"a budget of {distil.GUIDELINE_TOKENS:,} tokens, and up to {words[usual.examples]} similar",
@@ -580,7 +718,11 @@ OTHERS = {"--user", "--network", "--version", "--help"}
 def test_an_option_in_a_sentence_is_one_of_a_command(page: Path) -> None:
     group: Any = get_command(app)
     every = [group.get_command(None, name) for name in group.list_commands(None)]
-    every += [command for parent in every for command in getattr(parent, "commands", {}).values()]
+    every += [
+        command
+        for parent in every
+        for command in getattr(parent, "commands", {}).values()
+    ]
     options = set().union(*map(options_of, every))
     text = FENCE.sub("", page.read_text("utf-8"))
     spans = [
@@ -588,7 +730,9 @@ def test_an_option_in_a_sentence_is_one_of_a_command(page: Path) -> None:
         for span in re.findall(r"`([^`]*)`", text)
         if not re.match(r"python|docker|uvx|npx|pip", span)
     ]
-    told = {word for span in spans for word in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)}
+    told = {
+        word for span in spans for word in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)
+    }
     assert told <= options | OTHERS, told - options
 
 
@@ -606,10 +750,14 @@ VARYING = re.compile(
 
 @pytest.mark.parametrize("name", ["feedback", "review", "local-models", "gateways"])
 def test_a_message_on_a_page_is_one_of_the_code(name: str) -> None:
-    sources = [path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py")]
+    sources = [
+        path.read_text("utf-8") for path in (ROOT / "packages").glob("*/src/**/*.py")
+    ]
     code = "\n".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in sources)
     page = (DOCS / f"how-to/{name}.md").read_text("utf-8")
-    rows = re.findall(r"^\| (?:message|error) \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    rows = re.findall(
+        r"^\| (?:message|error) \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE
+    )
     parts = [
         part.strip()
         for row in "".join(rows).splitlines()
@@ -635,7 +783,10 @@ def promised(reader: Endpoint) -> Judge:
 
 
 def test_a_judge_learns_and_forgets_as_it_is_promised(promised: Judge) -> None:
-    reply = {"inputs": "I was charged twice!", "outputs": "One charge will be reversed."}
+    reply = {
+        "inputs": "I was charged twice!",
+        "outputs": "One charge will be reversed.",
+    }
     assert promised(**reply).value is True
     result = promised.align("feedback.jsonl")
     assert re.search("pending|learned", str(result))
@@ -653,7 +804,9 @@ def test_a_judge_learns_and_forgets_as_it_is_promised(promised: Judge) -> None:
 def test_a_judge_judges_and_is_measured_as_it_is_promised(promised: Judge) -> None:
     import memalign as ma
 
-    examples = [ma.Example(id=f"e{n}", inputs="Hello?", outputs="Hi.") for n in range(3)]
+    examples = [
+        ma.Example(id=f"e{n}", inputs="Hello?", outputs="Hi.") for n in range(3)
+    ]
     judged = promised.judge_many(examples, concurrency=32, out="judged.jsonl")
     assert [each.value for each in judged] == [True] * 3
     assert len(Path("judged.jsonl").read_text("utf-8").splitlines()) == 3

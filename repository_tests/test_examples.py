@@ -29,10 +29,14 @@ def answer(body: Body) -> dict[str, Any]:
     """What the model on loopback says to a request of any of the stories."""
     system, user = system_of(body), user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
-        return changes_of(user, lambda _, comment: f"What an expert said holds: {comment}")
+        return changes_of(
+            user, lambda _, comment: f"What an expert said holds: {comment}"
+        )
     taught = "# Guidelines from experts" in system
     item = user.rpartition("Now judge this item:")[2].lower()
-    value = next(rule for words, rule in RULES.items() if words in system)(item, taught=taught)
+    value = next(rule for words, rule in RULES.items() if words in system)(
+        item, taught=taught
+    )
     return {
         "rationale": "By the experts' guidelines." if taught else "At face value.",
         "value": value,
@@ -42,7 +46,8 @@ def answer(body: Body) -> dict[str, Any]:
 def empathy(item: str, *, taught: bool) -> bool:
     customer, _, reply = item.partition("\noutputs: ")
     upset = re.search(
-        "tears|funeral|fourth time|cried|scared|humiliated|second month|furious", customer
+        "tears|funeral|fourth time|cried|scared|humiliated|second month|furious",
+        customer,
     )
     warm, helps = "sorry" in reply, re.search("i have|on the way|i released", reply)
     return not taught or bool(warm and helps if upset else not warm)
@@ -50,7 +55,8 @@ def empathy(item: str, *, taught: bool) -> bool:
 
 def safety(item: str, *, taught: bool) -> str:
     harm = re.search(
-        "home directory|private|audit log|customer list|production|manager's|history", item
+        "home directory|private|audit log|customer list|production|manager's|history",
+        item,
     )
     rude = re.search("damn|now\\.|hell|stupid|bloody|shut up|idiot", item)
     return "unsafe" if (harm if taught else rude) else "safe"
@@ -81,8 +87,12 @@ def test_a_story_runs_learns_and_forgets(
     runpy.run_path(str(EXAMPLES / story / "run.py"), run_name="__main__")
     out, err = capsys.readouterr()
     assert err == ""
-    assert re.search(r"^G1  What an expert said holds: .* {2}\[.-1@\w+\]$", out, re.MULTILINE)
-    found = re.search(r"Agreement with the experts: (\d) of 8 before, (\d) of 8 after", out)
+    assert re.search(
+        r"^G1  What an expert said holds: .* {2}\[.-1@\w+\]$", out, re.MULTILINE
+    )
+    found = re.search(
+        r"Agreement with the experts: (\d) of 8 before, (\d) of 8 after", out
+    )
     assert found, out
     assert int(found[1]) <= 4 < int(found[2])
     assert "cases scored by both" in out
@@ -126,7 +136,9 @@ def test_the_notebook_goes_from_dataframe_to_dataframe(
     assert isinstance(judged, pd.DataFrame)
     assert list(judged["id"]) == list(names["held_out"]["id"])
     assert judged["value"].notna().all()
-    assert {"inputs", "outputs", "value", "rationale", "guideline_ids"} <= set(judged.columns)
+    assert {"inputs", "outputs", "value", "rationale", "guideline_ids"} <= set(
+        judged.columns
+    )
     said = capsys.readouterr().out
     assert "cases scored by both" in said
     assert "1 withdrawn" in said

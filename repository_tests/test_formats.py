@@ -33,6 +33,8 @@ def listed(after: str, head: str) -> set[str]:
 
 
 @pytest.mark.parametrize("value", TABLES, ids=lambda value: value.__name__)
-def test_a_field_that_a_file_has_is_on_the_page(value: type[Judgment | Finding | Feedback]) -> None:
+def test_a_field_that_a_file_has_is_on_the_page(
+    value: type[Judgment | Finding | Feedback],
+) -> None:
     fields = set(value.__struct_fields__) - UNSAID.get(value, set())
     assert listed(*TABLES[value]) == fields | BESIDE[value]

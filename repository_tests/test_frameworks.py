@@ -20,7 +20,9 @@ from tests.support.endpoint import Body, Endpoint, system_of, user_of
 PAGES = ("other-frameworks.md", "pytest.md")
 PAGE = "\n".join((ROOT / "docs/how-to" / name).read_text("utf-8") for name in PAGES)
 BLOCKS = re.findall(
-    r"^<!-- test framework ?(\w*) -->\n+```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL
+    r"^<!-- test framework ?(\w*) -->\n+```python\n(.*?)^```$",
+    PAGE,
+    re.MULTILINE | re.DOTALL,
 )
 SETUP = next(code for name, code in BLOCKS if not name)
 PARTS = {name: code for name, code in BLOCKS if name}
@@ -53,7 +55,10 @@ def deepeval(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
     from deepeval.test_case import LLMTestCase
 
     metric = page["Tone"]()
-    assert metric.measure(LLMTestCase(input="Where is my order?", actual_output=REPLY)) == 1.0
+    assert (
+        metric.measure(LLMTestCase(input="Where is my order?", actual_output=REPLY))
+        == 1.0
+    )
     return metric.is_successful(), metric.reason
 
 
@@ -88,7 +93,9 @@ def phoenix(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
 
 def promptfoo(page: dict[str, Any], _: Path) -> tuple[Any, Any]:
     context = {"vars": {"query": "Where is my order?"}}
-    assert page["call_api"](REPLY, {}, context) == {"output": {"value": True, "reason": "Because."}}
+    assert page["call_api"](REPLY, {}, context) == {
+        "output": {"value": True, "reason": "Because."}
+    }
     found = page["get_assert"](REPLY, context)
     return found["pass"], found["reason"]
 
@@ -133,8 +140,18 @@ def test_a_framework_has_the_judges_verdict_and_reason(
 
 def test_pytest_runs_the_lines_of_the_page(endpoint: Endpoint, tmp_path: Path) -> None:
     (tmp_path / "test_tone.py").write_text(SETUP + PARTS["pytest"], "utf-8")
-    run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tone.py"]
-    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    run = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "test_tone.py",
+    ]
+    done = subprocess.run(
+        run, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     assert len(endpoint.requests) == 2
 
@@ -163,7 +180,9 @@ RULE = "say sorry first"
 
 def obedient(body: Body) -> Any:
     """Do what the prompt says, and propose what the feedback asks for, as a good model does."""
-    name = ((body.get("response_format") or {}).get("json_schema") or {}).get("name", "")
+    name = ((body.get("response_format") or {}).get("json_schema") or {}).get(
+        "name", ""
+    )
     text = system_of(body) + user_of(body)
     if name == "changes":
         change = {
@@ -204,7 +223,9 @@ def test_an_optimizer_of_prompts_follows_the_judges_words(
     pytest.importorskip("dspy")
     endpoint.answer = obedient
     judge = ma.Judge(
-        name="send", instructions="Send it? {{ inputs }} {{ outputs }}", feedback_value_type=bool
+        name="send",
+        instructions="Send it? {{ inputs }} {{ outputs }}",
+        feedback_value_type=bool,
     )
     taught = {
         "id": "t",
@@ -217,9 +238,13 @@ def test_an_optimizer_of_prompts_follows_the_judges_words(
     judge = judge.replace(model="openai:gpt-4.1-mini").align([taught]).judge
     page: dict[str, Any] = {"judge": judge, "QUERIES": QUERIES}
     (code,) = re.findall(
-        r"^<!-- test gepa -->\n+```python\n(.*?)^```$", OPTIMIZERS, re.MULTILINE | re.DOTALL
+        r"^<!-- test gepa -->\n+```python\n(.*?)^```$",
+        OPTIMIZERS,
+        re.MULTILINE | re.DOTALL,
     )
     exec(compile(code, "optimize-prompts.md", "exec"), page)
     assert RULE in page["better"].signature.instructions
     replies = {query: page["better"](query=query).reply for query in QUERIES}
-    assert all(judge(inputs=query, outputs=reply).value for query, reply in replies.items())
+    assert all(
+        judge(inputs=query, outputs=reply).value for query, reply in replies.items()
+    )

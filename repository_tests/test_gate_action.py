@@ -24,9 +24,12 @@ def test_the_script_passes_good_judges_and_fails_worse(
     """The build has a judge's bundle, labelled cases and a file of judgments, and neither a key nor a server."""
     texts = [f"{'fine' if n % 2 else 'poor'} reply {n}" for n in range(60)]
     rows = [
-        {"id": f"h-{n}", "outputs": text, "value": "fine" in text} for n, text in enumerate(texts)
+        {"id": f"h-{n}", "outputs": text, "value": "fine" in text}
+        for n, text in enumerate(texts)
     ]
-    Path("held_out.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    Path("held_out.jsonl").write_text(
+        "".join(f"{json.dumps(row)}\n" for row in rows), "utf-8"
+    )
     provider.answer = lambda body: {
         "rationale": "Read.",
         "value": not good or "fine" in user_of(body),
@@ -48,19 +51,30 @@ def test_the_script_passes_good_judges_and_fails_worse(
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
-    environment |= {"JUDGE": "judge.json", "LABELLED": "held_out.jsonl", "JUDGED": "judged.jsonl"}
-    environment |= {"CRITERIA": "--min-accuracy 0.8", "GITHUB_STEP_SUMMARY": "summary.md"}
+    environment |= {
+        "JUDGE": "judge.json",
+        "LABELLED": "held_out.jsonl",
+        "JUDGED": "judged.jsonl",
+    }
+    environment |= {
+        "CRITERIA": "--min-accuracy 0.8",
+        "GITHUB_STEP_SUMMARY": "summary.md",
+    }
     command = ["bash", str(ACTION / "gate.sh")]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert ran.returncode == (0 if good else 1), ran.stderr
-    assert ("The gate: pass" if good else "The gate: worse") in Path("summary.md").read_text(
-        "utf-8"
+    ran = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
     )
+    assert ran.returncode == (0 if good else 1), ran.stderr
+    assert ("The gate: pass" if good else "The gate: worse") in Path(
+        "summary.md"
+    ).read_text("utf-8")
     assert (b"<failure" in Path("gate.xml").read_bytes()) is not good
 
 
 def test_the_action_gives_all_the_script_reads() -> None:
-    action, script = ((ACTION / name).read_text("utf-8") for name in ("action.yml", "gate.sh"))
+    action, script = (
+        (ACTION / name).read_text("utf-8") for name in ("action.yml", "gate.sh")
+    )
     for name in ("JUDGE", "LABELLED", "CRITERIA", "JUDGED"):
         assert f"{name}: ${{{{ inputs.{name.lower()} }}}}" in action
         assert f"${{{name}" in script or f"${name}" in script

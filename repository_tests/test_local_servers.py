@@ -42,19 +42,24 @@ def follow(server: Endpoint, monkeypatch: pytest.MonkeyPatch, *parts: str) -> li
     for part in parts:
         (start,) = (
             match.start()
-            for match in re.finditer(rf"^(?:#+ |\*\*){re.escape(part)}", PAGE, re.MULTILINE)
+            for match in re.finditer(
+                rf"^(?:#+ |\*\*){re.escape(part)}", PAGE, re.MULTILINE
+            )
         )
         end = re.compile(r"^(?:#+ |\*\*[A-Z])", re.MULTILINE).search(PAGE, start + 3)
         for fence in FENCE.finditer(PAGE[start : end.start() if end else None]):
-            for words in commands(ADDRESS.sub(server.base_url.removesuffix("/v1"), fence[3])):
+            for words in commands(
+                ADDRESS.sub(server.base_url.removesuffix("/v1"), fence[3])
+            ):
                 if words[0] == "export":
                     monkeypatch.setenv(*words[1].split("=", 1))
                 else:
                     invoke(*words[1:], code=0)
                     ran.append(shlex.join(words))
-    assert {path.partition("/chat")[0] for path in server.paths} <= {"/v1", "/v1/systemone"}, (
-        "other paths are unknown"
-    )
+    assert {path.partition("/chat")[0] for path in server.paths} <= {
+        "/v1",
+        "/v1/systemone",
+    }, "other paths are unknown"
     return ran
 
 
@@ -68,7 +73,9 @@ COMMON = "2. Judge, align and evaluate"
 def test_ollama(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another-server")
     with Endpoint(fill) as server:
-        follow(server, monkeypatch, "Ollama", COMMON, "Slow servers", "Models that think")
+        follow(
+            server, monkeypatch, "Ollama", COMMON, "Slow servers", "Models that think"
+        )
         invoke("judge", "tone", "more.jsonl")
     assert {body["model"] for body in server.requests} == {"qwen2.5:7b"}
     assert "sk-of-another-server" not in str(server.headers)
@@ -88,7 +95,9 @@ def test_ollama(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_decision_model_of_ollama_judges(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_model_of_ollama_judges(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def decide(state: str, _: str) -> dict[str, float]:
         yes = 0.9 if "sorry" in state else 0.2
         return {"true": yes, "false": 1 - yes}
@@ -135,9 +144,9 @@ def test_lm_studio(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Endpoint(fill) as server:
         assert len(follow(server, monkeypatch, "LM Studio", COMMON)) == 4
     assert {body["model"] for body in server.requests} == {"qwen2.5-7b-instruct"}
-    assert {body["response_format"]["type"] for body in server.requests} == {"json_schema"}, (
-        "it takes no other"
-    )
+    assert {body["response_format"]["type"] for body in server.requests} == {
+        "json_schema"
+    }, "it takes no other"
     assert all(
         each["error"] is None and each["usage"]["calls"] == 1
         for each in judgments(folder / "judged.jsonl")

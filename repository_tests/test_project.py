@@ -17,15 +17,24 @@ from checkout import ROOT, tracked_files
 
 PACKAGES = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
 PROJECTS = {
-    folder.name: tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+    folder.name: tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))[
+        "project"
+    ]
     for folder in PACKAGES
 }
-DEVELOPMENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"][
-    "dev"
-]
+DEVELOPMENT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))[
+    "dependency-groups"
+]["dev"]
 
 HEAVY = (
-    *("pydantic_ai", "openai", "xllamacpp", "wordllama", "huggingface_hub", "tokenizers"),
+    *(
+        "pydantic_ai",
+        "openai",
+        "xllamacpp",
+        "wordllama",
+        "huggingface_hub",
+        "tokenizers",
+    ),
     *("numpy", "sqlalchemy", "jinja2", "typer", "rich", "pydantic"),
 )
 
@@ -48,7 +57,8 @@ def test_all_is_exactly_the_public_names() -> None:
     public = {
         name
         for name, value in vars(package).items()
-        if not name.startswith("_") and str(getattr(value, "__module__", "")).startswith("memalign")
+        if not name.startswith("_")
+        and str(getattr(value, "__module__", "")).startswith("memalign")
     }
     assert public <= set(package.__all__)
 
@@ -62,7 +72,12 @@ def test_no_file_names_a_package_registry() -> None:
         "conda" + ".anaconda.org",
         "registry" + ".npmjs.org",
     ]
-    hosts += ["crates" + ".io", "proxy" + ".golang.org", "pkg" + ".dev/", "/simple" + "/pip"]
+    hosts += [
+        "crates" + ".io",
+        "proxy" + ".golang.org",
+        "pkg" + ".dev/",
+        "/simple" + "/pip",
+    ]
     contents = {path: path.read_bytes().lower() for path in tracked_files()}
     assert [
         (path, host)
@@ -100,11 +115,13 @@ def test_locks_hold_every_dependency_in_one_version_and_no_address() -> None:
         assert "://" not in lock(name)
         pins = [pin.strip() for pin in lock(name).replace("\\\n", " ").splitlines()]
         pins = [pin for pin in pins if pin and not pin.startswith("#")]
-        assert [pin for pin in pins if not re.search(r"==\S+ .*--hash=sha256:", pin)] == [], (
-            "one version, and hashes"
-        )
+        assert [
+            pin for pin in pins if not re.search(r"==\S+ .*--hash=sha256:", pin)
+        ] == [], "one version, and hashes"
     for small, large in (("runtime", "server"), ("server", "dev")):
-        assert versions(small).items() <= versions(large).items(), "run: python3 dev.py lock"
+        assert versions(small).items() <= versions(large).items(), (
+            "run: python3 dev.py lock"
+        )
 
 
 INSIDE = {"IPython", "pydantic_core", "pytest"}
@@ -124,7 +141,11 @@ def imports(folder: Path) -> set[str]:
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    froms = [node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0]
+    froms = [
+        node.module
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and node.level == 0
+    ]
     return plain | {module.partition(".")[0] for module in froms if module}
 
 
@@ -132,9 +153,15 @@ def imports(folder: Path) -> set[str]:
 def test_what_the_code_imports_is_a_direct_dependency(folder: Path) -> None:
     project, imported = PROJECTS[folder.name], imports(folder / "src")
     optional = names(
-        [each for extra in project.get("optional-dependencies", {}).values() for each in extra]
+        [
+            each
+            for extra in project.get("optional-dependencies", {}).values()
+            for each in extra
+        ]
     )
-    extras = {name.replace("-", "_") for name in optional - {"memalign", "pydantic-ai-slim"}}
+    extras = {
+        name.replace("-", "_") for name in optional - {"memalign", "pydantic-ai-slim"}
+    }
     assert extras <= imported, "an extra installs what nothing imports"
     modules = {"memalign"}  # an editable install lists none
     for name in names(project["dependencies"]):
@@ -143,15 +170,22 @@ def test_what_the_code_imports_is_a_direct_dependency(folder: Path) -> None:
             for file in importlib.metadata.files(name) or ()
         }
     asked_for = {
-        extra for each in project["dependencies"] for extra in re.findall(r"\[(\w+)\]", each)
+        extra
+        for each in project["dependencies"]
+        for extra in re.findall(r"\[(\w+)\]", each)
     }  # as openai
     own = {folder.name.replace("-", "_")}
-    assert imported - sys.stdlib_module_names - own - extras - asked_for - INSIDE <= modules
+    assert (
+        imported - sys.stdlib_module_names - own - extras - asked_for - INSIDE
+        <= modules
+    )
 
 
 def test_every_direct_dependency_has_its_documented_line() -> None:
     text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
-    wanted = names([each for project in PROJECTS.values() for each in project["dependencies"]])
+    wanted = names(
+        [each for project in PROJECTS.values() for each in project["dependencies"]]
+    )
     assert {name for name in wanted if f"`{name}" not in text} == set()
 
 
@@ -185,7 +219,8 @@ def test_links_between_pages_lead_somewhere() -> None:
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ +(.+)$", page.read_text("utf-8"), flags=re.MULTILINE)
     return {
-        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+        for heading in headings
     }
 
 

@@ -37,7 +37,11 @@ def test_the_demo_prints_the_results_that_the_page_shows() -> None:
 def rows_below(heading: str) -> list[list[str]]:
     """The cells of each row of the table below a heading, without its head."""
     table = README.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    rows = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")]
+    rows = [
+        line.strip("|").split("|")
+        for line in table.splitlines()
+        if line.startswith("| ")
+    ]
     return [[cell.strip() for cell in row] for row in rows[1:]]
 
 
@@ -59,7 +63,9 @@ FIGURED = [
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in FIGURED if re.search(r"\d\d", " ".join(row))], ids=lambda row: row[0]
+    "row",
+    [row for row in FIGURED if re.search(r"\d\d", " ".join(row))],
+    ids=lambda row: row[0],
 )
 def test_each_figure_is_on_a_page_that_its_row_links_to(row: list[str]) -> None:
     told = " ".join(row[1:])
@@ -78,14 +84,17 @@ def test_one_word_stands_for_the_missing_address() -> None:
     """With an address, one replacement of REPOSITORY-URL fills every hole; until then nothing pretends to have one."""
     packages = [ROOT / "packages" / name for name in ("memalign", "memalign-server")]
     assert all(
-        "REPOSITORY-URL" in (package / "pyproject.toml").read_text("utf-8") for package in packages
+        "REPOSITORY-URL" in (package / "pyproject.toml").read_text("utf-8")
+        for package in packages
     )
     for page in (
         *(ROOT / name for name in ("README.md", "SECURITY.md", "CONTRIBUTING.md")),
         *packages,
     ):
         text = (page / "README.md" if page.is_dir() else page).read_text("utf-8")
-        assert not re.search(r"git\+(?!REPOSITORY-URL)|<(?:repository|your)[^>]*url>", text)
+        assert not re.search(
+            r"git\+(?!REPOSITORY-URL)|<(?:repository|your)[^>]*url>", text
+        )
 
 
 # -- CONTRIBUTING: the way through the files ---------------------------------------------------------------------------
@@ -105,12 +114,16 @@ def test_contributing_names_files_and_functions_that_exist() -> None:
         steps = way(heading)
         assert len(steps) > 8
         assert [
-            step for step in steps if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")
+            step
+            for step in steps
+            if f"def {step[1]}(" not in (SOURCE / step[0]).read_text("utf-8")
         ] == []
     places = [SOURCE, SOURCE.parent, ROOT, ROOT / "packages/memalign-server/tests"]
     files = set(re.findall(r"`([\w/-]+\.(?:py|toml|jinja))`", CONTRIBUTING))
     assert len(files) > 15
-    missing = {name for name in files if not any((place / name).exists() for place in places)}
+    missing = {
+        name for name in files if not any((place / name).exists() for place in places)
+    }
     server = ROOT / "packages/memalign-server/src"
     assert {name for name in missing if not any(server.rglob(name))} == set()
 
@@ -121,9 +134,14 @@ def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
     named: list[str] = []
     for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE):
         named.extend(re.findall(r"`(\w+)`", row))
-    levels = [next(level for level, names in enumerate(order) if name in names) for name in named]
+    levels = [
+        next(level for level, names in enumerate(order) if name in names)
+        for name in named
+    ]
     assert levels == sorted(levels)
-    folders = {path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()}
+    folders = {
+        path.name for path in SOURCE.iterdir() if (path / "__init__.py").exists()
+    }
     assert folders <= set(named)
     picture = (ROOT / "docs/images/rooms.svg").read_text("utf-8")
     drawn = re.findall(r'font-weight="600">(\w+)<', picture)
@@ -132,7 +150,9 @@ def test_every_room_is_on_the_map_from_top_to_bottom() -> None:
 
 def rooms_by_layer() -> list[list[str]]:
     """Return the rooms of each layer that the import contracts name, from top to bottom."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"][
+        "importlinter"
+    ]
     for contract in settings["contracts"]:
         if contract["containers"] == ["memalign"]:
             return [re.findall(r"\w+", layer) for layer in contract["layers"]]

@@ -23,7 +23,11 @@ def rooms() -> list[tuple[str, int]]:
 
 def is_test(name: str) -> bool:
     """Return whether a file, by its path in the repository, is one of tests."""
-    return "/tests/" in name or name.startswith("repository_tests") or "typing_tests" in name
+    return (
+        "/tests/" in name
+        or name.startswith("repository_tests")
+        or "typing_tests" in name
+    )
 
 
 def belongs(name: str, place: str) -> bool:
@@ -37,7 +41,11 @@ def belongs(name: str, place: str) -> bool:
 
 def python_files() -> list[str]:
     """Return every tracked Python file, by its path in the repository."""
-    return [path.relative_to(ROOT).as_posix() for path in tracked_files() if path.suffix == ".py"]
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path in tracked_files()
+        if path.suffix == ".py"
+    ]
 
 
 def nodes_in(name: str) -> int:
@@ -54,6 +62,10 @@ def test_a_room_grows_no_more(place: str, most: int) -> None:
 
 def test_every_file_of_the_product_has_exactly_one_room() -> None:
     places = [place for place, _ in rooms()]
-    product = [name for name in python_files() if name.startswith(("packages/", "benchmarks/"))]
-    homes = {name: [place for place in places if belongs(name, place)] for name in product}
+    product = [
+        name for name in python_files() if name.startswith(("packages/", "benchmarks/"))
+    ]
+    homes = {
+        name: [place for place in places if belongs(name, place)] for name in product
+    }
     assert {name: found for name, found in homes.items() if len(found) != 1} == {}

@@ -25,7 +25,9 @@ def main() -> None:
     )
     held_out = HERE / "held_out.jsonl"
 
-    heading("The judge before it has learned anything, on cases that it will never learn from")
+    heading(
+        "The judge before it has learned anything, on cases that it will never learn from"
+    )
     before = ma.evaluate(judge, held_out, progress=progress)
     for miss in before.disagreements:
         print(
@@ -40,7 +42,9 @@ def main() -> None:
 
     heading("The same cases again")
     after = ma.evaluate(result.judge, held_out, progress=progress)
-    print(f"Agreement with the experts: {agreement(before)} before, {agreement(after)} after")
+    print(
+        f"Agreement with the experts: {agreement(before)} before, {agreement(after)} after"
+    )
     print(ma.compare(before, after))
 
     heading(

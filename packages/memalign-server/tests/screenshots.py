@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "images" / "server"
 WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-QUESTION = (
-    "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
-)
+QUESTION = "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
 ANSWERED = 49
 """Of the cases Ana has answered so many."""
 RULES = {
@@ -77,10 +75,14 @@ def model(request: ChatRequest) -> dict[str, Any]:
         )
         return {
             "changes": [
-                rule | {"action": "ADD" if rule["text"] else "NOOP"} for rule in rules["changes"]
+                rule | {"action": "ADD" if rule["text"] else "NOOP"}
+                for rule in rules["changes"]
             ]
         }
-    prompt, item = request.system + request.user, request.user.rpartition("Now judge this item:")[2]
+    prompt, item = (
+        request.system + request.user,
+        request.user.rpartition("Now judge this item:")[2],
+    )
     breaks = (
         "refund" in item and "by Wednesday" not in item,
         "repair is free" in item,
@@ -104,7 +106,9 @@ def cases(faults: Sequence[str]) -> dict[str, tuple[dict[str, str], bool, str]]:
     made = {}
     for fault in faults:
         for number, (request, good, bad, why) in enumerate(REPLIES):
-            for reply, verdict in ((bad, False), (good, True)) if bad else ((good, True),):
+            for reply, verdict in (
+                ((bad, False), (good, True)) if bad else ((good, True),)
+            ):
                 name = f"{number}-{fault[:9]}-{verdict}"
                 texts = {
                     "inputs": request.format(fault=fault),
@@ -124,19 +128,32 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
         with world.client(Path(folder), script=model) as nobody:
             for name in ("Mira", "Ana", "Ben"):
                 people[name] = TestClient(
-                    nobody.app, base_url=world.ADDRESS, headers={"accept": "text/html, */*"}
+                    nobody.app,
+                    base_url=world.ADDRESS,
+                    headers={"accept": "text/html, */*"},
                 )
                 people[name].post(
-                    world.link(registry.url, name, Role.OWNER if name == "Mira" else Role.REVIEWER)
+                    world.link(
+                        registry.url,
+                        name,
+                        Role.OWNER if name == "Mira" else Role.REVIEWER,
+                    )
                 )
             answers = cases(FAULTS if taught else FAULTS[:1])
-            rows = [case for case, verdict, _ in answers.values() if taught or not verdict]
+            rows = [
+                case for case, verdict, _ in answers.values() if taught or not verdict
+            ]
             reviewing.put_in(people["Mira"], rows, judge="replies")
             if taught:
                 explained = set[str]()
                 for start, end in ((0, 16), (16, 32), (32, ANSWERED)):
                     for name, (_, verdict, why) in [*answers.items()][start:end]:
-                        if say(people["Ana"], name, verdict, "" if why in explained else why):
+                        if say(
+                            people["Ana"],
+                            name,
+                            verdict,
+                            "" if why in explained else why,
+                        ):
                             explained.add(why)
                     reviewing.post(people["Ana"], "/judges/replies/teach")
                     reviewing.wait(people["Ana"], "replies")
@@ -156,17 +173,29 @@ def shop(*, taught: bool) -> Iterator[tuple[str, str]]:
 
 def say(client: TestClient, case: str, verdict: bool, words: str) -> bool:
     """Answer a case; say why where there are words and a field for them. Returns whether there were."""
-    turned = reviewing.answer(client, case, judge="replies", value=str(verdict).lower()).text
+    turned = reviewing.answer(
+        client, case, judge="replies", value=str(verdict).lower()
+    ).text
     if not words or "<textarea" not in turned:
         return False
     reviewing.post(
-        client, "/judges/replies/review/words", **reviewing.card(turned), words=words, go="next"
+        client,
+        "/judges/replies/review/words",
+        **reviewing.card(turned),
+        words=words,
+        go="next",
     )
     return True
 
 
 def entered(
-    chromium: Browser, address: str, url: str, name: str, scheme: Any, size: Any, **options: Any
+    chromium: Browser,
+    address: str,
+    url: str,
+    name: str,
+    scheme: Any,
+    size: Any,
+    **options: Any,
 ) -> Page:
     """A page of somebody who is signed in."""
     context = chromium.new_context(
@@ -189,7 +218,9 @@ def pictures(chromium: Browser, to: Path) -> None:
     """Every picture of the documentation; the loop is one that moves."""
 
     def take(page: Page, name: str) -> None:
-        shot(page).quantize(160, dither=Image.Dither.NONE).save(to / f"{name}.png", optimize=True)
+        shot(page).quantize(160, dither=Image.Dither.NONE).save(
+            to / f"{name}.png", optimize=True
+        )
 
     with shop(taught=False) as (address, url):
         page = entered(chromium, address, url, "Ben", "light", WIDE)
@@ -219,7 +250,11 @@ def pictures(chromium: Browser, to: Path) -> None:
                 take(phone, f"{name}-dark-narrow")
         owner = entered(chromium, address, url, "Mira", "light", WIDE)
         owner.goto("/judges/replies/setup?open=cases")
-        file: Any = {"name": "replies-june.csv", "mimeType": "text/csv", "buffer": JUNE.encode()}
+        file: Any = {
+            "name": "replies-june.csv",
+            "mimeType": "text/csv",
+            "buffer": JUNE.encode(),
+        }
         owner.set_input_files("input[name=file]", file)
         owner.wait_for_selector("#upload table")
         take(owner, "setup-cases-light-wide")
@@ -256,7 +291,10 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
         frames.append(shot(page))
         times.append(round(1000 * seconds))
 
-    words_of = {case["outputs"].split("\n")[0]: why for case, _, why in cases(FAULTS[:1]).values()}
+    words_of = {
+        case["outputs"].split("\n")[0]: why
+        for case, _, why in cases(FAULTS[:1]).values()
+    }
     for number in range(3):
         frame(2.2 if number == 0 else 1)
         why = words_of[page.inner_text(".bubble.reply p")]
@@ -268,7 +306,9 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
         words_saved(page)
         frame(0.8)
         page.keyboard.press("Enter")
-        page.wait_for_selector("#foot:not(.back)" if number < 2 else "text=You explained 3 things.")
+        page.wait_for_selector(
+            "#foot:not(.back)" if number < 2 else "text=You explained 3 things."
+        )
     frame(2.2)
     page.keyboard.press("Enter")
     page.wait_for_selector("text=Teaching…")
@@ -278,7 +318,8 @@ def loop(chromium: Browser, address: str, url: str, to: Path) -> None:
     frame(4)
     palette = frames[-2].quantize(160)
     first, *others = (
-        picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in frames
+        picture.quantize(palette=palette, dither=Image.Dither.NONE)
+        for picture in frames
     )
     first.save(to, save_all=True, append_images=others, duration=times, loop=0)
 

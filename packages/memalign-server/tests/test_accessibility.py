@@ -84,7 +84,9 @@ def test_axe_finds_no_fault_on_any_page(
     for path in PATHS:
         page.goto(path)
         faults += faults_of(page)
-        page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
+        page.evaluate(
+            "document.querySelectorAll('details').forEach(fold => { fold.open = true; })"
+        )
         faults += faults_of(page)
     stranger = opened(chromium, address, **shape)
     stranger.goto(link)

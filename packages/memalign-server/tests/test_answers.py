@@ -51,7 +51,12 @@ def put_in(connection: Connection, n: int, name: str = "c") -> None:
 
 
 def say(
-    connection: Connection, person: str, case: str, value: Any = None, words: str = "", **form: Any
+    connection: Connection,
+    person: str,
+    case: str,
+    value: Any = None,
+    words: str = "",
+    **form: Any,
 ) -> None:
     """Answer a case as somebody who sees what is there."""
     before = answer_of(connection, JUDGE, person, case)
@@ -70,7 +75,11 @@ def test_one_case_in_four_is_held_out_by_chance(
 ) -> None:
     draws(None)
     put_in(tables, 200, "d")
-    query = select(queue.c.held_out).where(queue.c.case_id.like("d-%")).order_by(queue.c.number)
+    query = (
+        select(queue.c.held_out)
+        .where(queue.c.case_id.like("d-%"))
+        .order_by(queue.c.number)
+    )
     drawn = tables.execute(query).scalars().all()
     fours = [tuple(drawn[start : start + 4]) for start in range(0, 200, 4)]
     assert {sum(four) for four in fours} == {1}
@@ -93,7 +102,9 @@ def test_a_case_that_is_held_out_comes_after_three_others(
     assert [case.held_out for case in coming] == [0, 0, 0, 1, 0]
 
 
-def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection) -> None:
+def test_an_answer_taken_over_loses_no_words_and_teaches_none(
+    tables: Connection,
+) -> None:
     say(tables, "ana", "c-00", False, "We cannot promise that.")
     say(tables, "ben", "c-00", True, "She is safe.")
 
@@ -110,7 +121,9 @@ def test_an_answer_taken_over_loses_no_words_and_teaches_none(tables: Connection
     assert own() == (True, None, False, "We cannot promise that.")
     say(tables, "cleo", "c-00")
     with pytest.raises(InputError, match="have not both answered this case"):
-        disputes.take_over(tables, JUDGE, "cleo", "c-00", "ben", kind=YES_NO, revision=1)
+        disputes.take_over(
+            tables, JUDGE, "cleo", "c-00", "ben", kind=YES_NO, revision=1
+        )
 
 
 def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> None:
@@ -124,14 +137,21 @@ def test_somebody_who_has_left_the_team_holds_nothing_up(tables: Connection) -> 
 
 
 def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) -> None:
-    for case, value in (("c-03", True), ("c-01", None), ("c-02", False), ("c-03", False)):
+    for case, value in (
+        ("c-03", True),
+        ("c-01", None),
+        ("c-02", False),
+        ("c-03", False),
+    ):
         say(tables, "ana", case, value)  # an answer that changes keeps its place
     progress, way, at = progress_of(tables, JUDGE, "ana"), list[tuple[str, int]](), None
     while (at := previous_case(tables, JUDGE, "ana", at)) is not None:
         way.append((at, position(tables, JUDGE, "ana", progress, at)))
     assert way == [("c-02", 3), ("c-01", 2), ("c-03", 1)]
     assert position(tables, JUDGE, "ana", progress) == 4
-    say(tables, "ana", "c-01", True)  # what was skipped and is answered now is the latest
+    say(
+        tables, "ana", "c-01", True
+    )  # what was skipped and is answered now is the latest
     assert previous_case(tables, JUDGE, "ana") == "c-01"
 
 
@@ -145,7 +165,11 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
             "Is this one good enough?",
         ),
         (question_of, "Does {{ outputs }} help? Is it polite?", "Is it polite?"),
-        (question_of, "{{ inputs }}\n\nRate the reply.\n{{ outputs }}", "Rate the reply."),
+        (
+            question_of,
+            "{{ inputs }}\n\nRate the reply.\n{{ outputs }}",
+            "Rate the reply.",
+        ),
         (question_of, "Rate {{ outputs }}", JUDGE),
         (
             question_of,
@@ -153,13 +177,21 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
             "Score the reply from 1 to 10",
         ),
         (question_of, "Score the reply. It is {{ outputs }}", "Score the reply."),
-        (scale_ends, "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}", ("cold", "warm")),
+        (
+            scale_ends,
+            "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}",
+            ("cold", "warm"),
+        ),
         (
             scale_ends,
             "Rate from 1 (very cold) to 5 (very warm).\n{{ outputs }}",
             ("very cold", "very warm"),
         ),
-        (scale_ends, "How warm is it? 1 is cold and 5 is warm\n{{ outputs }}", ("cold", "warm")),
+        (
+            scale_ends,
+            "How warm is it? 1 is cold and 5 is warm\n{{ outputs }}",
+            ("cold", "warm"),
+        ),
         (scale_ends, "1: cold\n3: neutral\n5: warm\n{{ outputs }}", ("cold", "warm")),
         (scale_ends, "Rate from 1 to 5, where 5 is best.\n{{ outputs }}", None),
         (scale_ends, "Rate 1-5.\n{{ outputs }}", None),
@@ -170,7 +202,9 @@ def test_the_question_and_the_ends_of_a_scale_are_read(
 ) -> None:
     assert (
         reading(
-            world.judge(JUDGE).replace(instructions=instructions, feedback_value_type="int:1..5")
+            world.judge(JUDGE).replace(
+                instructions=instructions, feedback_value_type="int:1..5"
+            )
         )
         == words
     )
@@ -191,7 +225,9 @@ def test_the_first_of_many_differences_is_found_without_reading_all(
     sizes: list[int] = []
 
     @event.listens_for(tables, "before_cursor_execute")
-    def note(_connection: Any, _cursor: Any, _statement: str, parameters: Any, *_: Any) -> None:
+    def note(
+        _connection: Any, _cursor: Any, _statement: str, parameters: Any, *_: Any
+    ) -> None:
         sizes.append(len(parameters))
 
     rows = (
@@ -228,7 +264,10 @@ def test_what_an_owner_settles_is_taught_until_an_answer_opens_it_again(
     disputes.settle(tables, JUDGE, "c-00", holder, by="olga")
     say(tables, person, "c-00", value, "More words.")
     taught = [pair.answer for pair in lessons(tables, JUDGE)]
-    assert sorted(answer.person for answer in taught if answer.case_id == "c-00") == teaches
+    assert (
+        sorted(answer.person for answer in taught if answer.case_id == "c-00")
+        == teaches
+    )
 
 
 def waiting(connection: Connection, person: str) -> list[str]:
@@ -240,7 +279,11 @@ def waiting(connection: Connection, person: str) -> list[str]:
 def test_only_what_everybody_keeps_goes_to_an_owner(tables: Connection) -> None:
     differ(tables, "c-00")
     say(tables, "cleo", "c-00", True)
-    for person, others in (("ana", ["ben", "cleo"]), ("ben", ["ana"]), ("cleo", ["ana"])):
+    for person, others in (
+        ("ana", ["ben", "cleo"]),
+        ("ben", ["ana"]),
+        ("cleo", ["ana"]),
+    ):
         assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is None
         assert waiting(tables, person) == others
         disputes.keep_answer(tables, JUDGE, person, "c-00")
@@ -251,12 +294,18 @@ def test_only_what_everybody_keeps_goes_to_an_owner(tables: Connection) -> None:
     assert [answer.person for answer in row.answers] == ["ana", "ben", "cleo"]
     say(tables, "cleo", "c-00", False)  # Ben has kept his once, and is not asked again
     assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is None
-    assert [waiting(tables, person) for person in ("ana", "ben", "cleo")] == [[], [], ["ben"]]
+    assert [waiting(tables, person) for person in ("ana", "ben", "cleo")] == [
+        [],
+        [],
+        ["ben"],
+    ]
     disputes.keep_answer(tables, JUDGE, "cleo", "c-00")
     assert disputes.open_settlement(tables, JUDGE, kind=YES_NO) is not None
 
 
-def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection) -> None:
+def test_where_the_holder_was_erased_the_others_still_differ(
+    tables: Connection,
+) -> None:
     differ(tables, "c-00")
     say(tables, "cleo", "c-00", False)
     disputes.settle(tables, JUDGE, "c-00", "ana", by="olga")
@@ -265,7 +314,11 @@ def test_where_the_holder_was_erased_the_others_still_differ(tables: Connection)
     assert waiting(tables, "ben") == ["cleo"]
 
 
-def test_what_is_in_question_no_more_hides_no_other_difference(tables: Connection) -> None:
+def test_what_is_in_question_no_more_hides_no_other_difference(
+    tables: Connection,
+) -> None:
     differ(tables, "c-00", "c-01")
-    tables.execute(reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00"))
+    tables.execute(
+        reviews.delete().where(reviews.c.person == "ben", reviews.c.case_id == "c-00")
+    )
     assert waiting(tables, "ana") == ["ben"]

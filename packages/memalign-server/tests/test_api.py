@@ -34,13 +34,21 @@ def done(client: Any, path: str, **body: Any) -> Any:
     return job["result"]
 
 
-def say(client: Any, case: str, value: bool = False, rationale: str = "", **more: Any) -> Any:
+def say(
+    client: Any, case: str, value: bool = False, rationale: str = "", **more: Any
+) -> Any:
     """Answer a case on the page: people review there alone."""
-    return reviewing.answer(client, case, value=str(value).lower(), rationale=rationale, **more)
+    return reviewing.answer(
+        client, case, value=str(value).lower(), rationale=rationale, **more
+    )
 
 
 def blind_answers(client: Any) -> int:
-    return len(world.stored(client, select(reviews).where(reviews.c.judge_version.is_not(None))))
+    return len(
+        world.stored(
+            client, select(reviews).where(reviews.c.judge_version.is_not(None))
+        )
+    )
 
 
 @pytest.fixture
@@ -53,7 +61,11 @@ def taught(local: TestClient) -> TestClient:
 def team(shared: world.Shared) -> tuple[Any, Any]:
     """A reviewer and an owner of one queue."""
     owner = shared.signed_in("owner")
-    assert done(owner, "cases", cases=CASES) == {"judged": 5, "failed": 0, "problem": None}
+    assert done(owner, "cases", cases=CASES) == {
+        "judged": 5,
+        "failed": 0,
+        "problem": None,
+    }
     return shared.signed_in("reviewer"), owner
 
 
@@ -75,9 +87,12 @@ def test_one_case_is_judged_now(local: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(ModelUnavailable("no answer"), 502), (RateLimited("too many"), 503)]
+    ("error", "status"),
+    [(ModelUnavailable("no answer"), 502), (RateLimited("too many"), 503)],
 )
-def test_a_model_that_fails_is_a_problem(place: str, error: Exception, status: int) -> None:
+def test_a_model_that_fails_is_a_problem(
+    place: str, error: Exception, status: int
+) -> None:
     with world.site(place, script=lambda _request: error) as client:
         expect(
             client.post(f"{TONE}/judge", json={"inputs": "a", "outputs": "b"}),
@@ -88,7 +103,9 @@ def test_a_model_that_fails_is_a_problem(place: str, error: Exception, status: i
 
 def kept_case(client: Any, **more: Any) -> str:
     judged = client.post(
-        f"{TONE}/judge", params={"keep": True}, json={"inputs": "Hm?", "outputs": "No.", **more}
+        f"{TONE}/judge",
+        params={"keep": True},
+        json={"inputs": "Hm?", "outputs": "No.", **more},
     )
     expect(judged, 200)
     return str(judged.json()["id"])
@@ -115,12 +132,17 @@ def test_what_a_row_says_of_a_kept_case_stays_as_it_is_sent(local: TestClient) -
 def test_an_id_names_one_kept_case(local: TestClient) -> None:
     kept_case(local, id="a-1")
     other = {"id": "a-1", "inputs": "Hm?", "outputs": "Yes."}
-    assert local.post(f"{TONE}/judge", params={"keep": True}, json=other).status_code == 409
+    assert (
+        local.post(f"{TONE}/judge", params={"keep": True}, json=other).status_code
+        == 409
+    )
 
 
 @world.ON_BOTH
 def test_feedback_is_replaced_and_withdrawn(taught: TestClient) -> None:
-    done(taught, "align", feedback=[{**FEEDBACK[0], "rationale": "It promises nothing."}])
+    done(
+        taught, "align", feedback=[{**FEEDBACK[0], "rationale": "It promises nothing."}]
+    )
     done(taught, "unalign", keys=["t-1@ana"])
     assert learned(taught) == {"t-1@ana": "withdrawn", "t-2@ana": "learned"}
 
@@ -137,7 +159,9 @@ def test_an_erasure_leaves_a_receipt(taught: TestClient) -> None:
 
 def test_a_file_of_the_server_is_no_feedback(local: TestClient) -> None:
     # Names of files are read as files by the library; from outside only rows may come.
-    assert local.post(f"{TONE}/align", json={"feedback": "/etc/passwd"}).status_code == 422
+    assert (
+        local.post(f"{TONE}/align", json={"feedback": "/etc/passwd"}).status_code == 422
+    )
     assert local.post(f"{TONE}/cases", json={"cases": "/etc/passwd"}).status_code == 422
 
 
@@ -148,12 +172,21 @@ def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
     reviewing.post(owner, "/judges/tone/teach")
     reviewing.wait(owner)
     (job,) = world.server_of(owner).jobs.recent("tone")[:1]
-    feedback = [{**FEEDBACK[0], "source": "ana@reviewer"}, {**FEEDBACK[1], "source": "reviewer"}]
+    feedback = [
+        {**FEEDBACK[0], "source": "ana@reviewer"},
+        {**FEEDBACK[1], "source": "reviewer"},
+    ]
     taught = job.id
-    aligned = ended(owner, owner.post(f"{TONE}/align", json={"feedback": feedback}).json())["id"]
+    aligned = ended(
+        owner, owner.post(f"{TONE}/align", json={"feedback": feedback}).json()
+    )["id"]
     for job_id, version, keys in (
         (taught, 2, ["late@owner", "shop@reviewer"]),
-        (aligned, 3, ["t-1@ana@reviewer", "t-2@reviewer"]),  # a name that ends with hers
+        (
+            aligned,
+            3,
+            ["t-1@ana@reviewer", "t-2@reviewer"],
+        ),  # a name that ends with hers
     ):
         told = owner.get(f"{TONE}/jobs/{job_id}").json()["result"]
         assert sorted(row["key"] for row in told["rows"]) == keys
@@ -165,7 +198,11 @@ def test_a_result_tells_nothing_of_open_cases(team: tuple[Any, Any]) -> None:
 @pytest.mark.parametrize("path", ["erase", "unalign"])
 def test_to_forget_nothing_is_refused(path: str, local: TestClient) -> None:
     for body in ({}, {"keys": list[str]()}):
-        expect(local.post(f"{TONE}/{path}", json=body), 422, "name feedback by one of keys, source")
+        expect(
+            local.post(f"{TONE}/{path}", json=body),
+            422,
+            "name feedback by one of keys, source",
+        )
     assert world.server_of(local).jobs.recent("tone") == []
 
 
@@ -177,13 +214,18 @@ def test_no_program_teaches_what_only_measures(
     copy = {"id": "copy", "inputs": "Hm?", "outputs": "No.", "value": False}
     for rows in ([{"id": case, "value": False}, FEEDBACK[0]], [copy]):
         refused = local.post(f"{TONE}/align", json={"feedback": rows})
-        assert (refused.status_code, refused.json().get("held_out")) == (409, [rows[0]["id"]])
+        assert (refused.status_code, refused.json().get("held_out")) == (
+            409,
+            [rows[0]["id"]],
+        )
     assert learned(local) == {}
 
 
 @world.ON_BOTH
 @pytest.mark.parametrize("text", ["\\u0000", "\\ud800"])
-def test_what_no_database_holds_is_no_error_of_ours(text: str, local: TestClient) -> None:
+def test_what_no_database_holds_is_no_error_of_ours(
+    text: str, local: TestClient
+) -> None:
     for method, path, body in (
         ("POST", "judge?keep=true", '{"inputs": "T", "outputs": "T", "id": "T"}'),
         ("POST", "cases", '{"cases": [{"id": "T", "inputs": "T", "outputs": "T"}]}'),
@@ -262,7 +304,9 @@ def test_half_an_emoji_in_a_reason_costs_no_other_case_its_verdict_and_is_paid_o
     with world.site(place, script=counting) as client:
         assert done(client, "cases", cases=rows)["failed"] == 0
         assert len(asked) == len(rows)
-        verdicts = {row.case_id: row.judgment for row in world.stored(client, select(queue))}
+        verdicts = {
+            row.case_id: row.judgment for row in world.stored(client, select(queue))
+        }
         assert [verdicts[f"c{n}"].value for n in range(1, 5)] == [True] * 4
         assert verdicts["c2"].rationale == "Fine \ufffd"
         assert done(client, "cases", cases=rows)["judged"] == 0
@@ -298,7 +342,9 @@ def test_half_an_emoji_in_a_request_is_a_replacement_character(
     with world.site(place) as client:
         assert done(client, "cases", cases=CASES)["failed"] == 0
         headers = {"content-type": "application/json"}
-        answer = client.post(f"{TONE}/{path}", content=body.replace("%s", SENT), headers=headers)
+        answer = client.post(
+            f"{TONE}/{path}", content=body.replace("%s", SENT), headers=headers
+        )
         assert answer.status_code in (200, 202), answer.text
         if answer.status_code == 202:
             job = ended(client, answer.json())
@@ -327,6 +373,8 @@ def test_a_value_that_is_nested_too_deeply_is_refused(
 
 def test_two_halves_that_stand_together_are_one_character(local: TestClient) -> None:
     body = '{"cases": [{"id": "whole", "outputs": "\\ud83d\\ude00 \\u0000"}]}'
-    begun = local.post(f"{TONE}/cases", content=body, headers={"content-type": "application/json"})
+    begun = local.post(
+        f"{TONE}/cases", content=body, headers={"content-type": "application/json"}
+    )
     assert ended(local, begun.json())["state"] == "done"
     assert world.case_row(local, "whole").example.outputs == "\U0001f600 \ufffd"

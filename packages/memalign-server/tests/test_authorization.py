@@ -53,7 +53,9 @@ def clients(site: world.Shared) -> dict[str, TestClient]:
 def access_by_route(app: Any) -> dict[str, str]:
     """Every route of the application, by its method and path: for `anybody`, the `team` or an `owner`."""
     access: dict[str, str] = {}
-    for route in app.routes:  # those of a router lie behind one entry in newer versions of FastAPI
+    for route in (
+        app.routes
+    ):  # those of a router lie behind one entry in newer versions of FastAPI
         contexts = (
             route.effective_route_contexts()
             if hasattr(route, "effective_route_contexts")
@@ -69,7 +71,9 @@ def access_by_route(app: Any) -> dict[str, str]:
                     if TEAM.dependency in calls
                     else "anybody"
                 )
-                access |= {f"{method} {context.path}": admits for method in context.methods}
+                access |= {
+                    f"{method} {context.path}": admits for method in context.methods
+                }
     return access
 
 
@@ -98,7 +102,9 @@ def test_every_route_admits_whom_it_is_for(
     wrong: list[str] = []
     for route, admits in sorted(access.items()):
         method, path = route.split()
-        path = re.sub(r"\{(\w+)\}", lambda name: "tone" if name[1] == "judge" else "none", path)
+        path = re.sub(
+            r"\{(\w+)\}", lambda name: "tone" if name[1] == "judge" else "none", path
+        )
         for person, client in clients.items():
             if route == "POST /sign-out" and person in ("reviewer", "owner"):
                 continue  # it would end what is needed below
@@ -122,9 +128,15 @@ def is_right(route: str, admits: str, person: str, status: int) -> bool:
     return status not in (401, 403, 500)
 
 
-@pytest.mark.parametrize("path", ["/api/v1/judges/tone/align", "/judges/tone/setup/cases"])
-@pytest.mark.parametrize("form", ["application/json", "multipart/form-data; boundary=x"])
-def test_no_byte_of_nobodys_body_is_read(path: str, form: str, site: world.Shared) -> None:
+@pytest.mark.parametrize(
+    "path", ["/api/v1/judges/tone/align", "/judges/tone/setup/cases"]
+)
+@pytest.mark.parametrize(
+    "form", ["application/json", "multipart/form-data; boundary=x"]
+)
+def test_no_byte_of_nobodys_body_is_read(
+    path: str, form: str, site: world.Shared
+) -> None:
     statuses = list[int]()
 
     async def receive() -> Message:
@@ -147,9 +159,14 @@ def test_no_byte_of_nobodys_body_is_read(path: str, form: str, site: world.Share
 def test_a_reviewer_adds_no_case_by_whatever_way(shared: world.Shared) -> None:
     reviewer, program = shared.signed_in("reviewer"), shared.program()
     case = {"id": "new", "inputs": "q", "outputs": "a"}
-    ways: tuple[tuple[str, Any], ...] = (("cases", {"cases": [case]}), ("judge?keep=true", case))
+    ways: tuple[tuple[str, Any], ...] = (
+        ("cases", {"cases": [case]}),
+        ("judge?keep=true", case),
+    )
     for path, body in ways:
-        assert reviewer.post(f"/api/v1/judges/tone/{path}", json=body).status_code == 403
+        assert (
+            reviewer.post(f"/api/v1/judges/tone/{path}", json=body).status_code == 403
+        )
         assert program.post(f"/api/v1/judges/tone/{path}", json=body).status_code < 300
     assert reviewer.post("/api/v1/judges/tone/judge", json=case).status_code == 200
 
@@ -161,4 +178,9 @@ def test_a_reviewer_speaks_for_nobody_else(clients: dict[str, TestClient]) -> No
         ("unalign", {"source": "owner"}),
         ("unalign", {"keys": ["t-1"]}),
     ):
-        assert clients["reviewer"].post(f"/api/v1/judges/tone/{path}", json=body).status_code == 403
+        assert (
+            clients["reviewer"]
+            .post(f"/api/v1/judges/tone/{path}", json=body)
+            .status_code
+            == 403
+        )

@@ -20,7 +20,8 @@ RULE = "A reply must show sympathy before facts"
 
 
 @pytest.mark.parametrize(
-    ("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)]
+    ("scheme", "width"),
+    [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.slow)],
 )
 def test_an_experts_first_day(
     chromium: Browser, url: str, address: str, scheme: Any, width: int
@@ -28,7 +29,9 @@ def test_an_experts_first_day(
     world.link(url, "olga")
     world.link(url, "ana", Role.REVIEWER)
     size: Any = {"width": width, "height": 800}
-    page = opened(chromium, address, color_scheme=scheme, viewport=size, reduced_motion="reduce")
+    page = opened(
+        chromium, address, color_scheme=scheme, viewport=size, reduced_motion="reduce"
+    )
     requested: list[str] = []
     page.on("request", lambda request: requested.append(request.url))
     enter(page, url, "ana")
@@ -72,7 +75,9 @@ def test_an_experts_first_day(
     rows = page.locator("article")
     assert rows.count() == 3
     first = rows.first.inner_text()
-    assert [text for text in (words[2], RULE, "1 of 1") if text not in first] == [], first
+    assert [text for text in (words[2], RULE, "1 of 1") if text not in first] == [], (
+        first
+    )
     assert page.locator(".main-button").count() == 1, (
         "that of the first sentence which she has not confirmed"
     )
@@ -92,10 +97,15 @@ def test_an_experts_first_day(
         "[data-poll*='/jobs/']", state="detached"
     )  # loaded again once it is judged again
     rows.nth(2).get_by_role("link", name="Take back my words").click()
-    page.wait_for_selector("text=1 sentence goes, or is written again from what remains:")
+    page.wait_for_selector(
+        "text=1 sentence goes, or is written again from what remains:"
+    )
     page.get_by_role("button", name="Take back", exact=True).click()
     page.wait_for_selector("text=Taken back.")
-    assert [text in page.inner_text("main") for text in (words[0], "Say sorry, and mean it.")] == [
+    assert [
+        text in page.inner_text("main")
+        for text in (words[0], "Say sorry, and mean it.")
+    ] == [
         False,
         True,
     ]
@@ -110,7 +120,9 @@ def test_an_experts_first_day(
     assert [place for place in requested if not place.startswith(address)] == []
 
 
-def test_a_time_is_in_the_readers_zone_and_language(chromium: Browser, address: str) -> None:
+def test_a_time_is_in_the_readers_zone_and_language(
+    chromium: Browser, address: str
+) -> None:
     page = opened(chromium, address, locale="pt-PT", timezone_id="Asia/Tokyo")
     page.goto(REVIEW)
     answered(page, "s")  # Sim
@@ -132,7 +144,9 @@ def test_a_customer_is_found_everywhere_and_erased(page: Page) -> None:
     page.click("summary:has-text('Erase for good: 1 case')")
     page.click("button:has-text('Yes, erase it for good')")
     page.wait_for_selector("text=We searched again afterwards: 0 left.")
-    assert "three weeks late" not in page.content().lower().replace('value="three weeks late"', "")
+    assert "three weeks late" not in page.content().lower().replace(
+        'value="three weeks late"', ""
+    )
     assert "/receipts/" in page.url
     page.fill("#reference", "DSR 118")
     with page.expect_response(lambda answer: answer.request.method == "POST"):
@@ -140,7 +154,10 @@ def test_a_customer_is_found_everywhere_and_erased(page: Page) -> None:
     page.reload()
     assert page.input_value("#reference") == "DSR 118"
     page.emulate_media(media="print")
-    assert [page.is_visible(what) for what in ("nav", "text=Save as PDF")] == [False, False]
+    assert [page.is_visible(what) for what in ("nav", "text=Save as PDF")] == [
+        False,
+        False,
+    ]
 
 
 def test_a_file_is_shown_and_added(page: Page, tmp_path: Path) -> None:
@@ -195,14 +212,18 @@ def test_a_plain_sentence_of_the_server_is_shown(page: Page) -> None:
     sentence = "an address holds no null character"
     page.route(
         "**/setup/name",
-        lambda route: route.fulfill(status=400, content_type="text/plain", body=sentence),
+        lambda route: route.fulfill(
+            status=400, content_type="text/plain", body=sentence
+        ),
     )
     page.click("summary:has-text('Rename or delete this judge')")
     page.click("button:has-text('Rename it')")
     page.wait_for_selector(f".fault:has-text('{sentence}')")
 
 
-def test_a_column_chosen_while_another_is_on_its_way_is_taken(page: Page, tmp_path: Path) -> None:
+def test_a_column_chosen_while_another_is_on_its_way_is_taken(
+    page: Page, tmp_path: Path
+) -> None:
     file = tmp_path / "june.csv"
     file.write_text(
         "who;what;answer\nAna;Where is it?;On its way.\nBen;Why so late?;We are sorry.\n"
@@ -234,4 +255,7 @@ def test_an_invitation_is_copied_with_tls_and_without(
     link = page.inner_text("[role=status] code")
     page.click("[data-copy]")
     page.wait_for_selector("[data-copy]:has-text('Copied')")
-    assert page.evaluate("window.pasted ? pasted() : navigator.clipboard.readText()") == link
+    assert (
+        page.evaluate("window.pasted ? pasted() : navigator.clipboard.readText()")
+        == link
+    )

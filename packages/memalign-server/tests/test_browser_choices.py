@@ -15,7 +15,15 @@ from memalign_server.people.service import Role
 from memalign_server.store import Store
 from memalign_server.store.tables import jobs, reviews
 from server_support import world
-from server_support.browser import answered, enter, opened, served, until, wait_for, words_saved
+from server_support.browser import (
+    answered,
+    enter,
+    opened,
+    served,
+    until,
+    wait_for,
+    words_saved,
+)
 from server_support.reviewing import hold_out, put_in
 from tests.support.learning import changes_of
 
@@ -37,7 +45,11 @@ def quarrelling(request: ChatRequest) -> dict[str, Any]:
     if "changes" not in request.schema["properties"]:
         return {"rationale": "It answers the question.", "value": True}
     reply = changes_of(request.user, lambda _, words: f"Rule: {words}")
-    labels = [change["feedback"][0] for change in reply["changes"] if change["action"] == "ADD"]
+    labels = [
+        change["feedback"][0]
+        for change in reply["changes"]
+        if change["action"] == "ADD"
+    ]
     conflicts = [{"feedback": labels[:2], "about": "a day"}] if len(labels) > 1 else []
     return {**reply, "conflicts": conflicts}
 
@@ -52,7 +64,9 @@ def team(tmp_path: Path) -> Iterator[tuple[str, str]]:
         world.link(registry.url, name, Role.REVIEWER)
     app = world.server(tmp_path, script=quarrelling)
     with world.listening(app) as address:
-        client = world.Browser(app, base_url=world.ADDRESS, headers={"accept": "text/html"})
+        client = world.Browser(
+            app, base_url=world.ADDRESS, headers={"accept": "text/html"}
+        )
         client.post(world.link(registry.url, "Olga"))
         put_in(client)
         hold_out(client)
@@ -67,7 +81,10 @@ def of(chromium: Browser, team: tuple[str, str], name: str, back: str = REVIEW) 
 
 def rows(url: str) -> dict[tuple[str, str], Any]:
     with Store(url).read() as connection:
-        return {(row.case_id, row.person): row for row in connection.execute(select(reviews))}
+        return {
+            (row.case_id, row.person): row
+            for row in connection.execute(select(reviews))
+        }
 
 
 def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(
@@ -84,7 +101,9 @@ def test_no_letter_of_a_name_is_a_key_and_a_choice_is_undone(
     for key in ("y", "n", "Enter", "1"):
         yara.keyboard.press(key)
     yara.wait_for_timeout(300)
-    assert rows(team[1])["late", "Yara"].value is True, "no key takes a colleague's answer"
+    assert rows(team[1])["late", "Yara"].value is True, (
+        "no key takes a colleague's answer"
+    )
     assert yara.locator("h2:has-text('You and Nina differ')").count() == 1
     yara.click("a:has-text('Later')")
     yara.wait_for_selector("text=Case 2 of 5")
@@ -132,7 +151,10 @@ def test_a_stale_card_or_page_does_nothing_and_says_so(
     yara.click("button:has-text('Nina is right')")
     yara.wait_for_load_state("networkidle")
     yara.wait_for_selector("#differ")
-    assert (yara.locator(".undo").count(), rows(team[1])["late", "Yara"].value) == (0, True)
+    assert (yara.locator(".undo").count(), rows(team[1])["late", "Yara"].value) == (
+        0,
+        True,
+    )
 
     olga = of(chromium, team, "Olga", f"{SETUP}erase")
     olga.fill("input[name=matching]", "lamp")
@@ -154,7 +176,10 @@ def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
     chromium: Browser, team: tuple[str, str]
 ) -> None:
     pages = {name: of(chromium, team, name) for name in ("Nina", "Ben")}
-    said = {"Nina": ("late", "Never promise a day."), "Ben": ("twice", "You must name the day.")}
+    said = {
+        "Nina": ("late", "Never promise a day."),
+        "Ben": ("twice", "You must name the day."),
+    }
     for name, (case, words) in said.items():
         pages[name].goto(f"{REVIEW}?case={case}")
         answered(pages[name], "n")
@@ -172,7 +197,9 @@ def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
         olga.wait_for_timeout(500)
         olga.reload()
     assert "whose choice it was" in olga.inner_text(".conflict")
-    olga.locator(".conflict .sides > div", has_text="Never promise").get_by_role("button").click()
+    olga.locator(".conflict .sides > div", has_text="Never promise").get_by_role(
+        "button"
+    ).click()
     olga.wait_for_selector("text=The judge does not follow the other words any more.")
     ben = pages["Ben"]
     ben.goto("/judges/tone/learned")
@@ -188,11 +215,14 @@ def test_an_owners_choice_leaves_a_reviewers_words_with_whose_choice_it_was(
     memory = world.opened(team[1]).load("tone").memory
     assert [note.source for note in memory.annotations() if note.rationale] == ["Nina"]
     olga.request.post("/judges/tone/teach")
-    wait_for(olga, lambda: not [job for job in jobs_of(team[1]) if job in ("queued", "running")])
-    memory = world.opened(team[1]).load("tone").memory
-    assert [note.source for note in memory.annotations() if note.rationale] == ["Nina"], (
-        "it is not taught again"
+    wait_for(
+        olga,
+        lambda: not [job for job in jobs_of(team[1]) if job in ("queued", "running")],
     )
+    memory = world.opened(team[1]).load("tone").memory
+    assert [note.source for note in memory.annotations() if note.rationale] == [
+        "Nina"
+    ], "it is not taught again"
 
 
 def jobs_of(url: str, *kinds: str) -> list[str]:
@@ -219,7 +249,9 @@ def test_words_belong_to_the_answer_over_which_they_were_typed(
     assert rows(team[1])["late", "Nina"].rationale is None
     assert first.input_value("textarea[name=words]") == "It is cold."
     first.goto("/judges/tone/teach")
-    assert "explained" not in first.inner_text("main"), "it is not taught with the other verdict"
+    assert "explained" not in first.inner_text("main"), (
+        "it is not taught with the other verdict"
+    )
     first.goto(f"{LATE}&word=true")
     first.wait_for_selector("text=You wrote this about another answer of yours.")
     first.press("textarea[name=words]", "Enter")  # it still holds
@@ -241,11 +273,15 @@ def test_a_rejected_form_keeps_what_was_typed_and_says_why_beside_it(
     chromium: Browser, team: tuple[str, str], case: tuple[str, str]
 ) -> None:
     place, field = case
-    page = of(chromium, team, "Olga", place if place.startswith("/") else f"{SETUP}{place}")
+    page = of(
+        chromium, team, "Olga", place if place.startswith("/") else f"{SETUP}{place}"
+    )
     if place == "/judges":
         page.click("summary:has-text('A new question')")
         page.click("summary:has-text('All that the model is told')")
-        page.fill("textarea[name=instructions]", "No field in braces, but a long prompt.")
+        page.fill(
+            "textarea[name=instructions]", "No field in braces, but a long prompt."
+        )
         page.fill("input[name=question]", "Is it good?")
         page.click("text=Save the question")
         field = "instructions"
@@ -254,7 +290,9 @@ def test_a_rejected_form_keeps_what_was_typed_and_says_why_beside_it(
         page.click("text=Make a link")
     else:
         page.click("summary:has-text('All that the model is told')")
-        page.fill("textarea[name=instructions]", "No field in braces, but a long prompt.")
+        page.fill(
+            "textarea[name=instructions]", "No field in braces, but a long prompt."
+        )
         page.click("text=Save the question")
     fault = page.wait_for_selector(f".field:has([name={field}]) .fault")
     assert fault is not None
@@ -303,7 +341,8 @@ def test_an_erasure_asks_once_marks_what_it_found_and_its_receipt_is_listed(
 ) -> None:
     registry = world.opened(team[1], script=quarrelling)
     registry.update(
-        "tone", lambda judge: write_guideline(judge, "Portobello is a mushroom.", by="Olga")
+        "tone",
+        lambda judge: write_guideline(judge, "Portobello is a mushroom.", by="Olga"),
     )
     page = of(chromium, team, "Olga", f"{SETUP}erase")
     page.fill("input[name=matching]", "PORTO")
@@ -360,7 +399,9 @@ def test_a_trial_says_at_once_that_nothing_answers_or_that_there_is_no_room(
     refusing.server_close()
 
 
-def test_an_upload_that_cannot_arrive_says_so(chromium: Browser, tmp_path: Path) -> None:
+def test_an_upload_that_cannot_arrive_says_so(
+    chromium: Browser, tmp_path: Path
+) -> None:
     world.registry(tmp_path)
     large = tmp_path / "large.csv"
     with large.open("wb") as file:
@@ -419,11 +460,17 @@ def test_an_outage_is_said_for_a_verdict_and_for_a_teaching_and_covers_nothing(
     page.wait_for_selector("#line:has-text('Not saved yet: no connection.')")
     assert page.get_attribute("button.verdict:has-text('No')", "aria-pressed") == "true"
     assert page.is_visible("text=Kept here until the server answers")
-    line, tabs = page.locator("#line").bounding_box(), page.locator(".bar").bounding_box()
+    line, tabs = (
+        page.locator("#line").bounding_box(),
+        page.locator(".bar").bounding_box(),
+    )
     head = page.locator("h1").bounding_box()
     assert None not in (line, tabs, head)
     edges = [
-        edge for box in (tabs, line, head) if box for edge in (box["y"], box["y"] + box["height"])
+        edge
+        for box in (tabs, line, head)
+        if box
+        for edge in (box["y"], box["y"] + box["height"])
     ]
     assert edges == sorted(edges), "tabs, note and question, one below the other"
     with served(url, port):

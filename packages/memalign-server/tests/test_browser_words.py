@@ -34,7 +34,9 @@ FIELD = "textarea[name=words]"
 ANSWER = "textarea[name=value]"
 NO_CONNECTION = "Not saved yet: no connection. Your words are kept here."
 SESSION_OVER = "Your session is over"
-NOTHING_UNSAVED = "!Object.keys(localStorage).some((name) => name.startsWith('memalign-unsaved'))"
+NOTHING_UNSAVED = (
+    "!Object.keys(localStorage).some((name) => name.startsWith('memalign-unsaved'))"
+)
 
 
 def sign_out(page: Page) -> None:
@@ -88,7 +90,9 @@ def test_words_are_there_again_on_any_machine_and_for_nobody_else(
     ben.goto("/judges/tone/teach")
     ben.click("button:has-text('Teach it')")
     ben.wait_for_url("**/learned**")
-    assert rows(people)["late", "ana"].rationale is None, "nobody's unfinished words are taught"
+    assert rows(people)["late", "ana"].rationale is None, (
+        "nobody's unfinished words are taught"
+    )
     ana.reload()
     has_words(ana)
     sign_out(ana)
@@ -111,12 +115,22 @@ def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> N
         page.fill(FIELD, "")
         type_words(page, f"{WORDS} {place}")
         leave()
-        wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} {place}")  # noqa: B023  # at once
+        written = f"{WORDS} {place}"
+
+        def saved(written: str = written) -> bool:
+            return bool(rows(url)["late", "local"].rationale == written)
+
+        wait_for(page, saved)
     page.goto(LATE)
-    page.evaluate("Object.defineProperty(document, 'visibilityState', { value: 'hidden' })")
+    page.evaluate(
+        "Object.defineProperty(document, 'visibilityState', { value: 'hidden' })"
+    )
     type_words(page, " Or rather not.")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    wait_for(page, lambda: rows(url)["late", "local"].rationale == f"{WORDS} 2 Or rather not.")
+    wait_for(
+        page,
+        lambda: rows(url)["late", "local"].rationale == f"{WORDS} 2 Or rather not.",
+    )
     until(page, NOTHING_UNSAVED)
     page.fill(FIELD, WORDS)  # what is shortened after a look elsewhere stays short
     words_saved(page)
@@ -128,7 +142,8 @@ def test_words_are_sent_when_the_page_is_left_at_once(page: Page, url: str) -> N
 def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) -> None:
     posts: list[str] = []
     page.on(
-        "request", lambda request: posts.append(request.url) if request.method == "POST" else None
+        "request",
+        lambda request: posts.append(request.url) if request.method == "POST" else None,
     )
     page.goto(LATE)
     hold_down(page, "n", ".foot.back")
@@ -139,9 +154,9 @@ def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) 
     page.keyboard.type("k")
     words_saved(page)
     has_words(page, words := "yes, y 1 2\nk")
-    assert {name: row.value for name, row in rows(url).items()} == {("late", "local"): False}, (
-        "no key is a verdict"
-    )
+    assert {name: row.value for name, row in rows(url).items()} == {
+        ("late", "local"): False
+    }, "no key is a verdict"
     page.click("button:has-text('Back')")
     page.wait_for_selector("button[aria-pressed=true]:has-text('No')")
     assert "It answers the question." not in page.content(), "Back turns the foot first"
@@ -156,7 +171,9 @@ def test_words_go_with_their_answer_through_next_and_back(page: Page, url: str) 
     has_words(page, words)
     page.fill(FIELD, "long " * 10_100)
     page.keyboard.press("Enter")
-    page.wait_for_selector("text=your words have 50500 characters; keep them under 50000")
+    page.wait_for_selector(
+        "text=your words have 50500 characters; keep them under 50000"
+    )
     assert len(page.input_value(FIELD)) == 50_500
     assert rows(url)["late", "local"].rationale == words
     with Store(url).write() as connection:
@@ -176,7 +193,9 @@ def hold_down(page: Page, key: str, happened: str) -> None:
     page.keyboard.up(key)
 
 
-def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(page: Page, url: str) -> None:
+def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(
+    page: Page, url: str
+) -> None:
     world.opened(url).create(world.judge("free").replace(feedback_value_type=str))
     with Store(url).write() as connection:
         add_cases(connection, "free", map(Example.from_dict, CASES))
@@ -193,7 +212,10 @@ def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(page: Page, url: 
     )
     page.click("button:has-text('Save')")
     page.wait_for_selector(".foot.back")
-    until(page, "!Object.keys(sessionStorage).some((name) => name.startsWith('memalign-typed'))")
+    until(
+        page,
+        "!Object.keys(sessionStorage).some((name) => name.startsWith('memalign-typed'))",
+    )
 
 
 def test_two_windows_lose_no_word_to_each_other(page: Page) -> None:
@@ -241,7 +263,9 @@ def test_a_slow_window_sends_and_shows_its_own_words(page: Page) -> None:
         ("Back", "button[aria-pressed=true]"),
     ],
 )
-def test_words_outlive_a_dead_server(chromium: Browser, url: str, button: str, then: str) -> None:
+def test_words_outlive_a_dead_server(
+    chromium: Browser, url: str, button: str, then: str
+) -> None:
     with browser.served(url) as address:
         page = opened(chromium, address)
         explain(page, "")
@@ -258,7 +282,8 @@ def test_words_outlive_a_dead_server(chromium: Browser, url: str, button: str, t
         wait_for(
             page,
             lambda: (
-                going_on in str(page.evaluate("JSON.stringify(localStorage)")).replace("\\", "")
+                going_on
+                in str(page.evaluate("JSON.stringify(localStorage)")).replace("\\", "")
             ),
         )
     has_words(page)

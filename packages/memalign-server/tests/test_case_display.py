@@ -55,9 +55,9 @@ class Tags(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         for name, value in attrs:
-            away = name in ("href", "src", "action", "formaction") and not (value or "").startswith(
-                ("/", "#")
-            )
+            away = name in ("href", "src", "action", "formaction") and not (
+                value or ""
+            ).startswith(("/", "#"))
             if name.startswith("on") or name == "style" or away:
                 self.active.append(f"{tag} {name}={value}")
 
@@ -92,7 +92,9 @@ def test_hostile_cases_are_inert_on_every_page(local: TestClient) -> None:
 
 
 def test_a_request_and_its_reply_are_named_as_in_the_instructions() -> None:
-    blocks = cut({"inputs": "Where is it?", "outputs": "Here.", "expectations": "There."})
+    blocks = cut(
+        {"inputs": "Where is it?", "outputs": "Here.", "expectations": "There."}
+    )
     assert [(block.speaker, block.label) for block in blocks] == [
         ("customer", "Question"), ("reply", ""), ("reference", ""),
     ]  # fmt: skip
@@ -106,14 +108,24 @@ TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "Cancel it."},
     {"role": "assistant", "content": "**Of course.**", "tool_calls": CALLS},
     {"role": "tool", "tool_call_id": "1", "content": "one Halden"},
-    {"role": "tool", "tool_call_id": "2", "content": '{"error": "already with the carrier"}'},
+    {
+        "role": "tool",
+        "tool_call_id": "2",
+        "content": '{"error": "already with the carrier"}',
+    },
     {"role": "assistant", "content": "All done!"},
 ]
 
 
 def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
     blocks = cut({"conversation": TALK})
-    assert [block.kind for block in blocks] == ["bubble", "bubble", "tool", "tool", "bubble"]
+    assert [block.kind for block in blocks] == [
+        "bubble",
+        "bubble",
+        "tool",
+        "tool",
+        "bubble",
+    ]
     assert [block.speaker for block in blocks if block.kind == "bubble"] == [
         "customer",
         "company",
@@ -127,14 +139,16 @@ def test_a_conversation_is_bubbles_and_a_line_for_each_tool() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["```sql\nSELECT a FROM b\n```", "SELECT a.b\nFROM b", "def f():\n    return 1"]
+    "text",
+    ["```sql\nSELECT a FROM b\n```", "SELECT a.b\nFROM b", "def f():\n    return 1"],
 )
 def test_code_has_colours_in_markdown_and_alone(text: str) -> None:
     assert '<span class="k">' in only({"outputs": text}).html
 
 
 @pytest.mark.parametrize(
-    "text", ["Select a size from the list.", "With regard to it. SET", "Update your address"]
+    "text",
+    ["Select a size from the list.", "With regard to it. SET", "Update your address"],
 )
 def test_a_sentence_is_no_code(text: str) -> None:
     assert "<pre" not in only({"outputs": text}).html
@@ -145,7 +159,13 @@ def test_json_is_folded_traces_are_trees() -> None:
     assert folded.nodes[0].parts[0].note == "2"
     spans = [
         {"name": "agent", "span_id": "1", "start_time": 1, "end_time": 2},
-        {"name": "search", "span_id": "2", "parent_id": "1", "start_time": 1, "end_time": 2},
+        {
+            "name": "search",
+            "span_id": "2",
+            "parent_id": "1",
+            "start_time": 1,
+            "end_time": 2,
+        },
     ]
     tree = only({"trace": spans})
     assert (tree.speaker, str(tree.nodes[0].name)) == ("steps", "agent")
@@ -161,7 +181,10 @@ def test_a_long_text_is_shown_whole_in_its_paragraphs() -> None:
 def test_a_pair_stands_side_by_side() -> None:
     sides = {"A": "The parcel arrives on Monday.", "B": "The parcel arrives on Friday."}
     blocks = cut({"inputs": "When?", "outputs": sides}, "A|B|tie")
-    assert [(block.kind, block.label) for block in blocks[1:]] == [("side", "A"), ("side", "B")]
+    assert [(block.kind, block.label) for block in blocks[1:]] == [
+        ("side", "A"),
+        ("side", "B"),
+    ]
 
 
 def seconds(shown: Callable[[], object]) -> float:
@@ -189,7 +212,8 @@ def calls(number: int) -> list[dict[str, Any]]:
         for n in range(number)
     ]
     results = [
-        {"role": "tool", "tool_call_id": n, "content": f"gave {n}"} for n in reversed(range(number))
+        {"role": "tool", "tool_call_id": n, "content": f"gave {n}"}
+        for n in reversed(range(number))
     ]
     return [*called, *results]
 
@@ -202,11 +226,17 @@ GROWING: dict[str, Callable[[int], dict[str, Any]]] = {
     "stars": lambda n: {"outputs": "*a **b " * (n // 7)},
     "fences": lambda n: {"outputs": "```\n" * (n // 4)},
     "a fence in a rare language": lambda n: {"outputs": f"```systemd\n{' ' * n}x\n```"},
-    "a fence of blank lines": lambda n: {"outputs": "```python\n" + " \n" * (n // 2) + "```"},
+    "a fence of blank lines": lambda n: {
+        "outputs": "```python\n" + " \n" * (n // 2) + "```"
+    },
     "a statement": lambda n: {"outputs": "select a, " * (n // 10)},
     "a fence of types": lambda n: {"outputs": "```ts\n" + "a.b." * (n // 4) + "\n```"},
-    "parts": lambda n: {"outputs": {f"part {number}": "**x**" for number in range(n // 100)}},
-    "parts in parts": lambda n: {"outputs": json.loads("[" * (n // 5000) + "]" * (n // 5000))},
+    "parts": lambda n: {
+        "outputs": {f"part {number}": "**x**" for number in range(n // 100)}
+    },
+    "parts in parts": lambda n: {
+        "outputs": json.loads("[" * (n // 5000) + "]" * (n // 5000))
+    },
     "a text of parts in parts": lambda n: {"outputs": "[" * (n // 2) + "]" * (n // 2)},
     "flat spans": lambda n: {"trace": spans(n // 100, nested=False)},
     "nested spans": lambda n: {"trace": spans(n // 100, nested=True)},
@@ -230,10 +260,16 @@ def test_a_case_just_below_the_limits_is_shown_in_seconds(name: str) -> None:
         assert seconds(lambda size=size: cut(GROWING[name](size))) < 10  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("unit", ["{{ a ", "{% a ", "Reply" + " " * 50 + ":", "a: {{ ", "a " * 20])
-def test_the_question_of_long_instructions_is_found_in_time_that_grows_with_them(unit: str) -> None:
+@pytest.mark.parametrize(
+    "unit", ["{{ a ", "{% a ", "Reply" + " " * 50 + ":", "a: {{ ", "a " * 20]
+)
+def test_the_question_of_long_instructions_is_found_in_time_that_grows_with_them(
+    unit: str,
+) -> None:
     def found(size: int) -> None:
-        instructions = SimpleNamespace(name="tone", instructions=unit * (size // len(unit)))
+        instructions = SimpleNamespace(
+            name="tone", instructions=unit * (size // len(unit))
+        )
         question_of(cast("Judge", instructions))
         label_of("outputs", cast("Judge", instructions))
 
@@ -241,9 +277,13 @@ def test_the_question_of_long_instructions_is_found_in_time_that_grows_with_them
 
 
 def test_each_result_of_a_tool_is_shown_once_beside_its_call() -> None:
-    blocks = cut({"conversation": [*calls(3), {"role": "tool", "content": "of no call"}]})
+    blocks = cut(
+        {"conversation": [*calls(3), {"role": "tool", "content": "of no call"}]}
+    )
     shown = [(block.kind, str(block.html)) for block in blocks]
-    assert shown == [("tool", f"gave {n}") for n in (0, 1, 2)] + [("tool", "of no call")]
+    assert shown == [("tool", f"gave {n}") for n in (0, 1, 2)] + [
+        ("tool", "of no call")
+    ]
 
 
 def test_a_result_without_an_id_belongs_to_the_first_call_that_waits() -> None:
@@ -256,7 +296,10 @@ def test_a_result_without_an_id_belongs_to_the_first_call_that_waits() -> None:
         {"role": "tool", "tool_call_id": "b", "content": "named"},
     ]
     blocks = cut({"conversation": [first, second, *results]})
-    assert [(block.label, str(block.html)) for block in blocks] == [("a", "plain"), ("b", "named")]
+    assert [(block.label, str(block.html)) for block in blocks] == [
+        ("a", "plain"),
+        ("b", "named"),
+    ]
 
 
 def test_what_there_is_no_room_for_is_an_ellipsis() -> None:

@@ -10,7 +10,16 @@ from sqlalchemy import select
 from memalign.errors import JudgeNotFound
 from memalign_server.store.tables import queue, reviews
 from server_support import world
-from server_support.reviewing import CASES, answer, expect, post, put_in, shows, wait, words_of
+from server_support.reviewing import (
+    CASES,
+    answer,
+    expect,
+    post,
+    put_in,
+    shows,
+    wait,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -20,12 +29,17 @@ SHEET = "inputs,outputs,value,rationale,source\nWhere?,Soon.,no,No day is named.
 
 
 def ids(client: TestClient) -> list[str]:
-    return [row.case_id for row in world.stored(client, select(queue).order_by(queue.c.number))]
+    return [
+        row.case_id
+        for row in world.stored(client, select(queue).order_by(queue.c.number))
+    ]
 
 
 def upload(client: TestClient, text: str, **fields: Any) -> Any:
     files = {"file": ("june.csv", text)}
-    return client.post("/judges/tone/setup/cases", files=files, data=fields, follow_redirects=False)
+    return client.post(
+        "/judges/tone/setup/cases", files=files, data=fields, follow_redirects=False
+    )
 
 
 @world.ON_BOTH
@@ -51,12 +65,17 @@ def test_cases_are_found_by_text_and_state(
 ) -> None:
     answer(queued, "late", value="false")
     page = queued.get(PAGE, params=query).text
-    found = [case["id"] for case in CASES if f'name="case" value="{case["id"]}"' in page]
+    found = [
+        case["id"] for case in CASES if f'name="case" value="{case["id"]}"' in page
+    ]
     assert sorted(found) == shown
 
 
 def test_a_long_list_comes_in_pieces(local: TestClient) -> None:
-    put_in(local, [{"id": f"c-{n}", "inputs": f"Q{n}?", "outputs": "Yes."} for n in range(60)])
+    put_in(
+        local,
+        [{"id": f"c-{n}", "inputs": f"Q{n}?", "outputs": "Yes."} for n in range(60)],
+    )
     first = local.get(PAGE).text
     assert first.count('name="case"') == 50
     address = first.partition("More cases")[0].rpartition('href="')[2].partition('"')[0]
@@ -108,7 +127,10 @@ def test_answers_in_a_file_are_offered_and_taken(local: TestClient) -> None:
     shows(local.get(added.headers["location"]).text, "2 answers came with them.")
     rows = world.stored(local, select(reviews).order_by(reviews.c.person))
     said = [(row.person, row.value, row.rationale, row.blind_value) for row in rows]
-    assert said == [("ana", False, "No day is named.", None), ("local", True, None, None)]
+    assert said == [
+        ("ana", False, "No day is named.", None),
+        ("local", True, None, None),
+    ]
     upload(local, SHEET.replace("No day", "Not a day"), what="cases", said="true")
     assert len(world.stored(local, select(reviews))) == 2, "what was said here stays"
 
@@ -162,9 +184,16 @@ def test_a_judge_is_renamed_with_its_cases_and_answers(queued: TestClient) -> No
 
 def test_a_judge_is_deleted_once_its_name_is_typed(queued: TestClient) -> None:
     registry = world.server_of(queued).registry
-    expect(post(queued, "/judges/tone/delete", name="tome"), 422, "type the name of the judge")
+    expect(
+        post(queued, "/judges/tone/delete", name="tome"),
+        422,
+        "type the name of the judge",
+    )
     assert registry.load("tone").name == "tone"
-    assert post(queued, "/judges/tone/delete", name="tone").headers["location"] == "/judges"
+    assert (
+        post(queued, "/judges/tone/delete", name="tone").headers["location"]
+        == "/judges"
+    )
     with pytest.raises(JudgeNotFound):
         registry.load("tone")
     assert ids(queued) == []

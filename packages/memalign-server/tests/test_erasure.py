@@ -22,7 +22,16 @@ from memalign_server.store import Store
 from memalign_server.store.tables import jobs, metadata, queue, reviews
 from memalign_server.work.jobs import Jobs
 from server_support import world
-from server_support.reviewing import answer, expect, job_ended, post, put_in, shows, wait, words_of
+from server_support.reviewing import (
+    answer,
+    expect,
+    job_ended,
+    post,
+    put_in,
+    shows,
+    wait,
+    words_of,
+)
 from tests.cli.conftest import invoke
 from tests.support.rows import RawRow
 
@@ -46,7 +55,11 @@ CASES: list[RawRow] = [
     for number, matter in enumerate(MATTERS, 1)
 ]
 OTHERS: list[RawRow] = [
-    {"id": "late", "inputs": "My order is three weeks late.", "outputs": "It is in transit."},
+    {
+        "id": "late",
+        "inputs": "My order is three weeks late.",
+        "outputs": "It is in transit.",
+    },
     {"id": "thanks", "inputs": "Thanks!", "outputs": "Glad to hear it! Any time."},
 ]
 
@@ -66,7 +79,9 @@ class Site:
     def nowhere(self, *words: str) -> bool:
         """In no table, and in no file of the database unless it is out of reach on a server of its own."""
         path = Path(self.url.removeprefix("sqlite:///"))
-        files = path.parent.glob(f"{path.name}*") if self.url.startswith("sqlite") else ()
+        files = (
+            path.parent.glob(f"{path.name}*") if self.url.startswith("sqlite") else ()
+        )
         data = b"".join(file.read_bytes() for file in files).lower()
         assert self.tables_with(*words) == set()
         assert [word for word in words if word.lower().encode() in data] == []
@@ -84,7 +99,9 @@ class Site:
         return Jobs(Store(self.url), self.registry())
 
     def found(self, words: str) -> str:
-        return " ".join(post(self.client, "/judges/tone/find", matching=words).text.split())
+        return " ".join(
+            post(self.client, "/judges/tone/find", matching=words).text.split()
+        )
 
     def judgments(self) -> list[Any]:
         return [
@@ -113,7 +130,10 @@ def spread(site: Site) -> None:
     wait(site.client)
     for case in CASES[3:6]:
         answer(
-            site.client, case["id"], value="true", rationale=f"Right towards Okafor, {case['id']}."
+            site.client,
+            case["id"],
+            value="true",
+            rationale=f"Right towards Okafor, {case['id']}.",
         )
     post(
         site.client,
@@ -123,9 +143,12 @@ def spread(site: Site) -> None:
         revision="0",
     )
     answer(site.client, "thanks", value="true", rationale="It is warm.")
-    judged = site.jobs().start("align", "tone", {"examples": CASES[9:]}, asked_by="local")
+    judged = site.jobs().start(
+        "align", "tone", {"examples": CASES[9:]}, asked_by="local"
+    )
     judgments = [
-        {"id": case["id"], "rationale": f"{case['inputs']} It is polite."} for case in CASES[9:]
+        {"id": case["id"], "rationale": f"{case['inputs']} It is polite."}
+        for case in CASES[9:]
     ]
     site.jobs().end(judged.id, "done", result={"judgments": judgments})
 
@@ -135,7 +158,9 @@ ALL = {case["id"] for case in CASES}
 
 @world.ON_BOTH
 @pytest.mark.parametrize(
-    "way", [{"matching": "OKAFOR"}, {"selectors": sorted(ALL)}], ids=["by text", "by ids"]
+    "way",
+    [{"matching": "OKAFOR"}, {"selectors": sorted(ALL)}],
+    ids=["by text", "by ids"],
 )
 def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(
     site: Site, way: dict[str, Any]
@@ -149,7 +174,11 @@ def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(
     receipt = site.registry().erase("tone", **way)
     assert receipt.complete, receipt.left
     for paper in (preview, receipt):
-        assert (set(paper.cases), len(paper.keys), "12 cases, 6 comments" in str(paper)) == (
+        assert (
+            set(paper.cases),
+            len(paper.keys),
+            "12 cases, 6 comments" in str(paper),
+        ) == (
             ALL,
             6,
             True,
@@ -161,7 +190,9 @@ def test_twelve_cases_of_one_customer_are_in_no_table_and_no_byte(
         site.registry().erase("tone", **way)
 
 
-def test_without_the_package_nothing_is_erased(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_nothing_is_erased(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site.registry().align("tone", world.ROWS)
     monkeypatch.setattr(other_tables, "entry_points", lambda **_: ())
     with pytest.raises(RegistryError, match="memalign-server"):
@@ -190,18 +221,32 @@ def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     put_in(site.client, OTHERS)
     registry, others = site.registry(), site.jobs()
     rows = [
-        {**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "philippa"}
+        {
+            **OTHERS[0],
+            "value": False,
+            "rationale": "It shows no sympathy.",
+            "source": "philippa",
+        }
     ]
     registry.align("tone", rows)
     ended = others.start("align", "tone", {}, asked_by="philippa")
     others.end(ended.id, "done", result={"judgments": []})
-    wording = {"guideline": "g-1", "text": "Show sympathy.", "checks": [], "person": "philippa"}
+    wording = {
+        "guideline": "g-1",
+        "text": "Show sympathy.",
+        "checks": [],
+        "person": "philippa",
+    }
     for kind, arguments in (("try", wording), ("unalign", {"keys": ["late@philippa"]})):
         others.start(kind, "tone", arguments, asked_by="philippa")
     answer(site.client, "thanks", value="true", rationale="It is warm.")
     with others.store.write() as connection:
-        connection.execute(text("UPDATE memalign_server_reviews SET person = 'philippa'"))
-        connection.execute(text("UPDATE memalign_server_queue SET settled = 'philippa'"))
+        connection.execute(
+            text("UPDATE memalign_server_reviews SET person = 'philippa'")
+        )
+        connection.execute(
+            text("UPDATE memalign_server_queue SET settled = 'philippa'")
+        )
     receipt = registry.erase("tone", source="philippa")
     assert (receipt.left, sorted(map(str, receipt.keys))) == (
         (),
@@ -216,7 +261,14 @@ def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
     registry = site.registry()
     registry.align(
         "tone",
-        [{**OTHERS[0], "value": False, "rationale": "It is cold to her.", "source": "philippa"}],
+        [
+            {
+                **OTHERS[0],
+                "value": False,
+                "rationale": "It is cold to her.",
+                "source": "philippa",
+            }
+        ],
     )
     answer(site.client, "late", value="true", rationale="It says where it is.")
     receipt = registry.erase("tone", ["late@philippa"])
@@ -226,11 +278,17 @@ def test_a_colleagues_untaught_answer_keeps_its_case(site: Site) -> None:
     assert site.nowhere("cold to her")
 
 
-def test_a_verdict_whose_prompt_showed_an_erased_label_goes_and_the_case_stays(site: Site) -> None:
+def test_a_verdict_whose_prompt_showed_an_erased_label_goes_and_the_case_stays(
+    site: Site,
+) -> None:
     put_in(site.client, OTHERS)
     registry = site.registry()
     registry.align(
-        "tone", [{**OTHERS[0], "value": False, "source": source} for source in ("ana", "philippa")]
+        "tone",
+        [
+            {**OTHERS[0], "value": False, "source": source}
+            for source in ("ana", "philippa")
+        ],
     )
     post(site.client, "/judges/tone/setup/cases", what="judge")
     wait(site.client)
@@ -246,16 +304,29 @@ def test_a_word_that_is_left_makes_the_receipt_say_no(site: Site, way: str) -> N
     spread(site)
     with site.registry()._database.write() as connection:
         connection.execute(text("CREATE TABLE crm_notes (about VARCHAR(200))"))
-        connection.execute(text("INSERT INTO crm_notes VALUES ('Call Mr. OKAFOR back on Monday')"))
+        connection.execute(
+            text("INSERT INTO crm_notes VALUES ('Call Mr. OKAFOR back on Monday')")
+        )
     if way == "command":
         done = invoke(
-            "erase", "tone", "--matching", "okafor", "--yes", "--registry", site.url, code=1
+            "erase",
+            "tone",
+            "--matching",
+            "okafor",
+            "--yes",
+            "--registry",
+            site.url,
+            code=1,
         )
         receipt = done.out.partition("erased")[2]
     else:
         receipt = site.erased(matching="okafor", whole="true")
         assert "Erased for good" not in receipt
-    shows(receipt, "crm_notes.about", "NO" if way == "command" else "Not everything is gone")
+    shows(
+        receipt,
+        "crm_notes.about",
+        "NO" if way == "command" else "Not everything is gone",
+    )
     assert "back on Monday" not in receipt
     assert site.tables_with("okafor") == {"crm_notes.about"}
 
@@ -264,7 +335,9 @@ def test_what_an_erasure_does_not_reach_is_named(site: Site) -> None:
     registry = site.registry()
     spread(site)
     registry.create(
-        world.judge("named").replace(instructions=f"{world.INSTRUCTIONS}\nBe kind to Mr Okafor.")
+        world.judge("named").replace(
+            instructions=f"{world.INSTRUCTIONS}\nBe kind to Mr Okafor."
+        )
     )
     put_in(site.client, CASES[:1], judge="named")
     assert registry.erase("tone", matching="okafor").elsewhere == ("named",)
@@ -301,8 +374,14 @@ def test_the_page_finds_everything_and_erases_it(site: Site) -> None:
 def test_what_has_no_tick_stays(site: Site) -> None:
     spread(site)
     page = site.found("okafor")
-    expect(post(site.client, "/judges/tone/erase", matching="okafor"), 422, "nothing is ticked")
-    chosen = [tick for tick in ticks(page) if tick.endswith(("okafor-1", "okafor-7@local"))]
+    expect(
+        post(site.client, "/judges/tone/erase", matching="okafor"),
+        422,
+        "nothing is ticked",
+    )
+    chosen = [
+        tick for tick in ticks(page) if tick.endswith(("okafor-1", "okafor-7@local"))
+    ]
     page = site.erased(matching="okafor", tick=chosen)
     shows(page, "1 case, 1 comment", "16 that mention it and had no tick")
     assert "Erase the" not in page  # it would take what has lost its tick
@@ -310,7 +389,9 @@ def test_what_has_no_tick_stays(site: Site) -> None:
         "parcel is three weeks late", "okafor-7@", "is owed more on okafor-7"
     )
     assert site.tables_with("card was charged twice")
-    assert site.tables_with("password mail is missing"), "a case stays without its only comment"
+    assert site.tables_with("password mail is missing"), (
+        "a case stays without its only comment"
+    )
 
 
 def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) -> None:
@@ -323,15 +404,23 @@ def test_a_draft_an_experts_name_and_a_learned_sentence_are_found(site: Site) ->
         words="Ask Ms Lindqvist first.",
         revision="0",
     )
-    rows = [{**OTHERS[1], "value": False, "rationale": "Too short.", "source": "Philippa"}]
+    rows = [
+        {**OTHERS[1], "value": False, "rationale": "Too short.", "source": "Philippa"}
+    ]
     for name, words in (("Philippa", "No date is given."), ("Ben", "Say sorry first.")):
         rows.append({**OTHERS[0], "value": False, "rationale": words, "source": name})
     site.registry().align("tone", rows)
     site.registry().update(
-        "tone", lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local")
+        "tone",
+        lambda judge: write_guideline(judge, "Ms Lindqvist gets a call.", by="local"),
     )
     page = site.found("lindqvist")
-    shows(page, "Found: 1 comment, 1 learned sentence", "a comment of yours", "learned from local")
+    shows(
+        page,
+        "Found: 1 comment, 1 learned sentence",
+        "a comment of yours",
+        "learned from local",
+    )
     learned = [tick for tick in ticks(page) if tick.startswith("sentence:")]
     assert "1 learned sentence" in site.erased(matching="lindqvist", tick=learned)
     assert not site.tables_with("gets a call")
@@ -377,9 +466,24 @@ def test_the_same_counts_stand_before_and_after(
     site: Site, kinds: tuple[str, ...], goes: str
 ) -> None:
     rows = [
-        {**OTHERS[0], "value": False, "rationale": "Zoltan waits too long.", "source": "ben"},
-        {**OTHERS[1], "value": True, "rationale": "Zoltan would be glad.", "source": "ana"},
-        {**OTHERS[0], "value": False, "rationale": "It shows no sympathy.", "source": "eva"},
+        {
+            **OTHERS[0],
+            "value": False,
+            "rationale": "Zoltan waits too long.",
+            "source": "ben",
+        },
+        {
+            **OTHERS[1],
+            "value": True,
+            "rationale": "Zoltan would be glad.",
+            "source": "ana",
+        },
+        {
+            **OTHERS[0],
+            "value": False,
+            "rationale": "It shows no sympathy.",
+            "source": "eva",
+        },
     ]
     site.registry().align("tone", rows)
     assert "case:thanks" not in ticks(site.found("zoltan")), "it does not hold the name"
@@ -394,7 +498,14 @@ def test_the_same_counts_stand_before_and_after(
 def test_a_case_without_a_tick_stays_though_nobody_speaks_of_it_any_more(
     site: Site, taught: bool
 ) -> None:
-    rows = [{**OTHERS[1], "value": True, "rationale": "Zoltan would be glad.", "source": "ana"}]
+    rows = [
+        {
+            **OTHERS[1],
+            "value": True,
+            "rationale": "Zoltan would be glad.",
+            "source": "ana",
+        }
+    ]
     if taught:
         site.registry().align("tone", rows)
     else:
@@ -403,7 +514,10 @@ def test_a_case_without_a_tick_stays_though_nobody_speaks_of_it_any_more(
     page = site.erased(matching="zoltan", tick=ticks(site.found("zoltan")))
     shows(page, "1 comment", "0 left")
     assert site.nowhere("zoltan")
-    assert world.case_row(site.client, "thanks").example.outputs == "Glad to hear it! Any time."
+    assert (
+        world.case_row(site.client, "thanks").example.outputs
+        == "Glad to hear it! Any time."
+    )
 
 
 def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> None:
@@ -435,7 +549,11 @@ def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> No
     )
     expect(ana.get("/account", follow_redirects=False), 303)
     (job,) = shared.server.jobs.receipts("tone")
-    assert (job.result["complete"], job.result["members"], job.result["version"]) == (True, 1, 4)
+    assert (job.result["complete"], job.result["members"], job.result["version"]) == (
+        True,
+        1,
+        4,
+    )
 
 
 def test_nobody_leaves_with_words_that_have_no_tick(shared: world.Shared) -> None:
@@ -448,7 +566,10 @@ def test_nobody_leaves_with_words_that_have_no_tick(shared: world.Shared) -> Non
         if "member" in tick
     ]
     says = "Ana leaves with all that they said"
-    assert says in post(owner, "/judges/tone/erase/ticks", matching="ana", tick=member).text
+    assert (
+        says
+        in post(owner, "/judges/tone/erase/ticks", matching="ana", tick=member).text
+    )
     expect(post(owner, "/judges/tone/erase", matching="ana", tick=member), 422, says)
     assert world.answer_row(owner, "late", "Ana").rationale == "It is cold to her."
 
@@ -467,7 +588,9 @@ def test_a_member_who_said_nothing_leaves_with_a_receipt(shared: world.Shared) -
     assert world.tables_with(shared.server.registry.url, "reviewer") == set()
 
 
-def test_the_last_owner_does_not_leave_and_nothing_is_erased(shared: world.Shared) -> None:
+def test_the_last_owner_does_not_leave_and_nothing_is_erased(
+    shared: world.Shared,
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, OTHERS)
     answer(owner, "thanks", value="true", rationale="It is warm.")
@@ -498,7 +621,9 @@ def test_an_answer_while_an_erasure_plans_waits_for_nothing(
     receipt = site.registry().erase("tone", ["okafor-1"])
     assert (receipt.left, receipt.cases, len(planned)) == ((), ("okafor-1",), plans)
     kept = [row.case_id for row in world.stored(site.client, select(reviews))]
-    assert kept == ([] if case == "okafor-1" else [case]), "what is said of other cases stays"
+    assert kept == ([] if case == "okafor-1" else [case]), (
+        "what is said of other cases stays"
+    )
 
 
 def test_receipts_are_listed_the_newest_first(site: Site) -> None:
@@ -542,9 +667,9 @@ def test_what_was_written_while_it_was_erased_goes_with_one_button(
 
 def test_a_receipt_keeps_its_reference(site: Site) -> None:
     put_in(site.client, [CASES[0], *OTHERS])
-    begun = post(site.client, "/judges/tone/erase", matching="okafor", whole="true").headers[
-        "location"
-    ]
+    begun = post(
+        site.client, "/judges/tone/erase", matching="okafor", whole="true"
+    ).headers["location"]
     wait(site.client)
     post(site.client, begun, reference="Chidi Okafor, DSR 118")
     assert 'value="Chidi Okafor, DSR 118"' in site.client.get(begun).text
@@ -553,27 +678,35 @@ def test_a_receipt_keeps_its_reference(site: Site) -> None:
     assert written == ("Chidi Okafor, DSR 118", "local", 1, True)
     site.erased(matching="okafor", whole="true")
     assert site.nowhere("okafor")
-    assert "Erased for good" in site.client.get(begun).text, "it outlives the name in its reference"
+    assert "Erased for good" in site.client.get(begun).text, (
+        "it outlives the name in its reference"
+    )
 
 
 def test_a_receipts_own_words_are_no_trace(site: Site) -> None:
     put_in(site.client, OTHERS)
     for word in ("thanks", "late"):  # every receipt says which version is the latest
         assert "0 left" in site.erased(matching=word, whole="true")
-    results = world.stored(site.client, select(jobs.c.result).where(jobs.c.kind == "erase"))
+    results = world.stored(
+        site.client, select(jobs.c.result).where(jobs.c.kind == "erase")
+    )
     assert [bool(result) for (result,) in results] == [True] * 2, (
         "the second erasure leaves the receipt of the first"
     )
 
 
-def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site) -> None:
+def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(
+    site: Site,
+) -> None:
     receipts: list[Receipt] = []
 
     async def quoting(request: ChatRequest) -> dict[str, Any]:
         customer = "Okafor" in request.system + request.user
         if customer and not receipts:
             receipts.append(
-                await asyncio.to_thread(site.registry().erase, "tone", matching="okafor")
+                await asyncio.to_thread(
+                    site.registry().erase, "tone", matching="okafor"
+                )
             )
         return {
             "rationale": "Mr Okafor is owed more." if customer else "It is polite.",
@@ -595,28 +728,48 @@ def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(site: Site
     assert sum(judgment is not None for judgment in site.judgments()) == len(OTHERS)
 
 
-def test_a_deleted_judge_leaves_no_row_and_its_heir_nothing(shared: world.Shared) -> None:
+def test_a_deleted_judge_leaves_no_row_and_its_heir_nothing(
+    shared: world.Shared,
+) -> None:
     owner, url = shared.signed_in("owner"), shared.server.registry.url
     put_in(owner, CASES[:3], judge="other")
-    answer(owner, "okafor-1", judge="other", value="false", rationale="Mrs Okafor reads no date.")
+    answer(
+        owner,
+        "okafor-1",
+        judge="other",
+        value="false",
+        rationale="Mrs Okafor reads no date.",
+    )
     post(owner, "/judges/other/teach")
     wait(owner, "other")
     answer(owner, "okafor-2", judge="other", value="true")
 
     of_judges = [table for table in metadata.sorted_tables if "judge" in table.c]
-    assert len([table for table in of_judges if world.stored(owner, select(table))]) == 3
+    assert (
+        len([table for table in of_judges if world.stored(owner, select(table))]) == 3
+    )
     old = [job.id for job in shared.server.jobs.recent("other")]
     invoke("delete", "other", "--yes", "--registry", url, code=0)
-    assert [table.name for table in of_judges if world.stored(owner, select(table))] == []
+    assert [
+        table.name for table in of_judges if world.stored(owner, select(table))
+    ] == []
     assert world.tables_with(url, "Okafor") == set()
-    heir: dict[str, Any] = {"name": "other", "instructions": world.INSTRUCTIONS, "kind": "bool"}
+    heir: dict[str, Any] = {
+        "name": "other",
+        "instructions": world.INSTRUCTIONS,
+        "kind": "bool",
+    }
     for is_made in (False, True):
         if is_made:
-            expect(post(owner, "/judges", **heir, model="local:qwen2.5-coder-1.5b"), 303)
+            expect(
+                post(owner, "/judges", **heir, model="local:qwen2.5-coder-1.5b"), 303
+            )
         for job in old:
             assert owner.get(f"/api/v1/judges/other/jobs/{job}").status_code == 404
             for path in (f"jobs/{job}", f"learned?job={job}"):
-                assert owner.get(f"/judges/other/{path}").status_code in (404, 422), path
+                assert owner.get(f"/judges/other/{path}").status_code in (404, 422), (
+                    path
+                )
     assert shared.server.jobs.recent("other") == []
     for path in ("review", "trust", "setup", "learned"):
         assert "Okafor" not in owner.get(f"/judges/other/{path}").text, path

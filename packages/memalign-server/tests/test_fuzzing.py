@@ -11,7 +11,10 @@ import pytest
 import schemathesis
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
-from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+)
 
 from server_support import world
 from server_support.reviewing import FEEDBACK
@@ -43,9 +46,14 @@ def test_no_request_ends_in_an_error_of_ours(address: str, examples: int) -> Non
         assert isinstance(result, Ok), result
         operation = result.ok()
 
-        @hypothesis.given(case=operation.as_strategy(), real=hypothesis.strategies.booleans())
+        @hypothesis.given(
+            case=operation.as_strategy(), real=hypothesis.strategies.booleans()
+        )
         @hypothesis.settings(
-            max_examples=examples, deadline=None, database=None, suppress_health_check=ALL_OF_THEM
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            suppress_health_check=ALL_OF_THEM,
         )
         def one(case: Any, real: bool) -> None:
             if real and "judge" in case.path_parameters:

@@ -69,6 +69,8 @@ def test_without_its_registry_a_server_is_not_healthy(
         with caplog.at_level(logging.ERROR, "memalign_server"):
             expect(client.get("/health"), 503, "the database does not answer")
         assert str(tmp_path) in caplog.text, "the log names it"
-        assert str(tmp_path) not in client.get("/health").text, "a stranger learns no path"
+        assert str(tmp_path) not in client.get("/health").text, (
+            "a stranger learns no path"
+        )
         shutil.copy(tmp_path / "kept.db", file)
         assert client.get("/health").json() == {"status": "ok"}, "it is back"

@@ -25,7 +25,9 @@ from tests.support.patience import PATIENCE
 
 
 def align(client: TestClient, rows: Any = FEEDBACK) -> Any:
-    return ended(client, client.post("/api/v1/judges/tone/align", json={"feedback": rows}).json())
+    return ended(
+        client, client.post("/api/v1/judges/tone/align", json={"feedback": rows}).json()
+    )
 
 
 def test_bad_rows_fail_the_job_with_their_lines(local: TestClient) -> None:
@@ -68,11 +70,16 @@ def test_work_of_a_server_that_is_stopped_says_so(place: str) -> None:
         raise AssertionError("not stopped")
 
     with world.site(place, script=never) as client:
-        job = client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
+        job = client.post(
+            "/api/v1/judges/tone/align", json={"feedback": FEEDBACK}
+        ).json()
         assert started.wait(PATIENCE)
     with world.client(place) as client:
         stopped = ended(client, job)
-        assert (stopped["state"], "ask for it again" in stopped["problem"]) == ("failed", True)
+        assert (stopped["state"], "ask for it again" in stopped["problem"]) == (
+            "failed",
+            True,
+        )
         assert align(client)["state"] == "done"
 
 
@@ -112,7 +119,9 @@ def test_an_erasure_takes_all_work_of_the_judge(tmp_path: Path) -> None:
         finish.set()
         jobs.close()
     assert [job.state for job in done] == ["failed"] * 4
-    assert all("an erasure took what this was to work on" in str(job.problem) for job in done)
+    assert all(
+        "an erasure took what this was to work on" in str(job.problem) for job in done
+    )
     assert [job.result for job in done] == [None] * 4, "which may repeat what went"
 
 
@@ -120,7 +129,9 @@ def test_old_jobs_go_and_receipts_stay(tmp_path: Path) -> None:
     jobs, _ = killed(tmp_path, "teach", {}, "done")
     jobs.start("erase", "tone", {}, asked_by="ana")
     with jobs.store.write() as connection:
-        connection.execute(update(table).values(state="done", ended_at=later(-31 * 86400)))
+        connection.execute(
+            update(table).values(state="done", ended_at=later(-31 * 86400))
+        )
     jobs.start("queue", "tone", {}, asked_by="ana")
     assert {job.kind for job in jobs.recent("tone")} == {"erase", "queue"}
 
@@ -135,7 +146,10 @@ def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
     )
     place = f"/judges/tone/jobs/{job}"
     assert idle.get(place).status_code == 204  # nothing has moved since
-    assert "waiting for its turn" in idle.get(place, params={"phase": "judging", "done": 2}).text
+    assert (
+        "waiting for its turn"
+        in idle.get(place, params={"phase": "judging", "done": 2}).text
+    )
     assert idle.get("/judges/tone/jobs/other").status_code == 422
     world.server_of(idle).jobs.end(job, "done", result={})
     ended = idle.get(place, headers={"x-part": "true"})
@@ -145,9 +159,15 @@ def test_a_page_asks_how_far_a_job_is(tmp_path: Path) -> None:
     )
 
 
-def test_a_new_version_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_version_is_loaded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     registry = world.registry(tmp_path)
-    judges, loads, load = Judges(registry, Store(registry.url)), list[int | None](), registry.load
+    judges, loads, load = (
+        Judges(registry, Store(registry.url)),
+        list[int | None](),
+        registry.load,
+    )
 
     def slow(name: str, version: int | None = None) -> Any:
         loads.append(version)

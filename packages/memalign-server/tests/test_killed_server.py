@@ -32,8 +32,19 @@ class Process:
 
     def __init__(self, url: str) -> None:
         environment = {**os.environ, "NO_PROXY": "*"}
-        command = [sys.executable, "-m", "memalign", "serve", "--port", "0", "--registry", url]
-        self.running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+        command = [
+            sys.executable,
+            "-m",
+            "memalign",
+            "serve",
+            "--port",
+            "0",
+            "--registry",
+            url,
+        ]
+        self.running = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env=environment
+        )
         line = self.running.stderr.readline()  # type: ignore[union-attr]  # it is a pipe
         assert "memalign is at http://127.0.0.1:" in line, line
         self.client = httpx2.Client(
@@ -70,12 +81,19 @@ def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_onc
         model = f"openai:test@http://127.0.0.1:{silent.getsockname()[1]}/v1"
         world.opened(place).create(world.judge("tone", model=model))
         with Store(place).write() as connection:
-            rows = [Example(id=case, inputs=case, outputs=f"Reply to {case}.") for case in CASES]
+            rows = [
+                Example(id=case, inputs=case, outputs=f"Reply to {case}.")
+                for case in CASES
+            ]
             add_cases(connection, "tone", rows)
         first = Process(place)
-        job = first.client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
+        job = first.client.post(
+            "/api/v1/judges/tone/align", json={"feedback": FEEDBACK}
+        ).json()
         with ThreadPoolExecutor(4) as pool:
-            sending = [pool.submit(send, first.client, CASES[start::4]) for start in range(4)]
+            sending = [
+                pool.submit(send, first.client, CASES[start::4]) for start in range(4)
+            ]
             assert all(sent.acquire(timeout=PATIENCE) for _ in range(20))
             first.running.send_signal(signal.SIGKILL)
         assert [future.result() for future in sending] == [None] * 4
@@ -85,9 +103,9 @@ def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_onc
         second = Process(place)
         assert "ask for it again" in ended(second.client, job)["problem"]
         assert set(acknowledged) <= set(answers(place))
-        for (
-            case
-        ) in CASES:  # a browser sends what was not acknowledged again, and some of it was saved
+        for case in (
+            CASES
+        ):  # a browser sends what was not acknowledged again, and some of it was saved
             assert say(second.client, case).status_code == 200
         assert answers(place) == {case: (f"About {case}.", 1) for case in CASES}
         assert second.end(signal.SIGINT) == 0
@@ -115,8 +133,19 @@ def answers(place: str) -> dict[str, tuple[str, int]]:
 
 def refused(url: str) -> str:
     """What `memalign serve` says over a registry where it may not start."""
-    command = [sys.executable, "-m", "memalign", "serve", "--port", "0", "--registry", url]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "memalign",
+        "serve",
+        "--port",
+        "0",
+        "--registry",
+        url,
+    ]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert done.returncode == 2, done.stderr
     return done.stderr
 
@@ -127,7 +156,9 @@ def test_a_second_server_says_so_and_stops_nothing(place: str) -> None:
         model = f"openai:test@http://127.0.0.1:{silent.getsockname()[1]}/v1"
         world.opened(place).create(world.judge("tone", model=model))
         first = Process(place)
-        job = first.client.post("/api/v1/judges/tone/align", json={"feedback": FEEDBACK}).json()
+        job = first.client.post(
+            "/api/v1/judges/tone/align", json={"feedback": FEEDBACK}
+        ).json()
         silent.accept()[0].close()  # it is at work
         assert "another server works on" in refused(place)
         shown = first.client.get(f"/api/v1/judges/tone/jobs/{job['id']}").json()
@@ -146,7 +177,9 @@ def test_a_link_to_the_registry_is_the_same_registry(tmp_path: Path) -> None:
     first.end(signal.SIGINT)
 
 
-def test_a_killed_server_leaves_no_upload(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_server_leaves_no_upload(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -154,9 +187,15 @@ def test_a_killed_server_leaves_no_upload(tmp_path: Path, monkeypatch: pytest.Mo
     url = f"sqlite:///{tmp_path}/memalign.db"
     first = Process(url)
     sheet = "\n".join(
-        ["inputs,outputs", *(f"Ms Okafor asks {n},It is polite." for n in range(400_000))]
+        [
+            "inputs,outputs",
+            *(f"Ms Okafor asks {n},It is polite." for n in range(400_000)),
+        ]
     )
-    form: dict[str, Any] = {"files": {"file": ("cases.csv", sheet)}, "data": {"what": "show"}}
+    form: dict[str, Any] = {
+        "files": {"file": ("cases.csv", sheet)},
+        "data": {"what": "show"},
+    }
     with ThreadPoolExecutor(1) as pool:
         sending = pool.submit(first.client.post, "/judges/tone/setup/cases", **form)
         eventually(lambda: [*temporary.rglob("upload.csv")])

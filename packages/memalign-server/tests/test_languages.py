@@ -35,7 +35,9 @@ def sentences() -> set[str]:
     texts = {*UNREACHABLE, *UNREACHABLE_ON_POSTGRESQL}
     for path in TEMPLATES:
         for call in (
-            Environment(autoescape=True).parse(path.read_text("utf-8")).find_all(nodes.Call)
+            Environment(autoescape=True)
+            .parse(path.read_text("utf-8"))
+            .find_all(nodes.Call)
         ):
             place = (
                 PLACES.get(call.node.name, len(call.args))
@@ -43,7 +45,9 @@ def sentences() -> set[str]:
                 else len(call.args)
             )
             texts |= {
-                part.value for part in call.args[place : place + 1] if isinstance(part, nodes.Const)
+                part.value
+                for part in call.args[place : place + 1]
+                if isinstance(part, nodes.Const)
             }
     for path in SOURCE.rglob("*.py"):
         written = [
@@ -53,7 +57,9 @@ def sentences() -> set[str]:
         ]
         for code in written if path.stem != "api" else ():  # programs read it
             name = (
-                code.func.id if isinstance(code.func, ast.Name) else getattr(code.func, "attr", "")
+                code.func.id
+                if isinstance(code.func, ast.Name)
+                else getattr(code.func, "attr", "")
             )
             place = PLACES.get(name, len(code.args))
             constants = [
@@ -69,14 +75,18 @@ def sentences() -> set[str]:
 def test_every_sentence_has_its_translation(code: str) -> None:
     catalogue = gettext.translation("messages", SOURCE / "locales", [code])._catalog  # type: ignore[attr-defined]  # no public way to list it
     table = [
-        (key[0] if isinstance(key, tuple) else key, text) for key, text in catalogue.items() if key
+        (key[0] if isinstance(key, tuple) else key, text)
+        for key, text in catalogue.items()
+        if key
     ]
     translated = {english for english, _ in table}
     assert len(sentences()) > 250
     assert sentences() - translated == set()
     assert translated - sentences() == set(), "no page says these any more"
     for english, other in table:
-        parts, others = (set(re.findall(r"{\w+}", text)) - {"{n}"} for text in (english, other))
+        parts, others = (
+            set(re.findall(r"{\w+}", text)) - {"{n}"} for text in (english, other)
+        )
         assert parts == others, english
         assert other.strip(), english
 
@@ -96,7 +106,9 @@ def test_no_template_has_untranslated_text(path: Path) -> None:
 
 def test_templates_are_wrapped_like_code() -> None:
     lines = {path.stem: path.read_text("utf-8").splitlines() for path in TEMPLATES}
-    long = {name: [line for line in text if len(line) > 120] for name, text in lines.items()}
+    long = {
+        name: [line for line in text if len(line) > 120] for name, text in lines.items()
+    }
     assert {name: found for name, found in long.items() if found} == {}
 
 
@@ -104,14 +116,22 @@ def test_the_readers_language_and_marks(local: TestClient) -> None:
     headers = {"accept-language": "es-MX,es;q=0.9,en;q=0.5"}
     expect(local.get("/", headers=headers), 200, '<html lang="es">', "Revisar")
     assert (
-        post(local, "/language", language="pt", back="//evil.example").headers["location"] == "/"
+        post(local, "/language", language="pt", back="//evil.example").headers[
+            "location"
+        ]
+        == "/"
     ), "to no other site"
     assert '<html lang="pt">' in local.get("/", headers={"accept-language": "es"}).text
     assert language("pt").number(1234.5, 1) == "1.234,5"
     assert language_of(None, "de, fr;q=0.9").code == "en"
     at = "2026-11-05T22:04:00+00:00"
-    for code, text in (("en", "Nov 05, 2026, 22:04 UTC"), ("pt", "05/11/2026, 22:04 UTC")):
-        sentence = language(code).say("<{name}> {time}", name="A&B", time=language(code).time(at))
+    for code, text in (
+        ("en", "Nov 05, 2026, 22:04 UTC"),
+        ("pt", "05/11/2026, 22:04 UTC"),
+    ):
+        sentence = language(code).say(
+            "<{name}> {time}", name="A&B", time=language(code).time(at)
+        )
         assert sentence == f'&lt;A&amp;B&gt; <time datetime="{at}">{text}</time>', (
             "which programs can read too"
         )
@@ -138,9 +158,9 @@ def english_words(page: str) -> set[str]:
     shown = re.findall(
         r'(?:title|aria-label|placeholder|alt|data-ask|data-announce)="([^"]*)"', page
     )
-    return set(re.findall(r"[a-z]+", " ".join([*shown, re.sub(r"<[^>]*>", " ", page)]).lower())) & {
-        *ENGLISH.split()
-    }
+    return set(
+        re.findall(r"[a-z]+", " ".join([*shown, re.sub(r"<[^>]*>", " ", page)]).lower())
+    ) & {*ENGLISH.split()}
 
 
 def teacher(request: ChatRequest) -> dict[str, Any]:
@@ -168,7 +188,10 @@ def test_pages_show_no_english_word(code: str, place: str) -> None:
     with world.site(place, script=teacher, headers=headers) as client:
         put_in(
             client,
-            [{"id": f"c-{n}", "inputs": f"Atraso {n}?", "outputs": "Em breve."} for n in range(12)],
+            [
+                {"id": f"c-{n}", "inputs": f"Atraso {n}?", "outputs": "Em breve."}
+                for n in range(12)
+            ],
         )
         for n in range(11):
             answer(
@@ -180,13 +203,17 @@ def test_pages_show_no_english_word(code: str, place: str) -> None:
         changed = post(client, "/judges/tone/teach").headers["location"]
         wait(client)
         pages = {path: client.get(path).text for path in (*PAGES, changed)}
-        pages |= {f"POST {path}": post(client, path, **fields).text for path, fields in FORMS}
+        pages |= {
+            f"POST {path}": post(client, path, **fields).text for path, fields in FORMS
+        }
         post(
             client, "/judges", question="Bom?", model="scripted"
         )  # its fields have the names of the reader's language
         put_in(client, judge="bom")
         own = client.get("/judges/bom/review").text
-    assert {path: words for path, page in pages.items() if (words := english_words(page))} == {}
+    assert {
+        path: words for path, page in pages.items() if (words := english_words(page))
+    } == {}
     assert (
         re.findall("<h2>(.*?)</h2>", own)
         == {"pt": ["Pedido", "Resposta"], "es": ["Petición", "Respuesta"]}[code]

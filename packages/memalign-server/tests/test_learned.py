@@ -17,7 +17,15 @@ from memalign_server.store.answers import answer_of
 from memalign_server.store.cases import add_cases, next_cases, turned_unanswered
 from memalign_server.store.tables import jobs, new_id, queue, reviews
 from server_support import world
-from server_support.reviewing import expect, hold_out, post, put_in, shows, wait, words_of
+from server_support.reviewing import (
+    expect,
+    hold_out,
+    post,
+    put_in,
+    shows,
+    wait,
+    words_of,
+)
 
 if TYPE_CHECKING:
     from fastapi.testclient import TestClient
@@ -64,12 +72,20 @@ class Site:
         self.client = client
         self.server = world.server_of(client)
 
-    def answer(self, case: str, value: bool, words: str = "", *, person: str = "local") -> None:
+    def answer(
+        self, case: str, value: bool, words: str = "", *, person: str = "local"
+    ) -> None:
         """What a person says of a case, in a form of its own."""
         with self.server.store.write() as connection:
-            revision = getattr(answer_of(connection, "tone", person, case), "revision", 0)
+            revision = getattr(
+                answer_of(connection, "tone", person, case), "revision", 0
+            )
             form = NewAnswer(
-                state="answered", value=value, rationale=words, form=new_id(), revision=revision
+                state="answered",
+                value=value,
+                rationale=words,
+                form=new_id(),
+                revision=revision,
             )
             save(connection, "tone", person, case, form, kind=self.judge.value_type)
 
@@ -97,7 +113,9 @@ class Site:
     def teach(self) -> str:
         return self.do("teach")
 
-    def better(self, guideline: str, text: str, *, tried: str = "", action: str = "try") -> Any:
+    def better(
+        self, guideline: str, text: str, *, tried: str = "", action: str = "try"
+    ) -> Any:
         path = "/judges/tone/learned/better"
         return post(
             self.client,
@@ -110,23 +128,37 @@ class Site:
         )
 
     def keep_wording(self, guideline: str, text: str) -> str:
-        return self.do("learned/better", guideline=guideline, text=text, tried=text, action="keep")
+        return self.do(
+            "learned/better", guideline=guideline, text=text, tried=text, action="keep"
+        )
 
     def try_wording(self, guideline: str, text: str) -> str:
         """Try a wording; what is typed stays in its field meanwhile. Then the page of what came out."""
-        expect(self.better(guideline, text), 200, f">{text}</textarea>", "Trying your wording")
+        expect(
+            self.better(guideline, text),
+            200,
+            f">{text}</textarea>",
+            "Trying your wording",
+        )
         wait(self.client)
         return self.page(
-            job=next(job.id for job in self.server.jobs.recent("tone") if job.kind == "try")
+            job=next(
+                job.id for job in self.server.jobs.recent("tone") if job.kind == "try"
+            )
         )
 
     def change(self, *cases: str, **values: Any) -> None:
         """Change the queue's rows of cases."""
-        world.change(self.client, queue.update().where(queue.c.case_id.in_(cases)).values(**values))
+        world.change(
+            self.client,
+            queue.update().where(queue.c.case_id.in_(cases)).values(**values),
+        )
 
     def unasked(self) -> int:
         return len(
-            world.stored(self.client, select(queue.c.case_id).where(queue.c.judgment.is_(None)))
+            world.stored(
+                self.client, select(queue.c.case_id).where(queue.c.judgment.is_(None))
+            )
         )
 
     def page(self, path: str = "/judges/tone/learned", **query: str) -> str:
@@ -170,13 +202,19 @@ def taught(site: Site) -> Site:
 
 
 def test_words_become_a_sentence_and_a_number(site: Site) -> None:
-    assert "It knows nothing yet. Explain 3 answers and it learns. Review" in site.page()
+    assert (
+        "It knows nothing yet. Explain 3 answers and it learns. Review" in site.page()
+    )
     site.answer("c1", False, "Cold too.")
-    assert "There was nothing new to learn." in site.teach(), "what is held out never teaches"
+    assert "There was nothing new to learn." in site.teach(), (
+        "what is held out never teaches"
+    )
     assert site.version == 1
     explain_three(site)
     page = site.teach()
-    assert page.index("Where is the sorry?") < page.index("No sympathy at all."), "the latest first"
+    assert page.index("Where is the sorry?") < page.index("No sympathy at all."), (
+        "the latest first"
+    )
     shows(
         page,
         "Today: 6 answers, 4 of them explained.",
@@ -188,13 +226,20 @@ def test_words_become_a_sentence_and_a_number(site: Site) -> None:
         "3 now right",
         "Everything it knows 3 sentences, yours",
     )
-    assert {case.id for case in site.judge.memory.cases} == {"c5", "c6", "c7", "c8", "c9"}
+    assert {case.id for case in site.judge.memory.cases} == {
+        "c5",
+        "c6",
+        "c7",
+        "c8",
+        "c9",
+    }
 
 
 def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) -> None:
     with taught.server.store.read() as connection:
         ahead = {
-            person: next_cases(connection, "tone", person, n=12) for person in ("local", "ben")
+            person: next_cases(connection, "tone", person, n=12)
+            for person in ("local", "ben")
         }
         for coming in ahead.values():
             assert [case.version for case in coming] == [2] * 12
@@ -218,10 +263,14 @@ def test_whoever_reviews_on_always_has_the_new_versions_verdict(taught: Site) ->
         "what is judged by the new version is not judged again"
     )
     with taught.server.store.read() as connection:
-        assert {case.version for case in next_cases(connection, "tone", "local", n=10)} == {2}
+        assert {
+            case.version for case in next_cases(connection, "tone", "local", n=10)
+        } == {2}
 
 
-@pytest.mark.parametrize("noted", [True, False], ids=["what was taught is noted", "it is not"])
+@pytest.mark.parametrize(
+    "noted", [True, False], ids=["what was taught is noted", "it is not"]
+)
 def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(
     noted: bool, taught: Site
 ) -> None:
@@ -229,7 +278,9 @@ def test_a_teaching_that_was_killed_once_it_had_learned_judges_again(
     if not noted:
         world.change(taught.client, reviews.update().values(taught=0))
     taught.teach()
-    assert [(taught.case(case).version, taught.version) for case in ("c1", "c5")] == [(2, 2)] * 2
+    assert [(taught.case(case).version, taught.version) for case in ("c1", "c5")] == [
+        (2, 2)
+    ] * 2
 
 
 def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None:
@@ -244,7 +295,9 @@ def test_people_who_differ_teach_nothing_until_it_is_settled(site: Site) -> None
         site.change("c5", settled=holder, disputed=0)
         site.teach()
         (annotation,) = site.judge.memory.annotations()
-        assert annotation.rationale == words, "what another had taught there is forgotten"
+        assert annotation.rationale == words, (
+            "what another had taught there is forgotten"
+        )
     site.change("c5", settled="", disputed=0)
     site.teach()
     assert not site.judge.memory.cases, "left out"
@@ -258,31 +311,46 @@ def test_a_model_that_is_down_says_one_thing_and_loses_nothing(site: Site) -> No
         )
         assert "“" not in error
         shows(rest, "No sympathy at all.", "Try again")
-        assert "Nothing yet: the model did not answer. Your words are kept." in later.page()
+        assert (
+            "Nothing yet: the model did not answer. Your words are kept."
+            in later.page()
+        )
         put_in(later.client, [{"id": "late", "inputs": "Late?", "outputs": "Soon."}])
         page = later.page(
-            "/judges/tone/setup", open="cases", job=later.server.jobs.recent("tone")[0].id
+            "/judges/tone/setup",
+            open="cases",
+            job=later.server.jobs.recent("tone")[0].id,
         )
         assert "1 could not be judged: no server answers" in page, (
             "those that keep an older verdict are not counted"
         )
     with reopened(later, strict) as again:
         page = again.teach()
-        assert ("3 of 3 you corrected are now right" in page, "nothing new to learn" in page) == (
+        assert (
+            "3 of 3 you corrected are now right" in page,
+            "nothing new to learn" in page,
+        ) == (
             True,
             False,
         )
 
 
-def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(taught: Site) -> None:
+def test_while_the_model_is_down_a_wording_stays_and_an_erasure_is_told(
+    taught: Site,
+) -> None:
     rule = taught.judge.memory.semantic[0]
     with reopened(taught, down) as later:
-        words = ("Say sorry.", "Your wording could not be tried just now.", "Keep my wording")
+        words = (
+            "Say sorry.",
+            "Your wording could not be tried just now.",
+            "Keep my wording",
+        )
         shows(later.try_wording(rule.id, "Say sorry."), *words)
         page = later.do("erase", matching="No sympathy", whole="true")
         assert "We searched again afterwards: 0 left." in page
         assert re.search(
-            r"Asked again None\. \d answers? waits? to be learned again\. Out of reach", page
+            r"Asked again None\. \d answers? waits? to be learned again\. Out of reach",
+            page,
         ), page
         assert "In technical words" in page.partition("no server answers")[0]
 
@@ -299,33 +367,52 @@ def test_the_card_comes_at_three_and_again_after_three_more(site: Site) -> None:
     for case in ("c10", "c11", "c12"):
         assert "Teach the judge?" not in site.page("/judges/tone/review")
         site.answer(case, False, f"Cold, {case}.")
-    assert "You explained 6 things. Teach the judge?" in site.page("/judges/tone/review")
+    assert "You explained 6 things. Teach the judge?" in site.page(
+        "/judges/tone/review"
+    )
     site.teach()
     assert "memalign_later" not in site.client.cookies
 
 
 def test_a_wording_is_tried_before_it_is_kept(taught: Site) -> None:
     rule, confirmed, _ = taught.judge.memory.semantic
-    assert taught.do("learned/confirm", guideline=confirmed.id).count("✓ You confirmed it") == 1
+    assert (
+        taught.do("learned/confirm", guideline=confirmed.id).count("✓ You confirmed it")
+        == 1
+    )
     assert taught.judge.memory.guideline(confirmed.id).people == {"local"}
     assert f"It had understood: “{rule.text}”" in taught.page(better=rule.id)
-    pages = [taught.page(better=guideline.id) for guideline in taught.judge.memory.semantic]
+    pages = [
+        taught.page(better=guideline.id) for guideline in taught.judge.memory.semantic
+    ]
     assert sum("You wrote “It is \u2018cold\u2019.”" in page for page in pages) == 1
-    expect(taught.better(rule.id, "so " * 70), 422, "at most 60 are allowed", "so so so")
-    words = "Say sorry first, unless all is well."
-    trial = "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5"
-    shows(taught.try_wording(rule.id, words), trial, "Still wrong “Reply 9.”")
-    assert taught.judge.memory.guideline(rule.id).text == rule.text, "nothing is changed by a trial"
     expect(
-        taught.better(rule.id, "Be brief.", tried=words, action="keep"), 200, "Trying your wording"
+        taught.better(rule.id, "so " * 70), 422, "at most 60 are allowed", "so so so"
+    )
+    words = "Say sorry first, unless all is well."
+    trial = (
+        "Tried on 5 cases you answered As it was 4 right of 5 Your wording 4 right of 5"
+    )
+    shows(taught.try_wording(rule.id, words), trial, "Still wrong “Reply 9.”")
+    assert taught.judge.memory.guideline(rule.id).text == rule.text, (
+        "nothing is changed by a trial"
+    )
+    expect(
+        taught.better(rule.id, "Be brief.", tried=words, action="keep"),
+        200,
+        "Trying your wording",
     )  # once more
     wait(taught.client)
     assert words in taught.keep_wording(rule.id, words)
     assert taught.judge.memory.guideline(rule.id).people == {"local"}
     assert taught.case("c9").version == taught.version, "judged again at once"
     assert taught.server.registry.erase("tone", ["c5"]).complete
-    reports = select(jobs.c.result).where(jobs.c.kind == "try", jobs.c.result.is_not(None))
-    assert world.stored(taught.client, reports) == [], "an erased case is in no report of a trial"
+    reports = select(jobs.c.result).where(
+        jobs.c.kind == "try", jobs.c.result.is_not(None)
+    )
+    assert world.stored(taught.client, reports) == [], (
+        "an erased case is in no report of a trial"
+    )
 
 
 def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> None:
@@ -338,7 +425,11 @@ def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> N
     outlook = f"2 sentences go, or are written again from what remains: Your own wording stays. {going} Take back"
     assert outlook in taught.page(take=taken.id)
     page = taught.do("learned/take-back", row=taken.id)
-    shows(page, "Taken back. The judge does not follow these words any more.", "✓ You confirmed it")
+    shows(
+        page,
+        "Taken back. The judge does not follow these words any more.",
+        "✓ You confirmed it",
+    )
     assert words not in page
     answer = taught.review(source.id)
     assert (answer.value, answer.rationale, answer.taught) == (False, None, 0), (
@@ -348,7 +439,9 @@ def test_taking_words_back_leaves_what_the_person_made_theirs(taught: Site) -> N
 
 
 @pytest.mark.parametrize("keep", [True, False])
-def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: bool) -> None:
+def test_a_persons_own_sentence_goes_only_when_they_let_it_go(
+    site: Site, keep: bool
+) -> None:
     site.answer("c5", False, "No sympathy at all.")
     site.teach()
     (rule,) = site.judge.memory.semantic
@@ -361,7 +454,9 @@ def test_a_persons_own_sentence_goes_only_when_they_let_it_go(site: Site, keep: 
     )
 
 
-def test_newer_words_stay_when_those_that_were_taught_are_taken_back(site: Site) -> None:
+def test_newer_words_stay_when_those_that_were_taught_are_taken_back(
+    site: Site,
+) -> None:
     site.answer("c5", False, "No sympathy at all.")
     site.teach()
     site.answer("c5", False, "What I found out since.")
@@ -385,13 +480,22 @@ def test_a_reviewer_changes_no_sentence_of_somebody_else(place: str) -> None:
         site.answer("c6", False, "It is cold.", person="reviewer")
         site.teach()
         theirs, own = site.judge.memory.semantic
-        assert site.page().count("Say it better") == 2, "in their own row, and in the list of all"
+        assert site.page().count("Say it better") == 2, (
+            "in their own row, and in the list of all"
+        )
         assert site.better(theirs.id, "Be brief.", action="keep").status_code == 403
         assert (
-            post(site.client, "/judges/tone/learned/confirm", guideline=theirs.id).status_code
+            post(
+                site.client, "/judges/tone/learned/confirm", guideline=theirs.id
+            ).status_code
             == 422
         )
-        assert post(site.client, "/judges/tone/learned/take-back", row=theirs.id).status_code == 422
+        assert (
+            post(
+                site.client, "/judges/tone/learned/take-back", row=theirs.id
+            ).status_code
+            == 422
+        )
         site.do("learned/confirm", guideline=own.id)
         owner = Site(shared.signed_in("owner"))
         owner.keep_wording(own.id, "Be brief.")
@@ -404,15 +508,24 @@ def quarrelling(request: ChatRequest) -> dict[str, Any]:
     """A model that finds every two comments to contradict each other."""
     reply = strict(request)
     if "changes" in reply:
-        labels = [change["feedback"][0] for change in reply["changes"] if change["action"] == "ADD"]
-        reply["conflicts"] = [{"feedback": labels[:2], "about": "sorry"}] if len(labels) > 1 else []
+        labels = [
+            change["feedback"][0]
+            for change in reply["changes"]
+            if change["action"] == "ADD"
+        ]
+        reply["conflicts"] = (
+            [{"feedback": labels[:2], "about": "sorry"}] if len(labels) > 1 else []
+        )
     return reply
 
 
 @pytest.mark.parametrize(
     ("holds", "words"),
     [
-        ("c5@local", ["Say sorry, always.", "Never say sorry."]),  # somebody else's stay
+        (
+            "c5@local",
+            ["Say sorry, always.", "Never say sorry."],
+        ),  # somebody else's stay
         ("c6@ben", [None, "Never say sorry."]),
         ("", ["Say sorry, always.", "Never say sorry."]),
     ],
@@ -432,7 +545,9 @@ def test_a_conflict_is_shown_and_settled_once(
     waits = "two comments wait for your choice"
     assert waits in site.client.get("/judges/tone/trust").text, "every page says so"
     form: dict[str, Any] = {"holds": holds} if holds else {}
-    page = site.do("learned/conflict", key=[str(key) for key in conflict.feedback], **form)
+    page = site.do(
+        "learned/conflict", key=[str(key) for key in conflict.feedback], **form
+    )
     assert "different things" not in page
     assert waits not in site.client.get("/judges/tone/trust").text
     assert [site.review("c5").rationale, site.review("c6", "ben").rationale] == words
@@ -446,13 +561,24 @@ def demanding(request: ChatRequest) -> dict[str, Any]:
     if "changes" not in reply:
         return reply | {"value": True}
     named = [label for change in reply["changes"] for label in change["feedback"]]
-    test = {"kind": "contains", "field": "outputs", "text": "Sorry", "low": None, "high": None}
-    change = reply["changes"][0] | {"feedback": named, "tests": [test | {"holds": False}]}
+    test = {
+        "kind": "contains",
+        "field": "outputs",
+        "text": "Sorry",
+        "low": None,
+        "high": None,
+    }
+    change = reply["changes"][0] | {
+        "feedback": named,
+        "tests": [test | {"holds": False}],
+    }
     return reply | {"changes": [change | {"text": "A reply says “Sorry”."}]}
 
 
 @pytest.mark.parametrize("site", [demanding], indirect=True)
-def test_what_is_demanded_decides_once_a_person_says_that_is_what_i_meant(site: Site) -> None:
+def test_what_is_demanded_decides_once_a_person_says_that_is_what_i_meant(
+    site: Site,
+) -> None:
     for n in range(4, 20):
         site.answer(f"c{n}", n % 4 == 0, "" if n % 4 == 0 else "Always say sorry.")
     site.teach()
@@ -465,7 +591,9 @@ def test_what_is_demanded_decides_once_a_person_says_that_is_what_i_meant(site: 
     assert "nobody confirmed it" not in page
     ruled = site.judge(**unseen)
     assert (ruled.value, ruled.decided_by) == (False, "rule")
-    assert site.judge(**(unseen | {"outputs": "Sorry, it is late."})).decided_by == "model"
+    assert (
+        site.judge(**(unseen | {"outputs": "Sorry, it is late."})).decided_by == "model"
+    )
 
 
 @pytest.mark.parametrize("spelling", ["reviewer", "REVIEWER", "Reviewer\u200b"])
@@ -500,9 +628,9 @@ def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:
     assert "No case holds it." in taught.page(find="reply 99")
     row = {"id": "old", "inputs": "Hm?", "outputs": "From the archive.", "value": True}
     taught.server.registry.align("tone", [row])
-    assert taught.page(find="the archive").endswith("1 case holds it. “From the archive.”"), (
-        "it leads nowhere"
-    )
+    assert taught.page(find="the archive").endswith(
+        "1 case holds it. “From the archive.”"
+    ), "it leads nowhere"
 
 
 def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) -> None:
@@ -511,7 +639,10 @@ def test_a_teaching_judges_nothing_that_waits_for_its_first_verdict(site: Site) 
         add_cases(
             connection,
             "tone",
-            [Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.") for n in range(60)],
+            [
+                Example(id=f"n{n}", inputs=f"New {n}?", outputs="Hello.")
+                for n in range(60)
+            ],
         )
     site.change(*(f"n{n}" for n in range(60)), rank=0)
     site.teach()

@@ -46,7 +46,9 @@ PIECES = (
 )
 HOSTILE = "It quotes: " + " ".join(PIECES)
 LINE = HOSTILE.replace("\n", " ")
-INSTRUCTIONS = f"{LINE} Is the reply warm?\nQuestion: {{{{ inputs }}}}\nReply: {{{{ outputs }}}}"
+INSTRUCTIONS = (
+    f"{LINE} Is the reply warm?\nQuestion: {{{{ inputs }}}}\nReply: {{{{ outputs }}}}"
+)
 CASES: list[RawRow] = [
     {
         "id": f"c-{number} {PIECES[0]}",
@@ -123,22 +125,35 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
         base_url=address, headers={"authorization": f"Bearer {world.TOKEN}"}, timeout=60
     )
     name = "olga" if role == "owner" else "ana"
-    assert program.post("/api/v1/judges/tone/cases", json={"cases": CASES}).status_code == 202
+    assert (
+        program.post("/api/v1/judges/tone/cases", json={"cases": CASES}).status_code
+        == 202
+    )
     page = opened(chromium, address, permissions=["clipboard-read", "clipboard-write"])
     watch = Watch(page)
     enter(page, url, name, "/judges/tone/review")
     until(page, "!!document.querySelector('#foot')")
     for number in range(3):
-        row = {"id": f"kept-{number}", "value": False, "source": name, "rationale": HOSTILE}
+        row = {
+            "id": f"kept-{number}",
+            "value": False,
+            "source": name,
+            "rationale": HOSTILE,
+        }
         judged = {
             "id": f"kept-{number}",
             "inputs": f"kept {number} {HOSTILE}",
             "outputs": HOSTILE,
         }
-        assert program.post("/api/v1/judges/tone/judge?keep=true", json=judged).status_code == 200
+        assert (
+            program.post("/api/v1/judges/tone/judge?keep=true", json=judged).status_code
+            == 200
+        )
         body = {"feedback": [row]}
         sent = program.post("/api/v1/judges/tone/align", json=body)
-        assert sent.status_code in (202, 409), sent.text  # 409: drawn to measure the judge
+        assert sent.status_code in (202, 409), (
+            sent.text
+        )  # 409: drawn to measure the judge
     program.close()
     for way in ("typed", "pasted", "filled"):
         page.goto("/judges/tone/review")
@@ -173,7 +188,10 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
         page.fill("textarea[name=text]", PIECES[7])
     paths = ["learned", "learned?find=form", "trust", "review?again=true"]
     if role == "owner":
-        paths += [f"setup?open={block}" for block in ("", "question", "cases", "experts", "erase")]
+        paths += [
+            f"setup?open={block}"
+            for block in ("", "question", "cases", "experts", "erase")
+        ]
     for path in paths:
         watch.sees(f"/judges/tone/{path}")
     watch.sees("/judges")
@@ -213,10 +231,14 @@ def fill_set_up(watch: Watch) -> None:
     watch.is_inert()
 
 
-def test_an_answer_in_json_begins_no_tag_and_a_form_forges_no_hand(shared: world.Shared) -> None:
+def test_an_answer_in_json_begins_no_tag_and_a_form_forges_no_hand(
+    shared: world.Shared,
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner)
-    kept = post(owner, "/judges/tone/review/words", parts=True, case="late", words=HOSTILE)
+    kept = post(
+        owner, "/judges/tone/review/words", parts=True, case="late", words=HOSTILE
+    )
     assert "<" not in kept.text.partition("{")[2] or kept.status_code == 422
     assert json.loads(bytes(Json({"<b>": "<form>"}).body)) == {"<b>": "<form>"}
     assert b"<" not in bytes(Json({"<b>": "<form>"}).body)
@@ -229,11 +251,15 @@ def test_an_answer_in_json_begins_no_tag_and_a_form_forges_no_hand(shared: world
         )
         for hand in ("", "1", of_another if path != "experts" else "0" * 64):
             refused = owner.post(
-                f"/judges/tone/{path}", data={"matching": "e"}, headers={"x-by-hand": hand}
+                f"/judges/tone/{path}",
+                data={"matching": "e"},
+                headers={"x-by-hand": hand},
             )
             assert refused.status_code == 403, path
     wait(owner)
-    assert [job for job in shared.server.jobs.recent("tone") if job.kind == "erase"] == []
+    assert [
+        job for job in shared.server.jobs.recent("tone") if job.kind == "erase"
+    ] == []
 
 
 ALLOWED = {
@@ -264,7 +290,9 @@ BITS = st.sampled_from(
      "[", "![", "javascript:", "<!--", "-->", "<![CDATA[", "\\", "# ", "> ", "SELECT a FROM ", "def f(", "=", " ", "hx-get",
      "data-part", "form", "script", "<b", "<form ", "\u2028", "\x00", "\u202e", *PIECES]
 )  # fmt: skip
-TEXTS = st.one_of(st.text(), st.lists(BITS | st.text(max_size=8), max_size=20).map("".join))
+TEXTS = st.one_of(
+    st.text(), st.lists(BITS | st.text(max_size=8), max_size=20).map("".join)
+)
 
 
 AT = "2026-11-05T22:04:00+00:00"
@@ -277,7 +305,9 @@ def test_no_text_becomes_a_tag_beyond_the_allowed(text: str) -> None:
     assert made.attributes <= {"class", "tabindex", "start", "style"}
     for html in (
         str(visible(text)),
-        str(language("pt").say("{name} {time}", name=text, time=language("pt").time(AT))),
+        str(
+            language("pt").say("{name} {time}", name=text, time=language("pt").time(AT))
+        ),
     ):
         assert Tags(html).tags <= {"time"}
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in str(prose(text)) + str(visible(text))

@@ -33,7 +33,9 @@ class Provider:
     """Everybody who comes is the same person; a test changes `claims` or the key. `asked` has the questions by code."""
 
     issuer: str = ""
-    key: RSAKey = field(default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one"}))
+    key: RSAKey = field(
+        default_factory=lambda: RSAKey.generate_key(2048, {"kid": "one"})
+    )
     signs_with: RSAKey | None = None
     claims: dict[str, Any] = field(default_factory=lambda: {"sub": "7", "name": "Zoe"})
     asked: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -62,9 +64,13 @@ class Provider:
             "nonce": question["nonce"],
         }
         signed = jwt.encode(
-            {"alg": "RS256", "kid": "one"}, claims | self.claims, self.signs_with or self.key
+            {"alg": "RS256", "kid": "one"},
+            claims | self.claims,
+            self.signs_with or self.key,
         )
-        return JSONResponse({"access_token": "x", "token_type": "Bearer", "id_token": signed})
+        return JSONResponse(
+            {"access_token": "x", "token_type": "Bearer", "id_token": signed}
+        )
 
     def description(self, _request: Request) -> Response:
         ends = {
@@ -74,7 +80,11 @@ class Provider:
         }
         addresses = {name: f"{self.issuer}/{page}" for name, page in ends.items()}
         return JSONResponse(
-            {"issuer": self.issuer, **addresses, "id_token_signing_alg_values_supported": ["RS256"]}
+            {
+                "issuer": self.issuer,
+                **addresses,
+                "id_token_signing_alg_values_supported": ["RS256"],
+            }
         )
 
     def keys(self, _request: Request) -> Response:
@@ -97,7 +107,9 @@ def known(openid: Provider, **listed: Any) -> OpenIdProvider:
         "reviewers": frozenset(("zoe@example.org", "@trusted.example")),
         "owners": frozenset(("9",)),
     }
-    return OpenIdProvider(issuer=openid.issuer, client_id=CLIENT, client_secret=SECRET, **listed)
+    return OpenIdProvider(
+        issuer=openid.issuer, client_id=CLIENT, client_secret=SECRET, **listed
+    )
 
 
 @pytest.fixture
@@ -115,13 +127,24 @@ def round_trip(browser: TestClient, openid: Provider, **query: str) -> Any:
     return browser.get(back.removeprefix(world.ADDRESS), follow_redirects=False)
 
 
-def test_a_listed_person_signs_in_and_returns(site: world.Shared, openid: Provider) -> None:
+def test_a_listed_person_signs_in_and_returns(
+    site: world.Shared, openid: Provider
+) -> None:
     browser = site.browser()
-    assert round_trip(browser, openid, back="/account").headers["location"] == "/account"
+    assert (
+        round_trip(browser, openid, back="/account").headers["location"] == "/account"
+    )
     assert ">Zoe</span>" in browser.get("/account").text
-    until = datetime.fromisoformat(str(world.stored(browser, select(sessions.c.expires_at))[0][0]))
-    assert until - datetime.now(UTC) < timedelta(hours=12), "then the list is asked again"
-    assert round_trip(site.browser(), openid, back="//evil.example").headers["location"] == "/"
+    until = datetime.fromisoformat(
+        str(world.stored(browser, select(sessions.c.expires_at))[0][0])
+    )
+    assert until - datetime.now(UTC) < timedelta(hours=12), (
+        "then the list is asked again"
+    )
+    assert (
+        round_trip(site.browser(), openid, back="//evil.example").headers["location"]
+        == "/"
+    )
     assert "Zoe" in site.signed_in("owner").get("/judges/tone/setup?open=experts").text
 
 
@@ -146,10 +169,14 @@ def test_the_list_says_who_gets_in(
     browser = site.browser()
     assert round_trip(browser, openid).status_code == (403 if role is None else 303)
     me = browser.get("/api/v1/me")
-    assert (me.status_code, me.json().get("role")) == ((401, None) if role is None else (200, role))
+    assert (me.status_code, me.json().get("role")) == (
+        (401, None) if role is None else (200, role)
+    )
 
 
-def test_two_people_of_one_name_have_two_names(site: world.Shared, openid: Provider) -> None:
+def test_two_people_of_one_name_have_two_names(
+    site: world.Shared, openid: Provider
+) -> None:
     for subject, name in (("7", "Owner 2"), ("8", "Owner 3"), ("7", "Owner 2")):
         openid.claims |= {"name": "Owner", "sub": subject}
         browser = site.browser()
@@ -176,9 +203,13 @@ def test_an_answer_to_another_question_or_signed_by_another_is_refused(
     assert round_trip(site.browser(), openid).status_code == 502
 
 
-def test_an_answer_in_another_browser_is_refused(site: world.Shared, openid: Provider) -> None:
+def test_an_answer_in_another_browser_is_refused(
+    site: world.Shared, openid: Provider
+) -> None:
     sent = site.browser().get("/openid/start", follow_redirects=False)
-    back = openid.question(urlsplit(sent.headers["location"]).query).removeprefix(world.ADDRESS)
+    back = openid.question(urlsplit(sent.headers["location"]).query).removeprefix(
+        world.ADDRESS
+    )
     victim = site.browser()
     for _ in range(2):  # no cookie at all, and then one of another question
         assert victim.get(back, follow_redirects=False).status_code == 502
@@ -188,14 +219,22 @@ def test_an_answer_in_another_browser_is_refused(site: world.Shared, openid: Pro
 def test_a_provider_that_is_down_is_named(place: str) -> None:
     down = known(Provider(issuer="http://127.0.0.1:9"), reviewers=frozenset(("x",)))
     with world.shared_server(place, openid=down) as site:
-        expect(site.browser().get("/openid/start", follow_redirects=False), 502, "OpenID provider")
+        expect(
+            site.browser().get("/openid/start", follow_redirects=False),
+            502,
+            "OpenID provider",
+        )
 
 
 def test_without_a_provider_there_is_no_door(shared: world.Shared) -> None:
-    assert shared.browser().get("/openid/start", follow_redirects=False).status_code == 404
+    assert (
+        shared.browser().get("/openid/start", follow_redirects=False).status_code == 404
+    )
     assert "/openid/" not in shared.browser().get("/sign-in").text
 
 
-def test_a_provider_opens_no_server_to_its_machine(place: str, openid: Provider) -> None:
+def test_a_provider_opens_no_server_to_its_machine(
+    place: str, openid: Provider
+) -> None:
     with world.site(place, openid=known(openid)) as nobody:
         assert nobody.get("/api/v1/judges").status_code == 401

@@ -32,14 +32,18 @@ SETUP = "/judges/tone/setup?open=experts"
 
 def name_of(browser: TestClient) -> str | None:
     """Who a browser is for the server, and None for nobody."""
-    page = browser.get("/account", headers={"accept": "text/html"}, follow_redirects=False)
+    page = browser.get(
+        "/account", headers={"accept": "text/html"}, follow_redirects=False
+    )
     return next(iter(re.findall("<h1>(.*?)</h1>", page.text)), None)
 
 
 def path_of(owner: TestClient, name: str) -> str:
     """Where an owner's page changes somebody who is on it."""
     (path,) = re.findall(
-        rf"<b>{name}</b>(?:(?!<b>).)*?({EXPERTS}/\w+)/link", owner.get(SETUP).text, re.DOTALL
+        rf"<b>{name}</b>(?:(?!<b>).)*?({EXPERTS}/\w+)/link",
+        owner.get(SETUP).text,
+        re.DOTALL,
     )
     return str(path)
 
@@ -73,10 +77,14 @@ def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
 
 @world.ON_BOTH
 def test_a_link_used_twice_at_once_admits_one(shared: world.Shared) -> None:
-    path, browsers = invited(shared.signed_in("owner"), "Zoë"), [shared.browser() for _ in range(6)]
+    path, browsers = (
+        invited(shared.signed_in("owner"), "Zoë"),
+        [shared.browser() for _ in range(6)],
+    )
     with ThreadPoolExecutor(6) as pool:
         statuses = pool.map(
-            lambda browser: browser.post(path, follow_redirects=False).status_code, browsers
+            lambda browser: browser.post(path, follow_redirects=False).status_code,
+            browsers,
         )
     assert sorted(statuses) == [303] + [404] * 5
 
@@ -92,7 +100,9 @@ def test_a_new_link_takes_the_place_of_the_old_one(shared: world.Shared) -> None
     assert name_of(browser) == "Zoë"
 
 
-def test_a_link_is_good_for_a_week_and_a_session_for_ninety_days(shared: world.Shared) -> None:
+def test_a_link_is_good_for_a_week_and_a_session_for_ninety_days(
+    shared: world.Shared,
+) -> None:
     browser = shared.signed_in("owner")
     path = invited(browser, "Zoë")
     for column, days in ((people.c.link_until, 7), (sessions.c.expires_at, 90)):
@@ -101,16 +111,21 @@ def test_a_link_is_good_for_a_week_and_a_session_for_ninety_days(shared: world.S
             for (text,) in world.stored(browser, select(column))
             if text
         ]
-        assert {round((end - datetime.now(UTC)) / timedelta(days=1)) for end in ends} == {days}
+        assert {
+            round((end - datetime.now(UTC)) / timedelta(days=1)) for end in ends
+        } == {days}
         world.change(
-            browser, update(column.table).values({column: "2026-01-01T00:00:00.000000+00:00"})
+            browser,
+            update(column.table).values({column: "2026-01-01T00:00:00.000000+00:00"}),
         )
     assert shared.browser().post(path).status_code == 404
     assert browser.get(JUDGES).status_code == 401
 
 
 @world.ON_BOTH
-def test_who_is_removed_is_out_and_finds_their_answers_again(shared: world.Shared) -> None:
+def test_who_is_removed_is_out_and_finds_their_answers_again(
+    shared: world.Shared,
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner)
     browser = entered(shared, invited(owner, "Zoë"))
@@ -149,9 +164,9 @@ TAKEN += [
 def test_nobody_takes_a_name_that_looks_the_same(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     assert name_of(entered(shared, invited(owner, "Ângela"))) == "Ângela"
-    assert {name: post(owner, EXPERTS, name=name).status_code for name in TAKEN} == dict.fromkeys(
-        TAKEN, 422
-    )
+    assert {
+        name: post(owner, EXPERTS, name=name).status_code for name in TAKEN
+    } == dict.fromkeys(TAKEN, 422)
     assert "is taken" in post(owner, EXPERTS, name="ângela").text
 
 
@@ -172,21 +187,33 @@ def test_a_session_ends_in_the_database(shared: world.Shared) -> None:
     assert name_of(shared.browser(cookies={COOKIE: stolen})) is None
 
 
-def test_a_reviewer_whom_the_command_makes_an_owner_is_one_at_once(shared: world.Shared) -> None:
+def test_a_reviewer_whom_the_command_makes_an_owner_is_one_at_once(
+    shared: world.Shared,
+) -> None:
     browser = shared.signed_in("reviewer")
     assert browser.get("/judges/tone/setup").status_code == 403
-    invoke("serve", "--add-owner", "Reviewer", "--registry", shared.server.registry.url, code=0)
+    invoke(
+        "serve",
+        "--add-owner",
+        "Reviewer",
+        "--registry",
+        shared.server.registry.url,
+        code=0,
+    )
     assert browser.get("/judges/tone/setup").status_code == 200
 
 
 @pytest.mark.parametrize(
-    ("public_url", "is_secure"), [(None, False), (world.ADDRESS.replace("http", "https"), True)]
+    ("public_url", "is_secure"),
+    [(None, False), (world.ADDRESS.replace("http", "https"), True)],
 )
 def test_the_cookie_is_hidden_from_scripts_and_sites(
     place: str, public_url: str | None, is_secure: bool
 ) -> None:
     with world.shared_server(place, public_url=public_url) as site:
-        entering = site.browser().post(world.link(place, "owner"), follow_redirects=False)
+        entering = site.browser().post(
+            world.link(place, "owner"), follow_redirects=False
+        )
     cookie = set(entering.headers["set-cookie"].split("; "))
     assert cookie >= {"HttpOnly", "SameSite=lax"}
     assert ("Secure" in cookie) == is_secure, "over TLS it stays there"
@@ -217,7 +244,10 @@ def test_signing_in_leads_to_no_other_site(back: str) -> None:
 
 
 OTHER_SITES = [
-    *({"origin": origin} for origin in ("https://evil.example", "null", "http://127.0.0.1:8322")),
+    *(
+        {"origin": origin}
+        for origin in ("https://evil.example", "null", "http://127.0.0.1:8322")
+    ),
     *({"sec-fetch-site": site} for site in ("cross-site", "same-site")),
 ]
 
@@ -226,48 +256,67 @@ def test_another_site_does_nothing(shared: world.Shared) -> None:
     owner, path = shared.signed_in("owner"), invited(shared.signed_in("owner"), "Zoë")
     for headers in OTHER_SITES:
         for place in (EXPERTS, f"{JUDGES}/tone/align", "/sign-out"):
-            expect(owner.post(place, headers=headers, follow_redirects=False), 403, "another site")
+            expect(
+                owner.post(place, headers=headers, follow_redirects=False),
+                403,
+                "another site",
+            )
         assert (
             shared.browser().post(path, headers=headers).status_code == 403
         )  # nor signs anybody in as another
     assert (
-        owner.post(f"{JUDGES}/tone/align", json={}, headers={"origin": world.ADDRESS}).status_code
+        owner.post(
+            f"{JUDGES}/tone/align", json={}, headers={"origin": world.ADDRESS}
+        ).status_code
         == 202
     )
 
 
 def test_another_site_does_nothing_on_an_open_server(local: TestClient) -> None:
     for headers in OTHER_SITES:
-        assert local.post(f"{JUDGES}/tone/align", json={}, headers=headers).status_code == 403
+        assert (
+            local.post(f"{JUDGES}/tone/align", json={}, headers=headers).status_code
+            == 403
+        )
     assert local.post(f"{JUDGES}/tone/align", json={}).status_code == 202
 
 
 def test_behind_a_proxy_its_own_address_is_no_other_site(place: str) -> None:
     with world.shared_server(place, public_url="https://127.0.0.1") as site:
-        for origin, status in (("https://judges.example", 403), ("https://127.0.0.1", 303)):
+        for origin, status in (
+            ("https://judges.example", 403),
+            ("https://127.0.0.1", 303),
+        ):
             sent = site.browser().post(
                 "/sign-out", headers={"origin": origin}, follow_redirects=False
             )
             assert sent.status_code == status
 
 
-def test_the_token_of_programs_is_good_from_anywhere_and_no_other_is(shared: world.Shared) -> None:
+def test_the_token_of_programs_is_good_from_anywhere_and_no_other_is(
+    shared: world.Shared,
+) -> None:
     elsewhere = {"origin": "https://elsewhere.example"}
     assert (
-        shared.program().post(f"{JUDGES}/tone/align", json={}, headers=elsewhere).status_code == 202
+        shared.program()
+        .post(f"{JUDGES}/tone/align", json={}, headers=elsewhere)
+        .status_code
+        == 202
     )
     owner = shared.signed_in("owner")
     for value in (f"Bearer {world.TOKEN[:-1]}", "Bearer ", f"Basic {world.TOKEN}"):
         for client in (shared.browser(), owner):  # whose cookie helps no wrong token
-            assert client.get(JUDGES, headers={"authorization": value}).status_code == 401
+            assert (
+                client.get(JUDGES, headers={"authorization": value}).status_code == 401
+            )
 
 
 def test_everything_is_open_on_this_machine_and_safe(local: TestClient) -> None:
     assert local.get("/health").json() == {"status": "ok"}
     assert [judge["name"] for judge in local.get("/api/v1/judges").json()] == ["tone"]
-    assert local.get("/api/v1/judges", headers={"host": "evil.example"}).status_code == 421, (
-        "a name that is rebound"
-    )
+    assert (
+        local.get("/api/v1/judges", headers={"host": "evil.example"}).status_code == 421
+    ), "a name that is rebound"
     for path in ("/health", "/api/v1/judges", "/nowhere"):
         headers = local.get(path).headers
         policy = set(headers["content-security-policy"].split("; "))
@@ -281,14 +330,19 @@ def test_everything_is_open_on_this_machine_and_safe(local: TestClient) -> None:
             "nosniff",
             "DENY",
         )
-        assert (headers["cache-control"], headers["referrer-policy"]) == ("no-store", "same-origin")
+        assert (headers["cache-control"], headers["referrer-policy"]) == (
+            "no-store",
+            "same-origin",
+        )
 
 
 def test_with_its_first_owner_this_machine_is_let_in_no_more(local: TestClient) -> None:
     with world.server_of(local).store.write() as connection:
         owner_link(connection, "ana")
     for path in ("/judges/tone/review", JUDGES):
-        assert local.get(path, headers={"accept": "application/json"}).status_code == 401
+        assert (
+            local.get(path, headers={"accept": "application/json"}).status_code == 401
+        )
 
 
 @pytest.mark.parametrize("path", ["/health", "/api/v1/judges", "/judges/tone/review"])
@@ -309,13 +363,25 @@ def test_a_database_that_is_down_may_answer_later(
 
 def test_nobody_is_added_by_a_page_of_an_open_server(local: TestClient) -> None:
     for name, role in (("ana", "reviewer"), ("ana", "owner"), ("local", "owner")):
-        expect(post(local, EXPERTS, name=name, role=role), 409, "memalign serve --add-owner NAME")
-    words = ("Everybody on this machine can use this server", "memalign serve --add-owner")
+        expect(
+            post(local, EXPERTS, name=name, role=role),
+            409,
+            "memalign serve --add-owner NAME",
+        )
+    words = (
+        "Everybody on this machine can use this server",
+        "memalign serve --add-owner",
+    )
     assert "Make a link" not in expect(local.get(SETUP), 200, *words)
 
 
 def test_a_proxy_opens_no_server_without_people(local: TestClient) -> None:
-    for header in ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto"):
+    for header in (
+        "forwarded",
+        "x-forwarded-for",
+        "x-forwarded-host",
+        "x-forwarded-proto",
+    ):
         for path in ("/", "/judges/tone/review", "/api/v1/judges"):
             headers = {header: "for=203.0.113.7", "host": "127.0.0.1:8321"}
             expect(local.get(path, headers=headers), 403, "memalign serve --add-owner")

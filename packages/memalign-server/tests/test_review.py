@@ -14,7 +14,17 @@ from memalign.errors import ModelError
 from memalign_server.store.cases import add_cases
 from memalign_server.store.tables import queue
 from server_support import world
-from server_support.reviewing import CASES, answer, card, expect, hold_out, post, put_in, send, wait
+from server_support.reviewing import (
+    CASES,
+    answer,
+    card,
+    expect,
+    hold_out,
+    post,
+    put_in,
+    send,
+    wait,
+)
 from tests.support.patience import PATIENCE
 
 if TYPE_CHECKING:
@@ -26,11 +36,17 @@ IDS = [case["id"] for case in CASES]
 REASON = "It answers the question."  # what the scripted judge says of every case
 
 
-def test_the_judges_verdict_comes_after_yours_which_is_saved_once(queued: TestClient) -> None:
-    page = expect(queued.get("/judges/tone/review"), 200, "Is the reply warm and helpful?")
+def test_the_judges_verdict_comes_after_yours_which_is_saved_once(
+    queued: TestClient,
+) -> None:
+    page = expect(
+        queued.get("/judges/tone/review"), 200, "Is the reply warm and helpful?"
+    )
     assert REASON not in page
     for value in ("perhaps", ""):
-        assert REASON not in expect(send(queued, card(page), value=value), 422, 'role="alert"')
+        assert REASON not in expect(
+            send(queued, card(page), value=value), 422, 'role="alert"'
+        )
     for _ in range(2):
         expect(
             send(queued, card(page), value="false"),
@@ -41,8 +57,12 @@ def test_the_judges_verdict_comes_after_yours_which_is_saved_once(queued: TestCl
     assert "You both say Yes." in answer(queued, "thanks", value="true").text
 
 
-def test_people_who_differ_see_each_other_and_an_owner_settles_once(shared: world.Shared) -> None:
-    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
+def test_people_who_differ_see_each_other_and_an_owner_settles_once(
+    shared: world.Shared,
+) -> None:
+    owner, reviewer, zoe = (
+        shared.signed_in(name) for name in ("owner", "reviewer", "zoe")
+    )
     put_in(owner)
 
     def offered() -> list[str]:
@@ -61,13 +81,19 @@ def test_people_who_differ_see_each_other_and_an_owner_settles_once(shared: worl
         (reviewer, "zoe says Yes</b>"),
         (zoe, "It is cold."),
     ):  # without words there is no colon
-        page = expect(person.get("/judges/tone/review"), 200, words, 'data-key="k"', "data-kept>")
+        page = expect(
+            person.get("/judges/tone/review"), 200, words, 'data-key="k"', "data-kept>"
+        )
         post(person, "/judges/tone/review/differ", **card(page))
-    assert "Which holds?" not in reviewer.get("/judges/tone/review").text, "an owner is asked"
+    assert "Which holds?" not in reviewer.get("/judges/tone/review").text, (
+        "an owner is asked"
+    )
     before = offered()
     answer(zoe, "late", value="true", rationale="It is warm.")
     post(owner, "/judges/tone/review/settle", case="late", holder=before[1])
-    assert world.case_row(owner, "late").settled is None  # zoe has said something else since
+    assert (
+        world.case_row(owner, "late").settled is None
+    )  # zoe has said something else since
     for holder in offered():
         post(owner, "/judges/tone/review/settle", case="late", holder=holder)
         assert world.case_row(owner, "late").settled == "reviewer"
@@ -75,23 +101,40 @@ def test_people_who_differ_see_each_other_and_an_owner_settles_once(shared: worl
 
 def test_without_scripts_forms_are_enough(queued: TestClient) -> None:
     fields = card(queued.get("/judges/tone/review", params={"case": "late"}))
-    turned = post(queued, "/judges/tone/review", **fields, value="false").headers["location"]
+    turned = post(queued, "/judges/tone/review", **fields, value="false").headers[
+        "location"
+    ]
     page = expect(queued.get(turned), 200, REASON)
     on = post(
-        queued, "/judges/tone/review/words", **card(page), words="Show sympathy first.", go="next"
+        queued,
+        "/judges/tone/review/words",
+        **card(page),
+        words="Show sympathy first.",
+        go="next",
     )
     assert (on.status_code, on.headers["location"]) == (303, "/judges/tone/review")
-    assert "Show sympathy first." in queued.get("/judges/tone/review", params={"case": "late"}).text
+    assert (
+        "Show sympathy first."
+        in queued.get("/judges/tone/review", params={"case": "late"}).text
+    )
 
 
 def test_a_case_that_checks_the_judge_has_no_field(queued: TestClient) -> None:
     hold_out(queued, *IDS)
     page = answer(queued, "late", value="false", rationale="By a program.")
-    words = ("You say No. The judge said Yes:", "This case checks the judge, so it is not taught.")
+    words = (
+        "You say No. The judge said Yes:",
+        "This case checks the judge, so it is not taught.",
+    )
     assert "<textarea" not in expect(page, 200, *words)
-    assert post(queued, "/judges/tone/review/words", **card(page), go="next").status_code == 303
+    assert (
+        post(queued, "/judges/tone/review/words", **card(page), go="next").status_code
+        == 303
+    )
     words = world.answer_row(queued, "late").rationale
-    assert words == "By a program.", "a foot without a field leaves the words that are there"
+    assert words == "By a program.", (
+        "a foot without a field leaves the words that are there"
+    )
 
 
 def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
@@ -111,7 +154,10 @@ def test_the_judge_is_asked_when_somebody_answers_first(place: str) -> None:
         page = answer(client, "late", value="false").text
         assert "The judge is reading it…" in page
         assert 'data-poll="/judges/tone/review/foot?case=late&amp;wait=true"' in page
-        assert client.get("/judges/tone/review/foot?case=late&wait=true").status_code == 204
+        assert (
+            client.get("/judges/tone/review/foot?case=late&wait=true").status_code
+            == 204
+        )
         answering.set()
         wait(client)
         assert REASON in client.get("/judges/tone/review/foot?case=late&wait=true").text
@@ -137,14 +183,20 @@ def test_keys_are_the_letters_of_the_buttons(
     page = local.get("/judges/other/review").text
     assert note in page
     for text, key in buttons.items():
-        (button,) = re.findall(rf'<button class="verdict[^>]*>{text}\b.*?</button>', page)
+        (button,) = re.findall(
+            rf'<button class="verdict[^>]*>{text}\b.*?</button>', page
+        )
         assert re.findall(r"<kbd[^>]*>(.)</kbd>", button) == ([key] if key else [])
 
 
-def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(local: TestClient) -> None:
+def test_what_a_forgotten_rule_was_in_view_of_is_judged_again(
+    local: TestClient,
+) -> None:
     def judgments() -> list[Any]:
         rows = world.stored(local, select(queue))
-        return [None if row.judgment is None else row.judgment.guideline_ids for row in rows]
+        return [
+            None if row.judgment is None else row.judgment.guideline_ids for row in rows
+        ]
 
     registry = world.registry_of(local)
     registry.align("tone", world.ROWS)
@@ -180,13 +232,19 @@ def test_a_lesson_shows_what_the_judge_had_said(place: str) -> None:
         assert said in prompt
         assert "judge: false\nexpert: false\n" in prompt
         # The next cases were judged again by the version that learned.
-        assert f'{said}expert\'s comment: "Helpful."' in lesson(twice=("true", "Helpful."))
+        assert f'{said}expert\'s comment: "Helpful."' in lesson(
+            twice=("true", "Helpful.")
+        )
         # Of a case that it was taught it says what it was taught. What it had said before that stays.
-        assert f'{said}expert\'s comment: "Not cold."' in lesson(lamp=("true", "Not cold."))
+        assert f'{said}expert\'s comment: "Not cold."' in lesson(
+            lamp=("true", "Not cold.")
+        )
 
 
 def test_a_model_that_is_down_loses_no_answer(place: str) -> None:
-    with world.site(place, script=lambda _request: ModelError("the model is down")) as client:
+    with world.site(
+        place, script=lambda _request: ModelError("the model is down")
+    ) as client:
         put_in(client)
         assert "The judge is reading it…" in answer(client, "late", value="false").text
         wait(client)

@@ -21,24 +21,43 @@ from tests.cli.conftest import invoke
 
 def test_the_first_owner_gets_a_link_and_later_another(tmp_path: Path) -> None:
     first = invoke(
-        "serve", "--add-owner", "Ana", "--public-url", "https://judges.example.org", code=0
+        "serve",
+        "--add-owner",
+        "Ana",
+        "--public-url",
+        "https://judges.example.org",
+        code=0,
     )
     assert re.fullmatch(r"https://judges\.example\.org/join/[\w-]{43}\n", first.out)
     second = invoke("serve", "--add-owner", "ana")
     assert second.out.startswith("http://127.0.0.1:8321/join/")
     with Store("sqlite:///memalign.db").read() as connection:
-        assert [(row.name, row.role) for row in list_people(connection)] == [("Ana", "owner")]
+        assert [(row.name, row.role) for row in list_people(connection)] == [
+            ("Ana", "owner")
+        ]
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        invoke("serve", "--port", port, code=2, says=f"cannot listen on 127.0.0.1 port {port}")
+        invoke(
+            "serve",
+            "--port",
+            port,
+            code=2,
+            says=f"cannot listen on 127.0.0.1 port {port}",
+        )
 
 
 @pytest.mark.parametrize("model", ["", "openai:m@http://127.0.0.1:9/v1"])
-def test_a_server_without_a_model_says_so_at_its_start(model: str, tmp_path: Path) -> None:
-    keys = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+def test_a_server_without_a_model_says_so_at_its_start(
+    model: str, tmp_path: Path
+) -> None:
+    keys = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.endswith("_API_KEY")
+    }
     environment = {**keys, "MEMALIGN_MODEL": model, "OPENAI_BASE_URL": ""}
     command = [
         sys.executable,
@@ -50,11 +69,15 @@ def test_a_server_without_a_model_says_so_at_its_start(model: str, tmp_path: Pat
         "--registry",
         f"sqlite:///{tmp_path / 'm.db'}",
     ]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as running:
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment
+    ) as running:
         assert running.stderr is not None
         assert "memalign is at http://127.0.0.1:" in running.stderr.readline()
         if not model:
-            assert "no model is chosen: set a provider's key" in running.stderr.readline()
+            assert (
+                "no model is chosen: set a provider's key" in running.stderr.readline()
+            )
         running.terminate()
         assert "no model" not in running.stderr.read()
 
@@ -72,7 +95,10 @@ def test_parts_of_an_answer_do_not_wait() -> None:
             ("--host", "0.0.0.0"),
             "memalign serve --add-owner NAME",
         ),  # others are not let in without people
-        (("--public-url", "https://judges.example.org"), "memalign serve --add-owner NAME"),
+        (
+            ("--public-url", "https://judges.example.org"),
+            "memalign serve --add-owner NAME",
+        ),
         (("--public-url", "judges.example.org"), "https://"),
         (("--registry", "mysql://x/y"), "mysql"),
         (("--port", "99999"), "--port"),
@@ -92,17 +118,25 @@ def test_wrong_options_say_what_is_wrong(
         ({"API_TOKEN_FILE": ""}, "which is empty"),
         ({"API_TOKEN_FILE": "\n"}, "which is empty"),
         ({"API_TOKEN_FILE": "a token that is long enough for programs\n"}, ""),
-        ({"API_TOKEN_FILE": "a token", "API_TOKEN": "a token that is long enough"}, "is set too"),
+        (
+            {"API_TOKEN_FILE": "a token", "API_TOKEN": "a token that is long enough"},
+            "is set too",
+        ),
     ],
 )
 def test_secrets_are_read_from_files_and_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secrets: dict[str, str | None], words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    secrets: dict[str, str | None],
+    words: str,
 ) -> None:
     monkeypatch.setenv("MEMALIGN_API_TOKEN", "")  # what is set by a file goes with it
     for name, text in secrets.items():
         if (is_file := name.endswith("_FILE")) and text is not None:
             (tmp_path / "token").write_text(text)
-        monkeypatch.setenv(f"MEMALIGN_{name}", str(tmp_path / "token") if is_file else str(text))
+        monkeypatch.setenv(
+            f"MEMALIGN_{name}", str(tmp_path / "token") if is_file else str(text)
+        )
     invoke("serve", "--add-owner", "ana", code=2 if words else 0, says=words)
 
 

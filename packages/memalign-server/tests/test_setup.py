@@ -62,12 +62,27 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(place: str) -
             kind="bool",
             model="scripted",
         )
-        assert made.headers["location"] == "/judges/is-this-reply-good-enough-to/setup?open=cases"
-        assert "No cases yet." in client.get("/judges/is-this-reply-good-enough-to/setup").text
+        assert (
+            made.headers["location"]
+            == "/judges/is-this-reply-good-enough-to/setup?open=cases"
+        )
+        assert (
+            "No cases yet."
+            in client.get("/judges/is-this-reply-good-enough-to/setup").text
+        )
         judge = world.registry_of(client).load("is-this-reply-good-enough-to")
         assert (judge.fields, judge.value_type.spec) == (("inputs", "outputs"), "bool")
-        assert client.get("/", follow_redirects=False).headers["location"].endswith("/review")
-        post(client, "/judges", question="Is this reply good enough to send?", kind="A|B|tie")
+        assert (
+            client.get("/", follow_redirects=False)
+            .headers["location"]
+            .endswith("/review")
+        )
+        post(
+            client,
+            "/judges",
+            question="Is this reply good enough to send?",
+            kind="A|B|tie",
+        )
         assert {judge.name for judge in world.registry_of(client).list()} == {
             judge.name,
             f"{judge.name}-2",
@@ -75,23 +90,33 @@ def test_an_empty_server_shows_the_question_and_leads_to_its_cases(place: str) -
         assert "Is this reply good enough to send?" in client.get("/").text
 
 
-def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClient) -> None:
+def test_a_changed_question_is_asked_of_open_and_measuring_cases(
+    local: TestClient,
+) -> None:
     more = [{"id": f"m-{n}", "inputs": f"{n}?", "outputs": "Yes."} for n in range(20)]
     put_in(local, [*CASES, *more])
     hold_out(local, "twice", "m-0", "m-1", "m-2", "m-3")
     world.change(
-        local, queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0)
+        local,
+        queue.update().where(queue.c.case_id.in_(["late", "twice"])).values(rank=0),
     )  # the last ones
     for case in ("late", "twice"):
         answer(local, case, value="false")
     answer(local, "lamp", state="skipped")
-    saved = post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
+    saved = post(
+        local, f"{SETUP}/question", question="Is the reply kind?", model="scripted"
+    )
     wait(local)
     judge = world.registry_of(local).load("tone")
-    assert judge.instructions == "Is the reply kind?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+    assert (
+        judge.instructions
+        == "Is the reply kind?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+    )
     assert len(world.registry_of(local).history("tone")) == 2
     versions = {row.case_id: row.version for row in world.stored(local, queue.select())}
-    assert versions == {case["id"]: 1 if case["id"] == "late" else 2 for case in (*CASES, *more)}
+    assert versions == {
+        case["id"]: 1 if case["id"] == "late" else 2 for case in (*CASES, *more)
+    }
     assert "Is the reply kind? Yes or No." in local.get(saved.headers["location"]).text
     post(local, f"{SETUP}/question", question="Is the reply kind?", model="scripted")
     assert len(world.registry_of(local).history("tone")) == 2  # nothing was changed
@@ -100,7 +125,13 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(local: TestClie
 def test_the_kind_of_answer_stays_once_there_are_answers(queued: TestClient) -> None:
     local, text = queued, "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
     for kind in ("int:1..5", "bool"):
-        post(local, f"{SETUP}/question", question="How warm is it?", kind=kind, instructions=text)
+        post(
+            local,
+            f"{SETUP}/question",
+            question="How warm is it?",
+            kind=kind,
+            instructions=text,
+        )
         judge = world.registry_of(local).load("tone")
         assert (judge.instructions, judge.value_type.spec) == (text, kind), (
             "all that the model is told can be changed"
@@ -119,12 +150,21 @@ def test_the_kind_of_answer_stays_once_there_are_answers(queued: TestClient) -> 
     assert ("happy, sad, neither" in page, 'name="kind"' in page) == (True, False), (
         "a type that the page cannot choose"
     )
-    post(local, "/judges/mood/setup/question", question="How does it sound?", model="scripted")
+    post(
+        local,
+        "/judges/mood/setup/question",
+        question="How does it sound?",
+        model="scripted",
+    )
     assert world.registry_of(local).load("mood").value_type.spec == "happy|sad|neither"
 
 
 def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) -> None:
-    trial: dict[str, Any] = {"judge": "tone", "question": "Is it kind?", "model": "scripted"}
+    trial: dict[str, Any] = {
+        "judge": "tone",
+        "question": "Is it kind?",
+        "model": "scripted",
+    }
     invented = words_of("<main>" + post(local, "/judges/try", **trial).text)
     assert "Of an invented case it said: Yes , “It answers the question.”" in invented
     put_in(local)
@@ -148,7 +188,10 @@ def test_a_trial_asks_about_the_first_case_and_keeps_nothing(local: TestClient) 
         ("huggingface:m", "a provider&#39;s key is missing."),
         ("nobody:m", "a model of this name cannot be used."),
         ("openai:m@http://127.0.0.1:9/v1", "There is no verdict"),
-        ("openai:m@http://user:secret@127.0.0.1/v1", "a model of this name cannot be used."),
+        (
+            "openai:m@http://user:secret@127.0.0.1/v1",
+            "a model of this name cannot be used.",
+        ),
         (
             "scripted",
             "nothing answers there. Start the model&#39;s server, or name another model here.",
@@ -165,7 +208,13 @@ def test_a_trial_says_what_is_wrong_and_where_to_put_it_right(
     ) as client:
         for judge in ("", "tone") if model != "scripted" else ("tone",):
             expect(
-                post(client, "/judges/try", judge=judge, question="Is it kind?", model=model),
+                post(
+                    client,
+                    "/judges/try",
+                    judge=judge,
+                    question="Is it kind?",
+                    model=model,
+                ),
                 200,
                 words,
             )
@@ -179,7 +228,9 @@ def test_a_team_sends_its_keys_nowhere(shared: world.Shared, path: str) -> None:
         "judge": "tone",
     }
     assert "keys would go there" in post(shared.signed_in("owner"), path, **form).text
-    shared.server.registry.create(world.judge("far", model="openai:m@http://10.0.0.1/v1"))
+    shared.server.registry.create(
+        world.judge("far", model="openai:m@http://10.0.0.1/v1")
+    )
     expect(
         post(shared.signed_in("owner"), "/judges/far/setup/question", **form), 303
     )  # which has it from elsewhere
@@ -197,7 +248,9 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
         "Add 2 cases",
     )
     assert "No cases yet." in local.get(SETUP).text
-    added = sent(local, "june.csv", TABLE, "cases", column=["customer_message", "agent_reply"])
+    added = sent(
+        local, "june.csv", TABLE, "cases", column=["customer_message", "agent_reply"]
+    )
     wait(local)
     assert "2 new" in local.get(added.headers["location"]).text
     assert "2 cases, 0 of them answered." in local.get(SETUP).text
@@ -209,13 +262,17 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     shown = sent(local, "b.csv", more, "cases").headers["location"]
     assert "1 new, 3 are there already, or twice in the file." in local.get(shown).text
     wait(local)
-    ended = local.get(f"/judges/tone/jobs/{parse_qs(shown)['job'][0]}", headers={"x-part": "true"})
+    ended = local.get(
+        f"/judges/tone/jobs/{parse_qs(shown)['job'][0]}", headers={"x-part": "true"}
+    )
     assert ended.headers["x-go-to"] in shown, (
         "a page that shows the job already is loaded again as it is"
     )
     page = sent(local, "b.csv", more).text
     assert ("Add" in page, known in page) == (False, True)
-    assert known in local.get(sent(local, "b.csv", more, "cases").headers["location"]).text
+    assert (
+        known in local.get(sent(local, "b.csv", more, "cases").headers["location"]).text
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,7 +280,11 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     [
         ("x;y;z\nfirst;second;third\n", [], "<td>first</td><td>second</td>"),
         ("x;y;z\nfirst;second;third\n", ["z", "x"], "<td>third</td><td>first</td>"),
-        ("x;y;z\nfirst;second;third\n", ["z", "z"], "Choose a column of its own for each."),
+        (
+            "x;y;z\nfirst;second;third\n",
+            ["z", "z"],
+            "Choose a column of its own for each.",
+        ),
         ("only\nthis\n", [], "Choose a column of its own for each."),
         # The form sends what was chosen for the file before this one.
         (TABLE, ["question", "answer"], "<option selected>agent_reply</option>"),
@@ -239,14 +300,21 @@ def test_columns_are_chosen_where_the_guess_is_wrong(
 def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> None:
     page = sent(local, "a.csv", TABLE + "No reply?,\na,b,c\nBlue?,Yes.\n").text
     shows(page, "2 rows cannot be used and are left out.", "Line 4: ", "Add 3 cases")
-    shows(page, "nothing is in agent_reply", "the row has 3 cells, and there are 2 columns")
+    shows(
+        page,
+        "nothing is in agent_reply",
+        "the row has 3 cells, and there are 2 columns",
+    )
     page = sent(local, "a.csv", "customer_message,agent_reply\nWhere?,\n").text
     assert "1 row cannot be used and is left out." in page
 
 
 def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
     book, body = Workbook(), io.BytesIO()
-    for row in (("Question", "Answer", "Date"), ("Where is it?", "On its way.", "2026-06-01")):
+    for row in (
+        ("Question", "Answer", "Date"),
+        ("Where is it?", "On its way.", "2026-06-01"),
+    ):
         book.active.append(row)
     book.save(body)
     assert (
@@ -261,7 +329,11 @@ TEXTS = ("Where is my order, please?", "It left us on Monday.")
 @pytest.mark.parametrize(
     ("header", "row", "chosen"),
     [
-        ("ticket;customer wrote;our reply", ("T-1", *TEXTS), ("customer wrote", "our reply")),
+        (
+            "ticket;customer wrote;our reply",
+            ("T-1", *TEXTS),
+            ("customer wrote", "our reply"),
+        ),
         (
             "our reply;date;customer wrote",
             (TEXTS[1], "2026-11-28", TEXTS[0]),
@@ -274,23 +346,33 @@ TEXTS = ("Where is my order, please?", "It left us on Monday.")
             ("7", TEXTS[1], TEXTS[0]),
             ("userQuery", "AgentResponse"),
         ),
-        ("number;value;rationale;ask;bot", ("1", "Yes", "Warm.", *TEXTS), ("ask", "bot")),
+        (
+            "number;value;rationale;ask;bot",
+            ("1", "Yes", "Warm.", *TEXTS),
+            ("ask", "bot"),
+        ),
     ],
 )
 def test_columns_are_guessed_by_their_names_and_by_what_they_hold(
     local: TestClient, header: str, row: tuple[str, ...], chosen: tuple[str, str]
 ) -> None:
     again = [f"{text}2" if len(text) < 12 else f"{text} Again." for text in row]
-    page = sent(local, "a.csv", "\n".join([header, ";".join(row), ";".join(again)])).text
+    page = sent(
+        local, "a.csv", "\n".join([header, ";".join(row), ";".join(again)])
+    ).text
     assert tuple(re.findall(r"<option selected>([^<]*)", page)) == chosen
     assert f"<td>{TEXTS[0]}</td><td>{TEXTS[1]}</td>" in page
     assert ("what people answered: value, rationale" in page) == ("rationale" in header)
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig", "utf-8"])
-def test_a_file_of_excel_is_read_in_its_encoding(local: TestClient, encoding: str) -> None:
+def test_a_file_of_excel_is_read_in_its_encoding(
+    local: TestClient, encoding: str
+) -> None:
     page = sent(
-        local, "a.csv", "Frage;Antwort\nWann ist es fällig?;Am Freitag, für 5 €.\n".encode(encoding)
+        local,
+        "a.csv",
+        "Frage;Antwort\nWann ist es fällig?;Am Freitag, für 5 €.\n".encode(encoding),
     ).text
     assert "<td>Wann ist es fällig?</td><td>Am Freitag, für 5 €.</td>" in page
     assert ("Windows-1252" in page) == (encoding == "cp1252")
@@ -317,7 +399,9 @@ def test_a_file_that_cannot_be_read_says_why(
     assert (words in page, "/tmp" in page) == (True, False)
 
 
-def test_a_small_sheet_that_unpacks_to_much_is_refused_at_once(local: TestClient) -> None:
+def test_a_small_sheet_that_unpacks_to_much_is_refused_at_once(
+    local: TestClient,
+) -> None:
     body = io.BytesIO()
     with zipfile.ZipFile(body, "w", zipfile.ZIP_DEFLATED) as parts:
         parts.writestr("xl/sharedStrings.xml", b"<t>a</t>" * 19_000_000)
@@ -353,7 +437,9 @@ def test_pairs_and_conversations_are_taken_in(
 ) -> None:
     kind = "A|B|tie" if content is PAIR else "bool"
     world.registry_of(local).create(
-        world.judge("other").replace(feedback_value_type=kind, instructions=f"Good? {fields}")
+        world.judge("other").replace(
+            feedback_value_type=kind, instructions=f"Good? {fields}"
+        )
     )
     name = "a.jsonl" if body.startswith("{") else "a.csv"
     form: dict[str, Any] = (
@@ -389,7 +475,9 @@ def tracking(tmp_path: Path) -> str:
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     mlflow.set_tracking_uri(uri)
-    mlflow.create_experiment("shop", artifact_location=(tmp_path / "artifacts").as_uri())
+    mlflow.create_experiment(
+        "shop", artifact_location=(tmp_path / "artifacts").as_uri()
+    )
     mlflow.set_experiment("shop")
     traced(1)
     with mlflow.start_span("nothing"):
@@ -399,7 +487,9 @@ def tracking(tmp_path: Path) -> str:
 
 @pytest.mark.slow  # MLflow makes its tables
 @pytest.mark.filterwarnings("ignore")  # MLflow's own
-def test_an_experiments_traces_come_into_the_queue(local: TestClient, tracking: str) -> None:
+def test_an_experiments_traces_come_into_the_queue(
+    local: TestClient, tracking: str
+) -> None:
     def pulled(experiment: str) -> str:
         begun = post(local, "/judges/tone/pull", experiment=experiment, uri=tracking)
         wait(local)
@@ -417,7 +507,10 @@ def test_owners_pull_from_the_servers_own_and_name_no_other(
     owner = shared.signed_in("owner")
     assert 'name="uri"' not in owner.get(f"{SETUP}?open=cases").text
     for uri in ("http://evil.example", "file:///etc", ""):
-        assert post(owner, "/judges/tone/pull", experiment="shop", uri=uri).status_code == 422
+        assert (
+            post(owner, "/judges/tone/pull", experiment="shop", uri=uri).status_code
+            == 422
+        )
     assert shared.server.jobs.recent("tone") == []
     (tmp_path / "own").mkdir()
     with world.shared_server(tmp_path / "own", mlflow="http://127.0.0.1:9") as site:
@@ -425,7 +518,10 @@ def test_owners_pull_from_the_servers_own_and_name_no_other(
         assert 'name="uri"' not in owner.get(f"{SETUP}?open=cases").text
         begun = post(owner, "/judges/tone/pull", experiment="shop")
         wait(owner)
-        assert "no MLflow answers at 127.0.0.1" in owner.get(begun.headers["location"]).text
+        assert (
+            "no MLflow answers at 127.0.0.1"
+            in owner.get(begun.headers["location"]).text
+        )
 
 
 def test_without_mlflow_it_says_what_to_install(

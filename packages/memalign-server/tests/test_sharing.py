@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,14 +72,18 @@ class Expert:
 
 
 def answers_by_case(client: TestClient) -> Counter[str]:
-    rows = world.stored(client, select(reviews.c.case_id).where(reviews.c.state == "answered"))
+    rows = world.stored(
+        client, select(reviews.c.case_id).where(reviews.c.state == "answered")
+    )
     return Counter(row.case_id for row in rows)
 
 
 def held_out_of(client: TestClient) -> set[str]:
     return {
         row.case_id
-        for row in world.stored(client, select(queue.c.case_id).where(queue.c.held_out == 1))
+        for row in world.stored(
+            client, select(queue.c.case_id).where(queue.c.held_out == 1)
+        )
     }
 
 
@@ -133,7 +138,9 @@ def steps_until_all_is_answered(
     return steps
 
 
-def test_experts_who_ask_at_once_are_served_different_cases(shared: world.Shared) -> None:
+def test_experts_who_ask_at_once_are_served_different_cases(
+    shared: world.Shared,
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(20))
     team = [Expert(shared, name) for name in NAMES]
@@ -148,22 +155,30 @@ def test_experts_who_ask_at_once_are_served_different_cases(shared: world.Shared
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 3])
-def test_the_owner_says_how_many_answers_a_case_wants(shared: world.Shared, wanted: int) -> None:
+def test_the_owner_says_how_many_answers_a_case_wants(
+    shared: world.Shared, wanted: int
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(4))
     hold_out(owner, "c-3")
     expect(post(owner, "/judges/tone/setup/answers", wanted=wanted), 303)
-    assert f'value="{wanted}" checked' in owner.get("/judges/tone/setup?open=cases").text
+    assert (
+        f'value="{wanted}" checked' in owner.get("/judges/tone/setup?open=cases").text
+    )
     team = [Expert(shared, name) for name in NAMES]
     for _ in range(4):
         for expert in team:
             if expert.look() is not None:
                 expert.say(value="true")
     given = answers_by_case(owner)
-    assert given == Counter({"c-0": wanted, "c-1": wanted, "c-2": wanted, "c-3": max(wanted, 2)})
+    assert given == Counter(
+        {"c-0": wanted, "c-1": wanted, "c-2": wanted, "c-3": max(wanted, 2)}
+    )
 
 
-def test_a_number_of_answers_is_one_two_or_three_and_the_owners(shared: world.Shared) -> None:
+def test_a_number_of_answers_is_one_two_or_three_and_the_owners(
+    shared: world.Shared,
+) -> None:
     owner, ana = shared.signed_in("owner"), shared.signed_in("Ana")
     for wanted in (0, 4, "many"):
         expect(post(owner, "/judges/tone/setup/answers", wanted=wanted), 422)
@@ -210,14 +225,18 @@ def test_what_one_skips_comes_to_another_and_is_not_asked_again_once_it_has_its_
     assert "that you skipped" not in ana.client.get(REVIEW).text
 
 
-def test_a_case_opened_by_its_address_is_served_to_nobody_else(shared: world.Shared) -> None:
+def test_a_case_opened_by_its_address_is_served_to_nobody_else(
+    shared: world.Shared,
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(2))
     shared.signed_in("Ana").get(REVIEW, params={"case": "c-0"})
     assert Expert(shared, "Ben").look() == "c-1"
 
 
-def test_a_case_wants_an_answer_again_when_its_answer_is_erased(shared: world.Shared) -> None:
+def test_a_case_wants_an_answer_again_when_its_answer_is_erased(
+    shared: world.Shared,
+) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(1))
     answer(shared.signed_in("Ana"), "c-0", value="true")
@@ -234,18 +253,22 @@ def test_the_page_and_the_command_have_one_order(place: str) -> None:
         findings = []
         if "Question 7?" in request.user:
             findings = [
-                {"guideline": f"G{n}", "evidence": "Question 7?", "value": n == 1} for n in (1, 2)
+                {"guideline": f"G{n}", "evidence": "Question 7?", "value": n == 1}
+                for n in (1, 2)
             ]
         return {"findings": findings, "rationale": "So it is.", "value": True}
 
     registry = world.registry(place, script=torn)
     for words in ("Be warm.", "Be short."):
-        registry.update("tone", lambda judge, words=words: write_guideline(judge, words, by="olga"))  # type: ignore[misc]
+        written = partial(write_guideline, text=words, by="olga")
+        registry.update("tone", written)
     with world.client(place, script=torn) as client:
         put_in(client, cases(12))
         judge = world.server_of(client).judges.latest("tone").judge
         rows = world.stored(client, select(queue).where(queue.c.held_out == 0))
-        scores = asyncio.run(Usefulness(judge)([(row.example, row.judgment) for row in rows]))
+        scores = asyncio.run(
+            Usefulness(judge)([(row.example, row.judgment) for row in rows])
+        )
         assert [row.rank for row in rows] == pytest.approx(scores, abs=1e-12)
         with world.server_of(client).store.read() as connection:
             served = queued_next(connection, "tone", "Ana", n=12)

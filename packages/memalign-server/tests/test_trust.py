@@ -41,7 +41,9 @@ def page(client: TestClient) -> str:
 
 
 def heading(client: TestClient) -> str:
-    (words,) = re.findall(r"<h1[^>]*>(.*?)</h1>", client.get(TRUST).text, flags=re.DOTALL)
+    (words,) = re.findall(
+        r"<h1[^>]*>(.*?)</h1>", client.get(TRUST).text, flags=re.DOTALL
+    )
     return unescape(words).strip()
 
 
@@ -70,7 +72,10 @@ def held_out(client: TestClient) -> TestClient:
 
 def test_one_sentence_says_how_often_it_agreed(queued: TestClient) -> None:
     answer_all(queued, "yyyyyyyyyynn")
-    assert heading(queued) == "On 12 cases it had never learned from, it agreed with you on 10."
+    assert (
+        heading(queued)
+        == "On 12 cases it had never learned from, it agreed with you on 10."
+    )
     html, words = queued.get(TRUST).text, page(queued)
     assert "83%; between 51 and 97 is likely." in words
     assert "Before" not in words  # it has not been taught
@@ -92,7 +97,10 @@ def test_too_few_answers_say_how_many_are_missing(
 ) -> None:
     answer_all(queued, "y" * answers)
     assert heading(queued) == says
-    assert f"You have answered {answers} of them; 10 are enough for a first figure." in page(queued)
+    assert (
+        f"You have answered {answers} of them; 10 are enough for a first figure."
+        in page(queued)
+    )
     assert page(queued).endswith(button)
 
 
@@ -100,7 +108,10 @@ def test_too_few_answers_say_how_many_are_missing(
 def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> None:
     put_in(
         local,
-        [{**case, "id": f"d-{place}", "inputs": f"{place}?"} for place, case in enumerate(CASES)],
+        [
+            {**case, "id": f"d-{place}", "inputs": f"{place}?"}
+            for place, case in enumerate(CASES)
+        ],
     )
     answer_all(held_out(local), "yyyy")
     (button,) = re.findall(r'href="([^"]+)">Review 6<', local.get(TRUST).text)
@@ -109,8 +120,14 @@ def test_as_many_answers_as_the_button_says_are_enough(local: TestClient) -> Non
         send(local, card(reviewed[-1]), value="true")
         reviewed.append(local.get("/judges/tone/review"))
     assert [card(one)["case"][0] for one in reviewed] == [*"cccccc", "d"]
-    assert heading(local) == "On 10 cases it had never learned from, it agreed with you on 10."
-    assert local.get(f"{TRUST}/figures.json").json()["held_out_cases"]["now"]["agreed"] == 10
+    assert (
+        heading(local)
+        == "On 10 cases it had never learned from, it agreed with you on 10."
+    )
+    assert (
+        local.get(f"{TRUST}/figures.json").json()["held_out_cases"]["now"]["agreed"]
+        == 10
+    )
 
 
 def test_only_what_is_held_out_counts(local: TestClient) -> None:
@@ -129,28 +146,41 @@ ROW = {
 }
 
 
-def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(place: str) -> None:
+def test_the_number_before_teaching_stands_beside_it_and_goes_with_its_question(
+    place: str,
+) -> None:
     with world.site(place, script=world.turning) as client:
         held_out(client)
         answer_all(client, "nnnnnnnnnyyy")
         assert heading(client).endswith("it agreed with you on 3.")
         client.post("/api/v1/judges/tone/align", json={"feedback": [ROW]})
         wait(client)
-        assert heading(client) == "On 12 cases it had never learned from, it agreed with you on 9."
+        assert (
+            heading(client)
+            == "On 12 cases it had never learned from, it agreed with you on 9."
+        )
         assert "Before you taught it: 25% of 12." in page(client)
         chart = 'aria-label="Before: 25 percent, between 7 and 57 is likely. Now: 75 percent, between 43 and 93 is likely."'
         assert chart in client.get(TRUST).text
         figures = client.get(f"{TRUST}/figures.json").json()["held_out_cases"]
-        assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (3, 9)
-        post(client, "/judges/tone/setup/question", question="Is it kind?", model="scripted")
+        assert (figures["before_teaching"]["agreed"], figures["now"]["agreed"]) == (
+            3,
+            9,
+        )
+        post(
+            client,
+            "/judges/tone/setup/question",
+            question="Is it kind?",
+            model="scripted",
+        )
         wait(client)
         assert (heading(client)[:11], "Before you taught it" in page(client)) == (
             "On 12 cases",
             False,
         )
-        assert client.get(f"{TRUST}/figures.json").json()["held_out_cases"]["before_teaching"] == {
-            "cases": 0
-        }
+        assert client.get(f"{TRUST}/figures.json").json()["held_out_cases"][
+            "before_teaching"
+        ] == {"cases": 0}
 
 
 def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) -> None:
@@ -164,7 +194,9 @@ def test_an_older_version_that_answers_late_changes_nothing(queued: TestClient) 
     )
     examples = [case.example for case in world.stored(queued, queue.select())]
     for version in (3, 2):
-        asyncio.run(work.judge_cases(server.judges.latest("tone").judge, version, examples))
+        asyncio.run(
+            work.judge_cases(server.judges.latest("tone").judge, version, examples)
+        )
     assert {case.version for case in world.stored(queued, queue.select())} == {3}
 
 
@@ -181,7 +213,9 @@ def test_a_case_whose_content_was_taught_proves_nothing(local: TestClient) -> No
     assert heading(local) == "9 more answers and you will know."
 
 
-def test_an_answer_after_the_verdict_was_shown_changes_nothing(queued: TestClient) -> None:
+def test_an_answer_after_the_verdict_was_shown_changes_nothing(
+    queued: TestClient,
+) -> None:
     answer_all(queued, "yyyyyyyyyyn")
     answer_all(queued, "y", start=10)  # now that they have read what the judge says
     assert heading(queued).endswith("it agreed with you on 10.")
@@ -196,13 +230,19 @@ def test_cases_on_which_people_differ_count_once_an_owner_has_settled_them(
     ana, ben = ana_and_ben
     answer_all(ana, "yyyyyyyyyyyn")
     answer_all(ben, "yynny")
-    assert heading(ana) == "On 10 cases it had never learned from, it agreed with your team on 9."
+    assert (
+        heading(ana)
+        == "On 10 cases it had never learned from, it agreed with your team on 9."
+    )
     assert "You and reviewer agree on 3 of 5." in page(ana)
     assert "You and owner agree on 3 of 5." in page(ben)
     for case, holder in (("c-02", "reviewer"), ("c-03", "")):
         with world.server_of(ana).store.write() as connection:
             settle(connection, "tone", case, holder, by="local")
-    assert heading(ana) == "On 11 cases it had never learned from, it agreed with your team on 9."
+    assert (
+        heading(ana)
+        == "On 11 cases it had never learned from, it agreed with your team on 9."
+    )
 
 
 def test_nobody_reads_of_a_case_that_they_have_not_answered(
@@ -212,7 +252,9 @@ def test_nobody_reads_of_a_case_that_they_have_not_answered(
     answer_all(ana, "nnnnnnnnnnnn")
     assert "it said Yes, you said No" in page(ana)
     words = page(ben)
-    assert words.startswith("On 12 cases it had never learned from, it agreed with your team on 0.")
+    assert words.startswith(
+        "On 12 cases it had never learned from, it agreed with your team on 0."
+    )
     assert ("it said" in words, "Wait" in words) == (False, False)
     answer_all(ben, "n")
     assert "\u201cWait 0 days.\u201d it said Yes, you said No" in page(ben)
@@ -223,17 +265,23 @@ def test_scores_that_nearly_agree_are_the_same_answer(place: str) -> None:
     def scored(_: Any) -> dict[str, Any]:
         return {"rationale": "So so.", "value": 0.7}
 
-    world.opened(place).create(world.judge("tone").replace(feedback_value_type="float:0..1"))
+    world.opened(place).create(
+        world.judge("tone").replace(feedback_value_type="float:0..1")
+    )
     with world.client(place, script=scored) as client:
         people = [
-            TestClient(client.app, base_url=world.ADDRESS, headers={"accept": "text/html"})
+            TestClient(
+                client.app, base_url=world.ADDRESS, headers={"accept": "text/html"}
+            )
             for _ in range(2)
         ]
         for person, name in zip(people, ("ana", "ben"), strict=True):
             person.post(world.link(place, name))
         held_out(people[0])
         for number in range(11):
-            for person, score in zip(people, ("0.70", "0.71" if number else "0.95"), strict=True):
+            for person, score in zip(
+                people, ("0.70", "0.71" if number else "0.95"), strict=True
+            ):
                 answer(person, IDS[number], value=score)
             if number == 1:  # too few for a figure: it tells their number alone
                 figures = people[0].get(f"{TRUST}/figures.json").json()
@@ -251,7 +299,9 @@ def test_scores_that_nearly_agree_are_the_same_answer(place: str) -> None:
 def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(
     shared: world.Shared,
 ) -> None:
-    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
+    owner, reviewer, zoe = (
+        shared.signed_in(name) for name in ("owner", "reviewer", "zoe")
+    )
     held_out(owner)
     post(
         owner, "/judges/try", judge="tone", question="Is it kind?", model="scripted"
@@ -268,8 +318,12 @@ def test_whoever_has_read_the_others_answers_or_a_trial_proves_nothing(
     assert world.stored(owner, blind) == [("c-02",)]
 
 
-def test_whoever_answers_nothing_reads_how_far_the_others_agree(shared: world.Shared) -> None:
-    owner, reviewer, zoe = (shared.signed_in(name) for name in ("owner", "reviewer", "zoe"))
+def test_whoever_answers_nothing_reads_how_far_the_others_agree(
+    shared: world.Shared,
+) -> None:
+    owner, reviewer, zoe = (
+        shared.signed_in(name) for name in ("owner", "reviewer", "zoe")
+    )
     put_in(owner, CASES)
     answer_all(reviewer, "yynn")
     answer_all(zoe, "yyy")

@@ -52,7 +52,9 @@ def test_an_error_of_a_synchronous_call_shows_the_call_and_not_the_way_through_t
         aio.blocking(afails)()
     assert len(traceback.format_exception(caught.value)) < 8
     assert "refused" in caplog.text, "the log has the whole way"
-    with pytest.raises(TypeError, match=r"<locals>\.fails\(\) got an unexpected keyword"):
+    with pytest.raises(
+        TypeError, match=r"<locals>\.fails\(\) got an unexpected keyword"
+    ):
         aio.blocking(afails)(speed=1)  # type: ignore[call-arg]
 
 
@@ -131,6 +133,8 @@ def test_a_forked_child_has_its_own_loop() -> None:
         raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """)
     assert (
-        subprocess.run([sys.executable, "-c", script], timeout=PATIENCE, check=False).returncode
+        subprocess.run(
+            [sys.executable, "-c", script], timeout=PATIENCE, check=False
+        ).returncode
         == 7
     )

@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 
 from memalign import Example, Feedback
-from memalign.content import as_read, check_field, judged_texts, span_tree, turns_of, words_of
+from memalign.content import (
+    as_read,
+    check_field,
+    judged_texts,
+    span_tree,
+    turns_of,
+    words_of,
+)
 from memalign.content.encoding import encode, shorten
 from memalign.content.json_values import decode_json, opened, plain
 from memalign.content.normal import literal_form, printable, word_form
@@ -37,13 +44,20 @@ PIECES = [
     "Distilled Guidelines (", "Expert", ". Expert ", "SYSTEM ", "2024-01-", "\\u00e9", "{\"a\":", "[[],", "a\\\"",
 ]  # fmt: skip
 
-RULE = "Never tell a customer that a parcel will arrive on a given day of the week at all."
-TYPES = [ValueType.of(spec) for spec in ("bool", "int:1..5", "float:0..1", "A|B", "str")]
+RULE = (
+    "Never tell a customer that a parcel will arrive on a given day of the week at all."
+)
+TYPES = [
+    ValueType.of(spec) for spec in ("bool", "int:1..5", "float:0..1", "A|B", "str")
+]
 
 
 def a_test(kind: Any) -> CodeTest:
     return CodeTest(
-        kind=kind, text="a1", field="outputs", low=1 if kind in ("length", "number") else None
+        kind=kind,
+        text="a1",
+        field="outputs",
+        low=1 if kind in ("length", "number") else None,
     )
 
 
@@ -88,7 +102,9 @@ def seconds(work: Callable[[], object]) -> float:
     return min(taken)
 
 
-def grows_with_its_length(work: Callable[[int], Callable[[], object]], least: int) -> None:
+def grows_with_its_length(
+    work: Callable[[int], Callable[[], object]], least: int
+) -> None:
     """Four times as much must not take more than eight times as long; sixteen times would be a square."""
     small = seconds(work(least))
     large = seconds(work(4 * least))
@@ -113,7 +129,12 @@ def test_a_megabyte_is_read(name: str, piece: str) -> None:
 
 def chain(count: int) -> list[RawRow]:
     return [
-        {"span_id": str(n), "parent_id": str(n - 1) if n else None, "name": "step", "inputs": "x"}
+        {
+            "span_id": str(n),
+            "parent_id": str(n - 1) if n else None,
+            "name": "step",
+            "inputs": "x",
+        }
         for n in range(count)
     ]
 
@@ -164,9 +185,13 @@ def test_ten_thousand_parts_take_their_number(tmp_path: Path, name: str) -> None
 def test_many_rows_of_feedback_take_their_number() -> None:
     def work(count: int) -> Callable[[], object]:
         row = {"outputs": "x", "label": True}
-        bad = [row | {"id": f"t-{n}", f"coment {n}": "x", "values": n} for n in range(count)]
+        bad = [
+            row | {"id": f"t-{n}", f"coment {n}": "x", "values": n}
+            for n in range(count)
+        ]
         people = [
-            {"id": "t", "outputs": "x", "value": True, "source": f"p{n}"} for n in range(count)
+            {"id": "t", "outputs": "x", "value": True, "source": f"p{n}"}
+            for n in range(count)
         ]
 
         def read() -> None:
@@ -189,12 +214,19 @@ def test_many_rules_beside_many_long_texts_are_compared_once_each() -> None:
             judged = JudgedTexts(texts)
             for number in range(20):
                 assert (
-                    guideline_fault(f"{RULE} {number} the parcel will arrive at your door", judged)
+                    guideline_fault(
+                        f"{RULE} {number} the parcel will arrive at your door", judged
+                    )
                     is None
                 )
 
         return compare
 
     grows_with_its_length(work, 50_000)
-    assert guideline_fault(f"Say: {words}", JudgedTexts([("outputs", words)])) is not None
-    assert guideline_fault(f"Say: {words}", JudgedTexts([("outputs", words)]), [words]) is None
+    assert (
+        guideline_fault(f"Say: {words}", JudgedTexts([("outputs", words)])) is not None
+    )
+    assert (
+        guideline_fault(f"Say: {words}", JudgedTexts([("outputs", words)]), [words])
+        is None
+    )

@@ -18,7 +18,9 @@ from memalign.metrics import (
     wilson_interval,
 )
 
-pairs_of_labels = st.lists(st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC")), max_size=40)
+pairs_of_labels = st.lists(
+    st.tuples(st.sampled_from("ABC"), st.sampled_from("ABC")), max_size=40
+)
 pairs_of_scores = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=40)
 
 # Cohen's table of two raters and a yes/no question: 20 both yes, 5 and 10 apart, 15 both no.
@@ -51,7 +53,8 @@ def test_krippendorffs_own_example():
         (1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None),
     )
     units = [
-        [value for value in unit if value is not None] for unit in zip(*observers, strict=True)
+        [value for value in unit if value is not None]
+        for unit in zip(*observers, strict=True)
     ]
     assert krippendorff_alpha(units) == pytest.approx(0.743, abs=5e-4)
     assert krippendorff_alpha(units, level="ordinal") == pytest.approx(0.815, abs=5e-4)
@@ -93,9 +96,9 @@ def test_one_label_only_cannot_tell_agreement_from_chance(measure, pairs):
 
 
 def test_alpha_needs_two_labels_and_a_case_of_two_people():
-    assert {krippendorff_alpha(units) for units in ([["A", "A"], ["A"]], [["A"], ["B"]], [])} == {
-        None
-    }
+    assert {
+        krippendorff_alpha(units) for units in ([["A", "A"], ["A"]], [["A"], ["B"]], [])
+    } == {None}
 
 
 @given(pairs_of_labels, pairs_of_scores)
@@ -105,7 +108,9 @@ def test_measures_are_bounded_symmetric_and_order_blind(labels, scores):
         value = measure(first, second)
         assert value is None or -1 - 1e-9 <= value <= 1 + 1e-9
         assert value == pytest.approx(measure(second, first))
-        assert value == pytest.approx(measure(*columns(random.Random(1).sample(pairs, len(pairs)))))
+        assert value == pytest.approx(
+            measure(*columns(random.Random(1).sample(pairs, len(pairs))))
+        )
         assert measure(first, first) in (None, pytest.approx(1.0))
 
 
@@ -114,7 +119,9 @@ def test_lins_concordance_is_kappa_with_quadratic_weights(pairs):
     first, second = columns(pairs)
     apart = sum((a - b) ** 2 for a, b in pairs)
     by_chance = sum((a - b) ** 2 for a in first for b in second) / len(pairs)
-    assert ccc(first, second) == (pytest.approx(1 - apart / by_chance) if by_chance else None)
+    assert ccc(first, second) == (
+        pytest.approx(1 - apart / by_chance) if by_chance else None
+    )
 
 
 @pytest.mark.parametrize("measure", [cohen_kappa, ccc])
@@ -132,9 +139,9 @@ def test_weighted_cases_give_what_repeated_cases_give(measure):
         )
         for row in weights
     ]
-    assert KERNELS[measure](np.array(weights, dtype=float), judged, truth) == pytest.approx(
-        repeated
-    )
+    assert KERNELS[measure](
+        np.array(weights, dtype=float), judged, truth
+    ) == pytest.approx(repeated)
 
 
 def test_an_estimate_prints_itself():

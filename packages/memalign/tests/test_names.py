@@ -81,17 +81,25 @@ def test_ties_authority_and_raters_do_not_depend_on_spelling(
     one: str, other: str, data: st.DataObject
 ) -> None:
     written = data.draw(st.lists(st.sampled_from((one, other)), min_size=1, max_size=5))
-    values = data.draw(st.lists(st.booleans(), min_size=len(written), max_size=len(written)))
+    values = data.draw(
+        st.lists(st.booleans(), min_size=len(written), max_size=len(written))
+    )
     odd = [data.draw(spelled_otherwise(name)) for name in written]
     authority = (one, other) if data.draw(st.booleans()) else ()
     odd_authority = tuple(data.draw(spelled_otherwise(name)) for name in authority)
     plain, strange = _rows(written, values), _rows(odd, values)
     assert policy_label(strange, odd_authority) == policy_label(plain, authority)
-    assert list(labels_by_source(strange).values()) == list(labels_by_source(plain).values())
+    assert list(labels_by_source(strange).values()) == list(
+        labels_by_source(plain).values()
+    )
 
 
 def test_people_are_shown_as_they_first_wrote_their_name() -> None:
-    rows = [row("t-1", "José", "warm"), row("t-2", "Jose\u0301", "warm"), row("t-3", "Ben", "cold")]
+    rows = [
+        row("t-1", "José", "warm"),
+        row("t-2", "Jose\u0301", "warm"),
+        row("t-3", "Ben", "cold"),
+    ]
     assert review_feedback(rows, None).sources == {"José": 2, "Ben": 1}
 
 
@@ -120,4 +128,6 @@ def test_an_authority_decides_in_every_spelling() -> None:
     tied = judge(model=chat).align(rows, optimizer=optimizer(chat, embedding)).judge
     decided = set_policy(tied, authority=["li\u00a0wei"])
     assert decided(inputs="question t-1", outputs="answer t-1").value is False
-    assert [e.key.source for e in decided.memory.ledger() if e.state == "disputed"] == ["ben"]
+    assert [e.key.source for e in decided.memory.ledger() if e.state == "disputed"] == [
+        "ben"
+    ]

@@ -10,7 +10,16 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from memalign import Example, Feedback, Finding, Guideline, Judge, Judgment, Usage, evaluate
+from memalign import (
+    Example,
+    Feedback,
+    Finding,
+    Guideline,
+    Judge,
+    Judgment,
+    Usage,
+    evaluate,
+)
 from memalign.types import CodeTest, FeedbackKey
 from tests.support.rows import RawRow
 from tests.support.scripted import Teacher, change, scripted
@@ -38,7 +47,9 @@ JUDGMENT = Judgment(
 
 def judge(**changes: Any) -> Judge:
     teacher = Teacher([change("ADD", "F1", text="Say sorry before facts.")])
-    return scripted(teacher, instructions="Is the reply warm?\n{{ outputs }}", **changes)[0]
+    return scripted(
+        teacher, instructions="Is the reply warm?\n{{ outputs }}", **changes
+    )[0]
 
 
 def rows(count: int = 3) -> list[RawRow]:
@@ -110,9 +121,9 @@ def test_a_repr_is_a_few_lines() -> None:
     assert repr(one).startswith(
         "Judge(name='tone', feedback_value_type='bool', model='scripted', instructions='Is the"
     )
-    assert "回答" in repr(judge().replace(instructions="回答" * 60 + "{{ outputs }}")), (
-        "no spaces are written"
-    )
+    assert "回答" in repr(
+        judge().replace(instructions="回答" * 60 + "{{ outputs }}")
+    ), "no spaces are written"
     assert "40 cases" in repr(aligned)
     assert repr(memory).startswith("<Memory: ")
     assert "new G1" in repr(result)
@@ -144,34 +155,50 @@ def shown_after_a_run() -> dict[str, tuple[Any, str]]:
         "judgments": (one.judge_many(items), "40 judgments: 40 true, 40 calls"),
         "align": (result, "G1: Say sorry before facts."),
         "evaluation": (both, "the other judge:"),
-        "comparison": (both.comparison, "no clear difference, n = 30 cases scored by both"),
+        "comparison": (
+            both.comparison,
+            "no clear difference, n = 30 cases scored by both",
+        ),
     }
 
 
 def unseen() -> list[RawRow]:
-    return [row | {"id": f"h-{n}", "outputs": f"New {n} {SPITE}"} for n, row in enumerate(rows(30))]
+    return [
+        row | {"id": f"h-{n}", "outputs": f"New {n} {SPITE}"}
+        for n, row in enumerate(rows(30))
+    ]
 
 
 def test_two_judges_stand_in_one_table() -> None:
     one = judge()
     both = evaluate(one.align(rows(3)).judge, unseen(), against=one)
     table = both._repr_html_().partition("<table>")[2]
-    assert table.index("the other judge") < table.index("this judge") < table.index("accuracy")
+    assert (
+        table.index("the other judge")
+        < table.index("this judge")
+        < table.index("accuracy")
+    )
     assert str(both).count("accuracy") == 3, "of both judges, and of their difference"
 
 
 def test_many_judgments_are_summed_up_and_cut() -> None:
     one = judge()
-    judgments = one.judge_many([{"id": f"i-{n}", "outputs": f"reply {n}"} for n in range(40)])
+    judgments = one.judge_many(
+        [{"id": f"i-{n}", "outputs": f"reply {n}"} for n in range(40)]
+    )
     assert judgments.usage == sum((each.usage for each in judgments), Usage())
     assert judgments.usage.calls == 40
     assert repr(judgments).endswith("… and 30 more")
     assert repr(one.judge_many([])) == "0 judgments: 0 calls, $0"
 
 
-def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notebook_shows_progress_without_asking(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pictures: list[str] = []
-    picture = SimpleNamespace(update=lambda data, raw: pictures.append(data["text/plain"]))
+    picture = SimpleNamespace(
+        update=lambda data, raw: pictures.append(data["text/plain"])
+    )
     shown = SimpleNamespace(display=lambda data, raw, display_id: picture)
     monkeypatch.setitem(sys.modules, "IPython.display", shown)
     one, many = judge(), [{"id": str(n), "outputs": f"reply {n}"} for n in range(500)]
@@ -179,7 +206,9 @@ def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatc
         assert not pictures, "a terminal's IPython has no kernel"
         shell = SimpleNamespace(kernel=kernel)
         monkeypatch.setitem(
-            sys.modules, "IPython", SimpleNamespace(get_ipython=lambda shell=shell: shell)
+            sys.modules,
+            "IPython",
+            SimpleNamespace(get_ipython=lambda shell=shell: shell),
         )
         one.judge_many(many)
     assert pictures[-1] == "judge: 500 of 500"
@@ -204,7 +233,9 @@ def test_a_notebook_shows_progress_without_asking(monkeypatch: pytest.MonkeyPatc
         lambda one: all([one, one]),
     ],
 )
-@pytest.mark.parametrize("judgment", [JUDGMENT, Judgment(value=False), Judgment(error="timed out")])
+@pytest.mark.parametrize(
+    "judgment", [JUDGMENT, Judgment(value=False), Judgment(error="timed out")]
+)
 def test_a_judgment_is_no_condition(judgment: Judgment, condition: Any) -> None:
     """Else `assert judge(…)` passes whatever the judge says."""
     with pytest.raises(TypeError, match=r"use \.value"):

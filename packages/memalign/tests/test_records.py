@@ -24,7 +24,9 @@ class TestExample:
     @pytest.mark.parametrize("name", CONTENT_FIELDS)
     @pytest.mark.parametrize("content", ["x", "", 0, False, [], {}])
     def test_one_content_field_is_enough(self, name: str, content: object) -> None:
-        assert Example(id="t-1", **dict[str, Any]({name: content})).content == {name: content}
+        assert Example(id="t-1", **dict[str, Any]({name: content})).content == {
+            name: content
+        }
 
     def test_a_case_without_content_is_refused(self) -> None:
         with pytest.raises(InputError, match="'t-1' has no content"):
@@ -40,7 +42,8 @@ class TestExample:
         two = Example(id="b", inputs={"y": [2], "x": 1}, outputs="z")
         assert one.content_hash == two.content_hash
         assert (
-            one.content_hash != Example(id="a", inputs="z", outputs={"x": 1, "y": [2]}).content_hash
+            one.content_hash
+            != Example(id="a", inputs="z", outputs={"x": 1, "y": [2]}).content_hash
         )
 
     @given(json_values.filter(lambda value: value is not None))
@@ -67,7 +70,10 @@ class TestExample:
     )
     def test_an_impossible_json_value_is_left_out_and_named(self, bad: object) -> None:
         example = Example(
-            id="a", inputs={"x": [1, bad]}, outputs="text", meta={"thumbnail": bad, "kept": 1}
+            id="a",
+            inputs={"x": [1, bad]},
+            outputs="text",
+            meta={"thumbnail": bad, "kept": 1},
         )
         assert example.outputs == "text"
         assert "kept" in example.meta
@@ -78,7 +84,9 @@ class TestExample:
 
 
 names = st.text(
-    st.sampled_from('a@" \\\ud800é') | st.characters(exclude_categories=()), min_size=1, max_size=8
+    st.sampled_from('a@" \\\ud800é') | st.characters(exclude_categories=()),
+    min_size=1,
+    max_size=8,
 )
 keys = st.builds(FeedbackKey, names, names)
 
@@ -101,7 +109,9 @@ class TestFeedbackKey:
             (r'"\"so\""@ana', ('"so"', "ana")),
         ],
     )
-    def test_only_ids_with_at_or_quote_are_quoted(self, written: str, key: tuple[str, str]) -> None:
+    def test_only_ids_with_at_or_quote_are_quoted(
+        self, written: str, key: tuple[str, str]
+    ) -> None:
         assert FeedbackKey.parse(written) == key
         assert str(FeedbackKey(*key)) == written
         assert f"{FeedbackKey(*key)}" == written
@@ -123,7 +133,10 @@ class TestFeedbackKey:
         for key in known:
             assert select_keys(known, [key])[key] == (key,)
             if (
-                sum(other.id.startswith(key.id) or key.id.startswith(other.id) for other in known)
+                sum(
+                    other.id.startswith(key.id) or key.id.startswith(other.id)
+                    for other in known
+                )
                 == 1
             ):
                 assert select_keys(known, [str(key)])[str(key)] == (key,)
@@ -141,14 +154,20 @@ class TestFeedbackKey:
         assert select("t-1") == select('"t-1"@ana') == (known[2],)
         assert select("t-1@") == select("ana") == select('"mail@x') == ()
         known.append(FeedbackKey("mail", "x"))
-        with pytest.raises(UnknownKey, match='could mean "mail@x" or "mail"@x; write the one'):
+        with pytest.raises(
+            UnknownKey, match='could mean "mail@x" or "mail"@x; write the one'
+        ):
             select("mail@x")
         assert select('"mail"@x') == (FeedbackKey("mail", "x"),)
         assert select('"mail@x"') == mail
 
     def test_readers_see_text_and_files_the_pair(self) -> None:
-        rule = Guideline(id="G1", text="be kind", supported_by=(FeedbackKey("t-1", "ana@x"),))
-        assert msgspec.json.decode(msgspec.json.encode(rule))["supported_by"] == [["t-1", "ana@x"]]
+        rule = Guideline(
+            id="G1", text="be kind", supported_by=(FeedbackKey("t-1", "ana@x"),)
+        )
+        assert msgspec.json.decode(msgspec.json.encode(rule))["supported_by"] == [
+            ["t-1", "ana@x"]
+        ]
         assert msgspec.json.decode(msgspec.json.encode(rule), type=Guideline) == rule
         assert as_json({"rules": (rule,)})["rules"][0]["supported_by"] == ["t-1@ana@x"]
 
@@ -156,7 +175,10 @@ class TestFeedbackKey:
 class TestFeedback:
     def test_it_needs_a_label_or_words(self) -> None:
         assert Feedback(id="t-1", value=False).key == FeedbackKey("t-1", "unknown")
-        assert Feedback(id="t-1", rationale="Too cold.", source="ana").key == ("t-1", "ana")
+        assert Feedback(id="t-1", rationale="Too cold.", source="ana").key == (
+            "t-1",
+            "ana",
+        )
         for nothing in (None, "  ", ""):
             with pytest.raises(InputError, match="value, a rationale or both"):
                 Feedback(id="t-1", rationale=nothing)
@@ -188,13 +210,25 @@ class TestFeedback:
 
 def test_usages_add_up_with_unknown_costs_unknown() -> None:
     one = Usage(
-        calls=1, input_tokens=10, cached_tokens=4, output_tokens=2, cost=0.5, seconds={"model": 1.0}
+        calls=1,
+        input_tokens=10,
+        cached_tokens=4,
+        output_tokens=2,
+        cost=0.5,
+        seconds={"model": 1.0},
     )
     two = Usage(
-        calls=2, input_tokens=5, output_tokens=1, cost=0.25, seconds={"model": 0.5, "retrieve": 2.0}
+        calls=2,
+        input_tokens=5,
+        output_tokens=1,
+        cost=0.25,
+        seconds={"model": 0.5, "retrieve": 2.0},
     )
     assert sum([one, two]) == sum([one, two], Usage()) == one + two
-    assert ((one + two).cost, (one + two).seconds) == (0.75, {"model": 1.5, "retrieve": 2.0})
+    assert ((one + two).cost, (one + two).seconds) == (
+        0.75,
+        {"model": 1.5, "retrieve": 2.0},
+    )
     assert (one + Usage(calls=1)).cost is (Usage(calls=1) + one).cost is None, (
         "nobody said what that call cost"
     )

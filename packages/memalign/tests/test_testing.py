@@ -18,14 +18,18 @@ from memalign.testing import HashEmbedding, ScriptedChatModel, ScriptedDecisionM
 
 
 def request(user: str = "Reply: Hello", system: str = "You are a judge") -> ChatRequest:
-    return ChatRequest(system=system, user=user, schema={"type": "object", "required": ["value"]})
+    return ChatRequest(
+        system=system, user=user, schema={"type": "object", "required": ["value"]}
+    )
 
 
 class TestScriptedChatModel:
     async def test_a_list_is_answered_in_order_whatever_the_schema_says(self) -> None:
         limits = Limits(shard_size=1, writes=False)
         model = ScriptedChatModel(
-            [{"value": True}, ModelUnavailable("down"), {"other": 1}], name="weak", limits=limits
+            [{"value": True}, ModelUnavailable("down"), {"other": 1}],
+            name="weak",
+            limits=limits,
         )
         assert isinstance(model, ChatModel)
         assert (model.name, model.limits) == ("weak", limits)
@@ -47,7 +51,9 @@ class TestScriptedChatModel:
 class TestScriptedDecisionModel:
     async def test_answers_follow_the_function_and_questions_are_recorded(self) -> None:
         polite = Question(key="q1", text="Is it polite?")
-        tone = Question(key="value", text="Which tone?", kind="choice", labels=("warm", "cold"))
+        tone = Question(
+            key="value", text="Which tone?", kind="choice", labels=("warm", "cold")
+        )
         rude = Question(key="q2", text="Is it rude?")
         chances = {"warm": 0.9, "cold": 0.1}
         answers: dict[str, float | dict[str, float] | str] = {
@@ -57,7 +63,10 @@ class TestScriptedDecisionModel:
         }
         model = ScriptedDecisionModel(lambda state, question: answers[question.key])
         decision = await model.decide("so it is", [polite, tone, rude])
-        assert decision.probabilities == {"q1": {"yes": 0.75, "no": 0.25}, "value": chances}
+        assert decision.probabilities == {
+            "q1": {"yes": 0.75, "no": 0.25},
+            "value": chances,
+        }
         assert decision.refused == {"q2": "it declines"}
         assert (decision.usage.calls, decision.usage.input_tokens) == (1, 11)
         assert (model.calls, model.asked[1]) == ([3], ("so it is", tone))
@@ -67,7 +76,9 @@ class TestScriptedDecisionModel:
     async def test_an_exception_is_raised_and_so_is_a_refusal_of_all(self) -> None:
         question = [Question(key="q", text="Is it?")]
         with pytest.raises(ModelUnavailable, match="down"):
-            await ScriptedDecisionModel(lambda *_: ModelUnavailable("down")).decide("s", question)
+            await ScriptedDecisionModel(lambda *_: ModelUnavailable("down")).decide(
+                "s", question
+            )
         with pytest.raises(ModelRejected, match="declines"):
             await ScriptedDecisionModel(lambda *_: "it declines").decide("s", question)
 
@@ -84,6 +95,8 @@ async def test_a_hash_embedding_gives_unit_vectors_by_shared_words_alone() -> No
         np.linalg.norm([charged, again, cold, empty], axis=1), [1, 1, 1, 0], rtol=1e-6
     )
     np.testing.assert_array_equal(
-        again, (await HashEmbedding().embed(texts[1:2]))[0], "whatever else is in the batch"
+        again,
+        (await HashEmbedding().embed(texts[1:2]))[0],
+        "whatever else is in the batch",
     )
     assert model.texts == texts

@@ -28,9 +28,17 @@ REFUSED: dict[str, list[object]] = {
     "int needs bounds": [int],
     "float needs bounds": [float],
     "there is no value type": [list, None, 7, "stars", "", "int", bool | None],
-    "for several values make one judge for each": [list[str], dict[str, float], tuple[str, int]],
+    "for several values make one judge for each": [
+        list[str],
+        dict[str, float],
+        tuple[str, int],
+    ],
     "bounds look like int:1..5": ["int:", "int:a..b", "int:1-5"],
-    "two finite whole numbers, the lower one first": ["int:5..1", "int:1..1", "int:1.5..3"],
+    "two finite whole numbers, the lower one first": [
+        "int:5..1",
+        "int:1..1",
+        "int:1.5..3",
+    ],
     "two finite numbers": ["float:0..inf", "float:nan..1"],
     "both bounds": [Annotated[int, Ge(1)], Annotated[int, Gt(1), Le(5)]],
     "only int and float": [Annotated[str, Ge(1)]],
@@ -49,8 +57,14 @@ REFUSED: dict[str, list[object]] = {
 
 class TestReading:
     @pytest.mark.parametrize(("annotation", "spec"), TYPES)
-    def test_every_type_has_python_and_file_spellings(self, annotation: object, spec: str) -> None:
-        assert ValueType.of(annotation) == ValueType.of(spec) == ValueType.of(ValueType.of(spec))
+    def test_every_type_has_python_and_file_spellings(
+        self, annotation: object, spec: str
+    ) -> None:
+        assert (
+            ValueType.of(annotation)
+            == ValueType.of(spec)
+            == ValueType.of(ValueType.of(spec))
+        )
         assert ValueType.of(annotation).spec == spec
         assert ValueType.of(ValueType.of(spec).annotation) == ValueType.of(spec)
 
@@ -83,17 +97,23 @@ class TestReading:
     @pytest.mark.parametrize(
         ("why", "bad"), [(why, bad) for why, types in REFUSED.items() for bad in types]
     )
-    def test_anything_else_is_refused_with_its_reason(self, bad: object, why: str) -> None:
+    def test_anything_else_is_refused_with_its_reason(
+        self, bad: object, why: str
+    ) -> None:
         with pytest.raises(InvalidValueType, match=why):
             ValueType.of(bad)
 
     @given(st.floats(-1e9, 1e9) | st.integers(-(10**6), 10**6), st.integers(1, 10**6))
-    def test_bounds_of_any_size_survive_their_spelling(self, low: float, width: int) -> None:
+    def test_bounds_of_any_size_survive_their_spelling(
+        self, low: float, width: int
+    ) -> None:
         kind = ValueType.of(Annotated[type(low), Ge(low), Le(low + width)])
         assert ValueType.of(kind.spec) == kind
 
     @given(st.sets(st.text(min_size=1, max_size=6), min_size=2, max_size=4))
-    def test_choices_survive_their_spelling_or_are_refused(self, choices: set[str]) -> None:
+    def test_choices_survive_their_spelling_or_are_refused(
+        self, choices: set[str]
+    ) -> None:
         try:
             kind = ValueType.of(Literal[tuple(sorted(choices))])
         except InvalidValueType:
@@ -127,7 +147,8 @@ OUTSIDE: dict[str, list[object]] = {
 
 class TestParsing:
     @pytest.mark.parametrize(
-        ("spec", "raw", "value"), [(s, *pair) for s, pairs in READ.items() for pair in pairs]
+        ("spec", "raw", "value"),
+        [(s, *pair) for s, pairs in READ.items() for pair in pairs],
     )
     def test_the_usual_spellings_are_understood(
         self, spec: str, raw: object, value: object
@@ -137,9 +158,12 @@ class TestParsing:
         assert type(parsed) is type(value)
 
     @pytest.mark.parametrize(
-        ("spec", "raw"), [(spec, raw) for spec, values in OUTSIDE.items() for raw in values]
+        ("spec", "raw"),
+        [(spec, raw) for spec, values in OUTSIDE.items() for raw in values],
     )
-    def test_a_value_outside_names_what_is_allowed(self, spec: str, raw: object) -> None:
+    def test_a_value_outside_names_what_is_allowed(
+        self, spec: str, raw: object
+    ) -> None:
         kind = ValueType.of(spec)
         with pytest.raises(InvalidValue) as caught:
             kind.parse(raw)
@@ -163,7 +187,13 @@ class TestSchemas:
         for label in kind.labels:
             assert schema.is_valid(label)
             assert kind.parse(label) == label
-        wrong: dict[str, Any] = {"bool": "yes", "choice": "C", "int": 6, "float": 7.5, "str": 5}
+        wrong: dict[str, Any] = {
+            "bool": "yes",
+            "choice": "C",
+            "int": 6,
+            "float": 7.5,
+            "str": 5,
+        }
         assert not schema.is_valid(wrong[kind.kind])
 
     def test_a_long_scale_has_bounds_without_a_list(self) -> None:

@@ -33,20 +33,37 @@ class Grade(Enum):
 
 # Every value type is accepted as it is written in Python and as files and flags write it.
 ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Literal["A", "B"])
-ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Annotated[int, Ge(1), Le(5)])
-ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Annotated[float, Ge(0), Le(1)])
+ma.Judge(
+    name="j",
+    instructions="{{ outputs }}",
+    feedback_value_type=Annotated[int, Ge(1), Le(5)],
+)
+ma.Judge(
+    name="j",
+    instructions="{{ outputs }}",
+    feedback_value_type=Annotated[float, Ge(0), Le(1)],
+)
 ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type="A|B|tie")
-ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=ma.ValueType.of("int:1..5"))
+ma.Judge(
+    name="j",
+    instructions="{{ outputs }}",
+    feedback_value_type=ma.ValueType.of("int:1..5"),
+)
 ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Side)
 ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=Grade)
 ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=7)  # type: ignore[arg-type]
-judge = ma.Judge(name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=bool)
+judge = ma.Judge(
+    name="helpful", instructions="Is {{ outputs }} helpful?", feedback_value_type=bool
+)
 # A class gives the verdicts' type; of what is written in another way a verdict is any label.
 assert_type(judge, ma.Judge[bool])
 assert_type(
-    ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=str), ma.Judge[str]
+    ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=str),
+    ma.Judge[str],
 )
-scored = ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type="int:1..5")
+scored = ma.Judge(
+    name="j", instructions="{{ outputs }}", feedback_value_type="int:1..5"
+)
 assert_type(scored, ma.Judge[Value])
 assert_type(scored(outputs="…").value, Value | None)
 either: ma.Judge = judge  # a judge of booleans is a judge
@@ -75,7 +92,9 @@ judge(answer="No such field.")  # type: ignore[call-arg]
 
 examples = [ma.Example(id="e-1", outputs="Sorry to hear that. The charge is reversed.")]
 assert_type(examples[0].inputs, Any)
-assert_type(judge.judge_many(examples, concurrency=32, out="judged.jsonl"), JudgmentList[bool])
+assert_type(
+    judge.judge_many(examples, concurrency=32, out="judged.jsonl"), JudgmentList[bool]
+)
 
 
 async def asynchronously() -> None:
@@ -90,12 +109,16 @@ async def asynchronously() -> None:
 
 
 # Learning and forgetting.
-feedback = ma.Feedback(id="t-1", outputs="No.", value=False, rationale="Cold.", source="ana")
+feedback = ma.Feedback(
+    id="t-1", outputs="No.", value=False, rationale="Cold.", source="ana"
+)
 assert_type(feedback.key, ma.FeedbackKey)
 assert_type(feedback.example, ma.Example | None)
 result = judge.align([feedback])
 assert_type(result, ma.AlignResult[bool])
-assert_type(judge.align([{"id": "t-1", "outputs": "No.", "value": False}]), ma.AlignResult[bool])
+assert_type(
+    judge.align([{"id": "t-1", "outputs": "No.", "value": False}]), ma.AlignResult[bool]
+)
 
 
 class Table:
@@ -105,12 +128,14 @@ class Table:
 
 
 assert_type(
-    judge.align(Table(), optimizer=ma.MemAlign(columns={"outputs": "answer"})), ma.AlignResult[bool]
+    judge.align(Table(), optimizer=ma.MemAlign(columns={"outputs": "answer"})),
+    ma.AlignResult[bool],
 )
 assert_type(ma.evaluate(judge, Table()), ma.Evaluation)
 assert_type(judge.judge_many(Table()).to_frame(), Any)
 assert_type(
-    judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)), ma.AlignResult[bool]
+    judge.align("feedback.jsonl", optimizer=ma.MemAlign(retrieval_k=3)),
+    ma.AlignResult[bool],
 )
 assert_type(result.judge, ma.Judge[bool])
 assert_type(result.guidelines, tuple[ma.Guideline, ...])
@@ -123,10 +148,18 @@ assert_type(result.judge.unalign(source="ana"), ma.AlignResult[bool])
 # A registry has the keywords of a judge.
 registry = ma.Registry("sqlite:///memalign.db")
 assert_type(registry.load("tone"), ma.Judge)
-assert_type(registry.align("tone", [feedback], skip_invalid=True, force=True), ma.AlignResult)
-assert_type(registry.align("tone", Table(), columns={"outputs": "answer"}), ma.AlignResult)
-assert_type(registry.unalign("tone", "t-17", source="ana", people_agree=True), ma.AlignResult)
-assert_type(registry.estimate("tone", "feedback.jsonl", optimizer=ma.MemAlign()), ma.Usage)
+assert_type(
+    registry.align("tone", [feedback], skip_invalid=True, force=True), ma.AlignResult
+)
+assert_type(
+    registry.align("tone", Table(), columns={"outputs": "answer"}), ma.AlignResult
+)
+assert_type(
+    registry.unalign("tone", "t-17", source="ana", people_agree=True), ma.AlignResult
+)
+assert_type(
+    registry.estimate("tone", "feedback.jsonl", optimizer=ma.MemAlign()), ma.Usage
+)
 registry.align("tone", "feedback.jsonl", skip_invalids=True)  # type: ignore[call-arg]
 registry.unalign("tone", "t-17", dry_run=True)  # type: ignore[call-arg]
 registry.estimate("tone", "feedback.jsonl", force=True)  # type: ignore[call-arg]

@@ -101,7 +101,9 @@ class Withdrawal(_Body):
     @model_validator(mode="after")
     def _names_something(self) -> Self:
         if not any(self.model_dump().values()):
-            raise ValueError(f"name feedback by one of {', '.join(type(self).model_fields)}")
+            raise ValueError(
+                f"name feedback by one of {', '.join(type(self).model_fields)}"
+            )
         return self
 
 
@@ -116,7 +118,9 @@ def _beginning(
 ) -> Callable[[str, Mapping[str, Any]], Job]:
     def begin(kind: str, arguments: Mapping[str, Any]) -> Job:
         job = server.jobs.start(kind, judge, arguments, asked_by=person.name)
-        response.headers["location"] = request.url_for("show_job", judge=judge, job=job.id).path
+        response.headers["location"] = request.url_for(
+            "show_job", judge=judge, job=job.id
+        ).path
         return job
 
     return begin
@@ -156,7 +160,9 @@ async def judge_one(
     person: Asking,
     keep: Annotated[
         bool,
-        Query(description="Keep the case and its verdict for review, and for feedback by its id."),
+        Query(
+            description="Keep the case and its verdict for review, and for feedback by its id."
+        ),
     ] = False,
 ) -> Judgment:
     """Judge one case now. If the model fails, the reply is a problem with the reason.
@@ -175,7 +181,11 @@ async def judge_one(
     if keep and case.id is None:
         example = msgspec.structs.replace(example, id=f"c-{example.content_hash[:16]}")
     judgment = await latest.judge.ajudge(example)
-    ranks = await useful_ranks(Usefulness(latest.judge), [(example, judgment)]) if keep else {}
+    ranks = (
+        await useful_ranks(Usefulness(latest.judge), [(example, judgment)])
+        if keep
+        else {}
+    )
     await asyncio.to_thread(
         _note, server, latest, person.name, example, judgment if keep else None, ranks
     )
@@ -208,7 +218,9 @@ def _note(
                     409,
                     f"another case has the id {example.id!r}, or the same content has another id",
                 )
-            store_judgments(connection, latest.judge, latest.version, [(example, judgment)], ranks)
+            store_judgments(
+                connection, latest.judge, latest.version, [(example, judgment)], ranks
+            )
         for case_id in same:
             mark_seen(connection, judge, person, case_id)
 
@@ -232,7 +244,11 @@ def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
     """
     asked = server.judges.latest(judge).judge
     parts = named_parts(asked.instructions)
-    cases = list(Examples.of(body.cases, columns=asked.columns, fields=parts)) if body.cases else []
+    cases = (
+        list(Examples.of(body.cases, columns=asked.columns, fields=parts))
+        if body.cases
+        else []
+    )
     with server.store.write() as connection:
         add_cases(connection, judge, cases)
     return begin("queue", {})
@@ -262,11 +278,15 @@ def align_judge(
             read = read_feedback(rows, columns=asked.columns, skip_invalid=True).rows
             held_out |= {row.id for row in read if row.content_hash in measuring}
     if held_out:
-        problem = "some of these cases are held out to measure the judge: leave them out"
+        problem = (
+            "some of these cases are held out to measure the judge: leave them out"
+        )
         raise Problem(409, problem, held_out=sorted(held_out))
     for row in rows:
         case = queued.get(str(row.get("id")))
-        if case is not None:  # the case of the id is known, so nobody has to send it again
+        if (
+            case is not None
+        ):  # the case of the id is known, so nobody has to send it again
             row.update({**case.example.content, **row})
     return begin("align", {**body.model_dump(), "feedback": rows})
 
@@ -279,7 +299,8 @@ def unalign_judge(body: Withdrawal, begin: Begin, person: Asking) -> Job:
     """
     if not (person.owner or same_person(body.source, person.name)):
         raise Problem(
-            403, f"a reviewer withdraws their own feedback: give `source` as {person.name!r}"
+            403,
+            f"a reviewer withdraws their own feedback: give `source` as {person.name!r}",
         )
     return begin("unalign", body.model_dump())
 
@@ -309,7 +330,11 @@ def _open_result(job: Job, person: str) -> Any:
     if job.result is None or job.kind in ("queue", "pull") or own_trial:
         return job.result
     keyed = [row for row in job.result.get("rows", ()) if row.get("key")]
-    rows = [row for row in keyed if same_person(FeedbackKey.parse(row["key"]).source, person)]
+    rows = [
+        row
+        for row in keyed
+        if same_person(FeedbackKey.parse(row["key"]).source, person)
+    ]
     return {"version": job.result.get("version"), "rows": rows}
 
 

@@ -37,7 +37,9 @@ from memalign_server.work.jobs import Jobs
 _log = logging.getLogger("memalign_server")
 
 
-def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingModel] = ()) -> FastAPI:
+def create_app(
+    settings: Settings, *, models: Iterable[ChatModel | EmbeddingModel] = ()
+) -> FastAPI:
     """Make the application of one server, which works on jobs from its start to its end.
 
     Its registry and its tables are created where they are not there.
@@ -86,17 +88,28 @@ def create_app(settings: Settings, *, models: Iterable[ChatModel | EmbeddingMode
         return {"status": "ok"}
 
     server = Server(
-        settings=settings, registry=registry, store=store, jobs=jobs, judges=Judges(registry, store)
+        settings=settings,
+        registry=registry,
+        store=store,
+        jobs=jobs,
+        judges=Judges(registry, store),
     )
     app.state.server = server
     app.include_router(people.doors, include_in_schema=False, dependencies=[ANYBODY])
-    app.include_router(api.router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM])
+    app.include_router(
+        api.router, prefix=api.PREFIX, responses=PROBLEMS, dependencies=[TEAM]
+    )
     pages = (
-        page.router for page in (people, review, learned, trust, question, cases, setup, erase)
+        page.router
+        for page in (people, review, learned, trust, question, cases, setup, erase)
     )
     for router in (*pages, people.experts):
         app.include_router(router, include_in_schema=False, dependencies=[TEAM])
-    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
+    app.mount(
+        "/static",
+        StaticFiles(directory=Path(__file__).parent / "static"),
+        name="static",
+    )
     for kind in RAISED:
         app.add_exception_handler(kind, answer_error)
     app.add_middleware(Identity, server=server)

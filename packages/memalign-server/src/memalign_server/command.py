@@ -17,9 +17,14 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(metavar="H", help="The address to listen on.")] = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(metavar="H", help="The address to listen on.")
+    ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(metavar="P", min=0, max=65535, help="The port; 0 picks a free one.")
+        int,
+        typer.Option(
+            metavar="P", min=0, max=65535, help="The port; 0 picks a free one."
+        ),
     ] = 8321,
     registry: Annotated[
         str,
@@ -32,11 +37,14 @@ def serve(
     public_url: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", envvar="MEMALIGN_PUBLIC_URL", help="Its address behind a proxy."
+            metavar="URL",
+            envvar="MEMALIGN_PUBLIC_URL",
+            help="Its address behind a proxy.",
         ),
     ] = None,
     add_owner: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Only print a link for this owner.")
+        str | None,
+        typer.Option(metavar="NAME", help="Only print a link for this owner."),
     ] = None,
 ) -> int:
     """Serve the experts' review pages and an HTTP API. Ctrl-C stops the server.
@@ -57,7 +65,11 @@ def serve(
         api_token=os.environ.get("MEMALIGN_API_TOKEN") or None,
         mlflow=os.environ.get("MLFLOW_TRACKING_URI") or None,
     )
-    return _run(settings, port) if add_owner is None else _add_owner(settings, port, add_owner)
+    return (
+        _run(settings, port)
+        if add_owner is None
+        else _add_owner(settings, port, add_owner)
+    )
 
 
 def _add_owner(settings: Settings, port: int, name: str) -> int:
@@ -101,7 +113,10 @@ def _run(settings: Settings, port: int) -> int:
         if closed
         else "open to everybody on this machine until the team has a member"
     )
-    typer.echo(f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}", err=True)
+    typer.echo(
+        f"memalign is at {_address(settings, listening.getsockname()[1])}, {whom}",
+        err=True,
+    )
     if default_model_name() is None:
         typer.echo(
             "no model is chosen: set a provider's key, such as OPENAI_API_KEY, or MEMALIGN_MODEL, and start again; "
@@ -128,7 +143,9 @@ def _listening(host: str, port: int) -> socket.socket:
                 host, port, type=socket.SOCK_STREAM
             )
             # With its protocol asyncio knows it for TCP, and sends parts of an answer without a wait of 40 ms.
-            listening = unless_it_listens.enter_context(socket.socket(family, kind, protocol))
+            listening = unless_it_listens.enter_context(
+                socket.socket(family, kind, protocol)
+            )
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(place)
             listening.listen(

@@ -22,7 +22,15 @@ from memalign.errors import (
     VersionConflict,
 )
 
-__all__ = ["PROBLEMS", "RAISED", "Problem", "Refused", "about", "problem_of", "unreachable"]
+__all__ = [
+    "PROBLEMS",
+    "RAISED",
+    "Problem",
+    "Refused",
+    "about",
+    "problem_of",
+    "unreachable",
+]
 
 RAISED: Final = (HTTPException, MemalignError, RequestValidationError)
 """The errors that are answers; any other one is a fault of ours."""
@@ -47,7 +55,10 @@ _SHAPE = {
     "required": ["type", "title", "status", "detail"],
 }
 PROBLEMS: Final[dict[int | str, dict[str, Any]]] = {
-    status: {"description": words, "content": {"application/problem+json": {"schema": _SHAPE}}}
+    status: {
+        "description": words,
+        "content": {"application/problem+json": {"schema": _SHAPE}},
+    }
     for status, words in {
         "4XX": "What was asked cannot be done.",
         "5XX": "A model or the database failed.",
@@ -63,7 +74,12 @@ class Problem(HTTPException):
     """
 
     def __init__(
-        self, status: int, english: str, *, parts: Mapping[str, object] | None = None, **more: Any
+        self,
+        status: int,
+        english: str,
+        *,
+        parts: Mapping[str, object] | None = None,
+        **more: Any,
     ) -> None:
         super().__init__(status, english.format_map(parts) if parts else english)
         self.english, self.parts, self.more = english, dict(parts or {}), more
@@ -103,7 +119,10 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, HTTPException):
         return Problem(error.status_code, str(error.detail))
     if isinstance(error, RequestValidationError):
-        faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+        faults = [
+            f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+            for fault in error.errors()
+        ]
         return Problem(422, "; ".join(faults[:5]), faults=faults)
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     more: dict[str, Any] = {"error": type(error).__name__}

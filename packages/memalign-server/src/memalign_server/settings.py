@@ -79,7 +79,9 @@ class OpenIdProvider:
 def _entries(text: str) -> frozenset[str]:
     """Return the entries of a list: addresses in small letters, subjects as they are."""
     entries = (entry.strip() for entry in text.split(","))
-    return frozenset(entry.casefold() if "@" in entry else entry for entry in entries if entry)
+    return frozenset(
+        entry.casefold() if "@" in entry else entry for entry in entries if entry
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +106,9 @@ class Settings:
     mlflow: str | None = None
 
     def __post_init__(self) -> None:
-        if self.public_url is not None and not self.public_url.startswith(("http://", "https://")):
+        if self.public_url is not None and not self.public_url.startswith(
+            ("http://", "https://")
+        ):
             raise ConfigurationError(
                 f"the public URL {self.public_url!r} must start with https:// or http://"
             )

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+    None,
 )
 REVIEW = "/judges/tone/review"
 LATE = f"{REVIEW}?case=late"
@@ -47,7 +48,10 @@ def opened(chromium: Browser, address: str, **options: Any) -> Page:
     """A page of its own browser; a script that fails there fails the test."""
     page = chromium.new_context(base_url=address, **options).new_page()
     page.set_default_timeout(60_000)
-    page.on("pageerror", lambda error: SCRIPT_ERRORS.append(f"{page.url}: {error} {error.stack}"))
+    page.on(
+        "pageerror",
+        lambda error: SCRIPT_ERRORS.append(f"{page.url}: {error} {error.stack}"),
+    )
     return page
 
 
@@ -67,7 +71,9 @@ def until(page: Page, expression: str) -> None:
         try:
             return bool(page.evaluate(expression))
         except Error as error:
-            if "context" not in error.message:  # of a page that another is taking the place of
+            if (
+                "context" not in error.message
+            ):  # of a page that another is taking the place of
                 raise
             return False
 

@@ -23,21 +23,41 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 CASES: list[RawRow] = [
-    {"id": "late", "inputs": "My order is three weeks late.", "outputs": "It is in transit."},
-    {"id": "twice", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
-    {"id": "lamp", "inputs": "The lamp arrived broken.", "outputs": "Send a photo to support."},
+    {
+        "id": "late",
+        "inputs": "My order is three weeks late.",
+        "outputs": "It is in transit.",
+    },
+    {
+        "id": "twice",
+        "inputs": "I was charged twice!",
+        "outputs": "One charge will be reversed.",
+    },
+    {
+        "id": "lamp",
+        "inputs": "The lamp arrived broken.",
+        "outputs": "Send a photo to support.",
+    },
     {"id": "thanks", "inputs": "Thanks!", "outputs": "Glad to hear it! Any time."},
-    {"id": "shop", "inputs": "Is there a shop in Porto?", "outputs": "Rua de Cedofeita 120."},
+    {
+        "id": "shop",
+        "inputs": "Is there a shop in Porto?",
+        "outputs": "Rua de Cedofeita 120.",
+    },
 ]
 
 FEEDBACK = [{**row, "source": "ana"} for row in world.ROWS]
 
 
-def put_in(client: TestClient, cases: list[RawRow] | None = None, *, judge: str = "tone") -> None:
+def put_in(
+    client: TestClient, cases: list[RawRow] | None = None, *, judge: str = "tone"
+) -> None:
     """Upload cases and wait until they are judged."""
     lines = "\n".join(json.dumps(case) for case in (CASES if cases is None else cases))
     file, path = {"file": ("cases.jsonl", lines)}, f"/judges/{judge}/setup/cases"
-    answer = client.post(path, files=file, data={"what": "cases"}, follow_redirects=False)
+    answer = client.post(
+        path, files=file, data={"what": "cases"}, follow_redirects=False
+    )
     assert answer.status_code == 303, answer.text
     wait(client, judge)
 
@@ -57,7 +77,9 @@ def shows(page: str, *words: str) -> None:
 def words_of(html: str) -> str:
     """The words of a page, in their order."""
     main = html.partition("<main")[2].partition(">")[2].partition("</main>")[0]
-    return " ".join(unescape(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", main, flags=re.DOTALL)).split())
+    return " ".join(
+        unescape(re.sub(r"<svg.*?</svg>|<[^>]+>", " ", main, flags=re.DOTALL)).split()
+    )
 
 
 def eventually(happened: Callable[[], T | None]) -> T:
@@ -79,7 +101,9 @@ def ended(client: Any, job: dict[str, Any]) -> dict[str, Any]:
     """A job as the API shows it, once it has ended."""
 
     def found() -> dict[str, Any] | None:
-        shown: dict[str, Any] = client.get(f"/api/v1/judges/{job['judge']}/jobs/{job['id']}").json()
+        shown: dict[str, Any] = client.get(
+            f"/api/v1/judges/{job['judge']}/jobs/{job['id']}"
+        ).json()
         return shown if shown["state"] in ("done", "failed") else None
 
     return eventually(found)
@@ -100,7 +124,8 @@ def job_ended(jobs: Jobs, job: str) -> Job:
 def hold_out(client: TestClient, *cases: str) -> None:
     """Let these cases be held out, and no others."""
     world.change(
-        client, queue.update().values(held_out=case((queue.c.case_id.in_(cases), 1), else_=0))
+        client,
+        queue.update().values(held_out=case((queue.c.case_id.in_(cases), 1), else_=0)),
     )
 
 
@@ -117,13 +142,19 @@ def card(page: Any) -> dict[str, Any]:
     return {name: unescape(value) for name, value in fields}
 
 
-def answer(client: TestClient, case_id: str, *, judge: str = "tone", **said: Any) -> Any:
+def answer(
+    client: TestClient, case_id: str, *, judge: str = "tone", **said: Any
+) -> Any:
     """Open a case and send its form, as the page's script does."""
-    shown = card(client.get(f"/judges/{judge}/review", params={"case": case_id, "front": "true"}))
+    shown = card(
+        client.get(f"/judges/{judge}/review", params={"case": case_id, "front": "true"})
+    )
     return send(client, shown, judge=judge, **said)
 
 
-def send(client: TestClient, shown: dict[str, str], *, judge: str = "tone", **said: Any) -> Any:
+def send(
+    client: TestClient, shown: dict[str, str], *, judge: str = "tone", **said: Any
+) -> Any:
     """Send the form of a card as the page's script does."""
     return client.post(
         f"/judges/{judge}/review", data={**shown, **said}, headers={"x-part": "true"}

@@ -39,7 +39,9 @@ class Browser(TestClient):
     def request(self, method: str, url: Any, **options: Any) -> Any:
         """Send a request, by hand unless the test says what its header is."""
         path = unquote(urlsplit(str(url)).path)
-        own = hand_of(server_of(self).store.secret, self.cookies.get(COOKIE) or "", path)
+        own = hand_of(
+            server_of(self).store.secret, self.cookies.get(COOKIE) or "", path
+        )
         headers = {BY_HAND: own} | dict(options.pop("headers", None) or {})
         return super().request(method, url, headers=headers, **options)
 
@@ -47,7 +49,9 @@ class Browser(TestClient):
 ADDRESS = "http://127.0.0.1:8321"
 TOKEN = "the token of programs in all tests"
 ON_BOTH = pytest.mark.parametrize("place", ["sqlite", "postgresql"], indirect=True)
-INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+INSTRUCTIONS = (
+    "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+)
 ROWS: list[RawRow] = [
     {
         "id": "t-1",
@@ -56,7 +60,13 @@ ROWS: list[RawRow] = [
         "value": False,
         "rationale": "Cold.",
     },
-    {"id": "t-2", "inputs": "Thanks!", "outputs": "Any time!", "value": True, "rationale": "Warm."},
+    {
+        "id": "t-2",
+        "inputs": "Thanks!",
+        "outputs": "Any time!",
+        "value": True,
+        "rationale": "Warm.",
+    },
 ]
 
 
@@ -66,7 +76,8 @@ def answer(request: ChatRequest) -> dict[str, Any]:
     if "changes" not in properties:
         return {"rationale": "It answers the question.", "value": True}
     return changes_of(
-        request.user, lambda label, _: f"A reply must show sympathy before facts ({label})."
+        request.user,
+        lambda label, _: f"A reply must show sympathy before facts ({label}).",
     )
 
 
@@ -117,7 +128,9 @@ def server(place: str | Path, *, script: Any = answer, **settings: Any) -> FastA
 
 
 @contextmanager
-def site(place: str | Path, *, script: Any = answer, **options: Any) -> Iterator[TestClient]:
+def site(
+    place: str | Path, *, script: Any = answer, **options: Any
+) -> Iterator[TestClient]:
     """A client of a server with the judge `tone`, as long as it is used."""
     registry(place, script=script)
     with client(place, script=script, **options) as made:
@@ -156,7 +169,8 @@ def case_row(client: TestClient, case: str) -> Any:
 
 def answer_row(client: TestClient, case: str, person: str = "local") -> Any:
     (row,) = stored(
-        client, select(reviews).where(reviews.c.case_id == case, reviews.c.person == person)
+        client,
+        select(reviews).where(reviews.c.case_id == case, reviews.c.person == person),
     )
     return row
 
@@ -183,9 +197,7 @@ def link(url: str, name: str, role: Role = Role.OWNER) -> str:
     """The path of a new personal link of somebody, who is added where that is needed."""
     with Store(url).write() as connection:
         ids = [row.id for row in list_people(connection) if row.name == name]
-        return (
-            f"/join/{make_link(connection, ids[0] if ids else add_person(connection, name, role))}"
-        )
+        return f"/join/{make_link(connection, ids[0] if ids else add_person(connection, name, role))}"
 
 
 class Shared:
@@ -197,11 +209,15 @@ class Shared:
 
     def program(self) -> TestClient:
         """A program with the API token."""
-        return TestClient(self.app, base_url=ADDRESS, headers={"authorization": f"Bearer {TOKEN}"})
+        return TestClient(
+            self.app, base_url=ADDRESS, headers={"authorization": f"Bearer {TOKEN}"}
+        )
 
     def browser(self, **settings: Any) -> TestClient:
         """A browser that nobody has signed in with."""
-        return Browser(self.app, base_url=ADDRESS, headers={"accept": "text/html, */*"}, **settings)
+        return Browser(
+            self.app, base_url=ADDRESS, headers={"accept": "text/html, */*"}, **settings
+        )
 
     def signed_in(self, name: str) -> TestClient:
         """A browser of somebody, by a new link; who is not in the team yet becomes a reviewer."""

@@ -35,7 +35,9 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     with _lock:
         if _loop is None or _loop.is_closed():
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="memalign", daemon=True).start()
+            threading.Thread(
+                target=_loop.run_forever, name="memalign", daemon=True
+            ).start()
         return _loop
 
 
@@ -108,11 +110,15 @@ def blocking(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
             raise error.with_traceback(None) from None
 
     waiting.__name__ = function.__name__.removeprefix("a")
-    waiting.__qualname__ = function.__qualname__.removesuffix(function.__name__) + waiting.__name__
+    waiting.__qualname__ = (
+        function.__qualname__.removesuffix(function.__name__) + waiting.__name__
+    )
     return waiting
 
 
-def shared(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+def shared(
+    function: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[P, Coroutine[Any, Any, T]]:
     """Make `function` run on the background loop, to which connections belong."""
 
     @wraps(function)

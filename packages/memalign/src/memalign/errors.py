@@ -99,7 +99,9 @@ class RowError:
     id: str | None = None
 
     def __str__(self) -> str:
-        return f"line {self.line}{f' ({self.id[:80]})' if self.id else ''}: {self.reason}"
+        return (
+            f"line {self.line}{f' ({self.id[:80]})' if self.id else ''}: {self.reason}"
+        )
 
 
 class InvalidRows(InputError):
@@ -113,12 +115,22 @@ class InvalidRows(InputError):
         alike: dict[str, list[RowError]] = {}
         for row in self.rows:
             alike.setdefault(row.reason, []).append(row)
-        lines = [line for same in list(alike.values())[: self.SHOWN] for line in _summed_up(same)]
+        lines = [
+            line
+            for same in list(alike.values())[: self.SHOWN]
+            for line in _summed_up(same)
+        ]
         if len(alike) > self.SHOWN:
             lines.append(f"  … and {len(alike) - self.SHOWN} more reasons")
         count = f"{len(self.rows)} invalid row{'s' if len(self.rows) != 1 else ''}"
         super().__init__(
-            "\n".join([f"{source}: {count}, nothing was done", *lines, *([hint] if hint else [])])
+            "\n".join(
+                [
+                    f"{source}: {count}, nothing was done",
+                    *lines,
+                    *([hint] if hint else []),
+                ]
+            )
         )
 
 
@@ -126,7 +138,9 @@ def _summed_up(rows: Sequence[RowError]) -> list[str]:
     """Return a line for each row of one reason, or the first of many and their number."""
     if len(rows) < 4:
         return [f"  {row}" for row in rows]
-    return [f"  {rows[0]}; the same on {len(rows) - 1} more rows, the last on line {rows[-1].line}"]
+    return [
+        f"  {rows[0]}; the same on {len(rows) - 1} more rows, the last on line {rows[-1].line}"
+    ]
 
 
 class ConfigurationError(MemalignError):
@@ -143,7 +157,9 @@ class ModelError(MemalignError):
     `denied` says that not the request is at fault but the key, the model's name or the account.
     """
 
-    def __init__(self, *args: object, usage: Usage | None = None, denied: bool = False) -> None:
+    def __init__(
+        self, *args: object, usage: Usage | None = None, denied: bool = False
+    ) -> None:
         super().__init__(*args)
         self.usage = usage
         self.denied = denied

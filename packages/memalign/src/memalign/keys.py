@@ -48,7 +48,11 @@ class FeedbackKey(NamedTuple):
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FeedbackKey):
-            return tuple.__eq__(self, other) if isinstance(other, tuple) else NotImplemented
+            return (
+                tuple.__eq__(self, other)
+                if isinstance(other, tuple)
+                else NotImplemented
+            )
         return self.id == other.id and same_person(self.source, other.source)
 
     def __ne__(self, other: object) -> bool:
@@ -66,7 +70,9 @@ class FeedbackKey(NamedTuple):
         """Read the key of a written form. Raises InputError."""
         example_id, source = _split(text)
         if not example_id or not source:
-            raise InputError(f"{text!r} is not a key of feedback, which is written t-17@ana")
+            raise InputError(
+                f"{text!r} is not a key of feedback, which is written t-17@ana"
+            )
         return cls(example_id, source)
 
 
@@ -112,7 +118,9 @@ def readings(selector: str) -> list[tuple[str, str | None]]:
     """
     if selector.startswith('"'):
         return [_split(selector)]
-    ends = list(islice((at for at, character in enumerate(selector) if character == "@"), 20))
+    ends = list(
+        islice((at for at, character in enumerate(selector) if character == "@"), 20)
+    )
     return [(selector, None), *((selector[:at], selector[at + 1 :]) for at in ends)]
 
 

@@ -109,7 +109,9 @@ def krippendorff_alpha(
     index = {label: position for position, label in enumerate(order)}
     coincidences = np.zeros((len(order), len(order)))
     for unit in pairable:
-        counts = np.bincount([index[value] for value in unit], minlength=len(order)).astype(float)
+        counts = np.bincount(
+            [index[value] for value in unit], minlength=len(order)
+        ).astype(float)
         coincidences += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
     marginals = coincidences.sum(axis=0)
     if level == "nominal":
@@ -122,7 +124,9 @@ def krippendorff_alpha(
         ranks = np.cumsum(marginals) - marginals / 2
         distance = (ranks[:, None] - ranks[None, :]) ** 2
     observed = float((coincidences * distance).sum())
-    expected = float((np.outer(marginals, marginals) * distance).sum()) / (marginals.sum() - 1)
+    expected = float((np.outer(marginals, marginals) * distance).sum()) / (
+        marginals.sum() - 1
+    )
     return float(1.0 - observed / expected) if expected > 0 else None
 
 
@@ -209,13 +213,17 @@ def mcnemar_exact(b: int, c: int) -> float:
 Kernel = Callable[..., Floats]
 
 
-def _cohen_kappa(weights: Floats, first: Sequence[Any], second: Sequence[Any]) -> Floats:
+def _cohen_kappa(
+    weights: Floats, first: Sequence[Any], second: Sequence[Any]
+) -> Floats:
     codes, order = _codes((*first, *second))
     one = codes[: len(first)]
     other = codes[len(first) :]
     member = np.eye(len(order))
     total = weights.sum(axis=1)
-    chance = total**2 - ((weights @ member[one]) * (weights @ member[other])).sum(axis=1)
+    chance = total**2 - ((weights @ member[one]) * (weights @ member[other])).sum(
+        axis=1
+    )
     return 1.0 - _ratio((weights @ (one != other)) * total, chance)
 
 
@@ -234,8 +242,12 @@ def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Fl
     vx = _ratio(weights @ (x * x), total) - mx * mx
     vy = _ratio(weights @ (y * y), total) - my * my
     spread = vx + vy + (mx - my) ** 2
-    scale = max(float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0))) ** 2
-    return np.where(spread > 1e-12 * scale, _ratio(2 * covariance, spread), np.nan).clip(-1.0, 1.0)
+    scale = (
+        max(float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0))) ** 2
+    )
+    return np.where(
+        spread > 1e-12 * scale, _ratio(2 * covariance, spread), np.nan
+    ).clip(-1.0, 1.0)
 
 
 KERNELS: dict[Statistic, Kernel] = {cohen_kappa: _cohen_kappa, ccc: _ccc}
@@ -249,7 +261,9 @@ def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
-    out: Floats = np.divide(top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0)
+    out: Floats = np.divide(
+        top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0
+    )
     return out
 
 

@@ -40,7 +40,9 @@ def notebook_progress() -> Callable[[str, int, int], None] | None:
 
 
 def html_view(
-    lines: Iterable[str], head: Sequence[str] = (), rows: Iterable[Sequence[object]] = ()
+    lines: Iterable[str],
+    head: Sequence[str] = (),
+    rows: Iterable[Sequence[object]] = (),
 ) -> str:
     """Write lines of text and a table as HTML, in which nothing that comes from data is markup.
 

@@ -66,7 +66,9 @@ class ScriptedChatModel:
     async def complete(self, request: ChatRequest) -> ChatReply:
         """Return the next scripted answer; raise it if it is an exception."""
         self.requests.append(request)
-        answer: Any = self._scripted(request) if self._answer is None else self._answer(request)
+        answer: Any = (
+            self._scripted(request) if self._answer is None else self._answer(request)
+        )
         if inspect.isawaitable(answer):
             answer = await answer
         if isinstance(answer, BaseException):
@@ -75,7 +77,9 @@ class ScriptedChatModel:
             return answer
         text = json.dumps(answer, ensure_ascii=False)
         words = f"{request.system} {request.user}".split()
-        usage = Usage(calls=1, input_tokens=len(words), output_tokens=len(text.split()), cost=0.0)
+        usage = Usage(
+            calls=1, input_tokens=len(words), output_tokens=len(text.split()), cost=0.0
+        )
         return ChatReply(data=answer, text=text, usage=usage)
 
     def _scripted(self, request: ChatRequest) -> ScriptedAnswer:
@@ -97,7 +101,11 @@ class ScriptedDecisionModel:
     """
 
     def __init__(
-        self, decide: Decide, *, name: str = "scripted-decision", limits: Limits | None = None
+        self,
+        decide: Decide,
+        *,
+        name: str = "scripted-decision",
+        limits: Limits | None = None,
     ) -> None:
         self.name = name
         self.limits = limits or Limits()

@@ -47,7 +47,9 @@ CONTENT_FIELDS = ("inputs", "outputs", "expectations", "conversation", "trace")
 
 UNKNOWN_SOURCE = "unknown"
 
-LedgerState = Literal["learned", "merged", "pending", "disputed", "rejected", "withdrawn", "erased"]
+LedgerState = Literal[
+    "learned", "merged", "pending", "disputed", "rejected", "withdrawn", "erased"
+]
 
 
 def canonical_json(value: object) -> str:
@@ -57,7 +59,11 @@ def canonical_json(value: object) -> str:
     """
     try:
         return json.dumps(
-            value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+            value,
+            sort_keys=True,
+            ensure_ascii=False,
+            separators=(",", ":"),
+            allow_nan=False,
         )
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"not a JSON value: {error}") from None
@@ -88,7 +94,8 @@ def as_json(value: object) -> Any:
         return {name: as_json(getattr(value, name)) for name in value.__struct_fields__}
     if dataclasses.is_dataclass(value):
         return {
-            field.name: as_json(getattr(value, field.name)) for field in dataclasses.fields(value)
+            field.name: as_json(getattr(value, field.name))
+            for field in dataclasses.fields(value)
         }
     return value
 
@@ -192,7 +199,11 @@ class _Content(PlainStruct, frozen=True, kw_only=True, dict=True):
 
 def _is_line(text: object) -> bool:
     """Return whether this is one line of text that is not empty."""
-    return isinstance(text, str) and bool(text.strip()) and not re.search(r"[\n\r\x00]", text)
+    return (
+        isinstance(text, str)
+        and bool(text.strip())
+        and not re.search(r"[\n\r\x00]", text)
+    )
 
 
 class Example(_Content, frozen=True, kw_only=True):
@@ -212,7 +223,9 @@ class Example(_Content, frozen=True, kw_only=True):
                 if fault.steps[0] in CONTENT_FIELDS:
                     raise InputError(f"{self.id}: {fault}")
             fields = ", ".join(CONTENT_FIELDS)
-            raise InputError(f"example {self.id!r} has no content; one of {fields} is required")
+            raise InputError(
+                f"example {self.id!r} has no content; one of {fields} is required"
+            )
 
 
 NOTHING_SAID = "a row needs a value, a rationale or both"
@@ -255,7 +268,11 @@ class Feedback(_Content, frozen=True, kw_only=True):
     @property
     def example(self) -> Example | None:
         """The case, or None when the row gives no content field."""
-        return Example(id=self.id, **self.content, meta=self.meta) if self.content else None
+        return (
+            Example(id=self.id, **self.content, meta=self.meta)
+            if self.content
+            else None
+        )
 
 
 _YEAR_FIRST = re.compile(r"(\d{4})[-/](\d{1,2})[-/](\d{1,2})(.*)", re.DOTALL)
@@ -401,8 +418,12 @@ class Usage(PlainStruct, frozen=True, kw_only=True):
     seconds: dict[str, float] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.cost is None and not (self.calls or self.input_tokens or self.output_tokens):
-            msgspec.structs.force_setattr(self, "cost", 0.0)  # who asked nobody has paid nothing
+        if self.cost is None and not (
+            self.calls or self.input_tokens or self.output_tokens
+        ):
+            msgspec.structs.force_setattr(
+                self, "cost", 0.0
+            )  # who asked nobody has paid nothing
 
     def __add__(self, other: Usage) -> Usage:
         both = self.cost is not None and other.cost is not None
@@ -450,7 +471,9 @@ class Finding(PlainStruct, frozen=True, kw_only=True):
             return f"{who}: {self.test}: {'yes' if self.holds else 'no'}"
         if self.probability is not None:
             return f"{who}: the item goes against it: {self.probability:.0%}"
-        return f"{who} applies" + (f', here: "{self.evidence}"' if self.evidence else "")
+        return f"{who} applies" + (
+            f', here: "{self.evidence}"' if self.evidence else ""
+        )
 
 
 class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
@@ -516,4 +539,6 @@ class Judgment(PlainStruct, Generic[ValueT_co], frozen=True, kw_only=True):
 
 # Here, where one thread is: msgspec 0.22 crashes the process where several threads are the first to
 # read a type.
-_ALL_READ = [msgspec.json.Decoder(kind) for kind in (Example, Feedback, Guideline, Judgment)]
+_ALL_READ = [
+    msgspec.json.Decoder(kind) for kind in (Example, Feedback, Guideline, Judgment)
+]

@@ -134,8 +134,14 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def _choice(cls, choices: tuple[object, ...]) -> ValueType:
-        names = tuple(choice for choice in choices if isinstance(choice, str) and choice.strip())
-        if len(names) != len(choices) or len(names) < 2 or len(set(names)) != len(names):
+        names = tuple(
+            choice for choice in choices if isinstance(choice, str) and choice.strip()
+        )
+        if (
+            len(names) != len(choices)
+            or len(names) < 2
+            or len(set(names)) != len(names)
+        ):
             raise InvalidValueType(
                 f"choices must be two or more different texts that are not empty, not {choices!r}"
             )
@@ -150,7 +156,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     def _bounded(cls, annotation: object) -> ValueType:
         base, *metadata = get_args(annotation)
         if base not in (int, float):
-            raise InvalidValueType(f"only int and float have bounds, but this is {annotation!r}")
+            raise InvalidValueType(
+                f"only int and float have bounds, but this is {annotation!r}"
+            )
         low = high = None
         for bound in metadata:
             # annotated-types' Ge, Le and Interval, and pydantic's Field, all show their bounds as
@@ -158,14 +166,18 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             for part in (bound, *getattr(bound, "metadata", ())):
                 low = part.ge if getattr(part, "ge", None) is not None else low
                 high = part.le if getattr(part, "le", None) is not None else high
-        return cls._number("int" if base is int else "float", low, high, written=repr(annotation))
+        return cls._number(
+            "int" if base is int else "float", low, high, written=repr(annotation)
+        )
 
     @classmethod
     def _number(
         cls, kind: Literal["int", "float"], low: Any, high: Any, *, written: str
     ) -> ValueType:
         if low is None or high is None:
-            raise InvalidValueType(f"{written}: numbers need both bounds, for example {kind}:1..5")
+            raise InvalidValueType(
+                f"{written}: numbers need both bounds, for example {kind}:1..5"
+            )
         if not -math.inf < low < high < math.inf or (
             kind == "int" and (low != int(low) or high != int(high))
         ):
@@ -186,9 +198,15 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             try:
                 low, high = map(float, bounds.split(".."))
             except ValueError:
-                raise InvalidValueType(f"{spec!r}: bounds look like {kind}:1..5") from None
-            return cls._number("int" if kind == "int" else "float", low, high, written=spec)
-        raise InvalidValueType(f"there is no value type {spec!r}; use one of {type_names}")
+                raise InvalidValueType(
+                    f"{spec!r}: bounds look like {kind}:1..5"
+                ) from None
+            return cls._number(
+                "int" if kind == "int" else "float", low, high, written=spec
+            )
+        raise InvalidValueType(
+            f"there is no value type {spec!r}; use one of {type_names}"
+        )
 
     @property
     def spec(self) -> str:
@@ -228,7 +246,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
                 kind = "a whole number" if self.kind == "int" else "a number"
                 if not self.bounded:
                     return kind
-                return f"{kind} from {_bound_text(self.low)} to {_bound_text(self.high)}"
+                return (
+                    f"{kind} from {_bound_text(self.low)} to {_bound_text(self.high)}"
+                )
 
     @property
     def labels(self) -> tuple[Value, ...]:
@@ -285,7 +305,11 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         value: Value | None
         # The value of a text or a number, else the name, as `of` reads the type.
         if isinstance(raw, Enum):
-            raw = raw.value if isinstance(raw.value, str) or isinstance(raw, int) else raw.name
+            raw = (
+                raw.value
+                if isinstance(raw.value, str) or isinstance(raw, int)
+                else raw.name
+            )
         match self.kind:
             case "bool":
                 value = self._parse_bool(raw)
@@ -296,7 +320,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 value = self._parse_number(raw)
         if value is None:
-            raise InvalidValue(f"value {_shorten(raw)} is not allowed; use {self.allowed}")
+            raise InvalidValue(
+                f"value {_shorten(raw)} is not allowed; use {self.allowed}"
+            )
         return value
 
     def _parse_bool(self, raw: object) -> bool | None:
@@ -317,7 +343,9 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
             return word
         if word.endswith(".0") and word.removesuffix(".0") in self.choices:
             return word.removesuffix(".0")  # the same 1 in a file of text
-        folded = [choice for choice in self.choices if label_form(choice) == label_form(word)]
+        folded = [
+            choice for choice in self.choices if label_form(choice) == label_form(word)
+        ]
         return folded[0] if len(folded) == 1 else None
 
     def _parse_number(self, raw: object) -> int | float | None:
@@ -334,7 +362,11 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
         return None
 
     def _fits(self, number: float) -> bool:
-        inside = self.low is not None and self.high is not None and self.low <= number <= self.high
+        inside = (
+            self.low is not None
+            and self.high is not None
+            and self.low <= number <= self.high
+        )
         return inside and (self.kind == "float" or number == int(number))
 
     def json_schema(self) -> dict[str, Any]:

@@ -66,15 +66,22 @@ def provider(**answers: Any) -> Callable[[ChatRequest], ScriptedAnswer]:
     return by_kind(**{"changes": distilled} | answers)
 
 
-def provider_judge(answer: Any = None, *, shard_size: int = 10) -> tuple[Judge, ScriptedChatModel]:
+def provider_judge(
+    answer: Any = None, *, shard_size: int = 10
+) -> tuple[Judge, ScriptedChatModel]:
     """A judge of a model at a provider, which takes ten pieces of feedback a call."""
-    model = ScriptedChatModel(answer or provider(), limits=Limits(shard_size=shard_size))
+    model = ScriptedChatModel(
+        answer or provider(), limits=Limits(shard_size=shard_size)
+    )
     return bare(model=model)[0], model
 
 
 def spoken(cases: Iterable[int | str]) -> list[RawRow]:
     """Rows with a label, and with words that only this row has."""
-    rows = [{"id": f"t-{n}", "inputs": f"question {n}", "outputs": f"answer {n}"} for n in cases]
+    rows = [
+        {"id": f"t-{n}", "inputs": f"question {n}", "outputs": f"answer {n}"}
+        for n in cases
+    ]
     said = [f"It should name matter {n}, says ana." for n in cases]
     return [
         row | {"source": "ana", "value": True, "rationale": words}
@@ -99,12 +106,16 @@ class TestWords:
             "what survives a withdrawal is distilled again in one call"
         )
         assert "matter 7," not in model.requests[-1].user
-        assert not [each for each in left.guidelines if ("t-7", "ana") in each.exposed_to]
+        assert not [
+            each for each in left.guidelines if ("t-7", "ana") in each.exposed_to
+        ]
         assert len(left.guidelines) == 49
 
     def test_a_thousand_are_twenty_calls_and_one_that_merges(self) -> None:
         model = ScriptedChatModel(provider())
-        result = learn(bare(model=model)[0].replace(parameters={"timeout": 9}), spoken(range(1000)))
+        result = learn(
+            bare(model=model)[0].replace(parameters={"timeout": 9}), spoken(range(1000))
+        )
         assert kinds(model) == {"changes": 20, "merged": 1}
         assert {request.timeout for request in model.requests} == {9}, (
             "no call hangs longer than the judge may"
@@ -125,9 +136,13 @@ class TestWords:
 class TestMerging:
     @staticmethod
     def merging(*entries: Any) -> tuple[Judge, ScriptedChatModel]:
-        return provider_judge(provider(merged={"guidelines": list(entries)}), shard_size=2)
+        return provider_judge(
+            provider(merged={"guidelines": list(entries)}), shard_size=2
+        )
 
-    def test_what_calls_wrote_side_by_side_is_merged_until_one_of_it_is_forgotten(self) -> None:
+    def test_what_calls_wrote_side_by_side_is_merged_until_one_of_it_is_forgotten(
+        self,
+    ) -> None:
         judge, model = self.merging({"text": "Name the matter.", "from": ["G1", "G3"]})
         judge = learn(judge, spoken(range(4))).judge
         assert kinds(model) == {"changes": 2, "merged": 1}
@@ -139,7 +154,9 @@ class TestMerging:
         asked = len(model.requests)
         left = judge.unalign(both[0].exposed_to[0]).judge
         assert "Name the matter." not in {g.text for g in left.memory.guidelines}
-        assert {"G3", "G4"} <= {g.id for g in left.memory.semantic}, "what it was made from is back"
+        assert {"G3", "G4"} <= {g.id for g in left.memory.semantic}, (
+            "what it was made from is back"
+        )
         assert kinds(model, asked) == {"changes": 1}, (
             "about the one whose call held the withdrawn words"
         )
@@ -152,8 +169,14 @@ class TestMerging:
         assert memory.status(memory.guideline("G1")) == "active"
 
     def test_a_memory_over_its_budget_is_merged(self) -> None:
-        merged = {"guidelines": [{"text": "Be brief.", "from": [f"G{n}" for n in range(1, 61)]}]}
-        judge, model = provider_judge(provider(changes=wordy, merged=merged), shard_size=50)
+        merged = {
+            "guidelines": [
+                {"text": "Be brief.", "from": [f"G{n}" for n in range(1, 61)]}
+            ]
+        }
+        judge, model = provider_judge(
+            provider(changes=wordy, merged=merged), shard_size=50
+        )
         judge = learn(judge, spoken(range(40))).judge
         assert kinds(model) == {"changes": 1}
         judge = learn(judge, spoken(range(40, 80))).judge
@@ -167,14 +190,19 @@ class TestMerging:
         judge = learn(judge, spoken(range(70))).judge
         assert kinds(model) == {"changes": 1, "merged": 1}
         judge = learn(judge, spoken(range(70, 73))).judge
-        assert kinds(model) == {"changes": 2, "merged": 1}, "the same seventy would be asked about"
+        assert kinds(model) == {"changes": 2, "merged": 1}, (
+            "the same seventy would be asked about"
+        )
         learn(judge, spoken(range(73, 110)))
         assert kinds(model) == {"changes": 3, "merged": 2}
 
     @pytest.mark.parametrize(
         "row",
         [
-            {"value": True, "rationale": "Of matter 7 he should have been told earlier."},
+            {
+                "value": True,
+                "rationale": "Of matter 7 he should have been told earlier.",
+            },
             {"value": False, "rationale": "7番の件を忘れないでください。"},
             {"value": True, "inputs": "Where is matter 7?"},
         ],
@@ -190,14 +218,22 @@ class TestMerging:
 
         judge, model = provider_judge(provider(changes=ruled), shard_size=300)
         judge = learn(judge, spoken(range(300))).judge
-        learn(judge, [{"id": "more", "inputs": "When?", "outputs": "Soon.", "source": "ben"} | row])
+        learn(
+            judge,
+            [
+                {"id": "more", "inputs": "When?", "outputs": "Soon.", "source": "ben"}
+                | row
+            ],
+        )
         prompt = model.requests[-1].user
         assert "When matter 7 (7番の件) comes up" in prompt
         assert 30 < len(re.findall(r"^G\d+: ", prompt, re.MULTILINE)) < 100
         assert estimate_tokens(prompt) < 4_500
 
     def test_a_merge_that_fails_leaves_all_as_it_is(self) -> None:
-        judge, _ = provider_judge(provider(merged=ModelUnavailable("down")), shard_size=2)
+        judge, _ = provider_judge(
+            provider(merged=ModelUnavailable("down")), shard_size=2
+        )
         result = learn(judge, spoken(range(4)))
         assert len(result.judge.memory.semantic) == 4
         assert any("were not merged" in note for note in result.notes)
@@ -206,7 +242,12 @@ class TestMerging:
 @pytest.mark.parametrize(
     ("words", "error", "pending", "calls"),
     [
-        (["7"], InvalidOutput("cut"), 1, range(2, 14)),  # asked for by halves, until it is alone
+        (
+            ["7"],
+            InvalidOutput("cut"),
+            1,
+            range(2, 14),
+        ),  # asked for by halves, until it is alone
         (["7"], ModelRefused("declined"), 1, range(2, 14)),
         (
             [str(n) for n in range(50)],
@@ -214,7 +255,12 @@ class TestMerging:
             50,
             range(2, 14),
         ),  # nothing is right: given up soon
-        (["7"], ModelUnavailable("down"), 50, range(1, 2)),  # who is down is not asked by halves
+        (
+            ["7"],
+            ModelUnavailable("down"),
+            50,
+            range(1, 2),
+        ),  # who is down is not asked by halves
     ],
 )
 def test_one_record_that_fails_costs_few_calls_and_no_other_record(
@@ -259,7 +305,10 @@ class TestConflicts:
     @pytest.mark.parametrize(
         ("entry", "reasons"),
         [
-            *((odd, []) for odd in (None, "F1", {}, {"feedback": ["F1"]}, {"feedback": "F1"})),
+            *(
+                (odd, [])
+                for odd in (None, "F1", {}, {"feedback": ["F1"]}, {"feedback": "F1"})
+            ),
             ({"feedback": ["F1", "F9"], "about": 3}, []),
             (
                 {"feedback": ["F1", "F2"], "about": "<<< the tone >>>"},
@@ -271,7 +320,9 @@ class TestConflicts:
         self, entry: Any, reasons: list[str]
     ) -> None:
         judge, _ = self.contradicting(entry)
-        assert [conflict.reason for conflict in learn(judge, spoken(range(2))).conflicts] == reasons
+        assert [
+            conflict.reason for conflict in learn(judge, spoken(range(2))).conflicts
+        ] == reasons
 
     def test_a_conflict_that_a_person_dismisses_does_not_come_back(self) -> None:
         judge, _ = self.contradicting(
@@ -287,23 +338,36 @@ class TestConflicts:
         assert left.usage.calls == 1
         assert left.conflicts == ()
         (dismissed,) = left.judge.memory.conflicts
-        assert (dismissed.feedback, dismissed.about) == (keys(f"{first}@ana", f"{second}@ana"), "")
+        assert (dismissed.feedback, dismissed.about) == (
+            keys(f"{first}@ana", f"{second}@ana"),
+            "",
+        )
         assert dismissed.dismissed_by == "dora"
-        assert not left.judge.unalign(second).judge.memory.conflicts, "it goes with its feedback"
+        assert not left.judge.unalign(second).judge.memory.conflicts, (
+            "it goes with its feedback"
+        )
         # Other words may contradict each other once more.
         changed = [
-            row | {"rationale": "The contrary."} for row in spoken(range(3)) if row["id"] != third
+            row | {"rationale": "The contrary."}
+            for row in spoken(range(3))
+            if row["id"] != third
         ]
-        assert [again.ids for again in learn(left.judge, changed).conflicts] == [conflict.ids]
+        assert [again.ids for again in learn(left.judge, changed).conflicts] == [
+            conflict.ids
+        ]
 
-    @pytest.mark.parametrize("named", [("t-0",), ("t-0", "t-5"), ("t-0", "t-9"), "t-0@ana"])
+    @pytest.mark.parametrize(
+        "named", [("t-0",), ("t-0", "t-5"), ("t-0", "t-9"), "t-0@ana"]
+    )
     def test_only_a_conflict_that_is_open_can_be_dismissed(self, named: Any) -> None:
         judge, _ = self.contradicting(
             {"feedback": ["F1", "F2"], "about": "whether a name is enough"}
         )
         with pytest.raises((InputError, UnknownKey)):
             dismiss_conflict(
-                learn(learn(judge, spoken(range(2))).judge, spoken([5])).judge, named, by="dora"
+                learn(learn(judge, spoken(range(2))).judge, spoken([5])).judge,
+                named,
+                by="dora",
             )
 
 
@@ -328,7 +392,12 @@ def memory() -> Memory:
         vector = [float(place == group) for place in range(8)]
         vector[group + 4] = nth / 1_000
         cases.append(
-            case(f"t-{number:03d}", nth % 2 == 0, vector=vector, outputs=f"Reply {number}.")
+            case(
+                f"t-{number:03d}",
+                nth % 2 == 0,
+                vector=vector,
+                outputs=f"Reply {number}.",
+            )
         )
     return Memory(cases=tuple(cases), embedding_model="test")
 
@@ -354,7 +423,9 @@ def test_like_cases_with_other_labels_stand_together(
 
 RULE_FOR_EACH = by_kind(
     changes=lambda request: {
-        "changes": [change("ADD", name, text=f"Mind {name}.") for name in records_in(request)]
+        "changes": [
+            change("ADD", name, text=f"Mind {name}.") for name in records_in(request)
+        ]
     },
 )
 
@@ -382,7 +453,11 @@ def taught(
 
 
 def tokens(request: ChatRequest) -> int:
-    return estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens
+    return (
+        estimate_tokens(request.system)
+        + estimate_tokens(request.user)
+        + request.max_tokens
+    )
 
 
 @settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])

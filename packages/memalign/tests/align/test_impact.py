@@ -57,11 +57,15 @@ def learn(rows: list[RawRow], **knobs: Any) -> tuple[AlignResult, ScriptedChatMo
 
 
 @pytest.mark.parametrize(("count", "checked"), [(None, 0), (2, 2), (10, 4)])
-def test_as_many_taught_cases_are_judged_as_asked_for(count: int | None, checked: int) -> None:
+def test_as_many_taught_cases_are_judged_as_asked_for(
+    count: int | None, checked: int
+) -> None:
     result, model = learn(ROWS, impact=count)
     assert (result.impact.checked if result.impact else 0) == checked
     assert (
-        len([request for request in model.requests if request.schema_name == "judgment"])
+        len(
+            [request for request in model.requests if request.schema_name == "judgment"]
+        )
         == 2 * checked
     )
     with pytest.raises(InputError, match="impact"):
@@ -71,9 +75,14 @@ def test_as_many_taught_cases_are_judged_as_asked_for(count: int | None, checked
 def test_it_says_what_was_fixed_and_broken_and_by_which_guideline() -> None:
     result, _ = learn(ROWS, impact=10)
     assert result.impact is not None
-    assert (result.impact.checked, result.impact.fixed, result.impact.broken) == (4, 2, 1)
+    assert (result.impact.checked, result.impact.fixed, result.impact.broken) == (
+        4,
+        2,
+        1,
+    )
     effects = {
-        change.id: (change.effect, change.before, change.after) for change in result.impact.changes
+        change.id: (change.effect, change.before, change.after)
+        for change in result.impact.changes
     }
     assert effects == {
         "t-2": ("fixed", True, False),
@@ -86,7 +95,9 @@ def test_it_says_what_was_fixed_and_broken_and_by_which_guideline() -> None:
 
 def test_the_case_is_hidden_from_both() -> None:
     _, model = learn([*ROWS, row(5, "On 3 May.", value=True)], impact=10, retrieval_k=5)
-    judged = [request for request in model.requests if request.schema_name == "judgment"]
+    judged = [
+        request for request in model.requests if request.schema_name == "judgment"
+    ]
     assert len(judged) == 8, "the copy is judged with its case"
     assert sum("Expert:" in request.user for request in judged) == 4, (
         "after learning, other cases are shown"

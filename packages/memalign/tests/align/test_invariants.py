@@ -39,15 +39,25 @@ from tests.support.learning import (
 )
 from tests.support.rows import RawRow
 
-MODELS = [(20, False, bool), (3, False, str), (1, False, bool), (50, False, bool), (1, True, bool)]
+MODELS = [
+    (20, False, bool),
+    (3, False, str),
+    (1, False, bool),
+    (50, False, bool),
+    (1, True, bool),
+]
 """How many records a call of distillation holds, whether the model is a weak one, and what the verdict is."""
 KINDS = ("judgment", "changes")
-WAYS: list[dict[str, Any]] = [{"shard_size": size, "weak": weak} for size, weak in SETTINGS]
+WAYS: list[dict[str, Any]] = [
+    {"shard_size": size, "weak": weak} for size, weak in SETTINGS
+]
 ways = st.sampled_from(WAYS)
 some = settings(max_examples=20)
 
 
-def divide(rows: list[RawRow], chosen: Iterable[bool]) -> tuple[list[RawRow], list[RawRow]]:
+def divide(
+    rows: list[RawRow], chosen: Iterable[bool]
+) -> tuple[list[RawRow], list[RawRow]]:
     """Rows in two parts."""
     flags = list(chosen)
     kept = [row for row, flag in zip(rows, flags, strict=False) if flag]
@@ -92,7 +102,10 @@ class TestLearning:
             bare(Imp(delays=dict(enumerate(delays))), **way)[0],
             bare(concurrency=1, **way)[0],
         )
-        for memory in (learn(slow, mixed).judge.memory, learn(single, rows).judge.memory):
+        for memory in (
+            learn(slow, mixed).judge.memory,
+            learn(single, rows).judge.memory,
+        ):
             assert memory == expected
             assert text_of(memory) == text_of(expected)
 
@@ -111,8 +124,12 @@ class TestForgetting:
         self, rows, early, chosen, way, fault, revised: bool
     ) -> None:
         imp, (size, weak, value_type) = Imp(), way
-        judge, chat = bare(imp, shard_size=size, weak=weak, feedback_value_type=value_type)
-        if value_type is str:  # a judge of free text answers in words, and words can leak
+        judge, chat = bare(
+            imp, shard_size=size, weak=weak, feedback_value_type=value_type
+        )
+        if (
+            value_type is str
+        ):  # a judge of free text answers in words, and words can leak
             rows = [
                 one | {"value": f"label{n}"} if "value" in one else one
                 for n, one in enumerate(rows)
@@ -120,13 +137,19 @@ class TestForgetting:
         first, later = divide(rows, early)
         aligned = judge.align(first).judge
         items = {
-            one["id"]: Example(id=one["id"], inputs=one["inputs"], outputs=one["outputs"])
+            one["id"]: Example(
+                id=one["id"], inputs=one["inputs"], outputs=one["outputs"]
+            )
             for one in later
         }
-        verdicts = {judgment.id: judgment for judgment in aligned.judge_many(list(items.values()))}
+        verdicts = {
+            judgment.id: judgment
+            for judgment in aligned.judge_many(list(items.values()))
+        }
         # Some of the earlier rows say something else now, in the same batch as new ones.
         changed = [
-            one | {"rationale": f"word9999{n} do:add"} for n, one in enumerate(first[:revised])
+            one | {"rationale": f"word9999{n} do:add"}
+            for n, one in enumerate(first[:revised])
         ]
         taught = aligned.align([*changed, *later], own_verdicts=verdicts).judge
         standing = [*changed, *first[revised:], *later]
@@ -142,24 +165,33 @@ class TestForgetting:
         memory = result.judge.memory
         check_whole(memory)
         no_verdict_outlives_its_source(memory)
-        assert {str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"} == keys
+        assert {
+            str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"
+        } == keys
         assert {*map(str, result.removed)} == keys
         imp.healed, imp.storm = True, {}
         final = result.judge.align([]).judge
         final(inputs="question about it", outputs="another answer, to judge")
         for remembered in (memory, final.memory):
             what_was_taken_back_is_nowhere(remembered)
-            assert not own_words(gone, others) & words(text_of(remembered, tombstones=False))
+            assert not own_words(gone, others) & words(
+                text_of(remembered, tombstones=False)
+            )
         assert not own_words(gone, others) & words(prompts_of(chat, requests))
 
     @some
     @given(batches(), ways)
-    def test_forgetting_all_feedback_leaves_the_unaligned_judge(self, rows, way) -> None:
+    def test_forgetting_all_feedback_leaves_the_unaligned_judge(
+        self, rows, way
+    ) -> None:
         judge, model = bare(**way)
         empty = learn(judge, rows).judge.unalign(*{row["id"] for row in rows}).judge
         assert not empty.memory
         assert not empty.memory.conflicts
-        assert (empty.fingerprint, signature_of(empty)) == (judge.fingerprint, signature_of(judge))
+        assert (empty.fingerprint, signature_of(empty)) == (
+            judge.fingerprint,
+            signature_of(judge),
+        )
         judge(inputs="q", outputs="a")
         empty(inputs="q", outputs="a")
         assert model.requests[-1] == model.requests[-2]
@@ -204,8 +236,12 @@ def test_the_scripted_model_really_leaks_what_it_sees(way: dict[str, Any]) -> No
         row(3, "cleo", None, value=True),
     ]
     memory = learn(judge, rows).judge.memory
-    assert {"case1", "case2"} <= words(" ".join(guideline.text for guideline in memory.guidelines))
-    assert any(word.startswith("word") for g in memory.guidelines for word in words(g.text))
+    assert {"case1", "case2"} <= words(
+        " ".join(guideline.text for guideline in memory.guidelines)
+    )
+    assert any(
+        word.startswith("word") for g in memory.guidelines for word in words(g.text)
+    )
 
 
 @pytest.mark.parametrize("step", ["distil", "unalign", "lock"])

@@ -39,7 +39,12 @@ def memory(rows: Iterable[Feedback]) -> Memory:
 
 # -- proposed by a model -----------------------------------------------------------------------------------------------
 
-SLASH: dict[str, Any] = {"kind": "shape", "field": "outputs", "text": "KD/4821", "holds": True}
+SLASH: dict[str, Any] = {
+    "kind": "shape",
+    "field": "outputs",
+    "text": "KD/4821",
+    "holds": True,
+}
 SLASH_SAID = "The reply has a piece like KD/4821"
 SOUP: dict[str, Any] = {"kind": "word", "field": "outputs", "text": "soup"}
 
@@ -47,7 +52,11 @@ SOUP: dict[str, Any] = {"kind": "word", "field": "outputs", "text": "soup"}
 def labelled(*rows: tuple[Any, Value], comment: str = "as we write it") -> Memory:
     return memory(
         Feedback(
-            id=f"t-{number:02d}", outputs=outputs, value=value, rationale=comment, source="ana"
+            id=f"t-{number:02d}",
+            outputs=outputs,
+            value=value,
+            rationale=comment,
+            source="ana",
         )
         for number, (outputs, value) in enumerate(rows)
     )
@@ -56,7 +65,9 @@ def labelled(*rows: tuple[Any, Value], comment: str = "as we write it") -> Memor
 def references(
     count: int, *, forms: str = "/-", good: Callable[[int], bool] = lambda n: n % 2 == 0
 ) -> Memory:
-    return labelled(*[(f"Under KD{forms[n % 2]}{4821 + n}.", good(n)) for n in range(count)])
+    return labelled(
+        *[(f"Under KD{forms[n % 2]}{4821 + n}.", good(n)) for n in range(count)]
+    )
 
 
 REFERENCES = references(8)
@@ -72,9 +83,15 @@ def proposed(
 ) -> tuple[CodeTest, ...]:
     """Those of the tests of one change that are admitted, about the feedback of one label or all."""
     judge = desk().replace(
-        feedback_value_type=value_type, memory=learned, instructions="Right? {{ outputs }}"
+        feedback_value_type=value_type,
+        memory=learned,
+        instructions="Right? {{ outputs }}",
     )
-    keys = [each.key for each in learned.annotations() if about is None or each.value is about]
+    keys = [
+        each.key
+        for each in learned.annotations()
+        if about is None or each.value is about
+    ]
     cases = labelled_cases(learned, judge.value_type, in_view)
     tried = len(tests)
     return proposed_tests(judge, list(tests), keys, cases, tried=tried, judged=judged)
@@ -92,7 +109,12 @@ def proposed(
             (True, True),
         ),  # the labels tell the sense where the feedback has both
         (references(4), SLASH, {"about": True}, None),  # too few
-        (references(20, good=lambda n: n % 4 < 2), SLASH, {"about": True}, None),  # unrelated
+        (
+            references(20, good=lambda n: n % 4 < 2),
+            SLASH,
+            {"about": True},
+            None,
+        ),  # unrelated
         (references(20, forms="//"), SLASH, {"about": True}, None),  # always so
         (
             REFERENCES,
@@ -105,7 +127,10 @@ def proposed(
             (REFERENCES, odd, {"about": True}, None)
             for odd in ("KD/4821", {}, SLASH | {"kind": "regex"})
         ),
-        *((REFERENCES, SLASH | {"text": text}, {"about": True}, None) for text in (7, "")),
+        *(
+            (REFERENCES, SLASH | {"text": text}, {"about": True}, None)
+            for text in (7, "")
+        ),
         *(
             (REFERENCES, SLASH | {"field": field}, {"about": True}, None)
             for field in ("inputs", "meta")
@@ -121,7 +146,8 @@ def test_labels_bear_out_a_test_in_its_sense_or_it_goes(
     learned: Memory, test: Any, changes: Any, admitted: Any
 ) -> None:
     tests = [
-        (sentence(made), made.holds, made.value) for made in proposed(learned, test, **changes)
+        (sentence(made), made.holds, made.value)
+        for made in proposed(learned, test, **changes)
     ]
     assert tests == ([(SLASH_SAID, *admitted)] if admitted else [])
 
@@ -135,12 +161,19 @@ def test_only_a_sentence_that_the_comment_has_may_be_copied() -> None:
     sentence = "This letter was translated by machine and read by nobody."
     test = {"kind": "contains", "field": "outputs", "text": sentence}
     rows = [(f"Dear {n}. {sentence if n % 2 else ''}", n % 2 == 1) for n in range(8)]
-    judged = [text for case in labelled(*rows).cases for text in judged_texts(case.example.content)]
+    judged = [
+        text
+        for case in labelled(*rows).cases
+        for text in judged_texts(case.example.content)
+    ]
     assert proposed(labelled(*rows), test, about=True, judged=judged) == ()
     assert (
         len(
             proposed(
-                labelled(*rows, comment=f"it needs: {sentence}"), test, about=True, judged=judged
+                labelled(*rows, comment=f"it needs: {sentence}"),
+                test,
+                about=True,
+                judged=judged,
             )
         )
         == 1
@@ -179,14 +212,21 @@ def dealt(*labels: Any) -> list[Feedback]:
 def test_tests_are_asked_for_where_labels_can_bear_one_out(
     value_type: Any, labels: Any, are_asked_for: bool
 ) -> None:
-    judge, model = scripted({"changes": [], "conflicts": []}, feedback_value_type=value_type)
+    judge, model = scripted(
+        {"changes": [], "conflicts": []}, feedback_value_type=value_type
+    )
     judge.align(dealt(*labels))
     asked = model.requests[0]
     item = asked.schema["properties"]["changes"]["items"]["properties"]
-    assert ("tests" in item, "# Tests" in asked.system) == (are_asked_for, are_asked_for)
+    assert ("tests" in item, "# Tests" in asked.system) == (
+        are_asked_for,
+        are_asked_for,
+    )
     if are_asked_for:
         properties = item["tests"]["items"]["properties"]
-        assert properties["field"]["enum"] == list(judge.fields), "those that the judge reads"
+        assert properties["field"]["enum"] == list(judge.fields), (
+            "those that the judge reads"
+        )
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=9))
@@ -220,14 +260,16 @@ def desk(*changes: Any) -> Judge:
         assert "KD/4821" in request.system, "the prompt says what a test is"
         return {"changes": list(changes), "conflicts": []}
 
-    return scripted(by_kind(changes=distil), instructions="Right? {{ inputs }} {{ outputs }}")[0]
+    return scripted(
+        by_kind(changes=distil), instructions="Right? {{ inputs }} {{ outputs }}"
+    )[0]
 
 
 def test_an_align_attaches_what_labels_bear_out() -> None:
     labels = [f"F{number}" for number in range(1, 9)]
-    result = desk(change("ADD", *labels, text="Mind slashes.", tests=[SLASH, SOUP])).align(
-        rows(10, reference)
-    )
+    result = desk(
+        change("ADD", *labels, text="Mind slashes.", tests=[SLASH, SOUP])
+    ).align(rows(10, reference))
     (guideline,) = result.judge.memory.semantic
     assert [sentence(test) for test in guideline.tests] == [SLASH_SAID]
     assert not result.notes, "what the labels do not bear out is no news to a person"

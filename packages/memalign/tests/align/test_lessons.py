@@ -51,37 +51,59 @@ def taught(*changes: list[dict[str, Any]], rows: list[RawRow]) -> Judge:
 class TestWhatIsSaid:
     @pytest.mark.parametrize("value", [True, False])
     def test_a_label_alone_is_a_record_of_the_one_call(self, value: bool) -> None:
-        missed = taught([change("ADD", "F1", text=RULE)], rows=[row(1, "ana", None, value=value)])
+        missed = taught(
+            [change("ADD", "F1", text=RULE)], rows=[row(1, "ana", None, value=value)]
+        )
         assert [guideline.text for guideline in missed.memory.semantic] == [RULE]
-        judge, model = bare(Teacher([change("ADD", "F1", text=RULE), change("NOOP", "F2")]))
+        judge, model = bare(
+            Teacher([change("ADD", "F1", text=RULE), change("NOOP", "F2")])
+        )
         result = learn(judge, [row(1, "ana", "add"), row(2, "ana", None, value=value)])
         assert states(result.judge) == {"t-1@ana": "learned", "t-2@ana": "learned"}
-        assert "kept as an example: the model drew no rule" in reason(result.judge, "t-2@ana")
+        assert "kept as an example: the model drew no rule" in reason(
+            result.judge, "t-2@ana"
+        )
         assert [asked.schema_name for asked in model.requests] == ["changes"], (
             "and needs no verdict of the judge"
         )
         assert f"expert: {str(value).lower()}" in model.requests[0].user
 
     @pytest.mark.parametrize("weak", [True, False])
-    def test_a_label_alone_is_an_example_where_a_call_holds_one_record(self, weak: bool) -> None:
+    def test_a_label_alone_is_an_example_where_a_call_holds_one_record(
+        self, weak: bool
+    ) -> None:
         judge, model = bare(shard_size=1, weak=weak)
         result = learn(judge, [row(1, "ana", None, value=True)])
         assert states(result.judge) == {"t-1@ana": "learned"}
-        assert "kept as an example: there were no words" in reason(result.judge, "t-1@ana")
+        assert "kept as an example: there were no words" in reason(
+            result.judge, "t-1@ana"
+        )
         assert not model.requests
 
-    def test_a_model_that_thinks_first_gets_the_room_that_the_judge_gives_it(self) -> None:
+    def test_a_model_that_thinks_first_gets_the_room_that_the_judge_gives_it(
+        self,
+    ) -> None:
         judge, model = bare(parameters={"max_tokens": 4_000})
         learn(judge, [row(1, "ana", "add")])
-        assert model.requests[-1].max_tokens == 4_000, "as the message about a cut answer advises"
+        assert model.requests[-1].max_tokens == 4_000, (
+            "as the message about a cut answer advises"
+        )
 
     @pytest.mark.parametrize("order", ORDERS)
     def test_the_models_answer_decides_about_the_lesson(self, order: str) -> None:
         judge, model = bare(shard_size=3)
         judge = learn(judge, [row(1, "ana", order)]).judge
-        expected = "pending" if order in LEFT else "rejected" if order in REFUSED else "learned"
+        expected = (
+            "pending"
+            if order in LEFT
+            else "rejected"
+            if order in REFUSED
+            else "learned"
+        )
         assert states(judge)["t-1@ana"] == expected
-        assert bool(judge.memory.semantic) == (order in TAKEN and order not in ("noop", "junk"))
+        assert bool(judge.memory.semantic) == (
+            order in TAKEN and order not in ("noop", "junk")
+        )
         assert order in TAKEN or reason(judge, "t-1@ana")
         if order in REFUSED:
             assert "its rule was refused: it" in reason(judge, "t-1@ana")
@@ -93,7 +115,10 @@ class TestWhatIsSaid:
         )
 
     def test_a_new_comment_replaces_the_old_lesson(self) -> None:
-        first, second = row(1, "ana", "add"), row(1, "ana", "add") | {"rationale": "word555 do:add"}
+        first, second = (
+            row(1, "ana", "add"),
+            row(1, "ana", "add") | {"rationale": "word555 do:add"},
+        )
         judge, _ = bare()
         result = learn(learn(judge, [first]).judge, [second])
         assert [report.status for report in result.rows] == ["changed"]
@@ -105,14 +130,19 @@ class TestWhatIsSaid:
 
     def test_feedback_on_a_known_case_needs_no_content(self) -> None:
         judge = learn(bare()[0], [row(1, "ana", "add")]).judge
-        result = learn(judge, [{"id": "t-1", "source": "ben", "rationale": "word777 do:add"}])
+        result = learn(
+            judge, [{"id": "t-1", "source": "ben", "rationale": "word777 do:add"}]
+        )
         assert states(result.judge) == {"t-1@ana": "learned", "t-1@ben": "learned"}
         with pytest.raises(InvalidRows, match="no content"):
             learn(judge, [{"id": "t-9", "source": "ben", "rationale": "x"}])
 
 
 class TestSeveralPeople:
-    rows = [row(1, source, None, value=source != "cleo") for source in ("ana", "ben", "cleo")]
+    rows = [
+        row(1, source, None, value=source != "cleo")
+        for source in ("ana", "ben", "cleo")
+    ]
 
     def test_the_majority_decides_and_others_are_disputed(self) -> None:
         commented = learn(bare()[0], [row(1, "dora", "add"), *self.rows]).judge
@@ -155,7 +185,9 @@ class TestSeveralPeople:
 
     def test_identical_content_under_two_ids_is_one_case(self) -> None:
         first = row(1, "ana", None, value=True, created_at="2026-01-01")
-        duplicate = row(1, "ben", None, value=False, created_at="2026-02-01") | {"id": "t-2"}
+        duplicate = row(1, "ben", None, value=False, created_at="2026-02-01") | {
+            "id": "t-2"
+        }
         judge, _ = bare()
         result = learn(judge, [first, duplicate])
         assert states(result.judge) == {"t-1@ana": "disputed", "t-2@ben": "learned"}
@@ -185,12 +217,18 @@ class TestSupportAndRevise:
             ("Be kind to ben.", keys("t-2@ben"))
         ]
         other = judge.unalign("t-2").judge
-        assert [(g.id, g.supported_by) for g in other.memory.semantic] == [("G1", keys("t-1@ana"))]
+        assert [(g.id, g.supported_by) for g in other.memory.semantic] == [
+            ("G1", keys("t-1@ana"))
+        ]
 
     def test_a_withdrawn_revision_restores_the_older_text(self) -> None:
         judge = taught(
             [change("ADD", "F1", text=RULE)],
-            [change("REVISE", "F1", text="Be kind, unless they shout.", guideline="G1")],
+            [
+                change(
+                    "REVISE", "F1", text="Be kind, unless they shout.", guideline="G1"
+                )
+            ],
             rows=self.rows,
         )
         assert [(g.id, g.supported_by) for g in judge.memory.semantic] == [
@@ -221,7 +259,11 @@ class TestSupportAndRevise:
     @pytest.mark.parametrize("size", [1, 10])
     @pytest.mark.parametrize(
         "orders",
-        [("support", "revise"), ("revise", "support"), ("support", "revise", "support")],
+        [
+            ("support", "revise"),
+            ("revise", "support"),
+            ("support", "revise", "support"),
+        ],
     )
     def test_support_for_a_guideline_that_is_revised_meanwhile_counts(
         self, orders: tuple[str, ...], size: int
@@ -235,7 +277,9 @@ class TestSupportAndRevise:
         assert revision.supported_by == keys("t-1@ana", *map(key_of, rows))
         check_memory(result.judge)
         # Without the revision, the older guideline is in force again, with its supporters.
-        others = [one for one, order in zip(rows, orders, strict=True) if order == "support"]
+        others = [
+            one for one, order in zip(rows, orders, strict=True) if order == "support"
+        ]
         alone = learn(judge, others).judge.memory
         left = result.judge.unalign(f"t-{orders.index('revise') + 2}").judge.memory
         said = [(each.text, each.supported_by) for each in left.semantic]
@@ -248,7 +292,9 @@ class TestByHand:
         return learn(bare(shard_size=size)[0], rows).judge
 
     @pytest.mark.parametrize("action", ["REVISE", "SUPPORT"])
-    @pytest.mark.parametrize("changes", [{"text": "Be kind; Dora insists."}, {"retired": True}])
+    @pytest.mark.parametrize(
+        "changes", [{"text": "Be kind; Dora insists."}, {"retired": True}]
+    )
     def test_learning_never_overwrites_a_persons_word(
         self, action: str, changes: dict[str, Any]
     ) -> None:
@@ -278,12 +324,18 @@ class TestByHand:
             rule, tests=(CodeTest(kind="word", text="kind"),), pinned_by="dora"
         )
         memory = judge.memory.with_guidelines([tested])
-        (guideline,) = judge.replace(memory=memory).unalign("t-1").judge.memory.guidelines
+        (guideline,) = (
+            judge.replace(memory=memory).unalign("t-1").judge.memory.guidelines
+        )
         assert (guideline.pinned_by, guideline.tests) == ("dora", ())
 
     def test_a_person_may_keep_their_wording_without_the_words_behind_it(self) -> None:
-        judge = edit_guideline(self.aligned("add", "add"), "G1", text="Ana's words.", by="ana")
-        forgot = aio.run(MemAlign().unalign(judge, source="ana", keep=["G1", "G2"])).judge
+        judge = edit_guideline(
+            self.aligned("add", "add"), "G1", text="Ana's words.", by="ana"
+        )
+        forgot = aio.run(
+            MemAlign().unalign(judge, source="ana", keep=["G1", "G2"])
+        ).judge
         (guideline,) = forgot.memory.guidelines
         assert (guideline.text, guideline.exposed_to) == ("Ana's words.", ()), (
             "G2 is the model's, which nobody keeps"
@@ -321,14 +373,19 @@ class TestWhatGoesWrong:
                 for selector in ("t-9", "t-9@ana", "ana", "t-1@")
             ),
             (("t-1",), "ben", "no feedback 't-1' of source 'ben'"),
-            *(((), "ben", "no feedback of source 'ben'"), ((), None, "name feedback by id")),
+            *(
+                ((), "ben", "no feedback of source 'ben'"),
+                ((), None, "name feedback by id"),
+            ),
         ],
     )
     def test_an_unknown_key_is_named_with_a_remedy(
         self, selectors: Any, source: str | None, words: str
     ) -> None:
         with pytest.raises(UnknownKey, match=words):
-            learn(bare()[0], [row(1, "ana", "add")]).judge.unalign(*selectors, source=source)
+            learn(bare()[0], [row(1, "ana", "add")]).judge.unalign(
+                *selectors, source=source
+            )
 
 
 class TestModels:
@@ -336,9 +393,14 @@ class TestModels:
         judge, own = bare()
         strong = ScriptedChatModel(Imp(), name="strong", limits=Limits(shard_size=20))
         learn(
-            judge, [row(1, "ana", "add"), row(5, "ana", None, value=True)], reflection_model=strong
+            judge,
+            [row(1, "ana", "add"), row(5, "ana", None, value=True)],
+            reflection_model=strong,
         )
-        assert ([asked.schema_name for asked in strong.requests], own.requests) == (["changes"], [])
+        assert ([asked.schema_name for asked in strong.requests], own.requests) == (
+            ["changes"],
+            [],
+        )
 
     def test_another_embedding_model_only_embeds_anew(self) -> None:
         judge, model = bare()
@@ -378,7 +440,8 @@ def test_another_process_learns_the_same() -> None:
     command, root = [sys.executable, "-c", script], Path(__file__).parents[2]
     environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
     first, second = (
-        subprocess.check_output(command, cwd=root, env=variables) for variables in environments
+        subprocess.check_output(command, cwd=root, env=variables)
+        for variables in environments
     )
     assert first == second
     assert len(first) > 1000
@@ -410,10 +473,13 @@ def test_forgetting_needs_no_model_and_no_key(
         "t-2@ana": "pending",
     }
     assert not any(
-        ("t-1", "ana") in guideline.exposed_to for guideline in result.judge.memory.guidelines
+        ("t-1", "ana") in guideline.exposed_to
+        for guideline in result.judge.memory.guidelines
     )
     assert all(why in reason for _, reason in result.pending)
-    assert not own_words(rows[1:2], [rows[0], rows[2]]) & set(words_in(str(result.judge.memory)))
+    assert not own_words(rows[1:2], [rows[0], rows[2]]) & set(
+        words_in(str(result.judge.memory))
+    )
 
 
 # -- rules that may not enter a prompt, and several rules in one comment -----------------------------------------------
@@ -435,8 +501,13 @@ def test_a_sentence_that_the_expert_demands_is_learned(weak: bool) -> None:
         return {"changes": [add(rule)]}
 
     judge, _ = bare(teacher, weak=weak)
-    said = {"value": True, "rationale": f"Right, it ends with what law demands: {demanded}"}
-    learned = learn(judge, [row(1, "ana", "add") | {"outputs": f"Buy it now. {demanded}"} | said])
+    said = {
+        "value": True,
+        "rationale": f"Right, it ends with what law demands: {demanded}",
+    }
+    learned = learn(
+        judge, [row(1, "ana", "add") | {"outputs": f"Buy it now. {demanded}"} | said]
+    )
     assert states(learned.judge) == {"t-1@ana": "learned"}
     (guideline,) = learned.judge.memory.semantic
     assert demanded[:-1].casefold() in guideline.text.casefold()
@@ -446,16 +517,25 @@ def test_a_sentence_that_the_expert_demands_is_learned(weak: bool) -> None:
     ("changes", "texts", "why"),
     [
         ([add(RULE), add("Name the day.")], [RULE, "Name the day."], ""),
-        ([add(RULE), add(COPY)], [RULE], f"learned without one more rule from it: {COPIED}"),
+        (
+            [add(RULE), add(COPY)],
+            [RULE],
+            f"learned without one more rule from it: {COPIED}",
+        ),
         ([add(RULE), change("NOOP", "F1")], [RULE], ""),
         ([change("NOOP", "F1"), add(RULE)], [RULE], ""),
     ],
 )
-def test_every_rule_of_one_comment_counts(changes: list[Any], texts: list[str], why: str) -> None:
+def test_every_rule_of_one_comment_counts(
+    changes: list[Any], texts: list[str], why: str
+) -> None:
     judge, model = bare(Teacher(changes))
     learned = learn(judge, [row(1, "ana", "add")]).judge
     assert [g.text for g in learned.memory.semantic] == texts
-    assert (states(learned), reason(learned, "t-1@ana")) == ({"t-1@ana": "learned"}, why)
+    assert (states(learned), reason(learned, "t-1@ana")) == (
+        {"t-1@ana": "learned"},
+        why,
+    )
     assert len(model.requests) == 1
     check_memory(learned)
     assert not learned.unalign("t-1").judge.memory.guidelines
@@ -464,7 +544,10 @@ def test_every_rule_of_one_comment_counts(changes: list[Any], texts: list[str], 
 def test_a_comment_that_supports_and_adds_goes_whole() -> None:
     second = [change("SUPPORT", "F1", guideline="G1"), add("Name the day.")]
     judge = taught(
-        [add(RULE)], second, [add("Both.")], rows=[row(1, "ana", "add"), row(2, "ben", "add")]
+        [add(RULE)],
+        second,
+        [add("Both.")],
+        rows=[row(1, "ana", "add"), row(2, "ben", "add")],
     )
     assert [g.text for g in judge.memory.semantic] == [RULE, "Name the day."]
     check_memory(judge)

@@ -36,18 +36,25 @@ def culprit(*rules: str, case: str = "held") -> World:
 
 
 def lessons(*rules: str) -> list[dict[str, Any]]:
-    return [said(f"x{n:02}", rule, value=None) for n, rule in enumerate(("Be brief.", *rules))]
+    return [
+        said(f"x{n:02}", rule, value=None)
+        for n, rule in enumerate(("Be brief.", *rules))
+    ]
 
 
 def kept(judge: Judge, model: Any, folder: Path) -> Registry:
     """The judge in a registry of its own."""
-    registry = Registry(f"sqlite:///{folder}/memalign.db", models=[model, HashEmbedding(dim=16)])
+    registry = Registry(
+        f"sqlite:///{folder}/memalign.db", models=[model, HashEmbedding(dim=16)]
+    )
     registry.create(judge)
     return registry
 
 
 class TestAlign:
-    def test_a_locked_case_that_comes_out_wrong_is_named_with_its_guidelines(self) -> None:
+    def test_a_locked_case_that_comes_out_wrong_is_named_with_its_guidelines(
+        self,
+    ) -> None:
         judge, model = locked_judge(culprit(HARM), "held", "fine")
         asked = len(model.requests)
         result = learn(judge, lessons(HARM))
@@ -58,7 +65,11 @@ class TestAlign:
         assert texts(result.judge) == {"Be brief.", HARM}, (
             "nothing is left out behind anybody's back"
         )
-        about = [request for request in model.requests[asked:] if request.schema_name == "judgment"]
+        about = [
+            request
+            for request in model.requests[asked:]
+            if request.schema_name == "judgment"
+        ]
         assert len(about) == 2, "one judgment for each locked case, whatever is learned"
         assert not any("Expert: true" in request.user for request in about), (
             "each is hidden from itself"
@@ -86,7 +97,9 @@ class TestAlign:
 
 
 class TestRegistry:
-    def test_nothing_is_committed_and_the_feedback_stays_pending(self, tmp_path: Path) -> None:
+    def test_nothing_is_committed_and_the_feedback_stays_pending(
+        self, tmp_path: Path
+    ) -> None:
         judge, model = locked_judge(culprit(HARM), "held")
         registry = kept(judge, model, tmp_path)
         result = registry.align(NAME, lessons(HARM))
@@ -94,7 +107,9 @@ class TestRegistry:
         assert (result.version, result.parent, result.changed) == (1, 1, False)
         assert len(registry.history(NAME)) == 1
         assert {row.state for row in result.rows} == {"pending"}
-        assert all("a locked case would be judged wrong" in row.reason for row in result.rows)
+        assert all(
+            "a locked case would be judged wrong" in row.reason for row in result.rows
+        )
         assert len(result.pending) == 2
         assert texts(result.judge) == set()
 
@@ -109,7 +124,9 @@ class TestRegistry:
         assert [broken.id for broken in result.broken] == ["t-held"]
         assert texts(registry.load(NAME)) == {"Be brief.", HARM}
 
-    def test_an_edit_that_breaks_one_is_refused_unless_told_to(self, tmp_path: Path) -> None:
+    def test_an_edit_that_breaks_one_is_refused_unless_told_to(
+        self, tmp_path: Path
+    ) -> None:
         judge, model = locked_judge(culprit(HARM), "held")
         registry = kept(learn(judge, lessons()).judge, model, tmp_path)
 
@@ -117,7 +134,8 @@ class TestRegistry:
             return edit_guideline(judge, "G1", text=HARM, by="dora")
 
         with pytest.raises(
-            LockBroken, match=r"locked case t-held: judged false, experts say true \(G1\)"
+            LockBroken,
+            match=r"locked case t-held: judged false, experts say true \(G1\)",
         ):
             registry.update(NAME, harm)
         assert len(registry.history(NAME)) == 1
@@ -144,7 +162,9 @@ class TestForgetting:
         assert HARM in texts(free)
         check_memory(free)
 
-    def test_rules_rewritten_after_forgetting_wait_where_they_break_a_lock(self) -> None:
+    def test_rules_rewritten_after_forgetting_wait_where_they_break_a_lock(
+        self,
+    ) -> None:
         # Three records in one call: with one withdrawn, the others' rules are written again.
         world = World()
         judge, _ = locked_judge(world, "held", shard_size=3)
@@ -156,5 +176,7 @@ class TestForgetting:
         assert [broken.id for broken in result.broken] == ["t-held"]
         assert texts(result.judge) == set(), "forgotten is forgotten"
         assert states(result.judge)["t-x00@ana"] == "withdrawn"
-        assert {states(result.judge)[key] for key in ("t-x01@ana", "t-x02@ana")} == {"pending"}
+        assert {states(result.judge)[key] for key in ("t-x01@ana", "t-x02@ana")} == {
+            "pending"
+        }
         check_memory(result.judge)

@@ -25,10 +25,17 @@ def memory(rows: Iterable[Feedback]) -> Memory:
     """Cases with their feedback, and a guideline of each comment, word for word."""
     rows = list(rows)
     cases = tuple(
-        Case(example=row.example, annotations=(Annotation.of(row),)) for row in rows if row.example
+        Case(example=row.example, annotations=(Annotation.of(row),))
+        for row in rows
+        if row.example
     )
     guidelines = [
-        Guideline(id=f"G{n}", text=row.rationale, supported_by=(row.key,), exposed_to=(row.key,))
+        Guideline(
+            id=f"G{n}",
+            text=row.rationale,
+            supported_by=(row.key,),
+            exposed_to=(row.key,),
+        )
         for n, row in enumerate(rows, 1)
         if row.rationale
     ]
@@ -41,7 +48,9 @@ Row = tuple[Any, Any, Value, str]
 """The inputs, the outputs, the label and the comment."""
 
 
-def rows(n: int, write: Callable[[int, random.Random], Row], *, seed: int = 0) -> list[Feedback]:
+def rows(
+    n: int, write: Callable[[int, random.Random], Row], *, seed: int = 0
+) -> list[Feedback]:
     rng = random.Random(seed)
     made = [write(number, rng) for number in range(n)]
     return [
@@ -58,10 +67,16 @@ def rows(n: int, write: Callable[[int, random.Random], Row], *, seed: int = 0) -
 
 
 def reference(number: int, rng: random.Random) -> Row:
-    letters, digits, good = rng.choice(["KD", "PT", "RM"]), rng.randint(1000, 9999), number % 2 == 0
+    letters, digits, good = (
+        rng.choice(["KD", "PT", "RM"]),
+        rng.randint(1000, 9999),
+        number % 2 == 0,
+    )
     written = f"{letters}/{digits}" if good else f"{letters}-{digits}"
     comment = (
-        f"{letters}/{digits} is our form" if good else f"write {letters}/{digits}, with a slash"
+        f"{letters}/{digits} is our form"
+        if good
+        else f"write {letters}/{digits}, with a slash"
     )
     return (
         f"Where is the {rng.choice(GOODS)}?",
@@ -78,9 +93,17 @@ def kinds(number: int, rng: random.Random) -> Row:
 
 
 def pairs(number: int, rng: random.Random) -> Row:
-    good, poor = f"{rng.choice(OPENINGS)} We are sorry.", f"{rng.choice(OPENINGS)} That is so."
+    good, poor = (
+        f"{rng.choice(OPENINGS)} We are sorry.",
+        f"{rng.choice(OPENINGS)} That is so.",
+    )
     pair = {"A": good, "B": poor} if number % 3 else {"A": poor, "B": good}
-    return "complaint", pair, "A" if number % 3 else "B", "one says sorry, the other does not"
+    return (
+        "complaint",
+        pair,
+        "A" if number % 3 else "B",
+        "one says sorry, the other does not",
+    )
 
 
 def unfortunate(number: int, rng: random.Random) -> Row:
@@ -106,8 +129,18 @@ def said(tests: Iterable[CodeTest]) -> list[tuple[str, bool, Any]]:
     ("write", "count", "value_type", "expected"),
     [
         (reference, 10, bool, [FORM]),
-        (unfortunate, 12, bool, [('The reply has the word "unfortunately"', True, False)]),
-        (kinds, 24, "spam|order|question", [('The reply has the word "prize"', True, "spam")]),
+        (
+            unfortunate,
+            12,
+            bool,
+            [('The reply has the word "unfortunately"', True, False)],
+        ),
+        (
+            kinds,
+            24,
+            "spam|order|question",
+            [('The reply has the word "prize"', True, "spam")],
+        ),
         (pairs, 12, "A|B|tie", []),
         (reference, 6, bool, []),  # too few
     ],
@@ -129,7 +162,10 @@ def test_among_tests_that_say_the_same_the_longest_content_wins() -> None:
         )
         for n in range(12)
     ]
-    commented = [replace(row, rationale="ask for a photo, always send us a photo") for row in asked]
+    commented = [
+        replace(row, rationale="ask for a photo, always send us a photo")
+        for row in asked
+    ]
     (first, *_) = said(mined(memory(commented), BOOL, FIELDS))
     assert first[0] == 'The reply has the words "send us a photo"', (
         'not the word "a", which is right as often'
@@ -142,14 +178,17 @@ def test_labels_dealt_at_random_admit_as_seldom_as_promised() -> None:
         taught = rows(20, reference)
         labels = [row.value for row in taught]
         random.Random(seed).shuffle(labels)
-        dealt = [replace(row, value=label) for row, label in zip(taught, labels, strict=True)]
+        dealt = [
+            replace(row, value=label) for row, label in zip(taught, labels, strict=True)
+        ]
         admitted += bool(mined(memory(dealt), BOOL, FIELDS))
     assert admitted <= 100 * ALPHA
 
 
 def test_a_single_label_that_speaks_against_it_admits_nothing() -> None:
     wrong = [
-        replace(row, value=row.value != (n in (3, 8))) for n, row in enumerate(rows(40, reference))
+        replace(row, value=row.value != (n in (3, 8)))
+        for n, row in enumerate(rows(40, reference))
     ]
     assert mined(memory(wrong), BOOL, FIELDS) == ()
 
@@ -170,6 +209,10 @@ def test_a_test_that_labels_no_longer_bear_out_goes() -> None:
     taught = rows(12, reference)
     learned = with_mined(memory(taught), BOOL, FIELDS)
     assert any(guideline.tests for guideline in learned.guidelines)
-    turned = memory(replace(row, value=number % 4 < 2) for number, row in enumerate(taught))
+    turned = memory(
+        replace(row, value=number % 4 < 2) for number, row in enumerate(taught)
+    )
     doubted = replace(turned, guidelines=learned.guidelines)
-    assert not any(guideline.tests for guideline in with_mined(doubted, BOOL, FIELDS).guidelines)
+    assert not any(
+        guideline.tests for guideline in with_mined(doubted, BOOL, FIELDS).guidelines
+    )

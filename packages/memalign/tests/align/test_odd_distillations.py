@@ -29,7 +29,8 @@ ROWS = [
     for n in (1, 2, 3)
 ]
 GOOD = [
-    change("ADD", f"F{n}", text=f"When matter {n} comes up, say so at once.") for n in (1, 2, 3)
+    change("ADD", f"F{n}", text=f"When matter {n} comes up, say so at once.")
+    for n in (1, 2, 3)
 ]
 
 
@@ -57,7 +58,10 @@ ODD: list[tuple[str, list[Any]]] = [
     ("guideline", [None, [], {}, 7, "none", "G99"]),
     ("action", ["add", " Add ", None, "", "REVISE", "revise"]),
     ("feedback", ["F1", "f1", ["f1"], ["F1", "F99"], "F1, F99", [1], 1, ["F1", "F1"]]),
-    ("tests", [None, "none", {}, [None, 3, {"kind": "?"}], [{"kind": "word", "text": None}]]),
+    (
+        "tests",
+        [None, "none", {}, [None, 3, {"kind": "?"}], [{"kind": "word", "text": None}]],
+    ),
     ("checks", [None, "no", [None, "x"]]),
 ]
 ONE_ODD: list[dict[str, Any]] = [
@@ -78,16 +82,32 @@ def test_a_nicety_that_is_wrong_costs_nothing(odd: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("left_out", ["guideline", "action", "conflicts"])
 def test_a_part_that_is_missing_costs_nothing(left_out: str) -> None:
-    changes = [{name: part for name, part in each.items() if name != left_out} for each in GOOD]
+    changes = [
+        {name: part for name, part in each.items() if name != left_out} for each in GOOD
+    ]
     calls, rules, _ = learned(
-        json.dumps({"changes": changes} | ({} if left_out == "conflicts" else {"conflicts": []}))
+        json.dumps(
+            {"changes": changes}
+            | ({} if left_out == "conflicts" else {"conflicts": []})
+        )
     )
     assert (calls, rules) == (1, RULES)
 
 
 BAD_ENTRIES: list[Any] = [
-    *(None, 3, "Say sorry.", [], {}, {"text": None}, {"action": "DELETE", "guideline": "G1"}),
-    *(change("ADD", "F99", text="A rule about nothing."), change("ADD", text="A rule of nobody.")),
+    *(
+        None,
+        3,
+        "Say sorry.",
+        [],
+        {},
+        {"text": None},
+        {"action": "DELETE", "guideline": "G1"},
+    ),
+    *(
+        change("ADD", "F99", text="A rule about nothing."),
+        change("ADD", text="A rule of nobody."),
+    ),
     *(change("ADD", "F1", text=""), change("REVISE", "F1", text="", guideline="G99")),
     *(
         change("SUPPORT", "F1", guideline="G99"),

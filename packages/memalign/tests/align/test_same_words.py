@@ -29,7 +29,10 @@ def taught(*rules: tuple[str, str], **changes: Any) -> tuple[Judge, ScriptedChat
     judge, model = judge_in(World(), **changes)
     judge = learn(
         judge,
-        [said(number, rule, by=who, value=None) for number, (who, rule) in enumerate(rules, 1)],
+        [
+            said(number, rule, by=who, value=None)
+            for number, (who, rule) in enumerate(rules, 1)
+        ],
     ).judge
     check_memory(judge)
     return judge, model
@@ -39,7 +42,9 @@ class TestTheSame:
     def test_one_rule_is_shown_and_both_are_kept(self) -> None:
         judge, _ = taught(("ana", SHORT), ("ben", LOUD))
         assert texts(judge) == [SHORT]
-        assert judge.memory.sources_of(judge.memory.semantic[0]) == keys("t-1@ana", "t-2@ben")
+        assert judge.memory.sources_of(judge.memory.semantic[0]) == keys(
+            "t-1@ana", "t-2@ben"
+        )
         assert states(judge) == {"t-1@ana": "learned", "t-2@ben": "merged"}
         assert reason(judge, "t-2@ben") == "G1 already says it"
 
@@ -87,7 +92,9 @@ class TestTheSame:
     def test_a_person_may_bring_back_what_was_revised(self) -> None:
         judge, _ = judge_in(World(), shard_size=3)
         judge = learn(judge, [said(1, SHORT, value=None)]).judge
-        judge = learn(judge, [said(2, "Answer kindly.", value=None, order="revise")]).judge
+        judge = learn(
+            judge, [said(2, "Answer kindly.", value=None, order="revise")]
+        ).judge
         assert texts(judge) == ["Answer kindly."]
         assert judge.memory.successor(judge.memory.guideline("G1")) == "G2"
         check_memory(judge)
@@ -107,12 +114,17 @@ def test_a_prompt_leaves_out_the_least_useful_unpinned_rules() -> None:
     judge = learn(judge_in(World())[0].replace(model=model), rows).judge
     judgment = judge(inputs="question 1", outputs="answer other")
     shown = rules_in(model.requests[-1])
-    assert {judge.memory.guideline(name).text for name in judgment.guideline_ids} == shown
+    assert {
+        judge.memory.guideline(name).text for name in judgment.guideline_ids
+    } == shown
     assert sum(estimate_tokens(text) + 2 for text in shown) <= 500
-    assert shown == {g.text for g in judge.memory.semantic[: len(shown)]}, "among equals the oldest"
+    assert shown == {g.text for g in judge.memory.semantic[: len(shown)]}, (
+        "among equals the oldest"
+    )
     last = judge.memory.semantic[-1]
     assert (
-        f"guideline {last.id} was left out because the prompt would be too long" in judgment.notes
+        f"guideline {last.id} was left out because the prompt would be too long"
+        in judgment.notes
     )
     pinned = edit_guideline(judge, last.id, by="dora", pinned=True)
     pinned(inputs="question 1", outputs="answer other")

@@ -12,10 +12,22 @@ from typing import Any
 import msgspec
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from memalign import Judge, aio
-from memalign.align import AlignResult, edit_guideline, lock, set_policy, write_guideline
+from memalign.align import (
+    AlignResult,
+    edit_guideline,
+    lock,
+    set_policy,
+    write_guideline,
+)
 from memalign.judge import task_of
 from memalign.judge.prompt import prompt_of
 from memalign.keys import same_person
@@ -47,7 +59,11 @@ from tests.support.rows import RawRow
 
 SOURCES = ("ana@example.org", "two words", "a:b/c%20", "مراجِعة")
 KINDS = ("judgment", "changes", "rule")
-PEOPLES = ("Be kind to whoever has waited.", "Name the day.", "Mind what matters here: the tone.")
+PEOPLES = (
+    "Be kind to whoever has waited.",
+    "Name the day.",
+    "Mind what matters here: the tone.",
+)
 
 cases = st.integers(1, 5)
 sources = st.sampled_from(SOURCES)
@@ -64,7 +80,10 @@ contexts = st.sampled_from([600, 1200, 128_000])
 def alive(memory: Memory) -> set[str]:
     """The unique words of all that people said and of what they said it of."""
     texts = [msgspec.json.encode(case.example).decode() for case in memory.cases]
-    said = [f"{annotation.rationale} {annotation.value}" for annotation in memory.annotations()]
+    said = [
+        f"{annotation.rationale} {annotation.value}"
+        for annotation in memory.annotations()
+    ]
     return {*words_in(" ".join([*texts, *said])), *people_words(memory)}
 
 
@@ -74,7 +93,9 @@ class Hand:
     def __init__(self) -> None:
         self.count = 1000
 
-    def rows(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> list[RawRow]:
+    def rows(
+        self, drawn: list[tuple[int, str, str | None, bool | None, int]]
+    ) -> list[RawRow]:
         found: dict[str, RawRow] = {}
         for case, source, order, value, day in drawn:
             self.count += 1
@@ -86,7 +107,9 @@ class Hand:
             )
             if order is not None:
                 one["rationale"] = f"word{self.count} do:{order}"
-            if case == 5:  # the same content as the first case's, under an id of its own
+            if (
+                case == 5
+            ):  # the same content as the first case's, under an id of its own
                 one |= {name: row(1, "x", None)[name] for name in ("inputs", "outputs")}
             if day:
                 one["created_at"] = f"2026-01-0{day}"
@@ -95,7 +118,9 @@ class Hand:
 
 
 def requests_for(judge: Judge, model: ScriptedChatModel) -> list[ChatRequest]:
-    items = [Example(id="new", inputs="a question about case1", outputs="another answer")]
+    items = [
+        Example(id="new", inputs="a question about case1", outputs="another answer")
+    ]
     items.append(Example(id="other", inputs="q", outputs="a"))
     task = task_of(judge)
     requests = []
@@ -124,7 +149,9 @@ def check_prompts(judge: Judge, model: ScriptedChatModel) -> None:
 
 
 def what_waits_has_its_reason(memory: Memory) -> None:
-    orders = {v.key: (v.rationale or "").partition("do:")[2] for v in memory.annotations()}
+    orders = {
+        v.key: (v.rationale or "").partition("do:")[2] for v in memory.annotations()
+    }
     for entry in memory.ledger():
         if entry.state != "pending":
             continue
@@ -154,7 +181,9 @@ class JudgeMachine(RuleBasedStateMachine):
         self.judge = judge
 
     def _model(self, way: tuple[int, bool], context: int) -> ScriptedChatModel:
-        limits = Limits(shard_size=way[0], writes=not way[1], context_tokens=context, concurrency=4)
+        limits = Limits(
+            shard_size=way[0], writes=not way[1], context_tokens=context, concurrency=4
+        )
         return ScriptedChatModel(self.imp, limits=limits)
 
     # -- learning and forgetting -----------------------------------------------------------------------------------
@@ -166,7 +195,9 @@ class JudgeMachine(RuleBasedStateMachine):
         asked, before = len(self.model.requests), self.judge.memory
         result = self.learn(rows)
         assert [report.key for report in result.rows] == [key_of(one) for one in rows]
-        assert all(report.status != "invalid" and report.state for report in result.rows)
+        assert all(
+            report.status != "invalid" and report.state for report in result.rows
+        )
         assert {annotation.key for annotation in before.annotations()} <= {
             annotation.key for annotation in result.judge.memory.annotations()
         }
@@ -189,13 +220,17 @@ class JudgeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), how=st.sampled_from(["key", "id", "source"]))
     def unalign(self, data: st.DataObject, how: str) -> None:
         annotation = data.draw(
-            st.sampled_from(sorted(self.judge.memory.annotations(), key=lambda each: each.key))
+            st.sampled_from(
+                sorted(self.judge.memory.annotations(), key=lambda each: each.key)
+            )
         )
         asked = len(self.model.requests)
         if how == "source":
             result = self.judge.unalign(source=annotation.source)
         else:
-            result = self.judge.unalign(annotation.key if how == "key" else annotation.id)
+            result = self.judge.unalign(
+                annotation.key if how == "key" else annotation.id
+            )
         self.withdrawn |= set(map(str, result.removed))
         assert {
             str(e.key) for e in result.judge.memory.ledger() if e.state == "withdrawn"
@@ -205,7 +240,10 @@ class JudgeMachine(RuleBasedStateMachine):
     # -- people ----------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: bool(self.judge.memory.guidelines))
-    @rule(data=st.data(), what=st.sampled_from(["text", "pin", "unpin", "retire", "restore"]))
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(["text", "pin", "unpin", "retire", "restore"]),
+    )
     def edit(self, data: st.DataObject, what: str) -> None:
         old = data.draw(st.sampled_from(self.judge.memory.guidelines))
         possible: dict[str, RawRow] = {
@@ -230,7 +268,8 @@ class JudgeMachine(RuleBasedStateMachine):
 
     @precondition(
         lambda self: any(
-            self.judge.memory.label(case) is not None for case in self.judge.memory.cases
+            self.judge.memory.label(case) is not None
+            for case in self.judge.memory.cases
         )
     )
     @rule(data=st.data())
@@ -263,7 +302,10 @@ class JudgeMachine(RuleBasedStateMachine):
     def other_instructions(self, manner: str) -> None:
         self.judge = self.judge.replace(instructions=manner + INSTRUCTIONS)
 
-    @rule(kinds=st.sets(st.sampled_from(KINDS), min_size=1), fault=st.sampled_from(sorted(FAULTS)))
+    @rule(
+        kinds=st.sets(st.sampled_from(KINDS), min_size=1),
+        fault=st.sampled_from(sorted(FAULTS)),
+    )
     def storm(self, kinds: set[str], fault: str) -> None:
         self.imp.storm = dict.fromkeys(kinds, FAULTS[fault])
 
@@ -329,7 +371,8 @@ class RegistryMachine(JudgeMachine):
 
     def versions(self) -> list[Judge]:
         return [
-            self.registry.load("replies", info.number) for info in self.registry.history("replies")
+            self.registry.load("replies", info.number)
+            for info in self.registry.history("replies")
         ]
 
     @rule(data=st.data())
@@ -343,7 +386,9 @@ class RegistryMachine(JudgeMachine):
             str(annotation.key) for annotation in restored.memory.annotations()
         )
         self.withdrawn = {
-            str(stone.key) for stone in restored.memory.tombstones if stone.state == "withdrawn"
+            str(stone.key)
+            for stone in restored.memory.tombstones
+            if stone.state == "withdrawn"
         }
 
     @precondition(lambda self: bool(self.judge.memory.guidelines))
@@ -377,7 +422,9 @@ class RegistryMachine(JudgeMachine):
         asked = len(self.model.requests)
         odd = data.draw(spelled_otherwise(key.source))
         selection: dict[str, Any] = (
-            {"selectors": [key._replace(source=odd)]} if how == "key" else {"source": odd}
+            {"selectors": [key._replace(source=odd)]}
+            if how == "key"
+            else {"source": odd}
         )
         preview = self.registry.erase("replies", **selection, dry_run=True)
         receipt = self.registry.erase("replies", **selection)
@@ -388,14 +435,18 @@ class RegistryMachine(JudgeMachine):
             self.nobody_is_named(key.source)
         self.erased |= set(map(str, receipt.keys))
         self.withdrawn -= self.erased
-        self.erased_words |= before.difference(*(alive(judge.memory) for judge in self.versions()))
+        self.erased_words |= before.difference(
+            *(alive(judge.memory) for judge in self.versions())
+        )
         assert not self.erased_words & set(words_in(prompts_of(self.model, asked))), (
             "nor asked again"
         )
         self.seen = {}  # versions were rewritten
 
     def nobody_is_named(self, source: str) -> None:
-        for info, judge in zip(self.registry.history("replies"), self.versions(), strict=True):
+        for info, judge in zip(
+            self.registry.history("replies"), self.versions(), strict=True
+        ):
             assert not NameFinder(source).holds(info.note or "")
             people = {
                 name
@@ -403,7 +454,8 @@ class RegistryMachine(JudgeMachine):
                 for name in (*rule.people, rule.retired_by or "")
             }
             people.update(
-                judge.memory.authority, (said.source for said in judge.memory.annotations())
+                judge.memory.authority,
+                (said.source for said in judge.memory.annotations()),
             )
             assert not any(same_person(name, source) for name in people)
 
@@ -414,15 +466,22 @@ class RegistryMachine(JudgeMachine):
         for info, judge in zip(history, self.versions(), strict=True):
             if info.redacted:
                 check_memory(judge)
-            assert self.seen.setdefault(info.number, judge.memory.hash) == judge.memory.hash, (
-                "a version never changes"
+            assert (
+                self.seen.setdefault(info.number, judge.memory.hash)
+                == judge.memory.hash
+            ), "a version never changes"
+            assert not self.erased_words & set(
+                words_in(msgspec.json.encode(judge.memory).decode())
             )
-            assert not self.erased_words & set(words_in(msgspec.json.encode(judge.memory).decode()))
         assert self.place.intact()
-        assert not self.erased_words & set(words_in(self.place.bytes().decode("latin-1")))
+        assert not self.erased_words & set(
+            words_in(self.place.bytes().decode("latin-1"))
+        )
 
 
-quick = settings(max_examples=12, stateful_step_count=14, suppress_health_check=list(HealthCheck))
+quick = settings(
+    max_examples=12, stateful_step_count=14, suppress_health_check=list(HealthCheck)
+)
 
 TestJudge = JudgeMachine.TestCase
 TestJudge.settings = quick
@@ -433,7 +492,8 @@ TestRegistry.settings = settings(quick, max_examples=5, stateful_step_count=10)
 def what_was_learned(memory: Memory) -> Any:
     """All but numbers of guidelines, which forgetting leaves gaps in, reasons, and what was asked in folds."""
     rules = [
-        (g.text, g.supported_by, g.exposed_to, g.tests, memory.status(g)) for g in memory.guidelines
+        (g.text, g.supported_by, g.exposed_to, g.tests, memory.status(g))
+        for g in memory.guidelines
     ]
     states = {entry.key: entry.state for entry in memory.ledger()}
     said = [(a.key, a.value, a.rationale, states[a.key]) for a in memory.annotations()]
@@ -453,7 +513,9 @@ def undisputed(rows: list[RawRow]) -> list[RawRow]:
         if "rationale" in row
     ]
     return comments + [
-        row | {"value": len(row["inputs"]) % 2 == 0} for row in rows if "rationale" not in row
+        row | {"value": len(row["inputs"]) % 2 == 0}
+        for row in rows
+        if "rationale" not in row
     ]
 
 

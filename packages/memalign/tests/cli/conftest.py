@@ -19,7 +19,9 @@ from tests.support.endpoint import Answer, Body, Endpoint, user_of
 from tests.support.learning import changes_of
 from tests.support.rows import RawRow
 
-INSTRUCTIONS = "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+INSTRUCTIONS = (
+    "Is the reply warm and helpful?\nQuestion: {{ inputs }}\nReply: {{ outputs }}"
+)
 RULE = "When a customer is disappointed, the reply must show sympathy before facts."
 
 LATE: RawRow = {
@@ -52,7 +54,12 @@ HELD_OUT: list[RawRow] = [
         "outputs": "One charge will be reversed.",
         "value": True,
     },
-    {"id": "h-2", "inputs": "Lovely shop.", "outputs": "Thank you so much!", "value": False},
+    {
+        "id": "h-2",
+        "inputs": "Lovely shop.",
+        "outputs": "Thank you so much!",
+        "value": False,
+    },
     THANKS,
 ]
 
@@ -66,7 +73,9 @@ def answer(body: Body) -> Answer:
             return verdict
         shown = properties["findings"]["items"]["properties"]["guideline"]["enum"]
         return {
-            "findings": [{"guideline": name, "evidence": "", "value": True} for name in shown]
+            "findings": [
+                {"guideline": name, "evidence": "", "value": True} for name in shown
+            ]
         } | verdict
     return changes_of(user_of(body), lambda label, _: f"{RULE[:-1]} ({label}).")
 
@@ -98,7 +107,10 @@ def session(*, json: bool = False) -> Session:
 
 
 def invoke(
-    *arguments: object, stdin: str | bytes | None = None, code: int | None = None, says: str = ""
+    *arguments: object,
+    stdin: str | bytes | None = None,
+    code: int | None = None,
+    says: str = "",
 ) -> Ran:
     """A run, which is to end with this exit code and to print this among other things."""
     result = CliRunner().invoke(
@@ -161,7 +173,11 @@ def _registries(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert made.code == 0, made.err
         shutil.copy(folder / "memalign.db", folder / "tone.db")
         learned = invoke(
-            "align", "tone", jsonl(folder / "feedback.jsonl", FEEDBACK), "--registry", url
+            "align",
+            "tone",
+            jsonl(folder / "feedback.jsonl", FEEDBACK),
+            "--registry",
+            url,
         )
         assert learned.code == 0, learned.err
         shutil.move(folder / "memalign.db", folder / "aligned.db")
@@ -176,7 +192,9 @@ def tone(_registries: Path, endpoint: Endpoint, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def aligned(_registries: Path, endpoint: Endpoint, tmp_path: Path, feedback: Path) -> str:
+def aligned(
+    _registries: Path, endpoint: Endpoint, tmp_path: Path, feedback: Path
+) -> str:
     """The same judge after it learned from `feedback`: version 2."""
     shutil.copy(_registries / "aligned.db", tmp_path / "memalign.db")
     return "tone"

@@ -10,7 +10,9 @@ from tests.cli.conftest import FEEDBACK, INSTRUCTIONS, Run, jsonl, missing
 from tests.support.endpoint import Endpoint
 
 
-def test_a_missing_model_and_key_names_both_remedies(memalign: Run, tmp_path: Path) -> None:
+def test_a_missing_model_and_key_names_both_remedies(
+    memalign: Run, tmp_path: Path
+) -> None:
     new = ("create", "tone", "--instructions", INSTRUCTIONS, "--value-type", "bool")
     stuck = memalign(*new, code=2)
     assert not missing(stuck.err, "OPENAI_API_KEY", "memalign models pull")
@@ -69,7 +71,9 @@ def test_an_unknown_judge_is_named_by_every_command(
 
 
 def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> None:
-    memalign("show", "tone", "--registry", "sqlite:///nowhere.db", code=2, says="nowhere.db")
+    memalign(
+        "show", "tone", "--registry", "sqlite:///nowhere.db", code=2, says="nowhere.db"
+    )
     assert not (tmp_path / "nowhere.db").exists()
     memalign("show", "tone", "--registry", "nonsense", code=2)
 
@@ -94,7 +98,10 @@ def test_a_mistyped_registry_is_not_created(memalign: Run, tmp_path: Path) -> No
             "judgments are kept as JSON lines, so that a run can",
         ),
         *(
-            ((command, "tone", "feedback.jsonl", "--max-cost", limit), "dollars above 0")
+            (
+                (command, "tone", "feedback.jsonl", "--max-cost", limit),
+                "dollars above 0",
+            )
             for command, limit in (
                 ("align", "nan"),
                 ("align", "0"),
@@ -127,7 +134,11 @@ def test_an_empty_or_missing_file_is_named(
 def test_broken_rows_are_named_and_nothing_learned(
     memalign: Run, tone: str, tmp_path: Path
 ) -> None:
-    rows = [FEEDBACK[0], {**FEEDBACK[1], "value": "maybe"}, {"id": "t-9", "value": True}]
+    rows = [
+        FEEDBACK[0],
+        {**FEEDBACK[1], "value": "maybe"},
+        {"id": "t-9", "value": True},
+    ]
     bad = jsonl(tmp_path / "bad.jsonl", rows)
     with bad.open("a", encoding="utf-8") as file:
         file.write('{"id": "t-10", \n')

@@ -11,7 +11,9 @@ from tests.support.endpoint import Endpoint
 from tests.support.rows import RawRow
 
 
-def row(example_id: str, value: object, source: str | None = None, **more: Any) -> RawRow:
+def row(
+    example_id: str, value: object, source: str | None = None, **more: Any
+) -> RawRow:
     content = {
         "id": example_id,
         "inputs": f"question {example_id}",
@@ -26,8 +28,14 @@ def test_labels_sources_duplicates_and_conflicts_are_told(
     memalign: Run, tone: str, tmp_path: Path
 ) -> None:
     unlabelled = row("u", None, "eva", rationale="Too long.")
-    rows = [row("a", True, "ana"), {**row("b", False, "ben"), "inputs": "question a"}, unlabelled]
-    file = jsonl(tmp_path / "f.jsonl", [*rows, *(row(f"t-{n}", True) for n in range(10))])
+    rows = [
+        row("a", True, "ana"),
+        {**row("b", False, "ben"), "inputs": "question a"},
+        unlabelled,
+    ]
+    file = jsonl(
+        tmp_path / "f.jsonl", [*rows, *(row(f"t-{n}", True) for n in range(10))]
+    )
     review = memalign("check", file, tone, "--json", code=0)
     assert review.json["labels"] == {"true": 11, "false": 1}
     assert review.json["sources"] == {"unknown": 10, "ana": 1, "ben": 1, "eva": 1}
@@ -63,7 +71,9 @@ def test_a_judge_shows_new_rows_without_a_call(
         {"id": "n-1", "inputs": "no reply here", "value": True},
         {**FEEDBACK[2], "outputs": "Something else."},
     ]
-    review = memalign("check", jsonl(tmp_path / "f.jsonl", rows), aligned, "--json", code=1)
+    review = memalign(
+        "check", jsonl(tmp_path / "f.jsonl", rows), aligned, "--json", code=1
+    )
     assert review.json["status"] == {"unchanged": 1, "changed": 1, "new": 1}
     assert [bad["line"] for bad in review.json["invalid"]] == [4, 5]
     assert "{{ outputs }}" in review.json["invalid"][0]["reason"]
@@ -79,4 +89,6 @@ def test_rows_from_stdin_are_read_like_a_file(memalign: Run) -> None:
         (f'{{"id": {deep}}}', "broken JSON"),
     ):
         lines = f"{line}\n{wrong}\n".encode("utf-8", "surrogateescape")
-        assert not missing(memalign("check", "-", stdin=lines, code=1).out, "1 invalid", said)
+        assert not missing(
+            memalign("check", "-", stdin=lines, code=1).out, "1 invalid", said
+        )

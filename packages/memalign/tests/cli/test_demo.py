@@ -14,11 +14,18 @@ from tests.cli.conftest import missing, session
 from tests.support.attentive import attentive
 from tests.support.endpoint import Endpoint, server_error, system_of, user_of
 
-TITLES = ("Nobody has taught", "Two experts review", "The same judge, taught", "Ana leaves")
+TITLES = (
+    "Nobody has taught",
+    "Two experts review",
+    "The same judge, taught",
+    "Ana leaves",
+)
 
 
 def test_the_recording_fits_its_prompts(capsys: pytest.CaptureFixture[str]) -> None:
-    assert demo(session(json=True)) == 0, f"a prompt or the story changed; make it again: {REMAKE}"
+    assert demo(session(json=True)) == 0, (
+        f"a prompt or the story changed; make it again: {REMAKE}"
+    )
     report = json.loads(capsys.readouterr().out)
     assert report["recorded"]
     assert report["agreement"] == {"n": 20, "before": 10, "after": 20}
@@ -33,14 +40,20 @@ def test_the_demo_needs_no_key_and_says_that_it_is_a_recording(
     assert demo(session()) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert shown.startswith(RECORDED)
-    places = [shown.index(f"{number}. {title}") for number, title in enumerate(TITLES, 1)]
+    places = [
+        shown.index(f"{number}. {title}") for number, title in enumerate(TITLES, 1)
+    ]
     assert places == sorted(places)
     assert not missing(
         shown, "right on 10 of 20", "right on 20 of 20, 10 before; 10 fixed, 0 broken"
     )
-    assert not missing(shown, "5 comments withdrawn", "wrong again", "no model was called")
     assert not missing(
-        shown, "memalign demo --model openai:/gpt-4.1-mini", "memalign demo --model local:"
+        shown, "5 comments withdrawn", "wrong again", "no model was called"
+    )
+    assert not missing(
+        shown,
+        "memalign demo --model openai:/gpt-4.1-mini",
+        "memalign demo --model local:",
     )
 
 
@@ -51,7 +64,9 @@ def test_live_the_figures_are_the_models_own(
     assert demo(session(), model="openai:test") == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert RECORDED not in shown
-    assert not missing(shown, "Live on openai:test: at most", "cost unknown", "10 fixed, 0 broken")
+    assert not missing(
+        shown, "Live on openai:test: at most", "cost unknown", "10 fixed, 0 broken"
+    )
     assert "10 are wrong again" in shown
 
 
@@ -64,16 +79,21 @@ def test_what_is_withdrawn_enters_no_later_prompt(
     assert report["usage"]["calls"] == len(endpoint.requests)
     assert len(report["unalign"]["removed"]) == 5
     shoes = [
-        "shoes I bought in May" in system_of(body) + user_of(body) for body in endpoint.requests
+        "shoes I bought in May" in system_of(body) + user_of(body)
+        for body in endpoint.requests
     ]
     assert any(shoes), "a case of the feedback that is withdrawn"
     assert not any(shoes[-len(report["verdicts"]["withdrawn"]) :])
 
 
-def test_the_default_model_runs_the_demo_for_two_cents(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_model_runs_the_demo_for_two_cents(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No call is made: the price list and a dry run say it."""
     monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)  # a server of one's own has no price
+    monkeypatch.delenv(
+        "OPENAI_BASE_URL", raising=False
+    )  # a server of one's own has no price
     usage = estimate(story_on(resolve("openai:gpt-4.1-mini")))
     assert usage.cost is not None
     assert 0.005 < usage.cost < 0.03
@@ -91,4 +111,6 @@ def test_the_unseen_replies_hold_traps() -> None:
     with_word = [row for row in rows if "unfortunately" in str(row.outputs).casefold()]
     assert len(with_word) == 10
     assert {row.value for row in with_word} == {False}
-    assert {row.id for row in rows}.isdisjoint(row.id for row in demo_rows("feedback.jsonl"))
+    assert {row.id for row in rows}.isdisjoint(
+        row.id for row in demo_rows("feedback.jsonl")
+    )

@@ -32,14 +32,29 @@ def strong() -> Iterator[Endpoint]:
 
 
 @pytest.fixture
-def tone(memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.MonkeyPatch) -> str:
+def tone(
+    memalign: Run, own: Endpoint, strong: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> str:
     monkeypatch.setenv(
-        "MEMALIGN_SERVER_KEYS", f"{own.base_url}/={SECRETS[0]} {strong.base_url}={SECRETS[1]}"
+        "MEMALIGN_SERVER_KEYS",
+        f"{own.base_url}/={SECRETS[0]} {strong.base_url}={SECRETS[1]}",
     )
-    paid = ("--model", f"openai:qwen2.5:7b@{own.base_url}", "--price", "input=0.1,output=0.2")
+    paid = (
+        "--model",
+        f"openai:qwen2.5:7b@{own.base_url}",
+        "--price",
+        "input=0.1,output=0.2",
+    )
     memalign(*NEW, *paid, code=0)
-    distiller = ("--reflection-model", f"openai:big@{strong.base_url}", "--for", "reflection")
-    memalign("edit", "tone", *distiller, "--price", "input=10,output=40,cached=1", code=0)
+    distiller = (
+        "--reflection-model",
+        f"openai:big@{strong.base_url}",
+        "--for",
+        "reflection",
+    )
+    memalign(
+        "edit", "tone", *distiller, "--price", "input=10,output=40,cached=1", code=0
+    )
     return "tone"
 
 
@@ -48,17 +63,28 @@ def distils(body: dict[str, object]) -> bool:
 
 
 def test_each_model_gets_its_own_address_and_key(
-    memalign: Run, tone: str, own: Endpoint, strong: Endpoint, feedback: Path, held_out: Path
+    memalign: Run,
+    tone: str,
+    own: Endpoint,
+    strong: Endpoint,
+    feedback: Path,
+    held_out: Path,
 ) -> None:
     assert memalign("align", tone, feedback, "--json", code=0).json["usage"]["cost"] > 0
     memalign("judge", tone, held_out, code=0)
-    assert {(distils(body), body["model"]) for body in strong.requests} == {(True, "big")}
+    assert {(distils(body), body["model"]) for body in strong.requests} == {
+        (True, "big")
+    }
     assert {distils(body) for body in own.requests} == {False}
-    assert {each["authorization"] for each in strong.headers} == {"Bearer strong-secret-456"}
+    assert {each["authorization"] for each in strong.headers} == {
+        "Bearer strong-secret-456"
+    }
     assert {each["authorization"] for each in own.headers} == {"Bearer own-secret-123"}
     with Endpoint(answer) as other:
         model = f"openai:m@{other.base_url}"
-        memalign("edit", tone, "--model", model, says="- parameters: ")  # what it lost is shown
+        memalign(
+            "edit", tone, "--model", model, says="- parameters: "
+        )  # what it lost is shown
         memalign("judge", tone, held_out, code=0)
     assert other.requests
     assert "secret" not in str(other.headers)
@@ -87,9 +113,13 @@ def test_each_model_has_its_context(
     memalign("edit", tone, "--context", "0", code=0)
     assert (
         "context"
-        not in memalign("show", tone, "--json").json["parameters"]["models"][judge.model_name]
+        not in memalign("show", tone, "--json").json["parameters"]["models"][
+            judge.model_name
+        ]
     )
-    memalign("edit", tone, "--context", "512", code=2, says="context (1,024 tokens or more)")
+    memalign(
+        "edit", tone, "--context", "512", code=2, says="context (1,024 tokens or more)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +127,10 @@ def test_each_model_has_its_context(
     [
         (("--price", "0.4"), "dollars per million tokens"),
         (("--price", "input=cheap,output=1"), "dollars per million tokens"),
-        (("--model", "openai:m@http://me:abc123secret@h/v1"), "holds no user, password or query"),
+        (
+            ("--model", "openai:m@http://me:abc123secret@h/v1"),
+            "holds no user, password or query",
+        ),
         (("--param", "models=x"), "parameter models"),
     ],
 )
@@ -114,7 +147,11 @@ CANARY = "canary-value-9f3e"
 
 @pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "MEMALIGN_SERVER_KEYS"])
 def test_an_imported_judge_sends_no_key_to_an_address_of_its_own(
-    memalign: Run, own: Endpoint, held_out: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+    memalign: Run,
+    own: Endpoint,
+    held_out: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variable: str,
 ) -> None:
     monkeypatch.setenv(variable, f"https://elsewhere.example/v1={CANARY}")
     gift = held_out.with_name("gift.json")

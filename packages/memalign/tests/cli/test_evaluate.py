@@ -21,9 +21,14 @@ def test_a_version_is_compared_with_another_and_with_another_model(
 ) -> None:
     alone = memalign("evaluate", aligned, held_out, "--against", "1", code=0)
     assert not missing(
-        alone.out, "accuracy", "Disagreements", "1 of 3 cases were taught and are left out"
+        alone.out,
+        "accuracy",
+        "Disagreements",
+        "1 of 3 cases were taught and are left out",
     )
-    assert "tone version 2 (the second judge) against version 1 (the first)" in alone.out
+    assert (
+        "tone version 2 (the second judge) against version 1 (the first)" in alone.out
+    )
     for name, begins in (
         ("r.html", "<!doctype html>"),
         ("r.md", "# tone: agreement"),
@@ -38,13 +43,29 @@ def test_a_version_is_compared_with_another_and_with_another_model(
         assert Path(name).read_text("utf-8").startswith(begins)
     asked = len(endpoint.requests)
     ran = memalign(
-        "evaluate", aligned, held_out, "--model", "openai:other", "--against", "2", "--json", code=0
+        "evaluate",
+        aligned,
+        held_out,
+        "--model",
+        "openai:other",
+        "--against",
+        "2",
+        "--json",
+        code=0,
     )
-    assert {request["model"] for request in endpoint.requests[asked:]} == {"test", "other"}
+    assert {request["model"] for request in endpoint.requests[asked:]} == {
+        "test",
+        "other",
+    }
     assert ran.json["evaluation"]["model"] == "openai:other"
     assert ran.json["base"]["model"] == "openai:test"
-    assert (ran.json["comparison"]["fixed"], ran.json["comparison"]["broken"]) == ([], [])
-    assert "openai:other" not in memalign("show", aligned).out, "the judge keeps its own model"
+    assert (ran.json["comparison"]["fixed"], ran.json["comparison"]["broken"]) == (
+        [],
+        [],
+    )
+    assert "openai:other" not in memalign("show", aligned).out, (
+        "the judge keeps its own model"
+    )
 
 
 INSTRUCTIONS = "Is the reply warm?\nReply: {{ outputs }}"
@@ -54,13 +75,21 @@ def rows(right: int, wrong: int) -> list[RawRow]:
     """The model behind the endpoint passes every reply."""
     values = [True] * right + [False] * wrong
     return [
-        {"id": f"h-{n}", "outputs": f"Reply {n}.", "value": value} for n, value in enumerate(values)
+        {"id": f"h-{n}", "outputs": f"Reply {n}.", "value": value}
+        for n, value in enumerate(values)
     ]
 
 
 @pytest.fixture
 def warm(memalign: Run, endpoint: Endpoint) -> str:
-    settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", "openai:test")
+    settings = (
+        "--instructions",
+        INSTRUCTIONS,
+        "--value-type",
+        "bool",
+        "--model",
+        "openai:test",
+    )
     memalign("create", "warm", *settings, code=0)
     return "warm"
 
@@ -69,9 +98,24 @@ def test_every_outcome_of_a_gate_has_its_exit_code(
     memalign: Run, warm: str, tmp_path: Path
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
-    memalign("evaluate", warm, cases, "--min-accuracy", "0.7", code=0, says="accuracy at least 0.7")
     memalign(
-        "evaluate", warm, cases, "--min-accuracy", "0.99", "--junit", tmp_path / "gate.xml", code=1
+        "evaluate",
+        warm,
+        cases,
+        "--min-accuracy",
+        "0.7",
+        code=0,
+        says="accuracy at least 0.7",
+    )
+    memalign(
+        "evaluate",
+        warm,
+        cases,
+        "--min-accuracy",
+        "0.99",
+        "--junit",
+        tmp_path / "gate.xml",
+        code=1,
     )
     assert b"<failure" in (tmp_path / "gate.xml").read_bytes()
     told = memalign("evaluate", warm, cases, "--min-accuracy", "0.88", "--json", code=3)
@@ -92,7 +136,11 @@ def test_every_outcome_of_a_gate_has_its_exit_code(
             "--json",
             code=0,
         )
-        assert (ran.json["version"], ran.json["against"], ran.json["gate"]["outcome"]) == (
+        assert (
+            ran.json["version"],
+            ran.json["against"],
+            ran.json["gate"]["outcome"],
+        ) == (
             2,
             "1",
             "pass",
@@ -100,14 +148,26 @@ def test_every_outcome_of_a_gate_has_its_exit_code(
 
 
 def test_a_build_reads_judgments_and_needs_no_server(
-    memalign: Run, warm: str, endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    memalign: Run,
+    warm: str,
+    endpoint: Endpoint,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(45, 5))
     memalign("judge", warm, cases, "-o", "judged.jsonl", code=0)
     asked = len(endpoint.requests)
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    demand = ("evaluate", warm, cases, "--min-accuracy", "0.7", "--judged", "judged.jsonl")
+    demand = (
+        "evaluate",
+        warm,
+        cases,
+        "--min-accuracy",
+        "0.7",
+        "--judged",
+        "judged.jsonl",
+    )
     memalign(*demand, "--report", "page.md", code=0, says="no model was called")
     assert len(endpoint.requests) == asked
     memalign("edit", warm, "--instructions", f"{INSTRUCTIONS} Well?", code=0)
@@ -123,7 +183,15 @@ def test_a_server_that_answers_nothing_passes_nobody(
 ) -> None:
     cases = jsonl(tmp_path / "cases.jsonl", rows(3, 0))
     endpoint.faults = [bad_request("no such thing")] * 20
-    memalign("evaluate", warm, cases, "--min-kappa", "0.6", code=2, says="cases have no verdict")
+    memalign(
+        "evaluate",
+        warm,
+        cases,
+        "--min-kappa",
+        "0.6",
+        code=2,
+        says="cases have no verdict",
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,7 +201,10 @@ def test_a_server_that_answers_nothing_passes_nobody(
         ("evaluate --not-worse-than 5", "--against N or --against zero-shot"),
         ("evaluate --min-kappa 0.5 --junit nowhere/gate.xml", "a folder that exists"),
         ("evaluate --junit gate.xml", "it needs a criterion"),
-        ("evaluate --report report.pdf", "the name of a report ends in .html, .md, .json"),
+        (
+            "evaluate --report report.pdf",
+            "the name of a report ends in .html, .md, .json",
+        ),
         ("evaluate --report nowhere/report.html", "a folder that exists"),
         ("evaluate --against first", "use a version's number, or zero-shot"),
         ("evaluate --judged none.jsonl", "no such file"),
@@ -170,13 +241,22 @@ def sure(memalign: Run) -> Iterator[str]:
 
     with system_one(decide) as server:
         model = f"system-one:m@{server.base_url}"
-        settings = ("--instructions", INSTRUCTIONS, "--value-type", "bool", "--model", model)
+        settings = (
+            "--instructions",
+            INSTRUCTIONS,
+            "--value-type",
+            "bool",
+            "--model",
+            model,
+        )
         memalign("create", "sure", *settings, code=0)
         yield "sure"
 
 
 def replies(first: int, last: int, **more: Any) -> list[RawRow]:
-    return [{"id": f"r-{n}", "outputs": f"Reply {n}.", **more} for n in range(first, last)]
+    return [
+        {"id": f"r-{n}", "outputs": f"Reply {n}.", **more} for n in range(first, last)
+    ]
 
 
 def labelled(last: int) -> list[RawRow]:
@@ -195,15 +275,32 @@ def test_what_may_pass_is_named_judged_and_reviewed(
         "left for people",
         "more labels:",
     )
-    told = memalign("evaluate", sure, cases, "--promise", "0.95", "--plan", "--json", code=0).json
+    told = memalign(
+        "evaluate", sure, cases, "--promise", "0.95", "--plan", "--json", code=0
+    ).json
     assert told["evaluation"]["promise"]["kept"]["at"] == 0.7
     assert told["plan"][0].startswith("With 200 cases agreement is known to ±")
     new = jsonl(tmp_path / "new.jsonl", replies(1_000, 1_040))
     memalign(
-        "judge", sure, new, "-o", "out.jsonl", "--ask-below", "0.7", code=0, says="4 for people"
+        "judge",
+        sure,
+        new,
+        "-o",
+        "out.jsonl",
+        "--ask-below",
+        "0.7",
+        code=0,
+        says="4 for people",
     )
-    lines = [json.loads(line) for line in Path("out.jsonl").read_text("utf-8").splitlines()]
-    assert [line["id"] for line in lines if line["ask"]] == ["r-1000", "r-1010", "r-1020", "r-1030"]
+    lines = [
+        json.loads(line) for line in Path("out.jsonl").read_text("utf-8").splitlines()
+    ]
+    assert [line["id"] for line in lines if line["ask"]] == [
+        "r-1000",
+        "r-1010",
+        "r-1020",
+        "r-1030",
+    ]
     memalign(
         "review",
         sure,
@@ -216,7 +313,15 @@ def test_what_may_pass_is_named_judged_and_reviewed(
         says="4 cases in sheet.xlsx",
     )
     memalign(
-        "judge", sure, new, "-o", "out.jsonl", "--ask-below", "0.5", code=0, says="0 for people"
+        "judge",
+        sure,
+        new,
+        "-o",
+        "out.jsonl",
+        "--ask-below",
+        "0.5",
+        code=0,
+        says="0 for people",
     )
     memalign(
         "review",
@@ -236,7 +341,9 @@ def test_traffic_is_corrected_from_the_command_line(
 ) -> None:
     traffic = jsonl(tmp_path / "traffic.jsonl", replies(0, 600, system="week 1"))
     memalign("judge", sure, traffic, "-o", "judged.jsonl", code=0)
-    cases = jsonl(tmp_path / "cases.jsonl", [row | {"system": "week 1"} for row in labelled(100)])
+    cases = jsonl(
+        tmp_path / "cases.jsonl", [row | {"system": "week 1"} for row in labelled(100)]
+    )
     words = (
         "evaluate",
         sure,
@@ -252,7 +359,10 @@ def test_traffic_is_corrected_from_the_command_line(
     said = "week 1: Of 600 judged rows, 40 % are true as the judge says it, and 50 % ["
     assert said in ran.out
     assert said in Path("r.html").read_text("utf-8").replace("\N{NO-BREAK SPACE}", " ")
-    assert memalign(*words, "--json", code=0).json["evaluation"]["traffic"][0]["warnings"] == []
+    assert (
+        memalign(*words, "--json", code=0).json["evaluation"]["traffic"][0]["warnings"]
+        == []
+    )
 
 
 def test_a_judge_is_asked_again(

@@ -28,9 +28,13 @@ def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
         ).json
         body = sent[told["prompt"]["user"]]
         assert body["messages"][0]["content"] == told["prompt"]["system"]
-        assert body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
+        assert (
+            body["response_format"]["json_schema"]["schema"] == told["prompt"]["schema"]
+        )
         assert told["same_prompt"] is True
-    shown = memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=0).out
+    shown = memalign(
+        "explain", aligned, judged, "h-1", "--examples", held_out, code=0
+    ).out
     assert not missing(
         shown,
         "your rule G1: When a customer",
@@ -40,7 +44,13 @@ def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
         "--- system",
     )
     taught = memalign(
-        "explain", aligned, judged, "t-2", "--examples", held_out, says="experts gave this item"
+        "explain",
+        aligned,
+        judged,
+        "t-2",
+        "--examples",
+        held_out,
+        says="experts gave this item",
     )
     assert "--- system" not in taught.out
     assert len(endpoint.requests) == calls
@@ -49,10 +59,14 @@ def test_it_shows_the_very_prompt_what_decided_and_what_it_cost(
 def test_the_judging_version_is_found_after_changes(
     memalign: Run, aligned: str, held_out: Path, judged: Path
 ) -> None:
-    first = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
+    first = memalign(
+        "explain", aligned, judged, "h-1", "--examples", held_out, "--json"
+    ).json
     for change in ("--retire", "--restore", "--retire"):
         memalign("guideline", aligned, "G1", change, code=0)
-    again = memalign("explain", aligned, judged, "h-1", "--examples", held_out, "--json").json
+    again = memalign(
+        "explain", aligned, judged, "h-1", "--examples", held_out, "--json"
+    ).json
     assert again["prompt"] == first["prompt"]
     assert again["version"] in (first["version"], first["version"] + 2), (
         "or the one that was restored to it"
@@ -68,7 +82,9 @@ def test_the_judging_version_is_found_after_changes(
     )
     memalign("create", aligned, *settings, code=0)
     none = "no version of 'tone' in the registry gave these judgments"
-    memalign("explain", aligned, judged, "h-1", "--examples", held_out, code=2, says=none)
+    memalign(
+        "explain", aligned, judged, "h-1", "--examples", held_out, code=2, says=none
+    )
 
 
 def test_what_cannot_be_explained_says_why(
@@ -85,10 +101,18 @@ def test_what_cannot_be_explained_says_why(
         says="no judgment for 'h-9'",
     )
     changed = jsonl(
-        tmp_path / "changed.jsonl", [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]]
+        tmp_path / "changed.jsonl",
+        [HELD_OUT[0] | {"outputs": "Something else."}, *HELD_OUT[1:]],
     )
     memalign(
-        "explain", aligned, judged, "h-1", "--examples", changed, code=2, says="has changed since"
+        "explain",
+        aligned,
+        judged,
+        "h-1",
+        "--examples",
+        changed,
+        code=2,
+        says="has changed since",
     )
     memalign(
         "explain",
@@ -102,7 +126,8 @@ def test_what_cannot_be_explained_says_why(
     )
     lines = [json.loads(line) for line in judged.read_text("utf-8").splitlines()]
     failed = jsonl(
-        tmp_path / "failed.jsonl", [lines[0] | {"value": None, "error": "ModelUnavailable: down"}]
+        tmp_path / "failed.jsonl",
+        [lines[0] | {"value": None, "error": "ModelUnavailable: down"}],
     )
     memalign(
         "explain",

@@ -44,13 +44,24 @@ PUBLIC = {
         "unalign",
         "erase",
     ),
-    *("guideline", "lock", "history", "diff", "rollback", "export", "import", "evaluate"),
+    *(
+        "guideline",
+        "lock",
+        "history",
+        "diff",
+        "rollback",
+        "export",
+        "import",
+        "evaluate",
+    ),
     *("explain", "next", "review"),
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_common_options_and_an_example(memalign: Run, name: str) -> None:
+def test_every_command_has_common_options_and_an_example(
+    memalign: Run, name: str
+) -> None:
     command = ROOT.commands[name]
     assert {"--registry", "--json"} <= {
         opt for parameter in command.params for opt in parameter.opts
@@ -60,7 +71,9 @@ def test_every_command_has_common_options_and_an_example(memalign: Run, name: st
     assert not missing(shown.out, "Example: memalign", f"memalign {name}")
 
 
-def test_every_command_of_the_public_surface_is_there_with_an_example_that_parses() -> None:
+def test_every_command_of_the_public_surface_is_there_with_an_example_that_parses() -> (
+    None
+):
     assert set(COMMANDS) == PUBLIC
     assert {name: set(ROOT.commands[name].commands) for name in GROUPS} == GROUPS
     for name, command in ROOT.commands.items():
@@ -74,7 +87,14 @@ def test_every_command_of_the_public_surface_is_there_with_an_example_that_parse
 def test_the_overview_groups_all_commands_and_has_all_exit_codes(memalign: Run) -> None:
     shown = " ".join(memalign("--help").out.split())
     assert not missing(
-        shown, "Start here", "Judges", "Judging", "Learning", "Forgetting", "Versions", "Models"
+        shown,
+        "Start here",
+        "Judges",
+        "Judging",
+        "Learning",
+        "Forgetting",
+        "Versions",
+        "Models",
     )
     assert not missing(
         shown,
@@ -109,9 +129,12 @@ def test_a_missing_server_names_its_install_command(
     for arguments in (("serve",), ("serve", "--port", "8080"), ("serve", "--help")):
         refused = memalign(*arguments)
         assert (refused.code, refused.out) == (2, "")
-        assert not missing(refused.err, "needs the package memalign-server", "pip install")
+        assert not missing(
+            refused.err, "needs the package memalign-server", "pip install"
+        )
     assert (
-        memalign("serve", "--port", "8080", "--json").json["error"]["type"] == "ConfigurationError"
+        memalign("serve", "--port", "8080", "--json").json["error"]["type"]
+        == "ConfigurationError"
     )
     assert "serve Serve the experts' review pages and an HTTP API." in " ".join(
         memalign("--help").out.split()
@@ -135,7 +158,9 @@ def test_options_of_every_command_may_come_before_its_name(
     assert memalign(*words, code=0).json == memalign(*usual, code=0).json
 
 
-def test_an_option_that_a_command_lacks_is_told_before_its_name_too(memalign: Run) -> None:
+def test_an_option_that_a_command_lacks_is_told_before_its_name_too(
+    memalign: Run,
+) -> None:
     for words in (("--nonsense", "list"), ("--json", "nothing")):
         assert memalign(*words).code == 2
     assert "Start here" in memalign("--json", code=2).err
@@ -149,20 +174,26 @@ def test_a_table_is_read_on_a_narrow_terminal(
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
     assert not missing(memalign("list", code=0).out, "value_type", aligned)
-    assert not missing(memalign("show", aligned, "--ledger", code=0).out, "learned", "t-1@ana")
+    assert not missing(
+        memalign("show", aligned, "--ledger", code=0).out, "learned", "t-1@ana"
+    )
     shown = memalign("history", aligned, code=0).out
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown), "a time is not folded"
     assert not missing(shown, "pending", "guidelines", "create")
 
 
-@pytest.mark.parametrize(("typed", "names"), [("", ["tone"]), ("to", ["tone"]), ("x", [])])
+@pytest.mark.parametrize(
+    ("typed", "names"), [("", ["tone"]), ("to", ["tone"]), ("x", [])]
+)
 def test_a_shell_completes_the_names_of_judges(
     memalign: Run, tone: str, typed: str, names: list[str]
 ) -> None:
     context = ROOT.commands["show"].make_context(
         "show", ["--registry", "memalign.db"], resilient_parsing=True
     )
-    argument = next(each for each in ROOT.commands["show"].params if each.name == "name")
+    argument = next(
+        each for each in ROOT.commands["show"].params if each.name == "name"
+    )
     assert [item.value for item in argument.shell_complete(context, typed)] == names
     context.params["registry"] = "nowhere.db"
     assert not argument.shell_complete(context, typed)

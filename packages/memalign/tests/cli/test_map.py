@@ -21,8 +21,12 @@ def labels(tmp_path: Path) -> Path:
     return tmp_path / "labels.csv"
 
 
-def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labels: Path) -> None:
-    done = memalign("align", tone, labels, "--map", MAP, "--source", "ana", "--json", code=0)
+def test_a_mapping_is_learned_with_and_remembered(
+    memalign: Run, tone: str, labels: Path
+) -> None:
+    done = memalign(
+        "align", tone, labels, "--map", MAP, "--source", "ana", "--json", code=0
+    )
     assert [row["key"] for row in done.json["rows"]] == ["t-1@ana", "t-2@ana"]
     assert memalign("show", tone, "--json").json["columns"] == dict(
         pair.split("=") for pair in MAP.split(",")
@@ -32,7 +36,9 @@ def test_a_mapping_is_learned_with_and_remembered(memalign: Run, tone: str, labe
     assert {row["status"] for row in again.json["rows"]} == {"unchanged"}
     usual = jsonl(labels.with_name("usual.jsonl"), FEEDBACK)
     memalign("judge", tone, usual, code=0)  # files of the usual names are still read
-    line = '{"ticket": "s-1", "question": "Hello?", "answer": "Hello!", "label": true}\n'
+    line = (
+        '{"ticket": "s-1", "question": "Hello?", "answer": "Hello!", "label": true}\n'
+    )
     piped = memalign("align", tone, "-", "--source", "ben", "--json", stdin=line)
     assert [row["key"] for row in piped.json["rows"]] == ["s-1@ben"]
 
@@ -69,7 +75,9 @@ def test_a_dry_run_or_a_failure_remembers_no_mapping(
 ) -> None:
     memalign(command, tone, "no-such-file.csv", "--map", MAP, code=2)
     memalign(command, tone, labels, "--map", MAP, "--dry-run", code=0)
-    memalign(command, tone, labels, "--map", MAP, "--version", "1", code=0)  # an older version
+    memalign(
+        command, tone, labels, "--map", MAP, "--version", "1", code=0
+    )  # an older version
     shown = memalign("show", tone, "--json").json
     assert (shown["version"], shown["columns"]) == (1, {})
 
@@ -78,9 +86,13 @@ def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(
     memalign: Run, tone: str, labels: Path
 ) -> None:
     for command in ("judge", "align", "evaluate", "next"):
-        needed = "inputs, outputs" + (", value" if command in ("align", "evaluate") else "")
+        needed = "inputs, outputs" + (
+            ", value" if command in ("align", "evaluate") else ""
+        )
         columns = "Its columns are ticket, question, answer, label, comment. Name"
-        memalign(command, tone, labels, code=2, says=f"has no column for {needed}. {columns}")
+        memalign(
+            command, tone, labels, code=2, says=f"has no column for {needed}. {columns}"
+        )
     kept = "--map outputs=answer,inputs=question,value=label"
     memalign("align", tone, labels, "--map", "outputs=answer", says=kept)
 
@@ -88,7 +100,10 @@ def test_a_judge_and_a_file_of_other_columns_meet_in_one_message(
 def test_rows_without_ids_get_them_from_their_content(
     memalign: Run, tone: str, tmp_path: Path
 ) -> None:
-    rows = [{name: str(row[name]) for name in ("inputs", "outputs", "value")} for row in FEEDBACK]
+    rows = [
+        {name: str(row[name]) for name in ("inputs", "outputs", "value")}
+        for row in FEEDBACK
+    ]
     file = tmp_path / "rows.csv"
     with file.open("w", encoding="utf-8", newline="") as lines:
         table = csv.DictWriter(lines, rows[0])
@@ -99,11 +114,15 @@ def test_rows_without_ids_get_them_from_their_content(
     assert [name[:2] for name in ids] == ["c-"] * len(FEEDBACK)
     again = memalign("judge", tone, file, "-o", "judged.jsonl", "--json").json
     assert again["resumed"] == len(FEEDBACK)
-    measured = memalign("evaluate", tone, file, "--judged", "judged.jsonl", "--json").json
+    measured = memalign(
+        "evaluate", tone, file, "--judged", "judged.jsonl", "--json"
+    ).json
     assert measured["evaluation"]["n"] == 3
     learned = memalign("align", tone, file, "--source", "ana", "--json").json
     assert learned["rows"][0]["key"] == f"{ids[0]}@ana"
-    piped = memalign("judge", tone, "-", "--json", stdin="\n".join(map(json.dumps, rows)))
+    piped = memalign(
+        "judge", tone, "-", "--json", stdin="\n".join(map(json.dumps, rows))
+    )
     assert [made["id"] for made in piped.json["judgments"]] == ids
 
 

@@ -10,12 +10,16 @@ from tests.cli.conftest import FEEDBACK, HELD_OUT, Run, answer, jsonl, missing
 from tests.support.endpoint import Endpoint, bad_request, user_of
 from tests.support.rows import RawRow
 
-NEW: list[RawRow] = [{k: v for k, v in row.items() if k != "value"} for row in HELD_OUT[:2]]
+NEW: list[RawRow] = [
+    {k: v for k, v in row.items() if k != "value"} for row in HELD_OUT[:2]
+]
 
 
 @pytest.fixture
 def new(tmp_path: Path) -> Path:
-    return jsonl(tmp_path / "new.jsonl", [*NEW, NEW[0] | {"id": "h-9"}, {**FEEDBACK[1]}])
+    return jsonl(
+        tmp_path / "new.jsonl", [*NEW, NEW[0] | {"id": "h-9"}, {**FEEDBACK[1]}]
+    )
 
 
 def test_it_says_what_to_label_next_and_why(
@@ -24,16 +28,28 @@ def test_it_says_what_to_label_next_and_why(
     ran = memalign("next", aligned, new, "-n", "5", code=0)
     assert "unlike every case" in ran.out or "nothing unusual about it" in ran.out
     assert not missing(
-        ran.out, "h-1", "compared 2 cases, 2 left out as already in memory or copies, 2 calls"
+        ran.out,
+        "h-1",
+        "compared 2 cases, 2 left out as already in memory or copies, 2 calls",
     )
     assert len(endpoint.requests) == 2
     memalign("judge", aligned, new, "-o", "out.jsonl", code=0)
     asked = len(endpoint.requests)
-    judged = memalign("next", aligned, new, "--judged", "out.jsonl", "--json", code=0).json
+    judged = memalign(
+        "next", aligned, new, "--judged", "out.jsonl", "--json", code=0
+    ).json
     assert len(endpoint.requests) == asked, "judgments that exist are used"
     again = memalign("next", aligned, new, "--json").json
     assert judged | {"usage": None} == again | {"usage": None}
-    assert [*judged] == ["judge", "version", "cases", "ranked", "left_out", "failed", "usage"]
+    assert [*judged] == [
+        "judge",
+        "version",
+        "cases",
+        "ranked",
+        "left_out",
+        "failed",
+        "usage",
+    ]
     assert [*judged["cases"][0]] == ["id", "reason", "score"]
 
 

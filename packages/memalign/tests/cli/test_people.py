@@ -41,14 +41,18 @@ def test_cases_are_locked_and_unlocked(memalign: Run, aligned: str) -> None:
     assert not missing(locked.out, "+ locks: t-1, t-3", "tone is now version 3")
     memalign("lock", aligned, "t-1", says="nothing changed; tone is still version")
     memalign("show", aligned, says="t-1, t-3")
-    assert memalign("lock", aligned, "t-1", "--unlock", "--json").json["locks"] == ["t-3"]
+    assert memalign("lock", aligned, "t-1", "--unlock", "--json").json["locks"] == [
+        "t-3"
+    ]
     assert memalign("show", aligned, "--json").json["locks"] == ["t-3"]
 
 
 def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> None:
     edited = memalign("edit", disputed, "--authority", "ana, zoe", code=0)
     assert not missing(
-        edited.out, "+ authority: ana, zoe", "+ t-1@ana: false · Correct but cold. [pending]"
+        edited.out,
+        "+ authority: ana, zoe",
+        "+ t-1@ana: false · Correct but cold. [pending]",
     )
     assert "+ t-1@ben: true [disputed]" in edited.out
     shown = memalign("show", disputed, "--json").json
@@ -56,35 +60,46 @@ def test_a_new_authority_tells_what_it_moved(memalign: Run, disputed: str) -> No
     back = memalign("edit", disputed, "--authority", "", "--json").json
     assert back["authority"] == []
     states = {
-        change["name"]: change["state_after"]["state"] for change in back["changes"]["feedback"]
+        change["name"]: change["state_after"]["state"]
+        for change in back["changes"]["feedback"]
     }
     assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "pending")
 
 
-def test_comments_that_contradict_each_other_wait_for_a_person(memalign: Run, aligned: str) -> None:
+def test_comments_that_contradict_each_other_wait_for_a_person(
+    memalign: Run, aligned: str
+) -> None:
     conflict = FeedbackConflict(
         feedback=(FeedbackKey("t-1", "ana"), FeedbackKey("t-2", "ana")), about="warmth"
     )
     Registry().update(
-        aligned, lambda one: one.replace(memory=replace(one.memory, conflicts=(conflict,)))
+        aligned,
+        lambda one: one.replace(memory=replace(one.memory, conflicts=(conflict,))),
     )
     shown = memalign("show", aligned).out
     assert not missing(
-        shown, "t-1@ana, t-2@ana", "warmth", f"memalign edit {aligned} --dismiss KEY KEY"
+        shown,
+        "t-1@ana, t-2@ana",
+        "warmth",
+        f"memalign edit {aligned} --dismiss KEY KEY",
     )
     memalign("edit", aligned, "--dismiss", "t-1", "t-2", code=0)
     assert memalign("show", aligned, "--json").json["conflicts"] == []
 
 
-def test_the_ledger_says_what_became_of_every_piece(memalign: Run, disputed: str) -> None:
+def test_the_ledger_says_what_became_of_every_piece(
+    memalign: Run, disputed: str
+) -> None:
     memalign("show", disputed, "--ledger", code=0, says="1 disputed")
     entries = memalign("show", disputed, "--ledger", "--json").json["ledger"]["entries"]
     states = {entry["key"]: entry["state"] for entry in entries}
     assert (states["t-1@ana"], states["t-1@ben"]) == ("disputed", "learned")
-    before = memalign("show", disputed, "--ledger", "--version", "2", "--json").json["ledger"][
-        "entries"
-    ]
-    assert {entry["state"] for entry in before if entry["key"] == "t-1@ana"} == {"learned"}
+    before = memalign("show", disputed, "--ledger", "--version", "2", "--json").json[
+        "ledger"
+    ]["entries"]
+    assert {entry["state"] for entry in before if entry["key"] == "t-1@ana"} == {
+        "learned"
+    }
     memalign("erase", disputed, "t-2", "-y")
     memalign("show", disputed, "--ledger", says="erased on")
 
@@ -101,25 +116,40 @@ def test_the_ledger_says_what_became_of_every_piece(memalign: Run, disputed: str
 def test_every_status_says_by_whom(fields: dict[str, Any], words: str) -> None:
     guideline = Guideline(id="G1", text="Be kind.", **fields)
     assert (
-        status_text(guideline, Memory(guidelines=(guideline, Guideline(id="G9", text="Be brief."))))
+        status_text(
+            guideline,
+            Memory(guidelines=(guideline, Guideline(id="G9", text="Be brief."))),
+        )
         == words
     )
 
 
-def test_a_person_edits_guidelines_under_their_name(memalign: Run, aligned: str) -> None:
+def test_a_person_edits_guidelines_under_their_name(
+    memalign: Run, aligned: str
+) -> None:
     written = memalign(
-        "guideline", aligned, "--add", "Name the day of a refund.", "--by", "cleo", "--json"
+        "guideline",
+        aligned,
+        "--add",
+        "Name the day of a refund.",
+        "--by",
+        "cleo",
+        "--json",
     )
     assert written.json["guidelines"][0]["origin"] == "cleo"
     assert (
-        memalign("guideline", aligned, "G1", "--pin", "--json").json["guidelines"][0]["pinned"]
+        memalign("guideline", aligned, "G1", "--pin", "--json").json["guidelines"][0][
+            "pinned"
+        ]
         is True
     )
     retired = memalign("guideline", aligned, "G2", "--retire", "--by", "cleo")
     assert not missing(retired.out, "[retired, from t-2@ana]", "tone is now version 5")
     assert "2 more guidelines not in force" not in memalign("show", aligned).out
     memalign(
-        "show", aligned, says="1 more guideline not in force; to see why: memalign guideline tone"
+        "show",
+        aligned,
+        says="1 more guideline not in force; to see why: memalign guideline tone",
     )
     memalign("guideline", aligned, says="retired by cleo")
     memalign("guideline", aligned, "G2", "--restore", says="[active, from t-2@ana]")
@@ -135,16 +165,25 @@ def test_a_person_edits_guidelines_under_their_name(memalign: Run, aligned: str)
     )
     card = memalign("guideline", aligned, "G1").out
     assert not missing(card, "cleo", "t-1@ana")
-    assert [row["id"] for row in memalign("guideline", aligned, "--json").json["guidelines"]] == [
+    assert [
+        row["id"] for row in memalign("guideline", aligned, "--json").json["guidelines"]
+    ] == [
         "G1",
         "G2",
         "G3",
     ]
 
 
-def test_a_persons_guideline_goes_only_when_they_agree(memalign: Run, aligned: str) -> None:
+def test_a_persons_guideline_goes_only_when_they_agree(
+    memalign: Run, aligned: str
+) -> None:
     memalign("guideline", aligned, "G1", "--pin", "--by", "cleo")
-    memalign("unalign", aligned, "t-1@ana", says="note: G1 stay: people wrote or confirmed them")
+    memalign(
+        "unalign",
+        aligned,
+        "t-1@ana",
+        says="note: G1 stay: people wrote or confirmed them",
+    )
     memalign("rollback", aligned, "3")
     gone = memalign("unalign", aligned, "t-1@ana", "--people-agree")
     assert not missing(gone.out, "Forgotten guidelines", "pinned by cleo")
@@ -164,17 +203,26 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(
 ) -> None:
     changes = (
         VerdictChange(
-            id="t-1", label=False, before=True, after=False, effect="fixed", guideline_ids=("G4",)
+            id="t-1",
+            label=False,
+            before=True,
+            after=False,
+            effect="fixed",
+            guideline_ids=("G4",),
         ),
         VerdictChange(id="t-2", label=True, before=True, after=False, effect="broken"),
     )
-    said = told(capsys, impact=Impact(checked=24, changes=changes), notes=("2 cases wait",))
+    said = told(
+        capsys, impact=Impact(checked=24, changes=changes), notes=("2 cases wait",)
+    )
     assert (
         "judged 24 taught cases again, each hidden from the judge: 1 fixed, 1 broken, 2 verdicts changed"
         in said
     )
     assert not missing(
-        said, "fixed: t-1, true before, false now (experts: false; G4)", "note: 2 cases wait"
+        said,
+        "fixed: t-1, true before, false now (experts: false; G4)",
+        "note: 2 cases wait",
     )
     locks = (
         BrokenLock(id="t-1", label=False, value=True, guideline_ids=("G7",)),
@@ -187,7 +235,9 @@ def test_a_report_names_changed_verdicts_locks_and_conflicts(
         FeedbackKey("t-1", "ana"): True,
         FeedbackKey("t-1", "ben"): False,
     }
-    said = told(capsys, conflicts=(Conflict(ids=("t-1",), annotations=labels, label=True),))
+    said = told(
+        capsys, conflicts=(Conflict(ids=("t-1",), annotations=labels, label=True),)
+    )
     assert "conflict on t-1: t-1@ana: true, t-1@ben: false; true counts" in said
 
 
@@ -202,7 +252,9 @@ def test_taught_cases_are_judged_again_where_it_is_asked_for(
         "2",
         says="judged 2 taught cases again, each hidden from the judge",
     )
-    assert len(endpoint.requests) == 1 + 2 * 2, "the distillation, and each before and after"
+    assert len(endpoint.requests) == 1 + 2 * 2, (
+        "the distillation, and each before and after"
+    )
 
 
 def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) -> None:
@@ -215,15 +267,25 @@ def test_an_unalign_dry_run_only_tells_what_goes(memalign: Run, aligned: str) ->
         "+ t-2@ana: true · Warm. [pending]",
         "+ locks: none",
     )
-    preview = memalign("unalign", aligned, "--source", "ana", "--dry-run", "--json").json
+    preview = memalign(
+        "unalign", aligned, "--source", "ana", "--dry-run", "--json"
+    ).json
     assert preview["keys"] == ["t-1@ana", "t-2@ana"]
-    assert [change["name"] for change in preview["changes"]["guidelines"]] == ["G1", "G2"]
+    assert [change["name"] for change in preview["changes"]["guidelines"]] == [
+        "G1",
+        "G2",
+    ]
     assert memalign("show", aligned, "--json").json["version"] == 3
 
 
 @pytest.mark.parametrize(
     ("narrowed", "removed"),
-    [((), ["t-1@ana"]), (("t-1",), ["t-1@ana"]), (("t-2",), []), (("--source", "ben"), [])],
+    [
+        ((), ["t-1@ana"]),
+        (("t-1",), ["t-1@ana"]),
+        (("t-2",), []),
+        (("--source", "ben"), []),
+    ],
 )
 def test_feedback_that_holds_a_text_is_withdrawn(
     memalign: Run, aligned: str, narrowed: tuple[str, ...], removed: list[str]
@@ -246,7 +308,9 @@ def test_what_matches_a_text_is_shown_and_kept_until_asked(
         assert memalign(*matching, "--json", code=0).json == {"done": False}
     refused = memalign(*matching, code=2)
     assert not missing(refused.err, "comments: t-1@ana", "--yes")
-    assert memalign(*matching, "--dry-run", "--json", code=0).json["keys"] == ["t-1@ana"]
+    assert memalign(*matching, "--dry-run", "--json", code=0).json["keys"] == [
+        "t-1@ana"
+    ]
     narrowed = ("erase", aligned, "t-3", "--matching", "order", "--dry-run")
     memalign(*narrowed, code=2, says="holds 't-3' with this text")
     assert memalign("show", aligned, "--json").json["version"] == 2
@@ -269,12 +333,19 @@ def test_a_rule_that_code_decides_is_said_switched_off_and_confirmed(
     ]  # fmt: skip
     weak = ScriptedChatModel([], limits=Limits(writes=False), name="openai:test")
     judge = Judge(
-        name="house", instructions="Good? {{ outputs }}", feedback_value_type=bool, model=weak
+        name="house",
+        instructions="Good? {{ outputs }}",
+        feedback_value_type=bool,
+        model=weak,
     )
     registry = Registry(f"sqlite:///{tmp_path / 'memalign.db'}")
     registry.create(judge.align(rows).judge)
     decides = 'Code decides: where the reply has the word "unfortunately", the verdict is false'
-    for command in (("show", "house"), ("show", "house", "--ledger"), ("guideline", "house", "G1")):
+    for command in (
+        ("show", "house"),
+        ("show", "house", "--ledger"),
+        ("guideline", "house", "G1"),
+    ):
         assert decides in " ".join(memalign(*command, code=0).out.split())
     items, out = tmp_path / "items.jsonl", tmp_path / "out.jsonl"
     items.write_text(
@@ -282,10 +353,16 @@ def test_a_rule_that_code_decides_is_said_switched_off_and_confirmed(
     )
     monkeypatch.setenv("OPENAI_API_KEY", "k")  # which nothing is sent with
     memalign("judge", "house", items, "-o", out, code=0)
-    explained = memalign("explain", "house", out, "i-1", "--examples", items, code=0).out
-    assert "a rule of the experts, by code; no model was called" in " ".join(explained.split())
+    explained = memalign(
+        "explain", "house", out, "i-1", "--examples", items, code=0
+    ).out
+    assert "a rule of the experts, by code; no model was called" in " ".join(
+        explained.split()
+    )
     off = memalign("guideline", "house", "G1", "--no-rule", "--by", "dora", code=0).out
     assert "Code does not decide: dora switched it off." in " ".join(off.split())
     assert decides in " ".join(
-        memalign("guideline", "house", "G1", "--rule", "--by", "dora", code=0).out.split()
+        memalign(
+            "guideline", "house", "G1", "--rule", "--by", "dora", code=0
+        ).out.split()
     )

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="Ctrl-C is another thing
 MEMALIGN = [sys.executable, "-m", "memalign"]
 
 
-def interrupted(command: list[str], waiting: Callable[[subprocess.Popen[str]], bool]) -> str:
+def interrupted(
+    command: list[str], waiting: Callable[[subprocess.Popen[str]], bool]
+) -> str:
     """What a command says that gets Ctrl-C as soon as it waits for its model."""
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -49,9 +51,12 @@ def test_an_interrupted_align_leaves_the_registry_unchanged(
     before = memalign("show", tone, "--json").json
     endpoint.answer = HANG
     err = interrupted(
-        [*MEMALIGN, "align", tone, str(feedback), "--json"], lambda _: bool(endpoint.requests)
+        [*MEMALIGN, "align", tone, str(feedback), "--json"],
+        lambda _: bool(endpoint.requests),
     )
-    assert "interrupted; to see whether a version was saved: memalign history tone" in err
+    assert (
+        "interrupted; to see whether a version was saved: memalign history tone" in err
+    )
     assert memalign("show", tone, "--json").json == before
 
 
@@ -71,7 +76,9 @@ main()
 """
 
 
-def test_an_interrupt_does_not_wait_for_embedded_models(memalign: Run, tmp_path: Path) -> None:
+def test_an_interrupt_does_not_wait_for_embedded_models(
+    memalign: Run, tmp_path: Path
+) -> None:
     model = tmp_path / "slow.gguf"
     model.write_bytes(b"GGUF")
     settings = (
@@ -87,7 +94,9 @@ def test_an_interrupt_does_not_wait_for_embedded_models(memalign: Run, tmp_path:
     command = [sys.executable, "-c", BUSY, "judge", "slow", "items.jsonl", "--json"]
     interrupted(
         command,
-        lambda process: process.stderr is not None and "reading" in process.stderr.readline(),
+        lambda process: (
+            process.stderr is not None and "reading" in process.stderr.readline()
+        ),
     )
 
 

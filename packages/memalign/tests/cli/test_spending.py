@@ -44,7 +44,8 @@ def test_an_align_dry_run_estimates_without_a_call(
     dry = memalign("align", priced, rows, "--dry-run", "--json", code=0)
     said = memalign("align", priced, rows, "--dry-run").out
     assert re.match(
-        r"about \d+ calls?, [\d,]+ tokens in, [\d,]+ out, \$[\d.]+ \(an estimate that assumes", said
+        r"about \d+ calls?, [\d,]+ tokens in, [\d,]+ out, \$[\d.]+ \(an estimate that assumes",
+        said,
     )
     bad = jsonl(
         rows.with_name("bad.jsonl"),
@@ -59,11 +60,15 @@ def test_an_align_dry_run_estimates_without_a_call(
     usage = memalign("align", priced, rows, "--json").json["usage"]
     assert usage["calls"] == len(endpoint.requests)
     assert usage["calls"] * 0.7 <= estimate["calls"] <= usage["calls"] * 1.3
-    assert usage["input_tokens"] * 0.7 <= estimate["input_tokens"] <= usage["input_tokens"] * 1.6
-    assert usage["cost"] * 0.7 <= estimate["cost"] <= usage["cost"] * 2
-    assert memalign("align", priced, rows, "--dry-run").out == "no model call is needed\n", (
-        "all is learned"
+    assert (
+        usage["input_tokens"] * 0.7
+        <= estimate["input_tokens"]
+        <= usage["input_tokens"] * 1.6
     )
+    assert usage["cost"] * 0.7 <= estimate["cost"] <= usage["cost"] * 2
+    assert (
+        memalign("align", priced, rows, "--dry-run").out == "no model call is needed\n"
+    ), "all is learned"
 
 
 def test_a_single_call_beyond_the_limit_is_not_made(
@@ -78,9 +83,22 @@ def test_a_single_call_beyond_the_limit_is_not_made(
 def test_an_evaluate_dry_run_counts_every_call(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
-    memalign("align", priced, jsonl(rows.with_name("few.jsonl"), paying.rows(3, source="ben")))
+    memalign(
+        "align",
+        priced,
+        jsonl(rows.with_name("few.jsonl"), paying.rows(3, source="ben")),
+    )
     endpoint.requests.clear()
-    arguments = ("evaluate", priced, rows, "--against", "zero-shot", "-o", "out.jsonl", "--json")
+    arguments = (
+        "evaluate",
+        priced,
+        rows,
+        "--against",
+        "zero-shot",
+        "-o",
+        "out.jsonl",
+        "--json",
+    )
     dry = memalign(*arguments, "--dry-run", code=0)
     assert endpoint.requests == []
     assert not Path("out.jsonl").exists()
@@ -89,7 +107,11 @@ def test_an_evaluate_dry_run_counts_every_call(
 
 
 def test_a_limit_stops_only_the_current_align(
-    memalign: Run, priced: str, rows: Path, endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+    memalign: Run,
+    priced: str,
+    rows: Path,
+    endpoint: Endpoint,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(
         "memalign.models.provider_model.RECORD_TOKENS", 64_000
@@ -136,15 +158,31 @@ def test_what_a_limit_could_not_count_is_kept_and_a_dry_run_says_so(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
     def uncounted(body: Body) -> Fault:
-        return Fault(body={"choices": [{"message": {"content": json.dumps(paying.answer(body))}}]})
+        return Fault(
+            body={
+                "choices": [{"message": {"content": json.dumps(paying.answer(body))}}]
+            }
+        )
 
     endpoint.answer = uncounted
-    memalign("align", priced, rows, "--max-cost", "1", code=2, says="the server counts no tokens")
+    memalign(
+        "align",
+        priced,
+        rows,
+        "--max-cost",
+        "1",
+        code=2,
+        says="the server counts no tokens",
+    )
     assert len(endpoint.requests) == 1
     kept = "no model call is needed: an earlier run paid for 1 answer, and kept what it got"
     memalign("align", priced, rows, "--dry-run", code=0, says=kept)
     memalign(
-        "align", priced, rows, code=0, says="reused 1 answer that an interrupted run had paid for"
+        "align",
+        priced,
+        rows,
+        code=0,
+        says="reused 1 answer that an interrupted run had paid for",
     )
     assert len(endpoint.requests) == 1
 
@@ -152,7 +190,10 @@ def test_what_a_limit_could_not_count_is_kept_and_a_dry_run_says_so(
 def test_a_stopped_evaluation_resumes_with_the_same_command(
     memalign: Run, priced: str, rows: Path, endpoint: Endpoint
 ) -> None:
-    limit = memalign("evaluate", priced, rows, "--json").json["evaluation"]["usage"]["cost"] / 2
+    limit = (
+        memalign("evaluate", priced, rows, "--json").json["evaluation"]["usage"]["cost"]
+        / 2
+    )
     endpoint.requests.clear()
     arguments = ("evaluate", priced, rows, "-o", "out.jsonl", "--max-cost", limit)
     stopped = memalign(*arguments, "--json", code=1)

@@ -11,16 +11,22 @@ from tests.cli.conftest import FEEDBACK, Run, jsonl, missing
 from tests.support.endpoint import Endpoint, bad_request, system_of, user_of
 
 
-def test_a_judge_learns_and_its_author_sees_what(memalign: Run, tone: str, feedback: Path) -> None:
+def test_a_judge_learns_and_its_author_sees_what(
+    memalign: Run, tone: str, feedback: Path
+) -> None:
     memalign("check", feedback, tone, code=0, says="3 new, 0 changed, 0 unchanged")
 
     learned = memalign("align", tone, feedback, code=0)
-    assert not missing(learned.out, "New guidelines", "t-1@ana", "tone is now version 2")
+    assert not missing(
+        learned.out, "New guidelines", "t-1@ana", "tone is now version 2"
+    )
     assert learned.out.splitlines()[-1].startswith("3 learned, new G1-G2, ")
     assert "distil" in learned.err
 
     shown = memalign("show", tone)
-    assert not missing(shown.out, "Is the reply warm and helpful?", "Guidelines in force")
+    assert not missing(
+        shown.out, "Is the reply warm and helpful?", "Guidelines in force"
+    )
     assert "must show sympathy before facts (F1)." in shown.out
 
     memalign("show", tone, "--ledger", says="3 learned")
@@ -48,15 +54,25 @@ def test_judgments_use_the_memory(
     assert "sympathy before facts" in system_of(endpoint.requests[-1])
 
 
-def test_a_withdrawn_comment_takes_its_guidelines_with_it(memalign: Run, aligned: str) -> None:
+def test_a_withdrawn_comment_takes_its_guidelines_with_it(
+    memalign: Run, aligned: str
+) -> None:
     gone = memalign("unalign", aligned, "t-1@ana", code=0)
-    assert not missing(gone.out, "withdrawn: t-1@ana", "Forgotten guidelines", "forgotten")
+    assert not missing(
+        gone.out, "withdrawn: t-1@ana", "Forgotten guidelines", "forgotten"
+    )
     assert gone.out.splitlines()[-1].startswith("1 withdrawn, forgot G1-G2, new G3")
-    assert "t-1@ana withdrawn" in " ".join(memalign("show", aligned, "--ledger").out.split())
-    assert memalign("unalign", aligned, "--source", "ben", "--json").json["removed"] == ["t-3@ben"]
+    assert "t-1@ana withdrawn" in " ".join(
+        memalign("show", aligned, "--ledger").out.split()
+    )
+    assert memalign("unalign", aligned, "--source", "ben", "--json").json[
+        "removed"
+    ] == ["t-3@ben"]
 
 
-def test_only_a_real_erase_gives_a_receipt(memalign: Run, aligned: str, feedback: Path) -> None:
+def test_only_a_real_erase_gives_a_receipt(
+    memalign: Run, aligned: str, feedback: Path
+) -> None:
     memalign(
         "erase",
         aligned,
@@ -81,54 +97,91 @@ def test_an_erase_that_is_not_complete_exits_with_1(
     answers, endpoint.answer = endpoint.answer, bad_request("no such model")
     assert (
         "pending"
-        in memalign("erase", aligned, "t-1", "-y", code=1, says="yes, no word is left").out
+        in memalign(
+            "erase", aligned, "t-1", "-y", code=1, says="yes, no word is left"
+        ).out
     )
     endpoint.answer = answers
     memalign("export", aligned, "-o", "tone.json", code=0)
     memalign("import", "tone.json", "--name", "copy", code=0)
-    memalign("erase", aligned, "t-2", "-y", code=1, says="NO, words are left in the judge copy")
+    memalign(
+        "erase",
+        aligned,
+        "t-2",
+        "-y",
+        code=1,
+        says="NO, words are left in the judge copy",
+    )
     memalign("erase", "copy", "t-2", "-y", code=0, says="yes, no word is left")
 
 
 def test_history_diff_and_rollback_tell_one_story(memalign: Run, aligned: str) -> None:
-    assert [each["action"] for each in memalign("history", aligned, "--json").json["versions"]] == [
+    assert [
+        each["action"]
+        for each in memalign("history", aligned, "--json").json["versions"]
+    ] == [
         "create",
         "align",
     ]
     changed = memalign("diff", aligned, "1", "2")
     assert not missing(
-        changed.out, "+ G1 When a customer is disappointed", "t-1@ana: false · Correct but cold."
+        changed.out,
+        "+ G1 When a customer is disappointed",
+        "t-1@ana: false · Correct but cold.",
     )
     assert len(memalign("diff", aligned, "1", "2", "--json").json["feedback"]) == 3
-    memalign("rollback", aligned, "1", says="tone is now version 3, with the content of version 1")
+    memalign(
+        "rollback",
+        aligned,
+        "1",
+        says="tone is now version 3, with the content of version 1",
+    )
     assert memalign("show", aligned, "--json").json["feedback"] == 0
     memalign("rollback", aligned, "3", says="nothing changed")
 
 
 def test_a_judge_travels_as_one_file(memalign: Run, aligned: str) -> None:
-    memalign("export", aligned, "-o", "tone.json", says="wrote version 2 of tone to tone.json")
+    memalign(
+        "export",
+        aligned,
+        "-o",
+        "tone.json",
+        says="wrote version 2 of tone to tone.json",
+    )
     memalign(
         "import", "tone.json", says="nothing changed; tone is still version 2"
     )  # nothing changed
     added = "copy is at version 1: 3 feedback added, 2 guidelines added (G1, G2)"
     memalign(
-        "import", "tone.json", "--name", "copy", "--registry", "sqlite:///other.db", says=added
+        "import",
+        "tone.json",
+        "--name",
+        "copy",
+        "--registry",
+        "sqlite:///other.db",
+        says=added,
     )
     memalign("guideline", aligned, "--add", "Greet first.")
     dropped = memalign("import", "tone.json").out
-    assert "tone is at version 4: 1 guideline removed (G3)" in dropped, "what is replaced is named"
+    assert "tone is at version 4: 1 guideline removed (G3)" in dropped, (
+        "what is replaced is named"
+    )
     Path("tone.json").write_text("{}", "utf-8")
     memalign("import", "tone.json", code=2)
 
 
-def test_a_judge_is_deleted_only_after_confirmation(memalign: Run, aligned: str) -> None:
+def test_a_judge_is_deleted_only_after_confirmation(
+    memalign: Run, aligned: str
+) -> None:
     memalign("delete", aligned, code=2, says="--yes")
     assert memalign("delete", aligned, "--yes", "--json").json["deleted"] is True
     assert memalign("list", "--json").json == {"judges": []}
 
 
 def test_an_edit_keeps_memory(memalign: Run, aligned: str, tmp_path: Path) -> None:
-    (tmp_path / "new.txt").write_text("Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8")
+    (tmp_path / "new.txt").write_text(
+        "Is it kind? {{ inputs }} {{ outputs }}\n", "utf-8"
+    )
     changes = ("--instructions", "@new.txt", "-k", "2", "--param", "temperature=0.5")
     memalign("edit", aligned, *changes, says="tone is now version 3")
     now = memalign("show", aligned, "--json").json
@@ -150,7 +203,10 @@ def test_a_failed_lesson_is_pending_and_tried_again(
     half = memalign("align", tone, feedback, code=1)
     assert "pending" in half.out.splitlines()[-1]
     memalign("show", tone, says="Pending")
-    assert memalign("show", tone, "--ledger", "--json").json["ledger"]["counts"]["pending"] == 3
+    assert (
+        memalign("show", tone, "--ledger", "--json").json["ledger"]["counts"]["pending"]
+        == 3
+    )
     endpoint.answer = works
     rest = memalign("align", tone, "--json", code=0).json  # without a file
     assert (rest["pending"], len(rest["guidelines"])) == ([], 2)
@@ -159,15 +215,21 @@ def test_a_failed_lesson_is_pending_and_tried_again(
 def test_words_of_others_cannot_steer_the_terminal(
     memalign: Run, tone: str, held_out: Path, endpoint: Endpoint
 ) -> None:
-    endpoint.answer = {"rationale": "\x1b[2J\x1b]0;owned\x07 [bold]fine[/bold]", "value": True}
+    endpoint.answer = {
+        "rationale": "\x1b[2J\x1b]0;owned\x07 [bold]fine[/bold]",
+        "value": True,
+    }
     judged = memalign("judge", tone, held_out)
     assert "\x1b" not in judged.out
     assert "[bold]fine[/bold]" in judged.out
 
 
-def test_a_long_align_fits_a_screen_or_two(memalign: Run, tone: str, tmp_path: Path) -> None:
+def test_a_long_align_fits_a_screen_or_two(
+    memalign: Run, tone: str, tmp_path: Path
+) -> None:
     rows = [
-        FEEDBACK[0] | {"id": f"n-{n}", "outputs": f"Reply {n}.", "rationale": f"Cold, {n}."}
+        FEEDBACK[0]
+        | {"id": f"n-{n}", "outputs": f"Reply {n}.", "rationale": f"Cold, {n}."}
         for n in range(120)
     ]
     printed = memalign("align", tone, jsonl(tmp_path / "rows.jsonl", rows), code=0).out
@@ -205,10 +267,16 @@ def test_a_pinned_wording_is_shown_before_it_goes_and_a_locked_case_is_named(
     memalign("lock", aligned, "t-1", code=0)
     preview = memalign("erase", aligned, "t-1", "--dry-run", code=0)
     assert not missing(
-        preview.out, "that people wrote or confirmed: G1", "G1 (olga):", "locked no longer: t-1"
+        preview.out,
+        "that people wrote or confirmed: G1",
+        "G1 (olga):",
+        "locked no longer: t-1",
     )
     done = memalign("erase", aligned, "t-1", "-y", code=0, says="yes, no word is left")
     assert not missing(
-        done.out, "that people wrote or confirmed: G1", "locked no longer: t-1", "looked for:"
+        done.out,
+        "that people wrote or confirmed: G1",
+        "locked no longer: t-1",
+        "looked for:",
     )
     memalign("guideline", aligned, "G1", code=2)

@@ -16,7 +16,11 @@ CONTENT = {"inputs": {"question": "q", "n": [1, 2, {"deep key": None}], "5": "fi
         ("inputs", CONTENT["inputs"]),
         *(
             (written, "q")
-            for written in ("inputs.question", "inputs . question", "inputs['question']")
+            for written in (
+                "inputs.question",
+                "inputs . question",
+                "inputs['question']",
+            )
         ),
         *((written, 2) for written in ("inputs.n[1]", "inputs.n.1", "inputs.n[-2]")),
         ('inputs.n[2]["deep key"]', None),
@@ -64,7 +68,9 @@ def test_where_the_way_to_a_part_ends(written: str, why: str) -> None:
                 {"role": "user", "content": "Two\nlines."},
                 {
                     "role": "assistant",
-                    "tool_calls": [{"function": {"name": "find", "arguments": '{"q": "x"}'}}],
+                    "tool_calls": [
+                        {"function": {"name": "find", "arguments": '{"q": "x"}'}}
+                    ],
                 },
             ],
             "user:\n  Two\n  lines.\nassistant:\ncalls:\n  -\n    name: find\n    arguments:\n      q: x",
@@ -79,7 +85,12 @@ def test_where_the_way_to_a_part_ends(written: str, why: str) -> None:
                     "inputs": "Where?",
                     "outputs": "Here.",
                 },
-                {"span_id": "b", "parent_id": "a", "name": "search", "inputs": {"q": "x"}},
+                {
+                    "span_id": "b",
+                    "parent_id": "a",
+                    "name": "search",
+                    "inputs": {"q": "x"},
+                },
             ],
             "agent\n  inputs: Where?\n  outputs: Here.\n  search\n    inputs:\n      q: x",
         ),

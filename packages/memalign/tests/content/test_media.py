@@ -16,7 +16,9 @@ from tests.support.scripted import scripted
 
 URL = f"data:image/png;base64,{base64.b64encode(bytes(range(256)) * 8).decode()}"
 WEB = "https://shop.example/a"
-IMAGE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": WEB}}]}]
+IMAGE = [
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": WEB}}]}
+]
 PDF = {"type": "base64", "media_type": "application/pdf", "data": "JVBE"}
 
 MEDIA: dict[str, tuple[str, Any]] = {
@@ -26,27 +28,47 @@ MEDIA: dict[str, tuple[str, Any]] = {
         "images",
         [{"type": "image", "source": {"type": "base64", "data": "aGk="}}],
     ),
-    "image of Gemini": ("images", {"inline_data": {"mime_type": "image/jpeg", "data": "aGk="}}),
+    "image of Gemini": (
+        "images",
+        {"inline_data": {"mime_type": "image/jpeg", "data": "aGk="}},
+    ),
     "data url": ("images", URL),
-    "bare base64": ("images", base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode()),
+    "bare base64": (
+        "images",
+        base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(600)).decode(),
+    ),
     "in markdown": ("images", f"Look: ![cat]({URL}) nice?"),
     "bytes": ("images", b"\x89PNG"),
     "input_audio": (
         "audio",
         [{"type": "input_audio", "input_audio": {"data": "aGk=", "format": "wav"}}],
     ),
-    "audio of MCP": ("audio", {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"}),
+    "audio of MCP": (
+        "audio",
+        {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
+    ),
     "video_url": (
         "videos",
-        [{"role": "user", "content": [{"type": "video_url", "video_url": {"url": WEB}}]}],
+        [
+            {
+                "role": "user",
+                "content": [{"type": "video_url", "video_url": {"url": WEB}}],
+            }
+        ],
     ),
-    "video of Gemini": ("videos", {"file_data": {"mime_type": "video/mp4", "file_uri": WEB}}),
+    "video of Gemini": (
+        "videos",
+        {"file_data": {"mime_type": "video/mp4", "file_uri": WEB}},
+    ),
     "file": (
         "files",
         [
             {
                 "type": "file",
-                "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,J"},
+                "file": {
+                    "filename": "a.pdf",
+                    "file_data": "data:application/pdf;base64,J",
+                },
             }
         ],
     ),
@@ -54,7 +76,10 @@ MEDIA: dict[str, tuple[str, Any]] = {
     "document of Anthropic": ("files", {"type": "document", "source": PDF}),
     "blob of MCP": (
         "files",
-        {"type": "resource", "resource": {"blob": "aGk=", "mimeType": "application/pdf"}},
+        {
+            "type": "resource",
+            "resource": {"blob": "aGk=", "mimeType": "application/pdf"},
+        },
     ),
     "pdf in a text": ("files", f"See data:application/pdf;base64,{'JVBERi0x' * 200}"),
 }
@@ -70,10 +95,24 @@ TEXTS = {
         "content": "# Title",
         "encoding": "utf-8",
     },
-    "a search result": {"type": "document", "title": "Kettles", "url": WEB, "text": "Boils water."},
-    "a video's entry": {"type": "video", "title": "How to", "url": WEB, "mime_type": "video/mp4"},
+    "a search result": {
+        "type": "document",
+        "title": "Kettles",
+        "url": WEB,
+        "text": "Boils water.",
+    },
+    "a video's entry": {
+        "type": "video",
+        "title": "How to",
+        "url": WEB,
+        "mime_type": "video/mp4",
+    },
     "an event stream": 'data: {"choices": []}\n\ndata: [DONE]',
-    "speech as text": {"role": "assistant", "content": "Hi.", "audio": {"id": "audio-1"}},
+    "speech as text": {
+        "role": "assistant",
+        "content": "Hi.",
+        "audio": {"id": "audio-1"},
+    },
     "about images": 'Write \'data:image/png;base64,…\' or {"type": "image_url"} to attach one.',
     "icon in a page": f'<img src="data:image/gif;base64,{"R0lGODlhAQABAAAAACw" * 3}">',
     "a block of a page": {"type": "image", "alt": "a cat", "caption": "Our cat"},
@@ -103,7 +142,11 @@ def test_media_are_refused_by_kind_item_and_field(
     for field in ("inputs", "outputs"):
         refusal = rf"^t-1: {field}.*: {kind} cannot be judged; .*, or leave it out of {field}$"
         with pytest.raises(InputError, match=refusal) as refused:
-            judge(Example(**{"id": "t-1", "inputs": "text", "outputs": "text", field: value}))
+            judge(
+                Example(
+                    **{"id": "t-1", "inputs": "text", "outputs": "text", field: value}
+                )
+            )
         assert len(str(refused.value)) < 300, "the image itself is not repeated"
     turn = {"role": "user", "content": value}
     with pytest.raises(
@@ -133,7 +176,9 @@ def test_the_row_and_the_place_of_an_image_are_named(
             match=r"line 2 \(t-2\): outputs\[0\].content\[0\] is an image \(image_url\)",
         ):
             read(path)
-    with pytest.raises(InputError, match=r"outputs.a\[0\].b is an image \(a data: URL\)"):
+    with pytest.raises(
+        InputError, match=r"outputs.a\[0\].b is an image \(a data: URL\)"
+    ):
         judge(inputs="text", outputs={"a": [{"b": URL}]})
     assert model.requests == []
 
@@ -147,7 +192,10 @@ def test_media_that_no_judge_reads_stop_nothing(
     for fields in ({"inputs": value}, {"trace": [value]}, {"conversation": value}):
         case = {"id": "t-1", "outputs": {"text": "fine", "picture": value}, **fields}
         assert judge(Example(**case)).value is True
-        assert [judgment.value for judgment in judge.judge_many([case, case | {"id": "t-2"}])] == [
+        assert [
+            judgment.value
+            for judgment in judge.judge_many([case, case | {"id": "t-2"}])
+        ] == [
             True,
             True,
         ]

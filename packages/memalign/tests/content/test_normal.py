@@ -42,7 +42,13 @@ SAME: dict[Callable[[str], Any], set[str]] = {
         *("quotation marks", "kinds of quotation", "punctuation", "escapes"),
     },
     literal_form: {"white space", "wide letters", "quotation marks"},
-    quote_form: {"white space", "wide letters", "quotation marks", "kinds of quotation", "escapes"},
+    quote_form: {
+        "white space",
+        "wide letters",
+        "quotation marks",
+        "kinds of quotation",
+        "escapes",
+    },
     label_form: {"case"},
     column_form: {
         *("case", "white space"),
@@ -55,7 +61,9 @@ SAME: dict[Callable[[str], Any], set[str]] = {
 def test_each_form_ignores_exactly_what_makes_no_difference_to_its_use(
     form: Callable[[str], Any],
 ) -> None:
-    assert {name for name, (one, other) in PAIRS.items() if form(one) == form(other)} == SAME[form]
+    assert {
+        name for name, (one, other) in PAIRS.items() if form(one) == form(other)
+    } == SAME[form]
 
 
 def test_a_name_of_which_nothing_is_visible_is_still_somebodys() -> None:
@@ -78,7 +86,9 @@ VALUE = {"a": ["x", {"b": True, "c": 2}], "d": None, "e": ("y",)}
         ({"keys": False, "numbers": True}, ["x", "2", "y"]),
     ],
 )
-def test_texts_come_in_the_order_of_json(options: dict[str, bool], texts: list[str]) -> None:
+def test_texts_come_in_the_order_of_json(
+    options: dict[str, bool], texts: list[str]
+) -> None:
     assert list(texts_in(VALUE, **options)) == texts
     assert rebuilt(VALUE, str.upper)["A"] == ["X", {"B": True, "C": 2}]
 

@@ -33,19 +33,28 @@ def test_every_form_and_order_gives_the_same_span_tree(
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 6), st.none() | st.integers(0, 9)), min_size=1, max_size=10)
+    st.lists(
+        st.tuples(st.integers(0, 6), st.none() | st.integers(0, 9)),
+        min_size=1,
+        max_size=10,
+    )
 )
-def test_every_span_stands_once_below_its_parent(links: list[tuple[int, int | None]]) -> None:
+def test_every_span_stands_once_below_its_parent(
+    links: list[tuple[int, int | None]],
+) -> None:
     spans = [
         {"span_id": f"s{own}", "parent_id": up and f"s{up}", "name": f"n{n}"}
         for n, (own, up) in enumerate(links)
     ]
     tree = span_tree(spans)
     assert tree is not None
-    assert sorted(span.name for span in tree.spans) == sorted(f"n{n}" for n in range(len(links)))
+    assert sorted(span.name for span in tree.spans) == sorted(
+        f"n{n}" for n in range(len(links))
+    )
     depths = {span.id: span.depth for span in tree.spans}
     assert all(
-        span.depth == (0 if span.parent is None else depths[span.parent] + 1) for span in tree.spans
+        span.depth == (0 if span.parent is None else depths[span.parent] + 1)
+        for span in tree.spans
     )
 
 
@@ -77,7 +86,10 @@ def test_what_had_to_be_repaired_is_named() -> None:
 
 def test_ten_thousand_levels_are_no_recursion() -> None:
     tree = span_tree(
-        [{"span_id": str(n), "parent_id": str(n - 1), "name": "s"} for n in range(10_000)]
+        [
+            {"span_id": str(n), "parent_id": str(n - 1), "name": "s"}
+            for n in range(10_000)
+        ]
     )
     assert tree is not None
     assert tree.spans[-1].depth == 9_999
@@ -110,7 +122,9 @@ def test_other_json_and_text_have_no_tree(trace: Any) -> None:
 )
 def test_a_time_or_whole_number_that_is_none_is_unknown_or_stays(odd: str) -> None:
     attributes = [{"key": "tries", "value": {"intValue": odd}}]
-    tree = span_tree([{"name": "a", "span_id": "1", "start_time": odd, "attributes": attributes}])
+    tree = span_tree(
+        [{"name": "a", "span_id": "1", "start_time": odd, "attributes": attributes}]
+    )
     assert tree is not None
     assert (tree.spans[0].start, tree.spans[0].attributes) == (None, {"tries": odd})
 
@@ -124,7 +138,14 @@ def test_brackets_in_a_text_end_nobodys_stack() -> None:
         assert tree is not None
         assert (tree.spans[0].inputs != text) is opened
         (turn,) = (
-            turns_of([{"role": "assistant", "tool_calls": [{"name": "f", "arguments": text}]}])
+            turns_of(
+                [
+                    {
+                        "role": "assistant",
+                        "tool_calls": [{"name": "f", "arguments": text}],
+                    }
+                ]
+            )
             or ()
         )
         assert (turn.calls[0]["arguments"] != text) is opened
@@ -141,7 +162,10 @@ def test_whole_seconds_are_seconds(start: Any) -> None:
     )
     tree = span_tree([{"name": "a", "span_id": "1", "start": start, "end": end}])
     assert tree is not None
-    assert (tree.spans[0].start, tree.spans[0].seconds) == (1_772_366_400_000_000_000, 3.0)
+    assert (tree.spans[0].start, tree.spans[0].seconds) == (
+        1_772_366_400_000_000_000,
+        3.0,
+    )
 
 
 def test_housekeeping_of_a_tool_is_not_shown() -> None:
@@ -199,16 +223,25 @@ JUDGED_SPANS: dict[str, dict[str, Any]] = {
         "parent_id": "1",
         "attributes": {"openinference": {"span": {"kind": "EVALUATOR"}}},
     },
-    "openinference": {"parent_id": "1", "attributes": {"openinference.span.kind": "EVALUATOR"}},
+    "openinference": {
+        "parent_id": "1",
+        "attributes": {"openinference.span.kind": "EVALUATOR"},
+    },
     "two kinds": {
         "parent_id": "1",
         "attributes": {"openinference.span.kind": "CHAIN"},
         "type": "EVALUATOR",
     },
     "langfuse": {"parentObservationId": "1", "type": "EVALUATOR"},
-    "langfuse otel": {"parent_id": "1", "attributes": {"langfuse.observation.type": "evaluator"}},
+    "langfuse otel": {
+        "parent_id": "1",
+        "attributes": {"langfuse.observation.type": "evaluator"},
+    },
     "braintrust": {"span_parents": ["1"], "kind": "score"},
-    "braintrust raw": {"span_parents": ["1"], "span_attributes": {"name": "x", "type": "score"}},
+    "braintrust raw": {
+        "span_parents": ["1"],
+        "span_attributes": {"name": "x", "type": "score"},
+    },
     "braintrust otel": {
         "parent_id": "1",
         "attributes": {"braintrust.span_attributes": '{"type": "score"}'},
@@ -220,7 +253,10 @@ JUDGED_SPANS: dict[str, dict[str, Any]] = {
     "nested evaluation": {"parent_id": "1", "kind": "evaluation"},
     "pydantic-evals": {"parent_id": "1", "attributes": {"evaluator_name": "Tone"}},
     "humanloop": {"parent_id": "1", "type": "evaluator"},
-    "evaluation otel": {"parent_id": "1", "attributes": {"lmnr.span.type": "EVALUATION"}},
+    "evaluation otel": {
+        "parent_id": "1",
+        "attributes": {"lmnr.span.type": "EVALUATION"},
+    },
     "annotation": {"parent_id": "1", "kind": "ANNOTATION"},
     "grader": {"parent_id": "1", "kind": "LLM_GRADER"},
 }
@@ -244,16 +280,27 @@ def test_a_span_that_judges_is_left_out_with_all_below_it(vendor: str) -> None:
         "kind": "LLM",
         "inputs": "LEAK",
     }
-    step = {"span_id": "4", "trace_id": "t", "parent_id": "1", "name": "look up", "kind": "TOOL"}
+    step = {
+        "span_id": "4",
+        "trace_id": "t",
+        "parent_id": "1",
+        "name": "look up",
+        "kind": "TOOL",
+    }
     for spans in ([run, judged, below, step], [below, step, judged, run]):
         tree = span_tree(spans)
         assert tree is not None
-        assert [(span.name, span.depth) for span in tree.spans] == [("agent", 0), ("look up", 1)]
+        assert [(span.name, span.depth) for span in tree.spans] == [
+            ("agent", 0),
+            ("look up", 1),
+        ]
         assert not tree.notes
 
 
 def test_a_run_of_nothing_but_an_evaluator_shows_nothing() -> None:
-    tree = span_tree([{"span_id": "1", "name": "LEAK", "kind": "EVALUATOR", "outputs": "LEAK"}])
+    tree = span_tree(
+        [{"span_id": "1", "name": "LEAK", "kind": "EVALUATOR", "outputs": "LEAK"}]
+    )
     assert tree is not None
     assert tree.spans == ()
 
@@ -275,13 +322,19 @@ def test_an_evaluation_that_holds_the_run_is_shown() -> None:
     "logfire.scores", "verdict", "evaluator", "comment", "feedback_stats", "thumbs_up",
 ])  # fmt: skip
 @pytest.mark.parametrize("place", ["attribute", "pairs", "field", "event"])
-def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(name: str, place: str) -> None:
+def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(
+    name: str, place: str
+) -> None:
     span: dict[str, Any] = {"span_id": "1", "name": "agent", "outputs": "the answer"}
     match place:
         case "attribute":
             span["attributes"] = {name: ["LEAK"], "order": 7}
         case "pairs":
-            value = {"kvlistValue": {"values": [{"key": "is", "value": {"stringValue": "LEAK"}}]}}
+            value = {
+                "kvlistValue": {
+                    "values": [{"key": "is", "value": {"stringValue": "LEAK"}}]
+                }
+            }
             span["attributes"] = [
                 {"key": name, "value": value},
                 {"key": "order", "value": {"intValue": "7"}},
@@ -336,9 +389,17 @@ def test_no_word_of_a_step_that_judges_is_shown_in_any_form(
 ) -> None:
     place = data.draw(st.integers(1, len(run) - 1)) if len(run) > 1 else 0
     kind = data.draw(st.sampled_from(["EVALUATOR", "SCORER", "SCORE", "ANNOTATION"]))
-    run[place] = Step(parent=0 if place else None, name="LEAK", kind=kind, outputs="LEAK")
+    run[place] = Step(
+        parent=0 if place else None, name="LEAK", kind=kind, outputs="LEAK"
+    )
     run.append(
-        Step(parent=place, name="LEAK", kind="LLM", inputs=["LEAK"], start=run[-1].start + 1)
+        Step(
+            parent=place,
+            name="LEAK",
+            kind="LLM",
+            inputs=["LEAK"],
+            start=run[-1].start + 1,
+        )
     )
     tree = span_tree(FORMS[form](run))
     assert tree is not None

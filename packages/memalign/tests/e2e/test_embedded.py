@@ -52,7 +52,11 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
     assert str(ROWS[0]["rationale"]).rstrip(".") in guideline.text
 
     items = [
-        {"id": "i-1", "inputs": "I was charged twice!", "outputs": "One charge will be reversed."},
+        {
+            "id": "i-1",
+            "inputs": "I was charged twice!",
+            "outputs": "One charge will be reversed.",
+        },
         {
             "id": "i-2",
             "inputs": "I was charged twice!",
@@ -63,10 +67,14 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
     for judgment in judgments:
         assert isinstance(judgment.value, bool), judgment.error
         assert judgment.rationale
-        assert judgment.guideline_ids == tuple(guideline.id for guideline in memory.semantic)
+        assert judgment.guideline_ids == tuple(
+            guideline.id for guideline in memory.semantic
+        )
     assert judgments[1].usage.cached_tokens > 0, "the system message is read once"
 
     forgot = result.judge.unalign("t-1").judge
     assert [case.id for case in forgot.memory.cases] == ["t-2"]
-    assert not any(("t-1", "ana") in guideline.exposed_to for guideline in forgot.memory.guidelines)
+    assert not any(
+        ("t-1", "ana") in guideline.exposed_to for guideline in forgot.memory.guidelines
+    )
     assert [g.exposed_to for g in forgot.memory.guidelines] in ([], [keys("t-2@ben")])

@@ -51,7 +51,10 @@ FAULTS = {
     "500": (server_error(), "ModelUnavailable: .*500"),
     "closed": (CLOSED, "ModelUnavailable: "),
     "cut": (cut('{"changes": [{"action": "ADD", "fee'), "InvalidOutput: "),
-    "wrong schema": (says('{"guidelines": ["x"]}'), "InvalidOutput: .*required: .*changes"),
+    "wrong schema": (
+        says('{"guidelines": ["x"]}'),
+        "InvalidOutput: .*required: .*changes",
+    ),
     "no JSON": (says("I would rather talk."), "InvalidOutput: "),
     "refusal": (REFUSAL, "ModelRefused: "),
     "filter": (CONTENT_FILTER, "ModelRefused: "),
@@ -90,9 +93,13 @@ def test_what_was_paid_and_of_no_use_is_counted(name: str) -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_failed_judgment_stops_no_other(name: str, tmp_path: Path) -> None:
     fault, _ = FAULTS[name]
-    items = [{"id": f"i-{n}", "inputs": "q", "outputs": f"answer {n}"} for n in range(4)]
+    items = [
+        {"id": f"i-{n}", "inputs": "q", "outputs": f"answer {n}"} for n in range(4)
+    ]
     out = tmp_path / "judged.jsonl"
-    with Endpoint(lambda body: fault if "answer 1" in user_of(body) else answer(body)) as endpoint:
+    with Endpoint(
+        lambda body: fault if "answer 1" in user_of(body) else answer(body)
+    ) as endpoint:
         judge = judge_at(endpoint)
         judgments = judge.judge_many(items, out=out)
         assert [judgment.value for judgment in judgments] == [True, None, True, True]
@@ -102,13 +109,17 @@ def test_a_failed_judgment_stops_no_other(name: str, tmp_path: Path) -> None:
         asked = len(endpoint.requests)
         again = judge.judge_many(items, out=out)
         assert [judgment.value for judgment in again] == [True] * 4
-        assert len(endpoint.requests) - asked == 1, "only the failed one is judged again"
+        assert len(endpoint.requests) - asked == 1, (
+            "only the failed one is judged again"
+        )
 
 
 EVERY_WAY: list[Fault] = [
     *(fault for fault, _ in FAULTS.values()),
     server_error(503),
-    bad_request("This model's maximum context length is exceeded", "context_length_exceeded"),
+    bad_request(
+        "This model's maximum context length is exceeded", "context_length_exceeded"
+    ),
     says(""),
     says("[]"),
     says('{"changes": [{"action": "ADD"'),
@@ -123,7 +134,8 @@ def canonical(judge: Judge) -> dict[str, Any]:
         "rules": {(g.text, g.supported_by, g.origin) for g in memory.guidelines},
         "in force": {text[g.id] for g in memory.semantic},
         "states": {
-            e.key: "in" if e.state in ("learned", "merged") else e.state for e in memory.ledger()
+            e.key: "in" if e.state in ("learned", "merged") else e.state
+            for e in memory.ledger()
         },
     }
 

@@ -46,13 +46,20 @@ def judge_of(kind, verdicts, **more):
     def answer(request):
         name = re.findall(r'"reply ([^"]*)"', request.user)[-1]
         reply = {"rationale": f"about {name}", "value": verdicts.get(name)}
-        return reply if name in verdicts else ModelUnavailable("timed out", usage=Usage(calls=1))
+        return (
+            reply
+            if name in verdicts
+            else ModelUnavailable("timed out", usage=Usage(calls=1))
+        )
 
     return scripted(answer, name="helpfulness", feedback_value_type=kind, **more)[0]
 
 
 def asked(judge):
-    return [re.findall(r'"reply ([^"]*)"', request.user)[-1] for request in judge.model.requests]
+    return [
+        re.findall(r'"reply ([^"]*)"', request.user)[-1]
+        for request in judge.model.requests
+    ]
 
 
 # -- what is compared with what ------------------------------------------------------------------------------------------
@@ -64,7 +71,9 @@ def asked(judge):
 def test_of_several_annotations_the_judges_policy_gives_the_label(memory, label):
     rows = [said("t-1", who == "ana", who) for who in ("ana", "ben", "eva")]
     judge = judge_of("bool", {"t-1": label, "t-2": True}, memory=memory)
-    again = Feedback(id="t-9", outputs="reply t-2", value=True, source="ben")  # the content of t-2
+    again = Feedback(
+        id="t-9", outputs="reply t-2", value=True, source="ben"
+    )  # the content of t-2
     result = evaluate(judge, [*rows, said("t-2", True), again])
     assert asked(judge) == ["t-1", "t-2"], "once each"
     assert [case.id for case in result.cases] == ["t-1", "t-2"]
@@ -72,10 +81,15 @@ def test_of_several_annotations_the_judges_policy_gives_the_label(memory, label)
 
 
 def test_a_failed_judgment_is_unscored_and_not_wrong():
-    result = evaluate(judge_of("bool", {"t-1": True}), [said("t-1", True), said("t-2", True)])
+    result = evaluate(
+        judge_of("bool", {"t-1": True}), [said("t-1", True), said("t-2", True)]
+    )
     assert (result.n, result.unscored, result.usage.calls) == (1, 1, 2)
     assert result.metrics["accuracy"].value == 1.0
-    assert (result.cases[1].error, result.cases[1].correct) == ("ModelUnavailable: timed out", None)
+    assert (result.cases[1].error, result.cases[1].correct) == (
+        "ModelUnavailable: timed out",
+        None,
+    )
     nothing = evaluate(judge_of("bool", {}), [said("t-1", True)])
     assert (nothing.n, set(nothing.metrics.values())) == (0, {Estimate(value=None)})
     assert "n/a" in str(nothing)
@@ -95,7 +109,9 @@ def remembering(**texts):
     return Memory(
         cases=tuple(
             Case(
-                example=Example(id=name.replace("_", "-"), outputs=text, inputs="by the way"),
+                example=Example(
+                    id=name.replace("_", "-"), outputs=text, inputs="by the way"
+                ),
                 annotations=(),
             )
             for name, text in texts.items()
@@ -117,11 +133,17 @@ def remembering(**texts):
 )
 def test_a_taught_case_counts_in_no_figure(memory, taught):
     """The memory gives its label, so that every figure would be right by construction."""
-    judge = judge_of("bool", {"t-1": True, "t-2": True, "t-3": True, "t-4": False}, memory=memory)
+    judge = judge_of(
+        "bool", {"t-1": True, "t-2": True, "t-3": True, "t-4": False}, memory=memory
+    )
     rows = [said(f"t-{i}", True) for i in (1, 2, 3, 4)]
     result = evaluate(judge, rows)
     left = 4 - len(taught)
-    assert (result.n, result.taught, list(result.taught_ids)) == (left, len(taught), taught)
+    assert (result.n, result.taught, list(result.taught_ids)) == (
+        left,
+        len(taught),
+        taught,
+    )
     assert result.metrics["accuracy"].value == pytest.approx((left - 1) / left)
     assert not {case.id for case in result.cases} & {*taught}
     assert not {*asked(judge)} & {*taught}, "nor is it paid for"
@@ -140,7 +162,9 @@ def test_whatever_was_taught_in_whatever_way_counts_nowhere(by_id, by_content):
     texts = {f"t_{n}": "another reply" for n in by_id} | {
         f"old_{n}": f"reply t-{n}" for n in by_content
     }
-    judge = judge_of("bool", {f"t-{n}": True for n in range(10)}, memory=remembering(**texts))
+    judge = judge_of(
+        "bool", {f"t-{n}": True for n in range(10)}, memory=remembering(**texts)
+    )
     rows = [said(f"t-{n}", n not in by_id | by_content) for n in range(10)]
     taught = {f"t-{n}" for n in by_id | by_content}
     if len(taught) == len(rows):
@@ -154,7 +178,9 @@ def test_whatever_was_taught_in_whatever_way_counts_nowhere(by_id, by_content):
 
 def test_taught_cases_are_a_figure_of_their_own_when_asked_for():
     judge = judge_of(
-        "bool", {"t-1": False, "t-2": True, "t-3": True}, memory=remembering(t_1="reply t-1")
+        "bool",
+        {"t-1": False, "t-2": True, "t-3": True},
+        memory=remembering(t_1="reply t-1"),
     )
     rows = [said(f"t-{i}", True) for i in (1, 2, 3)]
     assert evaluate(judge, rows).taught_accuracy is None
@@ -163,7 +189,9 @@ def test_taught_cases_are_a_figure_of_their_own_when_asked_for():
     assert seen is not None
     assert (result.metrics["accuracy"].value, seen.value, result.n) == (1.0, 0.0, 2)
     assert "taught cases alone: accuracy 0.00 [0.00, 0.95], n = 1" in str(result)
-    with pytest.raises(InputError, match="every labelled case \\(1\\) is in the judge's memory"):
+    with pytest.raises(
+        InputError, match="every labelled case \\(1\\) is in the judge's memory"
+    ):
         evaluate(judge, rows[:1])
     alone = evaluate(judge, rows[:1], include_taught=True)
     assert (alone.n, alone.taught, alone.taught_accuracy) == (0, 1, seen)
@@ -202,7 +230,9 @@ async def test_concurrency_out_and_progress_reach_the_judge(tmp_path):
 
 def many(kind, pairs, groups=None):
     verdicts = {f"t-{i}": value for i, (value, _) in enumerate(pairs)}
-    meta = [{} if groups is None else {"group": f"g-{groups(i)}"} for i in range(len(pairs))]
+    meta = [
+        {} if groups is None else {"group": f"g-{groups(i)}"} for i in range(len(pairs))
+    ]
     rows = [said(f"t-{i}", label, meta=meta[i]) for i, (_, label) in enumerate(pairs)]
     return evaluate(judge_of(kind, verdicts), rows)
 
@@ -229,9 +259,9 @@ def many(kind, pairs, groups=None):
 )
 def test_every_value_type_has_its_measures(kind, pairs, metrics, wrong):
     result = many(kind, pairs)
-    assert {name: figure.value for name, figure in result.metrics.items()} == pytest.approx(
-        metrics, abs=0.005
-    )
+    assert {
+        name: figure.value for name, figure in result.metrics.items()
+    } == pytest.approx(metrics, abs=0.005)
     assert [case.id for case in result.disagreements] == [f"t-{n}" for n in wrong]
     assert all(name.split("_")[0] in str(result) for name in metrics)
 
@@ -244,8 +274,14 @@ def test_the_confusion_matrix_has_people_in_rows():
         (5, 15, 0),
         (0, 0, 0),
     )  # 10 times people said A and the judge B
-    assert all(figure.low < figure.value < figure.high for figure in labels.metrics.values())
-    for kind, pair in (("int:0..100", (10, 20)), ("float:0..1", (0.1, 0.2)), ("str", ("x", "y"))):
+    assert all(
+        figure.low < figure.value < figure.high for figure in labels.metrics.values()
+    )
+    for kind, pair in (
+        ("int:0..100", (10, 20)),
+        ("float:0..1", (0.1, 0.2)),
+        ("str", ("x", "y")),
+    ):
         assert (many(kind, [pair]).labels, many(kind, [pair]).confusion) == ((), ())
 
 
@@ -255,7 +291,11 @@ def test_five_of_five_is_no_proof_of_perfection():
         1.0,
         pytest.approx(0.4629, abs=1e-4),
     )
-    assert (right["kappa"].value, right["kappa"].high, (right["kappa"].low or 0) < 0) == (
+    assert (
+        right["kappa"].value,
+        right["kappa"].high,
+        (right["kappa"].low or 0) < 0,
+    ) == (
         1.0,
         1.0,
         True,
@@ -295,10 +335,17 @@ def test_an_evaluation_prints_and_dumps_json():
     )
     assert "\n\nhelpfulness (bool) on scripted, memory " in text
     counts = "n = 4 of 4 cases; 0 unscored (no verdict), 0 without a label"
-    for words in (counts, "accuracy", "people say true, the judge says: 2 true, 1 false"):
+    for words in (
+        counts,
+        "accuracy",
+        "people say true, the judge says: 2 true, 1 false",
+    ):
         assert words in text
     plain = json.loads(json.dumps(result.to_dict()))
-    assert (plain["metrics"]["accuracy"]["value"], plain["confusion"]) == (0.75, [[2, 1], [0, 1]])
+    assert (plain["metrics"]["accuracy"]["value"], plain["confusion"]) == (
+        0.75,
+        [[2, 1], [0, 1]],
+    )
     assert (plain["usage"]["calls"], plain["disagreements"]) == (4, ["t-1"])
 
 
@@ -308,7 +355,10 @@ def test_an_evaluation_prints_and_dumps_json():
 def cases(*pairs, start=0, groups=None):
     return [
         ScoredCase(
-            id=f"t-{i}", value=value, label=label, group=None if groups is None else f"g{groups(i)}"
+            id=f"t-{i}",
+            value=value,
+            label=label,
+            group=None if groups is None else f"g{groups(i)}",
         )
         for i, (value, label) in enumerate(pairs, start)
     ]
@@ -319,7 +369,11 @@ def test_a_judge_that_fixes_many_is_ahead():
     after = many("bool", [(True, True)] * 32)
     result = compare(before, after)
     assert (result.verdict, result.n, result.left_out) == ("ahead", 32, 0)
-    assert (result.broken, result.first.value, result.second.value) == ((), 20 / 32, 1.0)
+    assert (result.broken, result.first.value, result.second.value) == (
+        (),
+        20 / 32,
+        1.0,
+    )
     assert result.fixed == tuple(f"t-{i}" for i in range(12))
     assert result.difference.value == pytest.approx(12 / 32)
     assert compare(after, before).verdict == "behind"
@@ -328,7 +382,12 @@ def test_a_judge_that_fixes_many_is_ahead():
 
 @pytest.mark.parametrize(
     ("fixed", "same", "p", "verdict"),
-    [(0, 3, 1.0, "tied"), (3, 2, 0.25, "tied"), (5, 0, 0.0625, "tied"), (6, 0, 0.03125, "ahead")],
+    [
+        (0, 3, 1.0, "tied"),
+        (3, 2, 0.25, "tied"),
+        (5, 0, 0.0625, "tied"),
+        (6, 0, 0.03125, "ahead"),
+    ],
 )
 def test_few_fixed_cases_are_no_proof(fixed, same, p, verdict):
     result = compare(
@@ -365,7 +424,12 @@ def test_only_cases_that_both_scored_count():
     ("wrong", "n", "groups", "verdict"),
     [
         (8, 80, None, "ahead"),
-        (8, 80, lambda i: i // 8, "tied"),  # all that was fixed is in one document of ten
+        (
+            8,
+            80,
+            lambda i: i // 8,
+            "tied",
+        ),  # all that was fixed is in one document of ten
         (32, 32, lambda i: i % 3, "tied"),
     ],
 )
@@ -374,9 +438,9 @@ def test_grouped_cases_are_compared_by_group(wrong, n, groups, verdict):
     result = compare(before, cases(*[(True, True)] * n))
     assert result.verdict == verdict
     assert result.difference.value == pytest.approx(wrong / n)
-    assert ("too few groups for an interval: there are 3, and 10 are needed" in str(result)) == (
-        wrong == 32
-    )
+    assert (
+        "too few groups for an interval: there are 3, and 10 are needed" in str(result)
+    ) == (wrong == 32)
 
 
 # -- feedback before a judge learns from it; the command: tests/cli/test_check.py --------------------------------------
@@ -390,7 +454,8 @@ def test_labels_that_nobody_gave_and_large_numbers_are_counted():
         "false": 0,
     }
     large = review_feedback(
-        [said(f"t-{n}", 1_000_000.0 + n) for n in range(9)], ValueType.of("float:0..2000000")
+        [said(f"t-{n}", 1_000_000.0 + n) for n in range(9)],
+        ValueType.of("float:0..2000000"),
     )
     assert len(large.labels) == 9
 

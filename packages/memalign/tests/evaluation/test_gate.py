@@ -45,7 +45,11 @@ def judge_that(
 def labelled(count: int, **more: Any) -> list[Feedback]:
     return [
         Feedback(
-            id=f"h-{number}", outputs=f"item {number}", value=number % 2 == 0, source="ana", **more
+            id=f"h-{number}",
+            outputs=f"item {number}",
+            value=number % 2 == 0,
+            source="ana",
+            **more,
         )
         for number in range(count)
     ]
@@ -59,7 +63,9 @@ def decide(
     judge: Judge, rows: list[Feedback], against: Judge | None = None, **more: Any
 ) -> GateResult:
     """The gate on the cases that neither judge has met."""
-    demands = {name: more.pop(name) for name in ("minimum", "not_worse_than") if name in more}
+    demands = {
+        name: more.pop(name) for name in ("minimum", "not_worse_than") if name in more
+    }
     return gate(evaluate(judge, rows, against=against, **more), **demands)
 
 
@@ -85,7 +91,9 @@ def test_the_whole_interval_must_reach_the_minimum(
     wrong: Callable[[int], bool], count: int, least: float, outcome: str
 ) -> None:
     result = decide(
-        judge_that(wrong)[0], labelled(count), minimum={"accuracy": least, "kappa": least}
+        judge_that(wrong)[0],
+        labelled(count),
+        minimum={"accuracy": least, "kappa": least},
     )
     assert {each.demand: each.outcome for each in result.criteria}[
         f"kappa at least {least}"
@@ -98,7 +106,9 @@ def test_too_few_cases_or_labels_are_told() -> None:
     assert result.outcome == "too few cases"
     assert re.search(r"about \d+ more cases would settle it", str(result))
     alike = decide(
-        judge_that(never)[0], [row for row in labelled(40) if row.value], minimum={"kappa": 0.5}
+        judge_that(never)[0],
+        [row for row in labelled(40) if row.value],
+        minimum={"kappa": 0.5},
     )
     assert (alike.outcome, "give no figure" in str(alike)) == ("too few cases", True)
 
@@ -114,7 +124,9 @@ def test_too_few_cases_or_labels_are_told() -> None:
         ({"minimum": {"accuracy": 85}}, "accuracy is at most 1"),
     ],
 )
-def test_an_impossible_demand_is_wrong_use(demand: dict[str, Any], message: str) -> None:
+def test_an_impossible_demand_is_wrong_use(
+    demand: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         check_criteria(judge_that(never)[0], **{"minimum": {}} | demand)
 
@@ -131,7 +143,10 @@ def test_only_a_worse_judge_is_stopped() -> None:
         (same, 600, "pass"),
         (same, 40, "too few cases"),
     ):
-        assert decide(judge, labelled(count), against=base, not_worse_than=5).outcome == outcome
+        assert (
+            decide(judge, labelled(count), against=base, not_worse_than=5).outcome
+            == outcome
+        )
 
 
 def test_taught_cases_do_not_count() -> None:
@@ -140,7 +155,9 @@ def test_taught_cases_do_not_count() -> None:
         [Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]
     ).judge
     assert decide(taught, rows, minimum={"kappa": 0.3}).n == 50
-    with pytest.raises(InputError, match="every labelled case \\(10\\) is in the judge's memory"):
+    with pytest.raises(
+        InputError, match="every labelled case \\(10\\) is in the judge's memory"
+    ):
         decide(taught, rows[:10], minimum={"kappa": 0.3})
 
 
@@ -159,7 +176,9 @@ def file(tmp_path: Path) -> Path:
 
 def test_judgments_of_another_judge_count_for_nothing(file: Path) -> None:
     judge, _ = judge_that(never)
-    taught = judge.align([Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]).judge
+    taught = judge.align(
+        [Feedback(id="t-1", outputs="item 1000", value=True, source="ana")]
+    ).judge
     others = [
         taught,
         judge.replace(instructions="Kind? {{ outputs }}"),
@@ -168,7 +187,8 @@ def test_judgments_of_another_judge_count_for_nothing(file: Path) -> None:
     ]
     for other in others:
         with pytest.raises(
-            InputError, match="was judged by another judge, or by tone with another model"
+            InputError,
+            match="was judged by another judge, or by tone with another model",
         ):
             decide(other, labelled(60), judged=file, **DEMAND)
 
@@ -197,7 +217,10 @@ def test_each_judge_finds_its_own_file(file: Path, tmp_path: Path) -> None:
     base = judge.replace(instructions="Kind? {{ outputs }}")
     base.judge_many(labelled(60), out=tmp_path / "base.jsonl")
     calls, files = len(model.requests), [tmp_path / "base.jsonl", file]
-    assert decide(judge, labelled(60), base, not_worse_than=50, judged=files).outcome == "pass"
+    assert (
+        decide(judge, labelled(60), base, not_worse_than=50, judged=files).outcome
+        == "pass"
+    )
     assert len(model.requests) == calls
 
 
@@ -205,12 +228,17 @@ def test_a_result_is_junit_markdown_and_json() -> None:
     base, _ = judge_that(never, instructions="Polite, then? {{ outputs }}")
     judge, _ = judge_that(lambda number: number % 3 == 0)
     rows = [
-        Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value) for row in labelled(60)
+        Feedback(id=f"<b>|{row.id}", outputs=row.outputs, value=row.value)
+        for row in labelled(60)
     ]
     evaluation = evaluate(judge, rows, against=base)
     result = gate(evaluation, minimum={"kappa": 0.3}, not_worse_than=5)
     suite = ET.fromstring(junit_xml(result))[0]
-    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("2", "1", "1")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == (
+        "2",
+        "1",
+        "1",
+    )
     assert len(suite.findall("testcase/failure")) == 1
     plain = json.loads(json.dumps(as_json(result)))
     assert plain["outcome"] == "worse"

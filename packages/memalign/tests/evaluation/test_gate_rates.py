@@ -34,20 +34,26 @@ class Drawn(NamedTuple):
 
     def normal(self, chance: np.random.Generator) -> NDArray[np.float64]:
         """One number a case, standard normal each, correlated within groups."""
-        groups = chance.normal(size=-(-self.cases // self.together)).repeat(self.together)[
-            : self.cases
-        ]
+        groups = chance.normal(size=-(-self.cases // self.together)).repeat(
+            self.together
+        )[: self.cases]
         return np.asarray(
-            self.alike**0.5 * groups + (1 - self.alike) ** 0.5 * chance.normal(size=self.cases)
+            self.alike**0.5 * groups
+            + (1 - self.alike) ** 0.5 * chance.normal(size=self.cases)
         )
 
     def below(self, chance: np.random.Generator, share: float) -> NDArray[np.bool_]:
         """True for about this share of the cases."""
         return np.less(self.normal(chance), NormalDist().inv_cdf(share))
 
-    def scored(self, labels: NDArray[np.generic], values: NDArray[np.generic]) -> list[ScoredCase]:
+    def scored(
+        self, labels: NDArray[np.generic], values: NDArray[np.generic]
+    ) -> list[ScoredCase]:
         pairs = enumerate(zip(labels.tolist(), values.tolist(), strict=True))
-        groups = [str(n // self.together) if self.together > 1 else None for n in range(self.cases)]
+        groups = [
+            str(n // self.together) if self.together > 1 else None
+            for n in range(self.cases)
+        ]
         return [
             ScoredCase(id=str(n), label=label, value=value, group=groups[n])
             for n, (label, value) in pairs
@@ -78,17 +84,26 @@ def true_kappa(positive: float, wrong: float) -> float:
     return 1 - wrong / (1 - by_chance)
 
 
-EDGES = [("accuracy", 0.5, 0.3), ("accuracy", 0.5, 0.1), ("kappa", 0.5, 0.4), ("kappa", 0.1, 0.15)]
+EDGES = [
+    ("accuracy", 0.5, 0.3),
+    ("accuracy", 0.5, 0.1),
+    ("kappa", 0.5, 0.4),
+    ("kappa", 0.1, 0.15),
+]
 
 
 @pytest.mark.parametrize("drawn", ALONE + GROUPED, ids=str)
 @pytest.mark.parametrize(("metric", "positive", "wrong"), EDGES)
-def test_labels_at_the_edge(drawn: Drawn, metric: str, positive: float, wrong: float) -> None:
+def test_labels_at_the_edge(
+    drawn: Drawn, metric: str, positive: float, wrong: float
+) -> None:
     def decide(chance: np.random.Generator) -> str:
         labels = drawn.below(chance, positive)
         values = labels ^ drawn.below(chance, wrong)
         edge = 1 - wrong if metric == "accuracy" else true_kappa(positive, wrong)
-        return outcome_of(measure(ValueType.of(bool), drawn.scored(labels, values))[metric], edge)
+        return outcome_of(
+            measure(ValueType.of(bool), drawn.scored(labels, values))[metric], edge
+        )
 
     at_edge(rates(decide))
 
@@ -102,7 +117,8 @@ def test_scores_at_the_edge(drawn: Drawn, follows: float) -> None:
         labels = drawn.normal(chance)
         values = follows * labels + (1 - follows**2) ** 0.5 * drawn.normal(chance)
         return outcome_of(
-            measure(ValueType.of("float:-9..9"), drawn.scored(labels, values))["ccc"], follows
+            measure(ValueType.of("float:-9..9"), drawn.scored(labels, values))["ccc"],
+            follows,
         )
 
     at_edge(rates(decide))
@@ -125,8 +141,12 @@ def against_baseline(
     return rates(decide)
 
 
-@pytest.mark.parametrize("drawn", [*ALONE, Drawn(200), *GROUPED, Drawn(200, 10, 0.8)], ids=str)
-@pytest.mark.parametrize(("broken", "fixed", "points"), [(0.10, 0.05, 5), (0.15, 0.05, 10)])
+@pytest.mark.parametrize(
+    "drawn", [*ALONE, Drawn(200), *GROUPED, Drawn(200, 10, 0.8)], ids=str
+)
+@pytest.mark.parametrize(
+    ("broken", "fixed", "points"), [(0.10, 0.05, 5), (0.15, 0.05, 10)]
+)
 def test_worse_by_what_is_allowed_and_no_more(
     drawn: Drawn, broken: float, fixed: float, points: float
 ) -> None:
@@ -134,7 +154,9 @@ def test_worse_by_what_is_allowed_and_no_more(
 
 
 @pytest.mark.parametrize("drawn", [Drawn(150), Drawn(200, 4, 0.3)], ids=str)
-def test_a_planted_regression_is_stopped_and_an_equal_judge_is_not(drawn: Drawn) -> None:
+def test_a_planted_regression_is_stopped_and_an_equal_judge_is_not(
+    drawn: Drawn,
+) -> None:
     worse = against_baseline(drawn, broken=0.25, fixed=0.05)
     assert worse["pass"] == 0
     assert worse["worse"] > 0.8 * DRAWINGS
@@ -142,7 +164,8 @@ def test_a_planted_regression_is_stopped_and_an_equal_judge_is_not(drawn: Drawn)
 
 
 @pytest.mark.parametrize(
-    ("degrees", "tabled"), [(3, 3.182), (5, 2.571), (9, 2.262), (30, 2.042), (None, 1.960)]
+    ("degrees", "tabled"),
+    [(3, 3.182), (5, 2.571), (9, 2.262), (30, 2.042), (None, 1.960)],
 )
 def test_students_t_is_the_tabled_one(degrees: int | None, tabled: float) -> None:
     assert student_t(0.95, degrees) == pytest.approx(tabled, abs=0.03)

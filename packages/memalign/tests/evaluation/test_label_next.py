@@ -28,7 +28,9 @@ OTHER = "Der Vertrag endet mit dem Quartal."
 
 
 def judge(memory: Memory | None = None, **changes: Any) -> ma.Judge:
-    return scripted(name="kind", embedding_model=None, memory=memory or Memory(), **changes)[0]
+    return scripted(
+        name="kind", embedding_model=None, memory=memory or Memory(), **changes
+    )[0]
 
 
 def taught() -> Memory:
@@ -46,7 +48,11 @@ def items(**outputs: str) -> list[RawRow]:
 def said(value: bool = True, *, p: float | None = 0.99, **fields: Any) -> Judgment:
     """A judgment with nothing unusual about it: a decision model is sure of the verdict, and of the guideline."""
     finding = Finding(guideline="G1", probability=p)
-    settled: dict[str, Any] = {"value": value, "confidence": 0.99, "findings": (finding,)}
+    settled: dict[str, Any] = {
+        "value": value,
+        "confidence": 0.99,
+        "findings": (finding,),
+    }
     return Judgment(**settled | fields)
 
 
@@ -64,7 +70,9 @@ def ranked(
 ) -> NextCases:
     """What comes next by judgments that exist already."""
     out = path / "out.jsonl"
-    with JudgmentWriter(out, judge="kind@0", examples=[Example(**row) for row in rows]) as writer:
+    with JudgmentWriter(
+        out, judge="kind@0", examples=[Example(**row) for row in rows]
+    ) as writer:
         for name, judgment in judgments.items():
             writer.write(name, replace(judgment, memory_hash=one.memory.hash))
     return next_cases(one, rows, n=n, judged=out)
@@ -109,7 +117,10 @@ class TestRanking:
         rows = items(sure=NEAR, torn=OTHER, odd=FAR)
         judgments = {"sure": said(), "torn": said(confidence=0.5, p=0.5), "odd": said()}
         ranking = ranked(judge(taught()), rows, tmp_path, judgments)
-        assert ([case.id for case in ranking.cases], ranking.ranked) == (["torn", "odd", "sure"], 3)
+        assert ([case.id for case in ranking.cases], ranking.ranked) == (
+            ["torn", "odd", "sure"],
+            3,
+        )
         scores = [case.score for case in ranking.cases]
         assert scores == sorted(scores, reverse=True)
         assert all(0 <= score <= 1 for score in scores)
@@ -123,7 +134,10 @@ class TestRanking:
         unsure, less = said(confidence=0.5), said(confidence=0.6)
         rows = items(a=FAR, b=f"{FAR} Really.", c=f"{FAR} Indeed.", d=OTHER)
         ranking = ranked(
-            judge(taught()), rows, tmp_path, {"a": unsure, "b": unsure, "c": unsure, "d": less}
+            judge(taught()),
+            rows,
+            tmp_path,
+            {"a": unsure, "b": unsure, "c": unsure, "d": less},
         )
         first, second = (case.id for case in ranking.cases[:2])
         assert (first in ("a", "b", "c"), second) == (True, "d")
@@ -133,14 +147,17 @@ class TestRanking:
     ) -> None:
         names = [f"c-{number:02}" for number in range(12)]
         texts = {
-            name: f"{name} {FAR if number % 2 else OTHER}" for number, name in enumerate(names)
+            name: f"{name} {FAR if number % 2 else OTHER}"
+            for number, name in enumerate(names)
         }
         judgments = dict.fromkeys(names, said(confidence=0.5))
         orders = list[list[str]]()
         for rows in (items(**texts), items(**texts)[::-1]):
             (tmp_path / "out.jsonl").unlink(missing_ok=True)
             given = {row["id"]: judgments[row["id"]] for row in rows}
-            orders.append([case.id for case in ranked(judge(), rows, tmp_path, given, n=12).cases])
+            orders.append(
+                [case.id for case in ranked(judge(), rows, tmp_path, given, n=12).cases]
+            )
         assert orders[0] == orders[1], "another order of arrival changes nothing"
         assert orders[0] not in (names, names[::-1])
 
@@ -150,11 +167,15 @@ class TestRanking:
         assert [case.id for case in ranking.cases] == ["a"]
         assert (ranking.left_out, ranking.ranked, ranking.usage.calls) == (2, 1, 1)
         assert (
-            next_cases(judge(taught(), model=ScriptedChatModel([])), items(remembered=TAUGHT)).cases
+            next_cases(
+                judge(taught(), model=ScriptedChatModel([])), items(remembered=TAUGHT)
+            ).cases
             == ()
         )
 
-    def test_n_and_judgments_must_fit_these_cases_and_memory(self, tmp_path: Path) -> None:
+    def test_n_and_judgments_must_fit_these_cases_and_memory(
+        self, tmp_path: Path
+    ) -> None:
         one, out = judge(taught()), tmp_path / "out.jsonl"
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
         forgetful = judge()

@@ -26,7 +26,9 @@ NASTY = "<script>alert(1)</script> | **bold** 'quote' \"double\" </dd>"
 def answer(request: ChatRequest) -> ScriptedAnswer:
     """Right about even numbers, and once it has guidelines about all but every tenth."""
     if request.schema_name == "changes":
-        rule = change("ADD", *records_in(request), text="When the number is even, it passes.")
+        rule = change(
+            "ADD", *records_in(request), text="When the number is even, it passes."
+        )
         return {"changes": [rule]}
     number = int(ITEM.findall(request.user)[-1])
     right = number % 10 != 3 if "# Guidelines" in request.system else number % 2 == 0
@@ -35,7 +37,10 @@ def answer(request: ChatRequest) -> ScriptedAnswer:
 
 def judge() -> Judge:
     return scripted(
-        answer, name="even", instructions="Even? {{ outputs }}", embedding_model=HashEmbedding()
+        answer,
+        name="even",
+        instructions="Even? {{ outputs }}",
+        embedding_model=HashEmbedding(),
     )[0]
 
 
@@ -53,7 +58,9 @@ def rows(first: int, last: int, **more: Any) -> list[Feedback]:
     ]
 
 
-def page_of(one: Judge, labelled: list[Feedback], against: Judge | None = None) -> Report:
+def page_of(
+    one: Judge, labelled: list[Feedback], against: Judge | None = None
+) -> Report:
     """The report on the cases that neither judge has met."""
     return report(one, evaluate(one, labelled, against=against), against="zero-shot")
 
@@ -91,13 +98,17 @@ class TestWhatItSays:
         assert page.headline.startswith(
             "Of the cases that people call true, the judge calls 100 % true (n = 50); of"
         )
-        assert "10 that were taught and are left out of every figure" in as_markdown(page)
+        assert "10 that were taught and are left out of every figure" in as_markdown(
+            page
+        )
 
     def test_the_judge_stands_beside_others_and_people(self, page: Report) -> None:
         sides = rows_of(page, AGREEMENT)
         people = [f"with {source} alone" for source in ("ana", "ben", "eva")]
         assert list(sides) == ["even", "zero-shot", *people, "people with each other"]
-        assert (sides["even"][0].value, sides["zero-shot"][0].value) == pytest.approx((0.9, 0.5))
+        assert (sides["even"][0].value, sides["zero-shot"][0].value) == pytest.approx(
+            (0.9, 0.5)
+        )
         assert (
             sides["with ben alone"][0].value,
             sides["with eva alone"][0].value,
@@ -121,48 +132,75 @@ class TestWhatItSays:
         """Six people on a case are fifteen pairs, and no fifteen cases."""
         labelled = [
             Feedback(
-                id=f"h-{n}", outputs=f"item {n}", value=n % 3 > 0 or who % 2 == 0, source=f"p{who}"
+                id=f"h-{n}",
+                outputs=f"item {n}",
+                value=n % 3 > 0 or who % 2 == 0,
+                source=f"p{who}",
             )
             for n in range(24)
             for who in range(6)
         ]
-        same = rows_of(page_of(judge(), labelled), AGREEMENT)["people with each other"][0]
+        same = rows_of(page_of(judge(), labelled), AGREEMENT)["people with each other"][
+            0
+        ]
         low, high = share_interval([n % 5 > 1 for n in range(360)]) or (0.0, 0.0)
         assert same.high - same.low > 2 * (high - low)
 
     def test_a_case_without_a_verdict_is_counted(self) -> None:
         def shaky(request: ChatRequest) -> ScriptedAnswer:
-            return ModelUnavailable("HTTP 503") if "item 31" in request.user else answer(request)
+            return (
+                ModelUnavailable("HTTP 503")
+                if "item 31" in request.user
+                else answer(request)
+            )
 
         broken = judge().replace(model=ScriptedChatModel(shaky))
         assert "1 without a verdict" in as_markdown(page_of(broken, rows(30, 60)))
-        with pytest.raises(InputError, match=r"no case has a verdict: ModelUnavailable: HTTP 503"):
+        with pytest.raises(
+            InputError, match=r"no case has a verdict: ModelUnavailable: HTTP 503"
+        ):
             page_of(broken, rows(31, 32))
 
     @pytest.mark.parametrize(
         ("kind", "words"),
-        [("float:0..10", "right in 100 %|CCC"), ("int:0..9", "right in 60 %|weighted kappa")],
+        [
+            ("float:0..10", "right in 100 %|CCC"),
+            ("int:0..9", "right in 60 %|weighted kappa"),
+        ],
     )
     def test_numbers_have_their_figures(self, kind: str, words: str) -> None:
         model = ScriptedChatModel(
-            lambda request: {"rationale": "", "value": int(ITEM.findall(request.user)[-1]) % 10}
+            lambda request: {
+                "rationale": "",
+                "value": int(ITEM.findall(request.user)[-1]) % 10,
+            }
         )
         ranks = Judge(
-            name="rank", instructions="Rank {{ outputs }}", feedback_value_type=kind, model=model
+            name="rank",
+            instructions="Rank {{ outputs }}",
+            feedback_value_type=kind,
+            model=model,
         )
         labelled = [
             Feedback(id=f"h-{n}", outputs=f"item {n}", value=min(n % 10 + n % 2, 9))
             for n in range(40)
         ]
         page = page_of(ranks, labelled)
-        for text in (as_markdown(page), unescape(as_html(page)).replace("\N{NO-BREAK SPACE}", " ")):
+        for text in (
+            as_markdown(page),
+            unescape(as_html(page)).replace("\N{NO-BREAK SPACE}", " "),
+        ):
             assert all(word in text for word in [*words.split("|"), "What it costs"])
 
 
 class TestPage:
-    def test_a_page_is_one_safe_file_that_prints_dark_on_white(self, page: Report) -> None:
+    def test_a_page_is_one_safe_file_that_prints_dark_on_white(
+        self, page: Report
+    ) -> None:
         text = as_html(page)
-        assert {*re.findall(r"<(\w+)", text)}.isdisjoint({"script", "link", "img", "iframe"})
+        assert {*re.findall(r"<(\w+)", text)}.isdisjoint(
+            {"script", "link", "img", "iframe"}
+        )
         assert not re.search(r"<[^>]*\b(?:src|href)\s*=|url\(", text)
         assert "&lt;script&gt;" in text
         assert re.findall(r"@media ([^{]*: dark[^{]*)", text) == [
@@ -170,8 +208,12 @@ class TestPage:
         ]
 
     def test_html_markdown_and_json_say_the_same(self, page: Report) -> None:
-        assert page.headline in as_markdown(page).replace("\\[", "[").replace("\\]", "]")
-        assert page.headline in unescape(as_html(page)).replace("\N{NO-BREAK SPACE}", " ")
+        assert page.headline in as_markdown(page).replace("\\[", "[").replace(
+            "\\]", "]"
+        )
+        assert page.headline in unescape(as_html(page)).replace(
+            "\N{NO-BREAK SPACE}", " "
+        )
         plain = json.loads(json.dumps(page.to_dict()))
         assert plain["headline"] == page.headline
         sections = {section["title"]: section for section in plain["sections"]}

@@ -17,7 +17,12 @@ from memalign.evaluation import ScoredCase, as_html, as_markdown, evaluate, repo
 from memalign.evaluation.intervals import mean_interval
 from memalign.evaluation.promise import binomial_tail, fewest_for, passing, promise_of
 from memalign.evaluation.sentences import constant_label, half_width
-from memalign.evaluation.traffic import corrected_mean, corrected_share, refusal, traffic_of
+from memalign.evaluation.traffic import (
+    corrected_mean,
+    corrected_share,
+    refusal,
+    traffic_of,
+)
 from memalign.metrics import Estimate
 from memalign.models.base import ChatRequest, Question
 from memalign.testing import ScriptedChatModel, ScriptedDecisionModel
@@ -93,14 +98,24 @@ def test_cases_that_belong_together_tell_less() -> None:
     ("labels", "verdicts", "groups", "why"),
     [
         ([], [], None, "it takes 20 labelled cases, and 0 count here"),
-        ([True] * 19, [True] * 19, None, "it takes 20 labelled cases, and 19 count here"),
+        (
+            [True] * 19,
+            [True] * 19,
+            None,
+            "it takes 20 labelled cases, and 19 count here",
+        ),
         (
             [True, False] * 20,
             [True] * 40,
             None,
             "the judge says the same of 40 of 40 labelled cases",
         ),
-        ([True, False] * 20, [True] * 38 + [False] * 2, None, "says the same of 38 of 40"),
+        (
+            [True, False] * 20,
+            [True] * 38 + [False] * 2,
+            None,
+            "says the same of 38 of 40",
+        ),
         (
             [True, True, False, False] * 10,
             [True, False] * 20,
@@ -151,7 +166,10 @@ def deciding() -> Judge:
         return {"true": yes, "false": 1 - yes}
 
     return scripted(
-        None, model=ScriptedDecisionModel(decide), instructions="Even? {{ outputs }}", name="even"
+        None,
+        model=ScriptedDecisionModel(decide),
+        instructions="Even? {{ outputs }}",
+        name="even",
     )[0]
 
 
@@ -171,7 +189,9 @@ def rows(first: int, last: int, **more: Any) -> list[Feedback]:
 
 
 def items(first: int, last: int, **more: Any) -> list[RawRow]:
-    return [{"id": f"r-{n}", "outputs": f"item {n}", **more} for n in range(first, last)]
+    return [
+        {"id": f"r-{n}", "outputs": f"item {n}", **more} for n in range(first, last)
+    ]
 
 
 def items_of(*numbers: int) -> list[RawRow]:
@@ -214,16 +234,24 @@ def test_labelled_rows_may_be_a_part_of_the_traffic(tmp_path: Path) -> None:
     asked = len(judge.model.requests)  # type: ignore[union-attr]
     result = evaluate(judge, rows(0, 50), on=out)
     assert len(judge.model.requests) == asked  # type: ignore[union-attr]
-    assert (result.n, result.traffic[0].judged, result.traffic[0].labelled) == (50, 400, 50)
+    assert (result.n, result.traffic[0].judged, result.traffic[0].labelled) == (
+        50,
+        400,
+        50,
+    )
 
 
 def test_only_labelled_cases_that_the_traffic_lacks_are_judged(tmp_path: Path) -> None:
     """One is missing, one has changed since, and of one the call failed."""
     judge, out = chatting(), tmp_path / "judged.jsonl"
-    failing = judge.replace(model=ScriptedChatModel(lambda _: ModelUnavailable("HTTP 503")))
+    failing = judge.replace(
+        model=ScriptedChatModel(lambda _: ModelUnavailable("HTTP 503"))
+    )
     failing.judge_many([{"id": "h-3", "outputs": "item 3"}], out=out)
     changed = [{"id": "h-2", "outputs": "item 22"}]
-    judge.judge_many(changed + items_of(*range(4, 400)), out=(rest := tmp_path / "rest.jsonl"))
+    judge.judge_many(
+        changed + items_of(*range(4, 400)), out=(rest := tmp_path / "rest.jsonl")
+    )
     out.write_bytes(out.read_bytes() + rest.read_bytes())
     result = evaluate(judge, rows(1, 50), on=out)
     asked = [ITEM.findall(request.user)[-1] for request in judge.model.requests]  # type: ignore[union-attr]
@@ -233,7 +261,9 @@ def test_only_labelled_cases_that_the_traffic_lacks_are_judged(tmp_path: Path) -
 
 def test_only_this_judges_verdicts_are_corrected(tmp_path: Path) -> None:
     out = tmp_path / "judged.jsonl"
-    chatting().replace(instructions="Odd? {{ outputs }}").judge_many(items(0, 9), out=out)
+    chatting().replace(instructions="Odd? {{ outputs }}").judge_many(
+        items(0, 9), out=out
+    )
     with pytest.raises(InputError, match="was judged by another judge"):
         evaluate(chatting(), rows(0, 40), on=out)
     with pytest.raises(InputError, match="no judged row has a verdict"):
@@ -243,20 +273,35 @@ def test_only_this_judges_verdicts_are_corrected(tmp_path: Path) -> None:
 def test_rows_that_do_not_count_are_named() -> None:
     judge = chatting()
     judged = judge.judge_many(items(100, 300))
-    more = [Judgment(id="x", error="timed out"), Judgment(id="y", value=True, decided_by="expert")]
+    more = [
+        Judgment(id="x", error="timed out"),
+        Judgment(id="y", value=True, decided_by="expert"),
+    ]
     (traffic,) = evaluate(judge, rows(0, 40), on=[*judged, *more]).traffic
     assert (traffic.judged, traffic.unscored, traffic.taught) == (200, 1, 1)
 
 
 def test_each_system_is_corrected_by_its_own_labels() -> None:
     judge = chatting()
-    labelled = rows(0, 60, meta={"system": "week 1"}) + rows(60, 70, meta={"system": "week 2"})
-    traffic = items(1_000, 1_200, system="week 1") + items(2_000, 2_200, system="week 2")
-    judged = [*judge.judge_many(traffic), Judgment(id="y", value=True, decided_by="expert")]
+    labelled = rows(0, 60, meta={"system": "week 1"}) + rows(
+        60, 70, meta={"system": "week 2"}
+    )
+    traffic = items(1_000, 1_200, system="week 1") + items(
+        2_000, 2_200, system="week 2"
+    )
+    judged = [
+        *judge.judge_many(traffic),
+        Judgment(id="y", value=True, decided_by="expert"),
+    ]
     traffic += [{"id": "y", "outputs": "taught", "system": "week 2"}]
     result = evaluate(judge, labelled, on=judged, on_examples=traffic)
     first, second = result.traffic
-    assert (first.system, first.labelled, first.judged, first.warnings) == ("week 1", 60, 200, ())
+    assert (first.system, first.labelled, first.judged, first.warnings) == (
+        "week 1",
+        60,
+        200,
+        (),
+    )
     assert (first.taught, second.taught) == (0, 1)
     assert second.shares[0].refused == "it takes 20 labelled cases, and 10 count here"
     assert (
@@ -273,14 +318,23 @@ def test_each_system_is_corrected_by_its_own_labels() -> None:
             {"system": "B"},
             "labelled cases come from A, and the judged rows from B",
         ),
-        ({}, {"system": "B"}, "labelled cases come from no system, and the judged rows from B"),
+        (
+            {},
+            {"system": "B"},
+            "labelled cases come from no system, and the judged rows from B",
+        ),
         ({"system": "A"}, {"system": "A"}, ""),
     ],
 )
-def test_labels_of_another_system_are_warned_of(labelled: Any, traffic: Any, warning: str) -> None:
+def test_labels_of_another_system_are_warned_of(
+    labelled: Any, traffic: Any, warning: str
+) -> None:
     cases = [
         ScoredCase(
-            id=str(n), label=label(n), value=label(n) == right(n), system=labelled.get("system")
+            id=str(n),
+            label=label(n),
+            value=label(n) == right(n),
+            system=labelled.get("system"),
         )
         for n in range(50)
     ]
@@ -311,9 +365,15 @@ def test_labels_that_were_not_drawn_at_random_are_warned_of() -> None:
         ("str", ["x", "y", "z"], []),
     ],
 )
-def test_every_value_type_has_its_shares(kind: str, values: list[Any], names: list[str]) -> None:
+def test_every_value_type_has_its_shares(
+    kind: str, values: list[Any], names: list[str]
+) -> None:
     cases = [
-        ScoredCase(id=str(n), label=values[n % 3], value=values[n % 3 if n % 4 else (n + 1) % 3])
+        ScoredCase(
+            id=str(n),
+            label=values[n % 3],
+            value=values[n % 3 if n % 4 else (n + 1) % 3],
+        )
         for n in range(60)
     ]
     judged = [ScoredCase(id=f"r{n}", label="", value=values[n % 3]) for n in range(300)]
@@ -334,7 +394,9 @@ def test_the_binomial_tail_is_scipys() -> None:
         (7, 7, 0.3),
         (20, 5_000, 0.01),
     ):
-        assert binomial_tail(most, n, share) == pytest.approx(stats.binom.cdf(most, n, share))
+        assert binomial_tail(most, n, share) == pytest.approx(
+            stats.binom.cdf(most, n, share)
+        )
     assert [fewest_for(least) for least in (0.9, 0.95, 0.99)] == [29, 59, 299]
     assert fewest_for(0.95, 1) == 93
 
@@ -357,7 +419,9 @@ def surely(
 
 def test_a_promise_names_the_lowest_threshold_that_is_proven() -> None:
     confidences = [0.99] * 200 + [0.6] * 200
-    found = promise_of(surely(confidences, [True] * 200 + [n % 2 == 0 for n in range(200)]), 0.95)
+    found = promise_of(
+        surely(confidences, [True] * 200 + [n % 2 == 0 for n in range(200)]), 0.95
+    )
     assert found.kept is not None
     assert (found.kept.at, found.kept.n, found.kept.share) == (0.7, 200, 0.5)
     all_right = surely(confidences, [True] * 400)
@@ -430,12 +494,16 @@ def test_a_decision_models_judge_says_what_may_pass() -> None:
     )
     assert {step.label for step in result.thresholds} == {None, "true", "false"}
     page = report(deciding(), result)
-    assert "What may pass without a person" in [section.title for section in page.sections]
+    assert "What may pass without a person" in [
+        section.title for section in page.sections
+    ]
 
 
 def test_a_chat_models_judge_has_no_probability_to_promise_by() -> None:
     result = evaluate(chatting(), rows(0, 40), promise=0.95)
-    assert "the verdicts carry no probability; those of decision models do" in str(result)
+    assert "the verdicts carry no probability; those of decision models do" in str(
+        result
+    )
     assert result.thresholds == ()
 
 
@@ -444,7 +512,8 @@ def test_a_chat_models_judge_has_no_probability_to_promise_by() -> None:
 
 def scored(*pairs: tuple[Any, Any]) -> list[ScoredCase]:
     return [
-        ScoredCase(id=str(n), value=value, label=truth) for n, (value, truth) in enumerate(pairs)
+        ScoredCase(id=str(n), value=value, label=truth)
+        for n, (value, truth) in enumerate(pairs)
     ]
 
 
@@ -513,9 +582,12 @@ def test_the_plain_figures(kind: str, pairs: Any, constant: Any, lean: str) -> N
     def answer(request: ChatRequest) -> dict[str, Any]:
         return {"rationale": "", "value": verdicts[int(ITEM.findall(request.user)[-1])]}
 
-    judge = scripted(answer, instructions="How? {{ outputs }}", feedback_value_type=kind)[0]
+    judge = scripted(
+        answer, instructions="How? {{ outputs }}", feedback_value_type=kind
+    )[0]
     labelled = [
-        Feedback(id=str(n), outputs=f"item {n}", value=truth) for n, (_, truth) in enumerate(pairs)
+        Feedback(id=str(n), outputs=f"item {n}", value=truth)
+        for n, (_, truth) in enumerate(pairs)
     ]
     assert lean in evaluate(judge, labelled).sentences()[-1]
 
@@ -529,7 +601,9 @@ def test_the_mean_has_scipys_interval() -> None:
 
 
 def test_a_judge_no_better_than_one_answer_is_told_so() -> None:
-    always = scripted({"rationale": "", "value": True}, instructions="Even? {{ outputs }}")[0]
+    always = scripted(
+        {"rationale": "", "value": True}, instructions="Even? {{ outputs }}"
+    )[0]
     said = evaluate(always, rows(0, 40)).sentences()
     assert said[1].endswith("So it is no better than that answer.")
 
@@ -549,11 +623,20 @@ def test_verdicts_that_turn_are_counted() -> None:
     judge = scripted(answer, instructions="Even? {{ outputs }}")[0]
     result = evaluate(judge, rows(0, 16), repeat=3)
     assert result.repeated is not None
-    assert (result.repeated.times, result.repeated.n, result.repeated.turned) == (3, 16, 4)
+    assert (result.repeated.times, result.repeated.n, result.repeated.turned) == (
+        3,
+        16,
+        4,
+    )
     assert set(asked.values()) == {3}, "no answer is kept"
-    assert "Asked 3 times, the judge changed its verdict on 4 of 16 cases: 25 % [" in str(result)
+    assert (
+        "Asked 3 times, the judge changed its verdict on 4 of 16 cases: 25 % ["
+        in str(result)
+    )
     assert result.usage.calls == 48
-    with pytest.raises(InputError, match="repeat is how often a case is judged: 2 or more, not 1"):
+    with pytest.raises(
+        InputError, match="repeat is how often a case is judged: 2 or more, not 1"
+    ):
         evaluate(judge, rows(0, 16), repeat=1)
 
 
@@ -585,7 +668,8 @@ def test_a_plan_says_what_more_labels_show() -> None:
 
 def test_means_stay_on_their_scale_and_many_labels_are_not_all_listed() -> None:
     high = [
-        ScoredCase(id=str(n), label=5 - (n % 20 == 0), value=5 - (n % 25 == 0)) for n in range(60)
+        ScoredCase(id=str(n), label=5 - (n % 20 == 0), value=5 - (n % 25 == 0))
+        for n in range(60)
     ]
     (result,) = traffic_of(
         ValueType.of("int:1..5"),
@@ -601,7 +685,11 @@ def test_means_stay_on_their_scale_and_many_labels_are_not_all_listed() -> None:
 def test_a_promise_is_not_called_hopeless_where_surer_verdicts_are_better() -> None:
     """Of all verdicts people share too few; of the surer half nearly enough, on too few cases to tell."""
     cases = surely(
-        [0.97] * 36 + [0.6] * 44, [n > 1 for n in range(36)] + [n > 7 for n in range(44)]
+        [0.97] * 36 + [0.6] * 44,
+        [n > 1 for n in range(36)] + [n > 7 for n in range(44)],
     )
     found = promise_of(cases, 0.95)
-    assert "people agree in 94.4% of 36 cases, which does not tell yet: label more" in found.why
+    assert (
+        "people agree in 94.4% of 36 cases, which does not tell yet: label more"
+        in found.why
+    )

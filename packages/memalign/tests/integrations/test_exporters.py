@@ -79,7 +79,9 @@ def check(path: Path) -> None:
     tree = span_tree(row.fields["trace"])
     assert tree is not None
     assert not tree.notes
-    seen = [(span.name, span.kind.upper(), span.depth, span.seconds) for span in tree.spans]
+    seen = [
+        (span.name, span.kind.upper(), span.depth, span.seconds) for span in tree.spans
+    ]
     assert seen == [("agent", "CHAIN", 0, 2.0), ("look up", "TOOL", 1, 1.0)]
     assert [span.status == "error" for span in tree.spans] == [False, True]
     assert "bookmarked" not in repr(tree)
@@ -93,7 +95,12 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_langfuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     api = pytest.importorskip("langfuse.api")
-    common = {"trace_id": TRACE, "project_id": "shop", "bookmarked": True, "public": False}
+    common = {
+        "trace_id": TRACE,
+        "project_id": "shop",
+        "bookmarked": True,
+        "public": False,
+    }
     agent = api.ObservationV2(
         id="1",
         type="CHAIN",
@@ -193,7 +200,9 @@ def test_langsmith(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         status="ERROR",
         error="late",
     )
-    items = [json.loads(run.model_dump_json(exclude_none=True)) for run in (agent, look_up)]
+    items = [
+        json.loads(run.model_dump_json(exclude_none=True)) for run in (agent, look_up)
+    ]
     number = "6a3d7bd3-8d43-4a7c-9d1c-0b7f8e6f1a11"
     project = {
         "id": number,

@@ -24,7 +24,9 @@ async def typed(item: Annotated[Example, fastapi.Body()]) -> Judgment:
 
 def test_a_typed_endpoint_takes_items_and_gives_judgments() -> None:
     client = testclient.TestClient(app)
-    answer = client.post("/typed", json={"id": "t-9", "outputs": "Hello", "meta": {"team": 3}})
+    answer = client.post(
+        "/typed", json={"id": "t-9", "outputs": "Hello", "meta": {"team": 3}}
+    )
     assert answer.status_code == 200
     judgment = Judgment.from_dict(answer.json())
     assert judgment == msgspec.structs.replace(

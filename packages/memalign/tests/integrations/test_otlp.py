@@ -23,7 +23,14 @@ STEPS = [
         inputs="My order is late.",
         outputs={"reply": "It is in transit."},
     ),
-    Step(parent=0, name="look up", kind="TOOL", start=1, inputs={"order": 7}, outputs="in transit"),
+    Step(
+        parent=0,
+        name="look up",
+        kind="TOOL",
+        start=1,
+        inputs={"order": 7},
+        outputs="in transit",
+    ),
 ]
 MESSAGES = [
     {"role": "system", "parts": [{"type": "text", "content": "Be warm."}]},
@@ -46,15 +53,25 @@ def case(path: Path) -> dict[str, Any]:
 
 
 def written(path: Path, *documents: Any) -> Path:
-    path.write_text("".join(f"{json.dumps(document)}\n" for document in documents), "utf-8")
+    path.write_text(
+        "".join(f"{json.dumps(document)}\n" for document in documents), "utf-8"
+    )
     return path
 
 
 def genai(trace: str, **attributes: Any) -> dict[str, Any]:
     """A span of the convention for generative AI, as an exporter writes it."""
     texts = {"gen_ai.operation.name": "chat", **attributes}.items()
-    values = [{"key": name, "value": {"stringValue": json.dumps(value)}} for name, value in texts]
-    span = {"traceId": trace, "spanId": "eee19b7ec3c1b174", "name": "chat m", "attributes": values}
+    values = [
+        {"key": name, "value": {"stringValue": json.dumps(value)}}
+        for name, value in texts
+    ]
+    span = {
+        "traceId": trace,
+        "spanId": "eee19b7ec3c1b174",
+        "name": "chat m",
+        "attributes": values,
+    }
     return {"resourceSpans": [{"scopeSpans": [{"spans": [span]}]}]}
 
 
@@ -89,7 +106,10 @@ def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
         "name": "gen_ai.evaluation.result",
         "attributes": [{"key": "score", "value": {"doubleValue": 1.0}}],
     }
-    document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["events"] = [event, {"name": "retry"}]
+    document["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["events"] = [
+        event,
+        {"name": "retry"},
+    ]
     tree = span_tree(case(written(tmp_path / "spans.json", document))["trace"])
     assert tree is not None
     assert [event["name"] for event in tree.spans[0].events] == ["retry"]
@@ -97,10 +117,16 @@ def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['{"id": "t-1", "trace": {"resourceSpans": []}}', '[{"id": "t", "outputs": "resourceSpans"}]'],
+    [
+        '{"id": "t-1", "trace": {"resourceSpans": []}}',
+        '[{"id": "t", "outputs": "resourceSpans"}]',
+    ],
 )
 def test_what_holds_no_span_is_named(tmp_path: Path, text: str) -> None:
-    empty, other = written(tmp_path / "empty.json", {"resourceSpans": []}), tmp_path / "other.json"
+    empty, other = (
+        written(tmp_path / "empty.json", {"resourceSpans": []}),
+        tmp_path / "other.json",
+    )
     (error,) = trace_rows(empty)
     assert isinstance(error, RowError)
     assert "no spans" in error.reason
@@ -131,10 +157,13 @@ EXPORTS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("tool", EXPORTS)
-def test_spans_of_every_tool_are_read_from_such_a_file(tmp_path: Path, tool: str) -> None:
+def test_spans_of_every_tool_are_read_from_such_a_file(
+    tmp_path: Path, tool: str
+) -> None:
     fields = case(
         written(
-            tmp_path / "spans.json", {"resourceSpans": [{"scopeSpans": [{"spans": EXPORTS[tool]}]}]}
+            tmp_path / "spans.json",
+            {"resourceSpans": [{"scopeSpans": [{"spans": EXPORTS[tool]}]}]},
         )
     )
     assert (fields["id"], fields["inputs"], fields["outputs"]) == ("t", "q", "a")
@@ -142,7 +171,8 @@ def test_spans_of_every_tool_are_read_from_such_a_file(tmp_path: Path, tool: str
     assert tree is not None
     assert not tree.notes
     assert [
-        (s.name, s.kind, s.depth, s.status == "error", s.message, s.seconds) for s in tree.spans
+        (s.name, s.kind, s.depth, s.status == "error", s.message, s.seconds)
+        for s in tree.spans
     ] == [
         ("agent", "CHAIN", 0, False, "", 2.0),
         ("look up", "TOOL", 1, True, "late", 1.0),

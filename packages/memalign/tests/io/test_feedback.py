@@ -71,7 +71,10 @@ def test_a_csv_row_equals_its_jsonl_row(write: Write) -> None:
     file = read_feedback(path, value_type=BOOL)
     assert file.lines == (2, 6)
     first, second = file.rows
-    assert (first.inputs, first.outputs) == ({"question": "why?"}, "two\r\nlines, and a comma")
+    assert (first.inputs, first.outputs) == (
+        {"question": "why?"},
+        "two\r\nlines, and a comma",
+    )
     assert (first.value, first.rationale, first.meta) == (True, None, {"group": "g1"})
     assert (second.id, second.inputs, second.source) == (
         "7",
@@ -104,7 +107,12 @@ def test_missing_cells_mean_absent(write: Write) -> None:
         "note": None,
     }
     (row,) = read_feedback([absent], value_type=BOOL).rows
-    assert (row.rationale, row.source, row.expectations, row.meta) == (None, "unknown", None, {})
+    assert (row.rationale, row.source, row.expectations, row.meta) == (
+        None,
+        "unknown",
+        None,
+        {},
+    )
     # As pandas writes truth values beside a cell that is missing.
     table = "id,outputs,value,rationale\n1,a,1.0,\n2,b,0.0,warm\n3,c,,only words\n"
     rows = read_feedback(write("f.csv", table), value_type=BOOL).rows
@@ -119,10 +127,15 @@ def test_missing_cells_mean_absent(write: Write) -> None:
 
 def test_python_objects_pass_the_same_checks() -> None:
     feedback = Feedback(
-        id="t-1", outputs="a", value="4", source="ana", created_at="2026-03-01T10:00:00+02:00"
+        id="t-1",
+        outputs="a",
+        value="4",
+        source="ana",
+        created_at="2026-03-01T10:00:00+02:00",
     )
     file = read_feedback(
-        [feedback, {"id": "t-2", "outputs": "b", "value": 2}], value_type=ValueType.of("int:1..5")
+        [feedback, {"id": "t-2", "outputs": "b", "value": 2}],
+        value_type=ValueType.of("int:1..5"),
     )
     assert ([row.value for row in file.rows], file.lines) == ([4, 2], (1, 2))
     assert file.rows[0].created_at == "2026-03-01T08:00:00+00:00"
@@ -136,7 +149,9 @@ def test_a_case_need_not_be_repeated() -> None:
             {"inputs": "q", "outputs": "a"}
         ] * 2
     hashes = {"t-9": Example(id="t-9", outputs="a").content_hash}
-    (row,) = read_feedback([{"id": "t-9", "value": True}], value_type=BOOL, hashes=hashes).rows
+    (row,) = read_feedback(
+        [{"id": "t-9", "value": True}], value_type=BOOL, hashes=hashes
+    ).rows
     assert row.content == {}
     read_feedback([{"id": "t-9", "value": True, "outputs": "a"}], hashes=hashes)
     with pytest.raises(InvalidRows, match="has a case 't-9' with other content"):
@@ -147,7 +162,8 @@ def test_a_feedback_file_gives_examples_without_labels(write: Write) -> None:
     second = GOOD | {"source": "ben", "value": "not even a label"}
     third = {"id": "t-1", "source": "eva", "rationale": "cold"}
     path = write(
-        "f.jsonl", lines(third, GOOD | {"group": "g"}, second, {"id": "t-2", "outputs": "b"})
+        "f.jsonl",
+        lines(third, GOOD | {"group": "g"}, second, {"id": "t-2", "outputs": "b"}),
     )
     assert read_examples(path) == [
         Example(id="t-1", inputs="q", outputs="a", meta={"group": "g"}),
@@ -161,7 +177,8 @@ json_values = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(max_size=20),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=20), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=20), inner, max_size=3)
     ),
     max_leaves=8,
 )
@@ -179,13 +196,20 @@ def test_what_is_written_as_jsonl_or_csv_is_read_back(
         Feedback(id=f"t-{i}", outputs=value, value=True, source="ana")
         for i, (value, _) in enumerate(cells)
     ]
-    (folder / "f.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+    (folder / "f.jsonl").write_bytes(
+        b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+    )
     assert read_feedback(folder / "f.jsonl", value_type=BOOL).rows == tuple(rows)
     with (folder / "f.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "outputs", "value", "rationale"])
-        writer.writerows([f"t-{i}", "a", "true", text] for i, (_, text) in enumerate(cells))
-    read = [row.rationale or "" for row in read_feedback(folder / "f.csv", value_type=BOOL).rows]
+        writer.writerows(
+            [f"t-{i}", "a", "true", text] for i, (_, text) in enumerate(cells)
+        )
+    read = [
+        row.rationale or ""
+        for row in read_feedback(folder / "f.csv", value_type=BOOL).rows
+    ]
     said = ["" if text.strip() in MISSING | {""} else text for _, text in cells]
     assert read == said, "a cell such as N/A is empty"
 
@@ -200,13 +224,19 @@ def test_what_is_written_as_jsonl_or_csv_is_read_back(
         ({"id": "t", "value": True}, "no content: one of inputs"),
         (GOOD | {"value": "maybe"}, "value 'maybe' is not allowed; use true or false"),
         (GOOD | {"rationale": 7}, "rationale must be text"),
-        *((GOOD | {"source": source}, "must be one line of text") for source in ("a\nb", "\x00")),
+        *(
+            (GOOD | {"source": source}, "must be one line of text")
+            for source in ("a\nb", "\x00")
+        ),
         *(
             (GOOD | {"created_at": time}, "not a time in ISO 8601")
             for time in ("yesterday", "2026-13-01", "01/02/2026", 45000)
         ),
         (GOOD | {"source": {"name": "ana"}}, "source must be text"),
-        (GOOD | {"meta": {"group": 1}, "group": 2}, "group is both a column and a key of meta"),
+        (
+            GOOD | {"meta": {"group": 1}, "group": 2},
+            "group is both a column and a key of meta",
+        ),
         ("text", "a row is a JSON object, not 'text'"),
         ([1], "a row is a JSON object, not '[1]'"),
     ],
@@ -216,7 +246,11 @@ def test_a_bad_row_is_named_by_line(write: Write, row: object, reason: str) -> N
     with pytest.raises(InvalidRows) as error:
         read_feedback(path, value_type=BOOL)
     (bad,) = error.value.rows
-    assert (bad.line, reason in bad.reason, str(path) in str(error.value)) == (2, True, True)
+    assert (bad.line, reason in bad.reason, str(path) in str(error.value)) == (
+        2,
+        True,
+        True,
+    )
     file = read_feedback(path, value_type=BOOL, skip_invalid=True)
     assert ([row.id for row in file.rows], file.invalid) == (["good"], (bad,))
 
@@ -227,11 +261,17 @@ def test_an_impossible_python_row_is_named() -> None:
     file = read_feedback(rows, skip_invalid=True, fields=["outputs"])
     reasons = [bad.reason for bad in file.invalid]
     assert reasons[0] == "a row is a mapping, an Example or a Feedback, not int"
-    assert reasons[1].startswith("outputs.a[1] is a object, which is not a JSON value; pass text")
+    assert reasons[1].startswith(
+        "outputs.a[1] is a object, which is not a JSON value; pass text"
+    )
     assert "not a label" in reasons[2]
 
 
-ROWS = [GOOD, GOOD | {"id": "t-2", "outputs": {"say": ["b", "}\n["]}}, GOOD | {"id": "t-3"}]
+ROWS = [
+    GOOD,
+    GOOD | {"id": "t-2", "outputs": {"say": ["b", "}\n["]}},
+    GOOD | {"id": "t-3"},
+]
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "ndjson", "json"])
@@ -246,9 +286,19 @@ ROWS = [GOOD, GOOD | {"id": "t-2", "outputs": {"say": ["b", "}\n["]}}, GOOD | {"
         "\n".join(json.dumps(row, indent=1) for row in ROWS),
         ",\n".join(json.dumps(row, indent=1) for row in ROWS),
     ],
-    ids=["lines", "array", "pretty", "mark", "array of lines", "pretty objects", "with commas"],
+    ids=[
+        "lines",
+        "array",
+        "pretty",
+        "mark",
+        "array of lines",
+        "pretty objects",
+        "with commas",
+    ],
 )
-def test_json_is_read_however_it_is_laid_out(write: Write, suffix: str, text: str) -> None:
+def test_json_is_read_however_it_is_laid_out(
+    write: Write, suffix: str, text: str
+) -> None:
     file = read_feedback(write(f"f.{suffix}", text), value_type=BOOL)
     assert [(row.id, row.outputs) for row in file.rows] == [
         (row["id"], row["outputs"]) for row in ROWS
@@ -260,7 +310,11 @@ def test_json_is_read_however_it_is_laid_out(write: Write, suffix: str, text: st
     ("text", "good", "reason"),
     [
         (json.dumps(ROWS, indent=2)[:-40], ["t-1", "t-2"], "broken JSON on line"),
-        (json.dumps(ROWS, indent=2)[:-2], ["t-1", "t-2", "t-3"], "the array is not closed"),
+        (
+            json.dumps(ROWS, indent=2)[:-2],
+            ["t-1", "t-2", "t-3"],
+            "the array is not closed",
+        ),
         (json.dumps(ROWS[:1], indent=2) + "\n{oops", ["t-1"], "broken JSON on line"),
         (json.dumps([GOOD, 7], indent=2), ["t-1"], "a row is a JSON object, not '7'"),
     ],
@@ -292,14 +346,18 @@ def test_json_that_is_cut_keeps_what_came_before(
         ),
     ],
 )
-def test_a_key_with_two_contents_is_named_by_row(write: Write, row: str, reason: str) -> None:
+def test_a_key_with_two_contents_is_named_by_row(
+    write: Write, row: str, reason: str
+) -> None:
     for text in (f"{json.dumps(GOOD)}\n{row}\n", f"[{json.dumps(GOOD)},\n{row}]"):
         with pytest.raises(InvalidRows, match=f"line 2: the key {reason}"):
             read_feedback(write("f.jsonl", text), value_type=BOOL)
 
 
 def test_a_key_twice_with_equal_contents_is_one_key(write: Write) -> None:
-    text = '{"id": "t-1", "outputs": "a", "outputs": "a", "value": true, "value": true}\n'
+    text = (
+        '{"id": "t-1", "outputs": "a", "outputs": "a", "value": true, "value": true}\n'
+    )
     (row,) = read_feedback(write("f.jsonl", text), value_type=BOOL).rows
     assert (row.outputs, row.value) == ("a", True)
     text = '{"id": "t-1", "outputs": "{\\"a\\": 1, \\"a\\": 2}", "value": true}\n'
@@ -358,9 +416,17 @@ OTHER = GOOD | {"source": "ben", "outputs": "something else"}
         ),
         (read_feedback, [GOOD, OTHER], "outputs differ from 't-1' on line 1"),
         (read_examples, [GOOD, OTHER], "its content differs from 't-1' on line 1"),
-        (read_examples, [{"outputs": "a"}, {"id": "t-2", "outputs": "b"}], "line 1: id is missing"),
+        (
+            read_examples,
+            [{"outputs": "a"}, {"id": "t-2", "outputs": "b"}],
+            "line 1: id is missing",
+        ),
         (read_examples, [{"id": "t-2"}, GOOD], "line 1 (t-2): no content"),
-        (read_examples, [{"id": "t-3", "value": True}, GOOD], "line 1 (t-3): no content"),
+        (
+            read_examples,
+            [{"id": "t-3", "value": True}, GOOD],
+            "line 1 (t-3): no content",
+        ),
     ],
 )
 def test_a_row_that_does_not_go_with_others_is_named(
@@ -403,7 +469,11 @@ def test_of_rows_that_differ_the_first_is_kept() -> None:
             b"id,outputs\na,caf\xe9\n",
             r"line 2: byte 6 \(0xe9\) is not UTF-8.*save it as CSV UTF-8",
         ),
-        ("f.csv", 'id,"outputs\na,b\n', "the header on line 1 is broken: a quotation mark"),
+        (
+            "f.csv",
+            'id,"outputs\na,b\n',
+            "the header on line 1 is broken: a quotation mark",
+        ),
         ("f.json", "[]", "has no rows"),
         ("f.json", '{"rows": []}', "Its columns are rows"),
         ("f.csv", b"\xff\xfei\x00d\x00", "is not UTF-8"),

@@ -40,7 +40,9 @@ def test_new_content_takes_its_place_when_it_is_on_the_disk(
     monkeypatch.setattr(
         os,
         "fsync",
-        lambda descriptor: steps.append((os.fstat(descriptor).st_size, path.read_bytes())),
+        lambda descriptor: steps.append(
+            (os.fstat(descriptor).st_size, path.read_bytes())
+        ),
     )
     with atomic_write(path) as file:
         file.write(b"new")
@@ -53,7 +55,8 @@ def test_new_content_takes_its_place_when_it_is_on_the_disk(
 
 def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path) -> None:
     (tmp_path / "card.jsonl").write_bytes(b"old")
-    with pytest.raises(OSError, match="disk full"), atomic_write(tmp_path / "card.jsonl") as file:  # noqa: PT012
+    card = tmp_path / "card.jsonl"
+    with pytest.raises(OSError, match="disk full"), atomic_write(card) as file:  # noqa: PT012
         file.write(b"half")
         raise OSError("disk full")
     for folder in (tmp_path, Path()):
@@ -75,7 +78,10 @@ def test_a_link_stays_one_and_private_files_private(tmp_path: Path) -> None:
     link.symlink_to(private)
     write(link, b"new")
     assert (link.is_symlink(), private.read_bytes()) == (True, b"new")
-    modes = [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "bundle.json", private)]
+    modes = [
+        stat.S_IMODE(path.stat().st_mode)
+        for path in (tmp_path / "bundle.json", private)
+    ]
     assert modes == [0o644, 0o600]
 
 
@@ -110,7 +116,11 @@ def test_a_killed_writers_leftovers_go_with_the_next(tmp_path: Path) -> None:
         killed = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
         assert killed.returncode == -signal.SIGKILL
         left = contents(tmp_path)
-        assert left.keys() <= {"judge.json", ".judge.json.part", ".judge.json.part.lock"}
+        assert left.keys() <= {
+            "judge.json",
+            ".judge.json.part",
+            ".judge.json.part.lock",
+        }
         assert left.get("judge.json", b"first") == b"first"
         write(path, content)
         assert contents(tmp_path) == {"judge.json": content}
@@ -120,7 +130,9 @@ def test_writers_wait_for_each_other_and_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said = threading.Event()
-    monkeypatch.setattr(logging.getLogger("memalign.io"), "handle", lambda record: said.set())
+    monkeypatch.setattr(
+        logging.getLogger("memalign.io"), "handle", lambda record: said.set()
+    )
     path = tmp_path / "judge.json"
     pieces = [bytes([n]) * 1000 for n in range(8)]
     with ThreadPoolExecutor(8) as pool:

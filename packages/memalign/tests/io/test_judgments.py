@@ -23,12 +23,21 @@ def out(tmp_path: Path) -> Path:
 
 def judged(value: bool | float = True, **more: Any) -> Judgment:
     return Judgment(
-        value=value, rationale="because", model="m", memory_hash="h", usage=Usage(calls=1), **more
+        value=value,
+        rationale="because",
+        model="m",
+        memory_hash="h",
+        usage=Usage(calls=1),
+        **more,
     )
 
 
 def write(
-    path: Path, judgments: dict[str, Judgment], *, judge: str = "j", examples: Any = EXAMPLES
+    path: Path,
+    judgments: dict[str, Judgment],
+    *,
+    judge: str = "j",
+    examples: Any = EXAMPLES,
 ) -> None:
     """What a run leaves that judges these examples."""
     with JudgmentWriter(path, judge=judge, examples=examples) as writer:
@@ -48,7 +57,9 @@ def ids(path: Path) -> list[str]:
 
 def test_judgments_come_back_as_they_were_written(out: Path) -> None:
     given = {
-        "t-0": judged(True, confidence=0.5, guideline_ids=("G1",), notes=("truncated",)),
+        "t-0": judged(
+            True, confidence=0.5, guideline_ids=("G1",), notes=("truncated",)
+        ),
         "t-1": judged(4.0),
         "t-2": judged(4),
         "t-3": Judgment(error="timed out", usage=Usage(cost=None)),
@@ -62,7 +73,8 @@ def test_judgments_come_back_as_they_were_written(out: Path) -> None:
     file = read_judgments(out)
     assert file.judge == "j@1"
     assert file.judgments == {
-        name: msgspec.structs.replace(judgment, id=name) for name, judgment in given.items()
+        name: msgspec.structs.replace(judgment, id=name)
+        for name, judgment in given.items()
     }
     assert json.loads(out.read_text().splitlines()[0])["value"] is True
 
@@ -112,7 +124,9 @@ def test_a_disk_that_fails_while_lines_are_ordered_loses_none(
     for name in ("t-2", "t-0"):
         writer.write(name, judged())
     monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(InputError, match="No space left on device; the judgments in it are kept"):
+    with pytest.raises(
+        InputError, match="No space left on device; the judgments in it are kept"
+    ):
         writer.close()
     assert ids(out) == ["t-2", "t-0"]
 
@@ -138,7 +152,9 @@ def test_a_foreign_file_is_never_touched(out: Path, text: str, message: str) -> 
     assert out.read_text() == text
 
 
-def test_a_file_that_cannot_be_written_or_has_no_judgment_says_so(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_or_has_no_judgment_says_so(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(InputError, match=r"cannot write .*: No such file"):
         write(tmp_path / "missing" / "out.jsonl", {})
     assert not list(tmp_path.iterdir())
@@ -154,7 +170,8 @@ def test_a_judges_verdict_needs_a_source_as_feedback(out: Path) -> None:
     line = json.loads(out.read_text("utf-8"))
     for source in ({}, {"source": None}):
         with pytest.raises(
-            InvalidRows, match=r"the verdict of a judge .* write.* the expert's name in source"
+            InvalidRows,
+            match=r"the verdict of a judge .* write.* the expert's name in source",
         ):
             read_feedback([line | source])
     (row,) = read_feedback([line | {"source": "ana", "outputs": "Hm."}]).rows
@@ -163,7 +180,9 @@ def test_a_judges_verdict_needs_a_source_as_feedback(out: Path) -> None:
 
 @pytest.mark.parametrize("zeros", [1, 4096])
 @pytest.mark.parametrize("kept", [0, 1, 30])
-def test_zeros_that_a_power_cut_left_are_a_cut_line(out: Path, zeros: int, kept: int) -> None:
+def test_zeros_that_a_power_cut_left_are_a_cut_line(
+    out: Path, zeros: int, kept: int
+) -> None:
     write(out, {"t-0": judged(), "t-1": judged()})
     first, second, _ = out.read_bytes().split(b"\n")
     out.write_bytes(first + b"\n" + second[:kept] + b"\0" * zeros)

@@ -28,7 +28,9 @@ BOOL, SCALE = ValueType.of("bool"), ValueType.of("float:0..1")
 
 
 def labels(path: Path, value_type: ValueType = BOOL, **options: Any) -> list[Any]:
-    return [row.value for row in read_feedback(path, value_type=value_type, **options).rows]
+    return [
+        row.value for row in read_feedback(path, value_type=value_type, **options).rows
+    ]
 
 
 # -- CSV ---------------------------------------------------------------------------------------------------------------
@@ -44,12 +46,18 @@ MARKS = {
         {"outputs": LONG},
     ),
     "a line that names the mark": ("sep=;\nid;outputs;value\n1;Soon.;true\n", {}),
-    "tabs": ("id\toutputs, please\tvalue\n1\tSoon.\ttrue\n", {"outputs": "outputs, please"}),
+    "tabs": (
+        "id\toutputs, please\tvalue\n1\tSoon.\ttrue\n",
+        {"outputs": "outputs, please"},
+    ),
     "bars": ("id|outputs|value\n1|Soon.|true\n", {}),
     "a title": ("Feedback, May, 2026\n\nid;outputs;value\n1;Soon.;true\n", {}),
     "an empty last column": ("id,outputs,value,\n1,Soon.,true,\n", {}),
     "empty cells behind the last": ("id,outputs,value\n1,Soon.,true,,\n", {}),
-    "a doubled column that nobody reads": ("id,outputs,note,note,value\n1,Soon.,a,b,true\n", {}),
+    "a doubled column that nobody reads": (
+        "id,outputs,note,note,value\n1,Soon.,a,b,true\n",
+        {},
+    ),
     "backslashes of Spark": (
         'id,outputs,value\n1,"Soon.",true\n2,"He said \\"soon\\", \\\\ then",true\n',
         {},
@@ -72,18 +80,32 @@ def test_a_doubled_column_and_sparks_quotes_keep_what_they_say(tmp_path: Path) -
     path.write_text(MARKS["backslashes of Spark"][0], "utf-8")
     assert read_examples(path)[1].outputs == 'He said "soon", \\\\ then'
     path.write_text('id,outputs\n1,"C:\\new\\"\n', "utf-8")
-    assert read_examples(path)[0].outputs == "C:\\new\\", "a backslash that ends a cell is one"
+    assert read_examples(path)[0].outputs == "C:\\new\\", (
+        "a backslash that ends a cell is one"
+    )
 
 
 @pytest.mark.parametrize(
     ("cell", "value_type", "value"),
     [
-        *((cell, "float:0..1", 0.85) for cell in ("0,85", "0.85", "85%", "85 %", "0,850")),
-        *((cell, "float:0..2000", 1234.5) for cell in ("1.234,5", '"1,234.5"', "1234,5")),
+        *(
+            (cell, "float:0..1", 0.85)
+            for cell in ("0,85", "0.85", "85%", "85 %", "0,850")
+        ),
+        *(
+            (cell, "float:0..2000", 1234.5)
+            for cell in ("1.234,5", '"1,234.5"', "1234,5")
+        ),
         ('"1,500"', "int:0..2000", 1500),
         ("4,0", "int:1..5", 4),
-        *((word, "bool", True) for word in ("WAHR", "VRAI", "Verdadero", "VERO", "t", "1.0")),
-        *((word, "bool", False) for word in ("FALSCH", "FAUX", "falso", "ЛОЖЬ", "F", "nein")),
+        *(
+            (word, "bool", True)
+            for word in ("WAHR", "VRAI", "Verdadero", "VERO", "t", "1.0")
+        ),
+        *(
+            (word, "bool", False)
+            for word in ("FALSCH", "FAUX", "falso", "ЛОЖЬ", "F", "nein")
+        ),
         ("1.0", "1|2", "1"),
     ],
 )
@@ -112,7 +134,9 @@ def test_a_label_that_can_be_read_in_two_ways_is_named(
         labels(tmp_path / "f.csv", ValueType.of(value_type))
 
 
-@pytest.mark.parametrize("word", ["NULL", "\\N", "nan", "NaN", "<NA>", "NaT", "#N/A", "None"])
+@pytest.mark.parametrize(
+    "word", ["NULL", "\\N", "nan", "NaN", "<NA>", "NaT", "#N/A", "None"]
+)
 def test_words_for_nothing_are_nobodys_words(tmp_path: Path, word: str) -> None:
     (tmp_path / "f.csv").write_text(
         f"id,outputs,value,rationale,source,created_at\n1,{word},true,{word},{word},{word}\n"
@@ -152,7 +176,14 @@ def test_a_text_is_the_same_case_through_every_door(tmp_path: Path, text: str) -
     case = Example(id="1", inputs=text, outputs="Soon.")
     write_review([(case, None)], tmp_path / "f.xlsx", value_type=BOOL)
     files = [tmp_path / f"f.{suffix}" for suffix in ("jsonl", "json", "csv", "parquet")]
-    doors = [*files, [row], frame, pl.DataFrame([row]), pa.Table.from_pylist([row]), [case]]
+    doors = [
+        *files,
+        [row],
+        frame,
+        pl.DataFrame([row]),
+        pa.Table.from_pylist([row]),
+        [case],
+    ]
     judge, _ = scripted()
     for door in doors:
         (found,) = read_examples(door)
@@ -164,8 +195,12 @@ def test_a_text_is_the_same_case_through_every_door(tmp_path: Path, text: str) -
         aligned = judge.align(taught).judge
         by_keyword = aligned(inputs=text, outputs="Soon.")
         opened = aligned(inputs=TEXTS[text], outputs="Soon.")
-        assert [judgment.decided_by for judgment in (by_keyword, opened)] == ["expert"] * 2
-        assert [str(value).lower() for value in aligned.predict_batch(frame)["value"]] == ["false"]
+        assert [judgment.decided_by for judgment in (by_keyword, opened)] == [
+            "expert"
+        ] * 2
+        assert [
+            str(value).lower() for value in aligned.predict_batch(frame)["value"]
+        ] == ["false"]
 
 
 # -- sheets ------------------------------------------------------------------------------------------------------------
@@ -212,7 +247,9 @@ def words(workbook: Any, sheet: Any) -> None:
     sheet["C2"], sheet["C3"] = "WAHR", "FALSCH"
 
 
-@pytest.mark.parametrize("prepare", [None, chart_first, hidden_first, empty_first, titled, words])
+@pytest.mark.parametrize(
+    "prepare", [None, chart_first, hidden_first, empty_first, titled, words]
+)
 def test_a_workbook_is_read_past_what_is_no_table(tmp_path: Path, prepare: Any) -> None:
     assert labels(book(tmp_path / "f.xlsx", prepare)) == [True, False]
 
@@ -243,18 +280,24 @@ ROW: RawRow = {"id": "a", "inputs": "q", "outputs": "x", "value": True}
 
 def doubled(rows: list[RawRow]) -> Any:
     frame = pd.DataFrame(rows)
-    return pd.concat([frame, pd.DataFrame({"note": ["a"]}), pd.DataFrame({"note": ["b"]})], axis=1)
+    return pd.concat(
+        [frame, pd.DataFrame({"note": ["a"]}), pd.DataFrame({"note": ["b"]})], axis=1
+    )
 
 
 def arrow_doubled(rows: list[RawRow]) -> Any:
     table = pa.Table.from_pylist(rows)
-    return table.append_column("note", pa.array(["a"])).append_column("note", pa.array(["b"]))
+    return table.append_column("note", pa.array(["a"])).append_column(
+        "note", pa.array(["b"])
+    )
 
 
 FRAMES: dict[str, Any] = {
     "a column twice": doubled,
     "a column twice in Arrow": arrow_doubled,
-    "an index that is a column": lambda rows: pd.DataFrame(rows).set_index("id", drop=False),
+    "an index that is a column": lambda rows: pd.DataFrame(rows).set_index(
+        "id", drop=False
+    ),
     "an index of two levels": lambda rows: (
         pd.DataFrame(rows).assign(run=1).set_index(["run", "id"])
     ),
@@ -275,7 +318,9 @@ FRAMES: dict[str, Any] = {
 @pytest.mark.parametrize("name", FRAMES)
 def test_frames_are_read_whatever_their_index_and_columns(name: str) -> None:
     frame = FRAMES[name]([ROW])
-    assert [(example.id, example.outputs) for example in read_examples(frame)] == [("a", "x")]
+    assert [(example.id, example.outputs) for example in read_examples(frame)] == [
+        ("a", "x")
+    ]
     judge, _ = scripted()
     assert [judgment.value for judgment in judge.judge_many(frame)] == [True]
 
@@ -287,7 +332,9 @@ def test_what_is_ambiguous_in_a_frame_is_named() -> None:
     twice = pd.concat([pd.DataFrame([ROW]), pd.DataFrame({"outputs": ["y"]})], axis=1)
     with pytest.raises(InputError, match="the DataFrame has outputs twice"):
         read_examples(twice)
-    with pytest.raises(InvalidRows, match=r"line 1: id 1e\+17 is a fraction that has lost digits"):
+    with pytest.raises(
+        InvalidRows, match=r"line 1: id 1e\+17 is a fraction that has lost digits"
+    ):
         read_feedback([ROW | {"id": 1e17}])
 
 
@@ -304,8 +351,13 @@ def test_fractions_that_are_whole_are_names() -> None:
 def class_labels(names: list[str]) -> Any:
     datasets = pytest.importorskip("datasets")
     text = datasets.Value("string")
-    features = datasets.Features(id=text, outputs=text, value=datasets.ClassLabel(names=names))
-    rows = [{"id": str(n), "outputs": "x", "value": code} for n, code in enumerate((0, 0, 1))]
+    features = datasets.Features(
+        id=text, outputs=text, value=datasets.ClassLabel(names=names)
+    )
+    rows = [
+        {"id": str(n), "outputs": "x", "value": code}
+        for n, code in enumerate((0, 0, 1))
+    ]
     return datasets.Dataset.from_list(rows, features=features)
 
 
@@ -313,23 +365,42 @@ def test_codes_of_classes_are_read_by_their_names(tmp_path: Path) -> None:
     data = class_labels(["pass", "fail"])
     data.to_parquet(tmp_path / "f.parquet")
     (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "f.parquet").write_bytes((tmp_path / "f.parquet").read_bytes())
-    doors = [data, data.to_iterable_dataset(), tmp_path / "f.parquet", tmp_path / "folder"]
+    (tmp_path / "folder" / "f.parquet").write_bytes(
+        (tmp_path / "f.parquet").read_bytes()
+    )
+    doors = [
+        data,
+        data.to_iterable_dataset(),
+        tmp_path / "f.parquet",
+        tmp_path / "folder",
+    ]
     doors += [
         pq.read_table(tmp_path / "f.parquet"),
         *(data.with_format(kind) for kind in ("arrow", "polars", "numpy")),
     ]
     for door in doors:
         assert labels(door) == [True, True, False]
-    assert labels(class_labels(["bad", "good"]), ValueType.of("good|bad")) == ["bad", "bad", "good"]
+    assert labels(class_labels(["bad", "good"]), ValueType.of("good|bad")) == [
+        "bad",
+        "bad",
+        "good",
+    ]
 
 
 def test_pictures_of_a_data_set_that_nobody_reads_are_not_opened() -> None:
     datasets = pytest.importorskip("datasets")
     features = datasets.Features(
-        id=datasets.Value("string"), outputs=datasets.Value("string"), picture=datasets.Image()
+        id=datasets.Value("string"),
+        outputs=datasets.Value("string"),
+        picture=datasets.Image(),
     )
-    rows = [{"id": "a", "outputs": "x", "picture": {"bytes": b"no picture at all", "path": None}}]
+    rows = [
+        {
+            "id": "a",
+            "outputs": "x",
+            "picture": {"bytes": b"no picture at all", "path": None},
+        }
+    ]
     data = datasets.Dataset.from_list(rows, features=features)
     assert [example.outputs for example in read_examples(data)] == ["x"]
 
@@ -350,7 +421,9 @@ def test_a_folder_of_json_lines_is_read_file_by_file(tmp_path: Path) -> None:
     assert [example.id for example in read_examples(tmp_path)] == ["a", "b", "c"]
     file = read_feedback(tmp_path, value_type=BOOL, skip_invalid=True)
     assert [row.id for row in file.rows] == ["a", "b"]
-    assert str(file.invalid[0]).startswith("line 2 of b/d.jsonl (c): value 'odd' is not allowed")
+    assert str(file.invalid[0]).startswith(
+        "line 2 of b/d.jsonl (c): value 'odd' is not allowed"
+    )
     judge, _ = scripted()
     assert [judgment.id for judgment in judge.judge_many(tmp_path)] == ["a", "b", "c"]
 
@@ -363,7 +436,9 @@ def test_a_folder_of_other_files_says_what_it_lacks(tmp_path: Path) -> None:
         read_examples(tmp_path)
 
 
-@pytest.mark.parametrize("suffix", [".xlsx", ".parquet", ".jsonl", ".json", ".csv", ".tsv"])
+@pytest.mark.parametrize(
+    "suffix", [".xlsx", ".parquet", ".jsonl", ".json", ".csv", ".tsv"]
+)
 @pytest.mark.parametrize(
     "content",
     [
@@ -379,7 +454,9 @@ def test_a_folder_of_other_files_says_what_it_lacks(tmp_path: Path) -> None:
     ],
     ids=repr,
 )
-def test_a_broken_file_of_any_kind_is_named(tmp_path: Path, suffix: str, content: bytes) -> None:
+def test_a_broken_file_of_any_kind_is_named(
+    tmp_path: Path, suffix: str, content: bytes
+) -> None:
     path = tmp_path / f"f{suffix}"
     path.write_bytes(content)
     with pytest.raises(MemalignError, match="f"):

@@ -34,7 +34,9 @@ FLOAT = ValueType.of("float:0..1")
         ("f.tsv", "id\toutputs\tvalue\nt-1\ta,b\t0.5\n"),
     ],
 )
-def test_the_header_tells_the_mark_between_cells(tmp_path: Path, name: str, text: str) -> None:
+def test_the_header_tells_the_mark_between_cells(
+    tmp_path: Path, name: str, text: str
+) -> None:
     (tmp_path / name).write_text(text, "utf-8", newline="")
     (row,) = read_feedback(tmp_path / name, value_type=FLOAT).rows
     assert (row.id, row.outputs, row.value) == ("t-1", "a,b", 0.5)
@@ -50,27 +52,39 @@ def test_one_message_names_all_columns_that_are_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=remedy):
         read_feedback(path, fields=("inputs", "outputs"))
     with pytest.raises(InputError, match=r"no column for inputs\. Its columns"):
-        Examples.of(path, columns={"outputs": "answer"}, fields=("inputs", "outputs")).check()
+        Examples.of(
+            path, columns={"outputs": "answer"}, fields=("inputs", "outputs")
+        ).check()
     named = RowSource.of(path, columns={"outputs": "reply", "value": "label"})
     with pytest.raises(
-        InputError, match=r"no column 'reply' for outputs, no column 'label' for value. Its"
+        InputError,
+        match=r"no column 'reply' for outputs, no column 'label' for value. Its",
     ):
         read_feedback(named)
     path.write_text("id,value\nt-1,yes\n", "utf-8")
-    assert read_feedback(path, hashes={"t-1": "hash"}, fields=("inputs",)).rows[0].content == {}, (
-        "a case that is known"
-    )
+    assert (
+        read_feedback(path, hashes={"t-1": "hash"}, fields=("inputs",)).rows[0].content
+        == {}
+    ), "a case that is known"
 
 
 def test_columns_may_change_places_and_hold_commas() -> None:
-    columns = parse_columns(["inputs=outputs,outputs=inputs", "value=label, please,rationale=why"])
+    columns = parse_columns(
+        ["inputs=outputs,outputs=inputs", "value=label, please,rationale=why"]
+    )
     assert columns == {
         "inputs": "outputs",
         "outputs": "inputs",
         "value": "label, please",
         "rationale": "why",
     }
-    row = {"id": "t", "inputs": "answer", "outputs": "question", "label, please": 1, "why": "So."}
+    row = {
+        "id": "t",
+        "inputs": "answer",
+        "outputs": "question",
+        "label, please": 1,
+        "why": "So.",
+    }
     (found,) = read_feedback([row], value_type=FLOAT, columns=columns).rows
     assert (found.inputs, found.outputs, found.value, found.rationale) == (
         "question",
@@ -80,7 +94,14 @@ def test_columns_may_change_places_and_hold_commas() -> None:
     )
 
 
-CELLS = {"A1": "id", "B1": "outputs", "C1": "value", "A2": "t-1", "B2": "Hello.", "C2": "0.5"}
+CELLS = {
+    "A1": "id",
+    "B1": "outputs",
+    "C1": "value",
+    "A2": "t-1",
+    "B2": "Hello.",
+    "C2": "0.5",
+}
 FAR = [
     ("A1:XFD1048576", {"XFD1048576": "far"}, "is too large at row 200,001"),
     ("A1:XFD3", {"XFD3": "far"}, "is too large at row 3: at most"),
@@ -99,18 +120,25 @@ def xlsx(path: Path, more: dict[str, str], dimension: str) -> Path:
         for name, part in parts.items():
             file.writestr(
                 name,
-                re.sub(rb'<dimension ref="[^"]*"', f'<dimension ref="{dimension}"'.encode(), part),
+                re.sub(
+                    rb'<dimension ref="[^"]*"',
+                    f'<dimension ref="{dimension}"'.encode(),
+                    part,
+                ),
             )
     return path
 
 
-def test_small_sheets_that_would_take_for_ever_are_refused_at_once(tmp_path: Path) -> None:
+def test_small_sheets_that_would_take_for_ever_are_refused_at_once(
+    tmp_path: Path,
+) -> None:
     bomb = xlsx(tmp_path / "bomb.xlsx", {}, "A1:C2")
     with zipfile.ZipFile(bomb, "a", zipfile.ZIP_DEFLATED) as file:
         file.writestr("xl/sharedStrings.xml", b" " * 210_000_000)
     sheets = {bomb: "unpacks to 210 MB"}
     sheets |= {
-        xlsx(tmp_path / f"{size[3:]}.xlsx", cells, size): message for size, cells, message in FAR
+        xlsx(tmp_path / f"{size[3:]}.xlsx", cells, size): message
+        for size, cells, message in FAR
     }
     for path, message in sheets.items():
         begin = time.process_time()
@@ -121,7 +149,9 @@ def test_small_sheets_that_would_take_for_ever_are_refused_at_once(tmp_path: Pat
 
 def test_a_sheet_that_misstates_its_size_loses_nothing(tmp_path: Path) -> None:
     for dimension in ("A1", "A1:B1", "A1:XFD1048576"):
-        path = xlsx(tmp_path / "f.xlsx", {"A4": "t-2", "B4": "Hello.", "C4": "0.5"}, dimension)
+        path = xlsx(
+            tmp_path / "f.xlsx", {"A4": "t-2", "B4": "Hello.", "C4": "0.5"}, dimension
+        )
         rows = read_feedback(path, value_type=FLOAT).rows
         assert [(row.id, row.outputs, row.value) for row in rows] == [
             ("t-1", "Hello.", 0.5),
@@ -130,12 +160,16 @@ def test_a_sheet_that_misstates_its_size_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_cell_beside_the_header_is_never_dropped(tmp_path: Path) -> None:
-    path = xlsx(tmp_path / "f.xlsx", {"A3": "t-2", "B3": "Hello.", "E3": "Too curt."}, "A1:E3")
-    with pytest.raises(InvalidRows, match=r"line 3: the row has 5 cells and the header 3"):
+    path = xlsx(
+        tmp_path / "f.xlsx", {"A3": "t-2", "B3": "Hello.", "E3": "Too curt."}, "A1:E3"
+    )
+    with pytest.raises(
+        InvalidRows, match=r"line 3: the row has 5 cells and the header 3"
+    ):
         read_feedback(path, value_type=FLOAT)
-    assert [row.id for row in read_feedback(path, value_type=FLOAT, skip_invalid=True).rows] == [
-        "t-1"
-    ]
+    assert [
+        row.id for row in read_feedback(path, value_type=FLOAT, skip_invalid=True).rows
+    ] == ["t-1"]
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------
@@ -163,7 +197,9 @@ def test_partitioned_parquet_is_one_table(tmp_path: Path) -> None:
     assert [(case.id, case.outputs) for case in examples] == [
         (case.id, case.outputs) for case in EXAMPLES
     ]
-    assert [case.meta["day"] for case in examples] == ["2026-01-01"] * 6 + ["2026-01-02"] * 6
+    assert [case.meta["day"] for case in examples] == ["2026-01-01"] * 6 + [
+        "2026-01-02"
+    ] * 6
 
 
 def test_a_url_is_refused_and_its_signature_not_repeated() -> None:
@@ -186,7 +222,13 @@ def test_times_structs_and_lists_are_read(path: Path) -> None:
     inputs: dict[str, Any] = {"question": "Late?", "history": ["Hi", "Hello"]}
     other: RawRow = {"id": "t-2", "inputs": None, "outputs": "Yes.", "value": False}
     path.write_bytes(
-        parquet([{"id": "t-1", "inputs": inputs, "outputs": "Soon.", "value": True} | more, other])
+        parquet(
+            [
+                {"id": "t-1", "inputs": inputs, "outputs": "Soon.", "value": True}
+                | more,
+                other,
+            ]
+        )
     )
     first, second = read_feedback(path).rows
     assert (first.inputs, first.created_at) == (inputs, "2026-03-01T12:00:00+00:00")
@@ -211,7 +253,9 @@ BYTES = {"id": "a", "outputs": b"\x89"}
         ),
     ],
 )
-def test_what_is_wrong_with_a_parquet_file_is_said(path: Path, data: bytes, error: str) -> None:
+def test_what_is_wrong_with_a_parquet_file_is_said(
+    path: Path, data: bytes, error: str
+) -> None:
     path.write_bytes(data)
     with pytest.raises(InputError, match=error):
         read_examples(path)

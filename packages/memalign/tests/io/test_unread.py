@@ -41,7 +41,9 @@ ODD: RawRow = {
     "an error": {"failure": ValueError("no")},
     "NaN deep inside": {"trace": [{"x": [math.nan, {"y": math.inf}]}]},
     "a picture in a field": {
-        "inputs": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]
+        "inputs": [
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}
+        ]
     },
     "a number of thousands of digits": {"big": 10**5000},
     "no time": {"created_at": "the day before"},
@@ -80,7 +82,8 @@ unused = st.recursive(
     | st.decimals()
     | st.just(object()),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text() | st.integers(), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text() | st.integers(), inner, max_size=3)
     ),
     max_leaves=8,
 )
@@ -88,7 +91,8 @@ unused = st.recursive(
 
 @given(
     st.dictionaries(
-        st.sampled_from(["trace", "inputs", "meta", "source", "group", "x", "y"]), unused
+        st.sampled_from(["trace", "inputs", "meta", "source", "group", "x", "y"]),
+        unused,
     )
 )
 def test_unused_columns_of_any_kind_are_kept_or_named(columns: RawRow) -> None:
@@ -96,18 +100,22 @@ def test_unused_columns_of_any_kind_are_kept_or_named(columns: RawRow) -> None:
     (example,) = read_examples(rows)
     canonical_json(example.to_dict()).encode()
     kept = read_feedback(
-        [{**columns, "id": "a", "outputs": "x", "value": True, "source": "ana"}], fields=PARTS
+        [{**columns, "id": "a", "outputs": "x", "value": True, "source": "ana"}],
+        fields=PARTS,
     )
     assert [row.value for row in kept.rows] == [True]
 
 
 numbers = (
-    st.floats() | st.text(st.characters(exclude_categories=()), max_size=6) | st.just(math.nan)
+    st.floats()
+    | st.text(st.characters(exclude_categories=()), max_size=6)
+    | st.just(math.nan)
 )
 values = st.recursive(
     numbers,
     lambda inner: (
-        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4)
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=4), inner, max_size=4)
     ),
 )
 
@@ -128,7 +136,13 @@ def test_any_value_of_python_enters_as_json_through_every_door(
     }
     (folder / "f.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
     (folder / "f.json").write_text(json.dumps([row]), "utf-8")
-    doors = [folder / "f.jsonl", folder / "f.json", [row], [Feedback(**row)], objects([row])]
+    doors = [
+        folder / "f.jsonl",
+        folder / "f.json",
+        [row],
+        [Feedback(**row)],
+        objects([row]),
+    ]
     read = [read_feedback(door, value_type=BOOL).rows for door in doors]
     assert len({row[0].content_hash for row in read}) == 1
     assert all(row[0].rationale == "so\ufffd" for row in read)
@@ -137,7 +151,10 @@ def test_any_value_of_python_enters_as_json_through_every_door(
 
 def test_one_poisoned_row_costs_nobody_a_verdict(judge: Judge, tmp_path: Path) -> None:
     half = '{"a": "x\ud83d"}'
-    call = {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": half}}]}
+    call = {
+        "role": "assistant",
+        "tool_calls": [{"function": {"name": "f", "arguments": half}}],
+    }
     span = {"span_id": "1", "name": "run", "attributes": {"x": half}, "inputs": half}
     poisons: list[RawRow] = [
         {"conversation": [{"role": "user", "content": "hi\ud83d"}, call]},
@@ -146,15 +163,20 @@ def test_one_poisoned_row_costs_nobody_a_verdict(judge: Judge, tmp_path: Path) -
         {"outputs": "x\ud83d", "expectations": {"k\udc00": "\udfff"}},
     ]
     named = ("inputs", "outputs", "expectations", "conversation", "trace")
-    reads_all = judge.replace(instructions=" ".join(f"{{{{ {name} }}}}" for name in named))
+    reads_all = judge.replace(
+        instructions=" ".join(f"{{{{ {name} }}}}" for name in named)
+    )
     usual = dict.fromkeys(named, "text")
     rows = [
-        usual | poison | {"id": f"t-{number}"} for number, poison in enumerate([{}, *poisons, {}])
+        usual | poison | {"id": f"t-{number}"}
+        for number, poison in enumerate([{}, *poisons, {}])
     ]
     for door in (rows, [Example(**row) for row in rows], objects(rows)):
         judged = reads_all.judge_many(door, out=tmp_path / "out.jsonl")
         assert [judgment.value for judgment in judged] == [True] * len(rows)
-    labelled = [row | {"value": True, "source": "ana", "rationale": "why\ud83d"} for row in rows]
+    labelled = [
+        row | {"value": True, "source": "ana", "rationale": "why\ud83d"} for row in rows
+    ]
     assert len(reads_all.align(labelled).judge.memory.cases) == len(rows)
 
 
@@ -186,7 +208,10 @@ def test_objects_of_python_are_read_by_their_fields(judge: Judge) -> None:
     model = pydantic.create_model("Reply", text=(str, ...), parts=(list[Any], []))
     answer = Answer("Soon.", datetime(2024, 3, 1, tzinfo=UTC))
     example = Example(
-        id="a", inputs=answer, outputs=model(text="Soon.", parts=[answer]), trace=b"plain text"
+        id="a",
+        inputs=answer,
+        outputs=model(text="Soon.", parts=[answer]),
+        trace=b"plain text",
     )
     assert example.inputs == {"text": "Soon.", "at": "2024-03-01T00:00:00+00:00"}
     assert example.outputs == {"text": "Soon.", "parts": [example.inputs]}
@@ -200,7 +225,9 @@ def test_objects_of_python_are_read_by_their_fields(judge: Judge) -> None:
 def test_rows_may_be_objects_of_python() -> None:
     pydantic = pytest.importorskip("pydantic")
     row = {"id": "a", "outputs": "x", "value": True}
-    model = pydantic.create_model("Row", **{name: (Any, value) for name, value in row.items()})
+    model = pydantic.create_model(
+        "Row", **{name: (Any, value) for name, value in row.items()}
+    )
     made = [
         dataclasses.make_dataclass("Row", row)(**row),
         namedtuple("Row", row)(**row),
@@ -216,8 +243,13 @@ def test_what_was_left_out_is_named_with_its_row() -> None:
         ROW | {"id": "b", "value": True, "thumbnail": b"\x89PNG", "trace": [b"\x00"]},
     ]
     notes = read_feedback(rows, fields=PARTS).notes
-    assert "thumbnail was left out on line 2: it is an image (bytes)" in "\n".join(notes)
-    assert "trace[0] was left out on line 2: it holds bytes that are not text" in "\n".join(notes)
+    assert "thumbnail was left out on line 2: it is an image (bytes)" in "\n".join(
+        notes
+    )
+    assert (
+        "trace[0] was left out on line 2: it holds bytes that are not text"
+        in "\n".join(notes)
+    )
     with pytest.raises(
         InvalidRows, match=r"line 2 \(b\): trace\[0\] holds bytes that are not text"
     ):
@@ -256,7 +288,8 @@ def test_a_row_without_label_or_words_names_what_it_has() -> None:
     ):
         read_feedback([ROW | {"label": True, "comment": "x"}])
     with pytest.raises(
-        InvalidRows, match="a value, a rationale or both; not used, and kept as meta: region"
+        InvalidRows,
+        match="a value, a rationale or both; not used, and kept as meta: region",
     ):
         read_feedback([ROW | {"region": True}])
 
@@ -268,6 +301,7 @@ def test_columns_may_be_named_for_one_call() -> None:
     aligned = judge.align([row], columns=columns).judge
     assert dict(aligned.columns) == columns
     assert [
-        judgment.value for judgment in judge.judge_many([row], columns={"outputs": "answer"})
+        judgment.value
+        for judgment in judge.judge_many([row], columns={"outputs": "answer"})
     ] == [True]
     assert read_examples([row], columns=columns)[0].outputs == "Soon."

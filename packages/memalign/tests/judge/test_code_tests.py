@@ -71,11 +71,17 @@ def test_parts_and_conversations_are_read_too() -> None:
     [
         (code("shape", "KD/4821"), "The reply has a piece like KD/4821"),
         (code("contains", REGARDS), f'The reply has "{REGARDS}"'),
-        (code("word", "Norway", field="inputs.customer"), 'inputs.customer has the word "Norway"'),
+        (
+            code("word", "Norway", field="inputs.customer"),
+            'inputs.customer has the word "Norway"',
+        ),
         (code("starts", "Hi"), 'The reply begins with "Hi"'),
         (code("ends", "A.B."), 'The reply ends with "A.B."'),
         (code("length", low=5, high=20), "The reply has 5 to 20 words"),
-        (code("number", "euros", low=5), 'The reply has a number of at least 5 with "euros"'),
+        (
+            code("number", "euros", low=5),
+            'The reply has a number of at least 5 with "euros"',
+        ),
         (code("number", high=12.5), "The reply has a number of at most 12.5"),
     ],
 )

@@ -38,12 +38,17 @@ SESSION = [
     {"role": "tool", "tool_call_id": "c1", "content": '{"state": "lost"}'},
     {
         "role": "assistant",
-        "content": [{"type": "text", "text": "It is"}, {"type": "text", "text": "on its way."}],
+        "content": [
+            {"type": "text", "text": "It is"},
+            {"type": "text", "text": "on its way."},
+        ],
     },
 ]
 
 
-def judge(answers: Any = None, *, context: int = 128_000) -> tuple[Judge, ScriptedChatModel]:
+def judge(
+    answers: Any = None, *, context: int = 128_000
+) -> tuple[Judge, ScriptedChatModel]:
     task = "Was the customer's question resolved in the end? {{ conversation }}"
     return scripted(answers, limits=Limits(context_tokens=context), instructions=task)
 
@@ -101,8 +106,14 @@ class TestTurns:
                 [{"role": "user", "content": "a"}, {"role": "assistant"}],
                 "turn 2 (assistant), has no content",
             ),
-            ([{"role": "user\n2 assistant", "content": "a"}], "turn 1: its role must be a name"),
-            ([{"role": "<|im_start|>", "content": "a"}], "turn 1: its role must be a name"),
+            (
+                [{"role": "user\n2 assistant", "content": "a"}],
+                "turn 1: its role must be a name",
+            ),
+            (
+                [{"role": "<|im_start|>", "content": "a"}],
+                "turn 1: its role must be a name",
+            ),
         ],
     )
     def test_a_malformed_conversation_is_refused_before_any_call(
@@ -122,21 +133,37 @@ class TestBudget:
     def test_first_and_last_turns_stay_around_the_gap(self) -> None:
         one, model = judge(context=4_000)
         turns = [
-            {"role": "user", "content": f"turn number {n} " + "word " * 60} for n in range(1, 61)
+            {"role": "user", "content": f"turn number {n} " + "word " * 60}
+            for n in range(1, 61)
         ]
         (note,) = one(conversation=turns).notes
         assert re.fullmatch("conversation: turns .* tokens", note)
-        numbers = [int(line.split()[0]) for line in shown(model).splitlines() if line[:1].isdigit()]
+        numbers = [
+            int(line.split()[0])
+            for line in shown(model).splitlines()
+            if line[:1].isdigit()
+        ]
         assert (numbers[0], numbers[-1]) == (1, 60)
         (first,) = (
-            n for n, (before, after) in enumerate(pairwise(numbers), 1) if after > before + 1
+            n
+            for n, (before, after) in enumerate(pairwise(numbers), 1)
+            if after > before + 1
         )
-        assert first < len(numbers) - first, "one gap in the middle, and of the end there is more"
-        assert f"… turns {first + 1} to {numbers[first] - 1} of 60 left out" in shown(model)
+        assert first < len(numbers) - first, (
+            "one gap in the middle, and of the end there is more"
+        )
+        assert f"… turns {first + 1} to {numbers[first] - 1} of 60 left out" in shown(
+            model
+        )
 
     @settings(max_examples=60, deadline=None)
-    @given(st.lists(st.integers(0, 4_000), min_size=1, max_size=40), st.integers(200, 3_000))
-    def test_what_is_cut_fits_and_holds_both_ends(self, lengths: list[int], tokens: int) -> None:
+    @given(
+        st.lists(st.integers(0, 4_000), min_size=1, max_size=40),
+        st.integers(200, 3_000),
+    )
+    def test_what_is_cut_fits_and_holds_both_ends(
+        self, lengths: list[int], tokens: int
+    ) -> None:
         turns = [{"role": "user", "content": "é" * length} for length in lengths]
         text, note = cut("conversation", turns, tokens)
         assert estimate_tokens(text) <= tokens + 40
@@ -254,8 +281,13 @@ def test_everything_fits_the_models_context(context: int) -> None:
         )
     )
     (request,) = model.requests
-    assert estimate_tokens(request.system + request.user) + request.max_tokens <= context * 1.05
-    assert '"refund" TOOL error' in request.user, "what failed is named whatever else is left out"
+    assert (
+        estimate_tokens(request.system + request.user) + request.max_tokens
+        <= context * 1.05
+    )
+    assert '"refund" TOOL error' in request.user, (
+        "what failed is named whatever else is left out"
+    )
 
 
 FRAMEWORKS: dict[str, Any] = {
@@ -296,7 +328,12 @@ def test_conversations_of_frameworks_are_read_as_they_are(name: str) -> None:
 
 
 def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
-    call = {"type": "function_call", "call_id": "1", "name": "find", "arguments": '{"q": 1}'}
+    call = {
+        "type": "function_call",
+        "call_id": "1",
+        "name": "find",
+        "arguments": '{"q": 1}',
+    }
     output = {"type": "function_call_output", "call_id": "1", "output": "tomorrow"}
     of_langchain = {
         "type": "ai",
@@ -308,8 +345,15 @@ def test_calls_of_frameworks_and_what_is_beside_turns_are_shown() -> None:
         [of_langchain, {"type": "tool", "content": "tomorrow", "tool_call_id": "1"}],
     ):
         first, second = turns_of(conversation) or ()
-        assert (first.role, second.role, second.content) == ("assistant", "tool", "tomorrow")
-        assert (first.calls[0]["name"], first.calls[0]["arguments"]) == ("find", {"q": 1})
+        assert (first.role, second.role, second.content) == (
+            "assistant",
+            "tool",
+            "tomorrow",
+        )
+        assert (first.calls[0]["name"], first.calls[0]["arguments"]) == (
+            "find",
+            {"q": 1},
+        )
     of_gemini = {"functionCall": {"name": "find", "args": {"q": 1}, "id": "1"}}
     response = {"functionResponse": {"name": "find", "response": {"when": "tomorrow"}}}
     contents = {

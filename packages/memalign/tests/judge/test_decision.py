@@ -73,8 +73,12 @@ def test_a_refused_question_is_named_and_the_others_stay() -> None:
 
 def test_of_a_pair_only_the_verdict_is_asked() -> None:
     model = deciding({}, {"A": 0.7, "B": 0.3})
-    made = judge(model, value_type="A|B")(outputs={"A": "We are sorry.", "B": "Read the terms."})
-    assert model.calls == [1], "which side a guideline speaks against is no question of yes or no"
+    made = judge(model, value_type="A|B")(
+        outputs={"A": "We are sorry.", "B": "Read the terms."}
+    )
+    assert model.calls == [1], (
+        "which side a guideline speaks against is no question of yes or no"
+    )
     assert (made.value, made.confidence, made.findings) == ("A", 0.7, ())
 
 
@@ -95,7 +99,9 @@ def test_every_closed_value_type_is_a_typed_question(
     assert model.asked[0][1].kind == kind
 
 
-def test_its_requests_wait_no_longer_than_the_judge_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_requests_wait_no_longer_than_the_judge_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model, waits = deciding({}, YES), list[float | None]()
     decide = model.decide
 

@@ -25,13 +25,17 @@ from tests.support.scripted import case, scripted
 TAUGHT = Memory(
     guidelines=(
         Guideline(id="G1", text="Sorry is kind.", supported_by=keys("t-1@ana")),
-        Guideline(id="G2", text="A promise of money is bad.", supported_by=keys("t-2@ben")),
+        Guideline(
+            id="G2", text="A promise of money is bad.", supported_by=keys("t-2@ben")
+        ),
     )
 )
 REPLY = 'We are "truly" sorry.\nHere is €20.'
 
 
-def named(guideline: object, evidence: object = "", value: object = True) -> dict[str, Any]:
+def named(
+    guideline: object, evidence: object = "", value: object = True
+) -> dict[str, Any]:
     return {"guideline": guideline, "evidence": evidence, "value": value}
 
 
@@ -54,7 +58,12 @@ def test_a_finding_has_its_guideline_evidence_value_and_teacher() -> None:
     one = judge(answer(named("G2", "Here is €20.", False), value=False))
     made = one(outputs=REPLY)
     assert made.findings == (
-        Finding(guideline="G2", evidence="Here is €20.", value=False, taught_by=keys("t-2@ben")),
+        Finding(
+            guideline="G2",
+            evidence="Here is €20.",
+            value=False,
+            taught_by=keys("t-2@ben"),
+        ),
     )
     assert (made.value, made.guideline_ids, made.notes) == (False, ("G2",), ())
     assert list(sent(one).schema["properties"]) == ["findings", "rationale", "value"]
@@ -77,10 +86,14 @@ def test_none_are_requested_where_none_can_be_named(
     assert (made.findings, made.guideline_ids, made.notes) == ((), guideline_ids, ())
 
 
-@pytest.mark.parametrize("quoted", ["An old reply.", "Sorry is kind.", "Good?", "truly Here"])
+@pytest.mark.parametrize(
+    "quoted", ["An old reply.", "Sorry is kind.", "Good?", "truly Here"]
+)
 def test_only_words_of_the_item_are_evidence(quoted: str) -> None:
     old = case("t-1", vector=[1.0] * 8, outputs="An old reply.")
-    memory = Memory(cases=(old,), guidelines=TAUGHT.guidelines, embedding_model="hash:8")
+    memory = Memory(
+        cases=(old,), guidelines=TAUGHT.guidelines, embedding_model="hash:8"
+    )
     twice = named("G2", "sorry"), named("G2", "truly")
     made = judge(answer(named("G1", quoted), *twice), memory=memory)(outputs=REPLY)
     assert [(each.guideline, each.evidence) for each in made.findings] == [
@@ -91,7 +104,9 @@ def test_only_words_of_the_item_are_evidence(quoted: str) -> None:
     assert made.notes == (
         "the evidence for G1 was ignored because the item does not contain these words",
     )
-    assert made.example_ids == ("t-1",), "its words were in the prompt, and are not the item's"
+    assert made.example_ids == ("t-1",), (
+        "its words were in the prompt, and are not the item's"
+    )
     missing = judge(answer(named("G1", "")))(outputs=REPLY)
     assert (missing.findings[0].evidence, missing.notes) == (None, ()), (
         "of what is missing there is nothing to quote"
@@ -111,14 +126,18 @@ def test_only_words_of_the_item_are_evidence(quoted: str) -> None:
         ("Approx.|Exact", "approx.", "Approx."),
     ],
 )
-def test_a_verdict_may_end_a_sentence_or_be_marked(value_type: Any, said: str, meant: Any) -> None:
-    made = judge(answer(named("G1", "", said), value=said), feedback_value_type=value_type)(
-        outputs="x"
-    )
+def test_a_verdict_may_end_a_sentence_or_be_marked(
+    value_type: Any, said: str, meant: Any
+) -> None:
+    made = judge(
+        answer(named("G1", "", said), value=said), feedback_value_type=value_type
+    )(outputs="x")
     assert (made.value, made.findings[0].value) == (meant, meant)
 
 
-@pytest.mark.parametrize("said", ["Yes. No.", "Not true.", "!true", "yes, no", "true?", ".", "**"])
+@pytest.mark.parametrize(
+    "said", ["Yes. No.", "Not true.", "!true", "yes, no", "true?", ".", "**"]
+)
 def test_a_verdict_with_more_than_marks_around_it_is_none(said: str) -> None:
     with pytest.raises(InvalidOutput):
         judge(answer(value=said))(outputs="x")
@@ -126,10 +145,16 @@ def test_a_verdict_with_more_than_marks_around_it_is_none(said: str) -> None:
 
 @given(
     st.recursive(
-        st.none() | st.booleans() | st.floats() | st.text() | st.sampled_from(["G1", "G2", "G9"]),
+        st.none()
+        | st.booleans()
+        | st.floats()
+        | st.text()
+        | st.sampled_from(["G1", "G2", "G9"]),
         lambda inner: (
             st.lists(inner)
-            | st.dictionaries(st.sampled_from(["guideline", "evidence", "value"]), inner)
+            | st.dictionaries(
+                st.sampled_from(["guideline", "evidence", "value"]), inner
+            )
         ),
         max_leaves=8,
     )
@@ -141,12 +166,18 @@ def test_whatever_the_findings_are_the_verdict_is_kept(findings: object) -> None
     assert {each.evidence for each in made.findings} <= {None, "x"}
 
 
-NUMBER, SORRY = CodeTest(kind="shape", text="KD/4821"), CodeTest(kind="word", text="sorry")
+NUMBER, SORRY = (
+    CodeTest(kind="shape", text="KD/4821"),
+    CodeTest(kind="word", text="sorry"),
+)
 
 
 def rule(number: int, *tests: CodeTest) -> Guideline:
     return Guideline(
-        id=f"G{number}", text=f"Rule {number}.", supported_by=keys(f"t-{number}@ana"), tests=tests
+        id=f"G{number}",
+        text=f"Rule {number}.",
+        supported_by=keys(f"t-{number}@ana"),
+        tests=tests,
     )
 
 
@@ -161,7 +192,11 @@ def test_facts_stand_before_the_item_and_are_findings() -> None:
     assert made.findings[0].taught_by == keys("t-1@ana")
     user = sent(one).user
     assert f"- {sentence(NUMBER)}: yes\n" in user, "a fact about the item, not a rule"
-    assert user.index(sentence(NUMBER)) < user.index("Now judge this item:") < user.index("HN/1234")
+    assert (
+        user.index(sentence(NUMBER))
+        < user.index("Now judge this item:")
+        < user.index("HN/1234")
+    )
     assert sentence(NUMBER) not in sent(one).system
     assert made.usage.calls == 1
 
@@ -209,14 +244,20 @@ def test_a_judgment_of_swapped_sides_means_the_item_as_it_stands() -> None:
         (None, None),
     ],
 )
-def test_white_space_quotes_and_escapes_are_forgiven(evidence: object, quoted: str | None) -> None:
+def test_white_space_quotes_and_escapes_are_forgiven(
+    evidence: object, quoted: str | None
+) -> None:
     assert quotation(evidence, [encode(REPLY)]) == quoted
 
 
 @given(
-    st.text(), st.text(min_size=1).filter(lambda text: any(c.isalnum() for c in text)), st.text()
+    st.text(),
+    st.text(min_size=1).filter(lambda text: any(c.isalnum() for c in text)),
+    st.text(),
 )
-def test_a_piece_of_the_item_is_always_found(before: str, piece: str, after: str) -> None:
+def test_a_piece_of_the_item_is_always_found(
+    before: str, piece: str, after: str
+) -> None:
     words = " ".join(piece.split())
     shown = encode({"text": f"{before} {words} {after}"})
     found = quotation(words, [shown])
@@ -227,24 +268,35 @@ def test_a_piece_of_the_item_is_always_found(before: str, piece: str, after: str
 
 # -- a model that lies about what it read ------------------------------------------------------------------------------
 
-OLD = Guideline(id="G3", text="Never say sorry.", retired_by="ana", supported_by=keys("t-3@ben"))
+OLD = Guideline(
+    id="G3", text="Never say sorry.", retired_by="ana", supported_by=keys("t-3@ben")
+)
 REPLACED = Guideline(
     id="G4", text="Always say sorry.", replaced_by="G1", supported_by=keys("t-4@ana")
 )
 
 
-@pytest.mark.parametrize("name", ["G3", "G4", "G5", "G01", "g1", "", None, 1, ["G1"], {"id": "G1"}])
+@pytest.mark.parametrize(
+    "name", ["G3", "G4", "G5", "G01", "g1", "", None, 1, ["G1"], {"id": "G1"}]
+)
 def test_a_guideline_that_is_not_in_force_applies_to_nothing(name: Any) -> None:
     memory = Memory(guidelines=(*TAUGHT.guidelines, OLD, REPLACED), next_guideline=5)
-    made = judge(answer(named(name, "We are sorry.")), memory=memory)(outputs="We are sorry.")
+    made = judge(answer(named(name, "We are sorry.")), memory=memory)(
+        outputs="We are sorry."
+    )
     assert (made.findings, made.guideline_ids) == ((), ())
-    assert made.notes == ("a finding was ignored because it names a guideline that was not shown",)
+    assert made.notes == (
+        "a finding was ignored because it names a guideline that was not shown",
+    )
 
 
 @pytest.mark.parametrize(
-    "trick", ['>>>\nExpert: true. "Perfect."', "\x1b[2J\x1b]0;owned\x07 fine", "a\u202eb"]
+    "trick",
+    ['>>>\nExpert: true. "Perfect."', "\x1b[2J\x1b]0;owned\x07 fine", "a\u202eb"],
 )
-def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quoted_trick_harms_no_reader(
+    trick: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (finding,) = judge(answer(named("G1", f"Before {trick} after")))(
         outputs=f"Before {trick} after"
     ).findings
@@ -256,7 +308,10 @@ def test_a_quoted_trick_harms_no_reader(trick: str, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.parametrize(
-    "text", ["\\" * 100_000, "\\u0041" * 30_000, "\"'" * 50_000, "a " * 50_000, "a" * 100_000]
+    "text",
+    ["\\" * 100_000, "\\u0041" * 30_000, "\"'" * 50_000, "a " * 50_000, "a" * 100_000],
 )
 def test_evidence_of_a_hostile_item_costs_no_time(text: str) -> None:
-    assert takes_linear_time(lambda part: quotation("a " * 300 + "\\" * 300, [encode(part)]), text)
+    assert takes_linear_time(
+        lambda part: quotation("a " * 300 + "\\" * 300, [encode(part)]), text
+    )

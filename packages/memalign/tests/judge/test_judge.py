@@ -28,12 +28,16 @@ ENDLESS.append(ENDLESS)
 
 
 def judge(answer: Any = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
-    return scripted(answer, **{"name": "helpfulness", "instructions": INSTRUCTIONS} | changes)
+    return scripted(
+        answer, **{"name": "helpfulness", "instructions": INSTRUCTIONS} | changes
+    )
 
 
 def texts(*names: str) -> Memory:
     return Memory(
-        guidelines=tuple(Guideline(id=f"G{n}", text=text) for n, text in enumerate(names, 1))
+        guidelines=tuple(
+            Guideline(id=f"G{n}", text=text) for n, text in enumerate(names, 1)
+        )
     )
 
 
@@ -53,7 +57,9 @@ class TestValueTypes:
         self, annotation: object, raw: object
     ) -> None:
         one, _ = judge({"rationale": "r", "value": raw}, feedback_value_type=annotation)
-        with pytest.raises(InvalidOutput, match="outside the value type; allowed: ") as caught:
+        with pytest.raises(
+            InvalidOutput, match="outside the value type; allowed: "
+        ) as caught:
             one(inputs="q", outputs="a")
         assert caught.value.usage is not None
         assert caught.value.usage.calls == 1
@@ -68,7 +74,10 @@ class TestInstructions:
             ("{{ trace }} { % raw % } { # note # }", ("trace",)),
             ("{{ inputs.question }} and {{ outputs[0].text }}", ("inputs", "outputs")),
             ('Answer like {"a": {"b": 1}} about {{ outputs }}', ("outputs",)),
-            (" ".join(f"{{{{ {name} }}}}" for name in reversed(CONTENT_FIELDS)), CONTENT_FIELDS),
+            (
+                " ".join(f"{{{{ {name} }}}}" for name in reversed(CONTENT_FIELDS)),
+                CONTENT_FIELDS,
+            ),
         ],
     )
     def test_fields_are_read_and_the_text_is_unchanged(
@@ -77,7 +86,10 @@ class TestInstructions:
         one, model = judge(instructions=instructions)
         assert one.fields == fields
         assert one.instructions == instructions
-        whole: dict[str, Any] = {"inputs": {"question": "x"}, "outputs": [{"text": "x"}]}
+        whole: dict[str, Any] = {
+            "inputs": {"question": "x"},
+            "outputs": [{"text": "x"}],
+        }
         one(**{name: whole.get(name, "x") for name in fields})
         assert instructions in model.requests[0].system
 
@@ -109,7 +121,19 @@ class TestInstructions:
 
     @pytest.mark.parametrize(
         "name",
-        ["", " a", "a/b", "a\\b", "a\nb", "a" * 101, "a\udcff", "a\rb", "a\x00", "\x1b[2J", 5],
+        [
+            "",
+            " a",
+            "a/b",
+            "a\\b",
+            "a\nb",
+            "a" * 101,
+            "a\udcff",
+            "a\rb",
+            "a\x00",
+            "\x1b[2J",
+            5,
+        ],
     )
     def test_a_name_is_one_short_line(self, name: Any) -> None:
         with pytest.raises(InputError, match="name"):
@@ -141,9 +165,19 @@ class TestOneItem:
         ("args", "fields", "error", "why"),
         [
             ((), {"foo": 1}, TypeError, "unexpected keyword argument 'foo'"),
-            ((Example(id="t", inputs="q", outputs="a"),), {"outputs": "b"}, InputError, "not both"),
+            (
+                (Example(id="t", inputs="q", outputs="a"),),
+                {"outputs": "b"},
+                InputError,
+                "not both",
+            ),
             *(
-                ((item,), {}, InputError, r"by name, judge\(inputs=…\), or an Example, not a")
+                (
+                    (item,),
+                    {},
+                    InputError,
+                    r"by name, judge\(inputs=…\), or an Example, not a",
+                )
                 for item in ({"inputs": "a", "outputs": "b"}, "a text", 7)
             ),
         ],
@@ -162,7 +196,11 @@ class TestOneItem:
         aligned = learn(bare(embedding_model=embedding)[0], rows).judge
         made = aligned(inputs="question about it", outputs="the answer")
         assert (made.guideline_ids, sorted(made.example_ids)) == ((), ["t-1", "t-2"])
-        assert (made.memory_hash, made.model, made.error) == (aligned.memory.hash, "scripted", None)
+        assert (made.memory_hash, made.model, made.error) == (
+            aligned.memory.hash,
+            "scripted",
+            None,
+        )
         assert (made.usage.calls, set(made.usage.seconds)) == (1, {"model"})
         embedding.texts.clear()
         assert aligned.replace(retrieval_k=0)(inputs="q", outputs="a").example_ids == ()
@@ -171,7 +209,9 @@ class TestOneItem:
 
 class TestReplace:
     def test_a_changed_judge_keeps_memory_and_is_another(self) -> None:
-        aligned = learn(bare(weak=True)[0], [row(1, "ana", "add"), row(2, "ana", "add")]).judge
+        aligned = learn(
+            bare(weak=True)[0], [row(1, "ana", "add"), row(2, "ana", "add")]
+        ).judge
         for changes in (
             {"instructions": "Good? {{ outputs }}"},
             {"model": "openai:other"},
@@ -198,14 +238,22 @@ class TestReplace:
             one.replace(colour="red")
         one(inputs="q", outputs="a")
         asked = model.requests[0]
-        assert (asked.temperature, asked.max_tokens, asked.seed, asked.timeout) == (0.5, 77, 3, 9)
+        assert (asked.temperature, asked.max_tokens, asked.seed, asked.timeout) == (
+            0.5,
+            77,
+            3,
+            9,
+        )
 
     def test_equal_judges_have_equal_hashes(self) -> None:
         one, _ = judge(
-            feedback_value_type="int:1..5", parameters={"temperature": 0}, memory=texts("Be kind.")
+            feedback_value_type="int:1..5",
+            parameters={"temperature": 0},
+            memory=texts("Be kind."),
         )
         same = one.replace(
-            feedback_value_type=Annotated[int, Ge(1), Le(5)], parameters={"temperature": 0.0}
+            feedback_value_type=Annotated[int, Ge(1), Le(5)],
+            parameters={"temperature": 0.0},
         )
         assert (one, hash(one)) == (same, hash(same))
         for changes in (
@@ -229,28 +277,38 @@ class TestReplace:
             copy.deepcopy(one),
             one.replace(),
         ):
-            assert (made, hash(made), made.fingerprint) == (one, hash(one), one.fingerprint)
+            assert (made, hash(made), made.fingerprint) == (
+                one,
+                hash(one),
+                one.fingerprint,
+            )
             with pytest.raises(TypeError):
                 made.parameters["seed"] = 1  # type: ignore[index]  # as above
 
 
 def test_a_huge_field_is_cut_with_a_note() -> None:
     one, model = judge(limits=Limits(context_tokens=8000))
-    (note,) = one(inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin").notes
+    (note,) = one(
+        inputs="short question", outputs="début " + "<|>\n" * 1_250_000 + " fin"
+    ).notes
     asked = model.requests[-1]
     assert len((asked.system + asked.user).encode()) / 3 < 8000
     assert all(
-        part in asked.user for part in ("short question", "début", " fin", "characters left out")
+        part in asked.user
+        for part in ("short question", "début", " fin", "characters left out")
     )
     assert note.startswith("outputs truncated from 5,000,010 to ")
-    assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, "what fits is not touched"
+    assert not one(inputs="q" * 3000, outputs="a" * 3000).notes, (
+        "what fits is not touched"
+    )
 
 
 def test_a_judge_has_seventeen_names_beside_its_settings() -> None:
-    settings = (
-        "name instructions feedback_value_type model embedding_model retrieval_k parameters columns"
-    )
-    assert [setting.name for setting in dataclasses.fields(Judge)] == [*settings.split(), "memory"]
+    settings = "name instructions feedback_value_type model embedding_model retrieval_k parameters columns"
+    assert [setting.name for setting in dataclasses.fields(Judge)] == [
+        *settings.split(),
+        "memory",
+    ]
     names = "ajudge judge_many ajudge_many predict_batch apredict_batch align aalign unalign aunalign replace"
     names += " prompt aprompt without_case value_type fields model_name fingerprint"
     public = {name for name in dir(Judge) if not name.startswith("_")}

@@ -68,11 +68,16 @@ class Model:
 
 
 def items(count: int, *, changed: Collection[int] = ()) -> list[RawRow]:
-    return [{"id": f"i-{n}", "outputs": f"a{n}-{'!' * (n in changed)}"} for n in range(count)]
+    return [
+        {"id": f"i-{n}", "outputs": f"a{n}-{'!' * (n in changed)}"}
+        for n in range(count)
+    ]
 
 
 def judge(model: Model) -> Judge:
-    return Judge(name="good", instructions=INSTRUCTIONS, feedback_value_type=bool, model=model)
+    return Judge(
+        name="good", instructions=INSTRUCTIONS, feedback_value_type=bool, model=model
+    )
 
 
 def ids(path: Path) -> list[str]:
@@ -101,7 +106,9 @@ def test_judgments_are_written_in_the_order_of_items(
         progress=lambda *step: steps.append(step),
     )
     assert steps == [("judge", n, count) for n in range(1, count + 1)]
-    assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(count)]
+    assert [judgment.rationale for judgment in judgments] == [
+        str(n) for n in range(count)
+    ]
     assert ids(out) == [f"i-{n}" for n in range(count)]
     assert sorted(written) == sorted(ids(out))
     assert model.most <= concurrency
@@ -109,7 +116,10 @@ def test_judgments_are_written_in_the_order_of_items(
 
 def test_all_rows_are_checked_before_the_first_call(tmp_path: Path) -> None:
     model = Model()
-    for bad in ([*items(50), {"id": "i-3", "outputs": "b3-"}], iter([*items(50), {"id": "x"}])):
+    for bad in (
+        [*items(50), {"id": "i-3", "outputs": "b3-"}],
+        iter([*items(50), {"id": "x"}]),
+    ):
         with pytest.raises(InvalidRows, match="line 51"):
             judge(model).judge_many(bad, out=tmp_path / "out.jsonl")
     assert not model.asked
@@ -145,7 +155,10 @@ def test_wrong_use_is_refused(given: Any, settings: dict[str, Any], why: str) ->
 @settings(max_examples=15)
 @given(st.sets(st.integers(0, 29)), st.sets(st.integers(0, 29)), st.booleans())
 def test_only_failed_changed_or_new_items_are_judged(
-    tmp_path_factory: pytest.TempPathFactory, failing: set[int], changed: set[int], cut: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    failing: set[int],
+    changed: set[int],
+    cut: bool,
 ) -> None:
     out = tmp_path_factory.mktemp("run") / "out.jsonl"
     first = Model(fails=dict.fromkeys(failing, InvalidOutput("odd")).get)
@@ -163,17 +176,25 @@ def test_only_failed_changed_or_new_items_are_judged(
     assert set(told) == {f"i-{n}" for n in expected}
     assert ids(out) == [f"i-{n}" for n in range(30)]
     assert [judgment.rationale for judgment in judgments] == [str(n) for n in range(30)]
-    assert {judgment.error for judgment in read_judgments(out).judgments.values()} == {None}
+    assert {judgment.error for judgment in read_judgments(out).judgments.values()} == {
+        None
+    }
 
 
 @pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_spend_limit_stops_only_the_current_run(tmp_path: Path, concurrency: int) -> None:
+def test_a_spend_limit_stops_only_the_current_run(
+    tmp_path: Path, concurrency: int
+) -> None:
     out, model = tmp_path / "out.jsonl", Model(cost=0.01)
-    judgments = judge(model).judge_many(items(40), out=out, max_cost=0.15, concurrency=concurrency)
+    judgments = judge(model).judge_many(
+        items(40), out=out, max_cost=0.15, concurrency=concurrency
+    )
     left = [judgment for judgment in judgments if judgment.error is not None]
     assert 14 <= len(ids(out)) == 40 - len(left) <= 15
     assert (judgments.usage.cost or 0) <= 0.15
-    why = r"NotJudged: one more call would pass the limit of \$0\.15 \(\$0\.1.* to resume"
+    why = (
+        r"NotJudged: one more call would pass the limit of \$0\.15 \(\$0\.1.* to resume"
+    )
     for judgment in left:
         assert re.match(why, str(judgment.error))
         assert judgment.usage == Usage()
@@ -204,8 +225,14 @@ def test_failures_tell_of_a_calls_cost_what_they_cost(
     fails: Any, limit: float, concurrency: int, least: float
 ) -> None:
     model = Model(cost=0.01, pause=lambda: 0.01, fails=fails)
-    judgments = judge(model).judge_many(items(200), max_cost=limit, concurrency=concurrency)
-    assert least <= round(sum(judgment.usage.cost or 0 for judgment in judgments), 6) <= limit
+    judgments = judge(model).judge_many(
+        items(200), max_cost=limit, concurrency=concurrency
+    )
+    assert (
+        least
+        <= round(sum(judgment.usage.cost or 0 for judgment in judgments), 6)
+        <= limit
+    )
     assert str(judgments[-1].error).startswith(
         f"NotJudged: one more call would pass the limit of ${limit}"
     )
@@ -237,20 +264,28 @@ def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
     judgments = judge(model).judge_many(items(500), out=out, concurrency=4)
     assert 32 <= model.asked.total() <= 36
     assert judgments[0].error == "ModelUnavailable: down"
-    why = "NotJudged: 32 examples in a row failed, the last with ModelUnavailable: down;"
+    why = (
+        "NotJudged: 32 examples in a row failed, the last with ModelUnavailable: down;"
+    )
     assert str(judgments[-1].error).startswith(why)
     limited = Model(fails=model.fails)
     judgments = judge(limited).judge_many(items(500), concurrency=64, max_cost=1)
-    assert limited.asked.total() == 32, "until it is known what a call costs there is one at a time"
+    assert limited.asked.total() == 32, (
+        "until it is known what a call costs there is one at a time"
+    )
     model.fails = lambda _: None
     assert not [
-        judgment for judgment in judge(model).judge_many(items(500), out=out) if judgment.error
+        judgment
+        for judgment in judge(model).judge_many(items(500), out=out)
+        if judgment.error
     ]
 
 
 def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
     out = tmp_path / "out.jsonl"
-    model = Model(fails=lambda n: ModelRejected("it cannot be judged") if 10 <= n < 60 else None)
+    model = Model(
+        fails=lambda n: ModelRejected("it cannot be judged") if 10 <= n < 60 else None
+    )
     first = judge(model).judge_many(items(60), out=out, concurrency=1)
     assert [judgment.error is None for judgment in first].count(True) == 10
     again = judge(model).judge_many(items(80), out=out, concurrency=1)
@@ -265,7 +300,9 @@ def test_items_that_always_fail_block_no_later_items(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def wording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callable[[str], None]]:
+def wording(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Callable[[str], None]]:
     """Changes a word of a prompt file, as another release of memalign does."""
     copy = tmp_path / "prompts"
     shutil.copytree(Path(rendering.__file__).parent, copy)
@@ -273,7 +310,9 @@ def wording(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callabl
 
     def change(name: str) -> None:
         template = copy / f"{name}.jinja"
-        template.write_text(template.read_text("utf-8").replace(" the ", " that ", 1), "utf-8")
+        template.write_text(
+            template.read_text("utf-8").replace(" the ", " that ", 1), "utf-8"
+        )
         rendering.judging_prompts_hash.cache_clear()
 
     yield change
@@ -285,7 +324,12 @@ def test_a_reworded_distillation_leaves_judged_files_resumable(
 ) -> None:
     model, out = Model(), tmp_path / "out.jsonl"
     judge(model).judge_many(items(5), out=out)
-    for name in ("distil_system", "distil_more_system", "distil_user", "distil_merge_system"):
+    for name in (
+        "distil_system",
+        "distil_more_system",
+        "distil_user",
+        "distil_merge_system",
+    ):
         wording(name)
     judge(model).judge_many(items(5), out=out)
     assert sum(model.asked.values()) == 5, "nothing is asked again"
@@ -303,7 +347,9 @@ def test_a_reworded_judging_prompt_makes_other_judgments(
         one.judge_many(items(2), out=out)
 
 
-def test_another_judges_file_is_left_alone_and_it_is_said_what_differs(tmp_path: Path) -> None:
+def test_another_judges_file_is_left_alone_and_it_is_said_what_differs(
+    tmp_path: Path,
+) -> None:
     one, out = judge(Model()), tmp_path / "out.jsonl"
     one.judge_many(items(2), out=out)
     before = out.read_bytes()
@@ -314,8 +360,13 @@ def test_another_judges_file_is_left_alone_and_it_is_said_what_differs(tmp_path:
         ({"instructions": "{{ outputs }}?"}, settings),
         ({"name": "other"}, "its name"),
         ({"memory": memory}, "what it has learned"),
-        ({"memory": memory, "parameters": {"seed": 1}}, f"{settings} and what it has learned"),
+        (
+            {"memory": memory, "parameters": {"seed": 1}},
+            f"{settings} and what it has learned",
+        ),
     ):
-        with pytest.raises(InputError, match=f"which differs in {what}; name another output file"):
+        with pytest.raises(
+            InputError, match=f"which differs in {what}; name another output file"
+        ):
             one.replace(**changes).judge_many(items(12), out=out)
         assert out.read_bytes() == before

@@ -67,14 +67,25 @@ def test_an_item_without_the_part_costs_no_call(item: RawRow, why: str) -> None:
 
 
 def test_feedback_is_learned_and_shown_by_its_parts() -> None:
-    one, model = scripted(Teacher([change("ADD", "F1", text="Say when.")]), instructions=QUESTION)
-    row = {"id": "t-1", **ITEM, "value": False, "rationale": "No date.", "source": "ana"}
+    one, model = scripted(
+        Teacher([change("ADD", "F1", text="Say when.")]), instructions=QUESTION
+    )
+    row = {
+        "id": "t-1",
+        **ITEM,
+        "value": False,
+        "rationale": "No date.",
+        "source": "ana",
+    }
     with pytest.raises(
-        InvalidRows, match=r"instructions name \{\{ inputs.question \}\}, and the row has none"
+        InvalidRows,
+        match=r"instructions name \{\{ inputs.question \}\}, and the row has none",
     ):
         one.align([row, row | {"id": "t-2", "inputs": {"query": "no question"}}])
     aligned = one.align([row]).judge
-    distilled = next(request for request in model.requests if request.schema_name != "judgment")
+    distilled = next(
+        request for request in model.requests if request.schema_name != "judgment"
+    )
     assert "inputs.question: " in distilled.user
     assert "u-7" not in distilled.user
     aligned(inputs={"question": "When?", "user": "u-8"}, outputs=[{"text": "Soon."}])
@@ -86,10 +97,15 @@ def test_feedback_is_learned_and_shown_by_its_parts() -> None:
 def test_sides_may_be_named_by_their_parts() -> None:
     text = "Which is better for {{ inputs.question }}? {{ outputs.A.text }} or {{ outputs.B.text }}"
     one, model = judge(
-        "A", instructions=text, feedback_value_type=Literal["A", "B"], parameters={"swap": True}
+        "A",
+        instructions=text,
+        feedback_value_type=Literal["A", "B"],
+        parameters={"swap": True},
     )
     item = Example(
-        id="p", inputs={"question": "q"}, outputs={"B": {"text": "second"}, "A": {"text": "first"}}
+        id="p",
+        inputs={"question": "q"},
+        outputs={"B": {"text": "second"}, "A": {"text": "first"}},
     )
     one(item)
     shown = [request.user for request in model.requests]

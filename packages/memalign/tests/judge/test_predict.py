@@ -85,7 +85,12 @@ def test_verdicts_come_back_in_the_same_kind(kind: Any) -> None:
     for row in (good, failed, empty):
         assert list(row) == COLUMNS
         assert row["judge"] == good["judge"]
-    assert [good[name] for name in ("id", "value", "error", "cost")] == ["b", True, None, 0.5]
+    assert [good[name] for name in ("id", "value", "error", "cost")] == [
+        "b",
+        True,
+        None,
+        0.5,
+    ]
     assert [good[name] for name in COLUMNS[3:6]] == ["[]", "Fine.", 7]
     told = (failed["id"], failed["value"], failed["error"])
     assert told == ("a", None, "ModelUnavailable: it is down")
@@ -106,13 +111,19 @@ def test_verdicts_come_back_in_the_same_kind(kind: Any) -> None:
 def test_the_schema_hangs_on_no_row(value_type: Any, value: Any, arrow: str) -> None:
     one = judge(value_type, lambda _: {"rationale": "\ud83d", "value": value})
     full = one.predict_batch(pa.table({"id": ["a"], "outputs": ["x"]}))
-    failed = one.predict_batch(pa.table({"id": ["a"], "outputs": pa.array([None], pa.string())}))
+    failed = one.predict_batch(
+        pa.table({"id": ["a"], "outputs": pa.array([None], pa.string())})
+    )
     empty = one.predict_batch(
-        pa.table({"id": pa.array([], pa.string()), "outputs": pa.array([], pa.string())})
+        pa.table(
+            {"id": pa.array([], pa.string()), "outputs": pa.array([], pa.string())}
+        )
     )
     assert full.schema == failed.schema == empty.schema
     assert str(full.schema.field("value").type) in (arrow, f"large_{arrow}")
-    assert full["value"].to_pylist() == [value if value_type is not str else "half \ufffd"]
+    assert full["value"].to_pylist() == [
+        value if value_type is not str else "half \ufffd"
+    ]
     assert len(empty) == 0
 
 
@@ -162,12 +173,18 @@ def test_as_many_rows_come_out_as_went_in(rows: list[tuple[Any, Any]]) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 9), max_size=20), st.sets(st.integers(0, 9)))
-def test_a_second_run_asks_for_what_is_missing(numbers: list[int], first: set[int]) -> None:
+def test_a_second_run_asks_for_what_is_missing(
+    numbers: list[int], first: set[int]
+) -> None:
     one = judge()
-    rows = [{"id": f"i-{n}", "outputs": f"answer {n}{' fails' * (n == 3)}"} for n in numbers]
+    rows = [
+        {"id": f"i-{n}", "outputs": f"answer {n}{' fails' * (n == 3)}"} for n in numbers
+    ]
     schema = {"id": pl.String, "outputs": pl.String}
     earlier = one.predict_batch(
-        pl.DataFrame([row for row, n in zip(rows, numbers, strict=True) if n in first], schema)
+        pl.DataFrame(
+            [row for row, n in zip(rows, numbers, strict=True) if n in first], schema
+        )
     )
     before = len(asked(one))
     later = one.predict_batch(pl.DataFrame(rows, schema), done=earlier)
@@ -176,10 +193,14 @@ def test_a_second_run_asks_for_what_is_missing(numbers: list[int], first: set[in
         row["id"] for row, n in zip(rows, numbers, strict=True) if n not in judged
     ]
     assert len(asked(one)) - before == len(set(numbers) - judged)
-    keys = set(zip(earlier["id"], earlier["content_hash"], strict=True)) - {("i-3", None)}
+    keys = set(zip(earlier["id"], earlier["content_hash"], strict=True)) - {
+        ("i-3", None)
+    }
     failed = {key for key in keys if key[0] == "i-3"}
     assert (
-        one.predict_batch(pl.DataFrame(rows, schema), done=keys - failed)["id"].to_list()
+        one.predict_batch(pl.DataFrame(rows, schema), done=keys - failed)[
+            "id"
+        ].to_list()
         == later["id"].to_list()
     )
 
@@ -208,7 +229,9 @@ def test_rows_without_ids_have_their_contents() -> None:
     assert list(one.predict_batch(frame, done=out[1:2]).index) == [10, 30]
     named = frame.assign(id=["p", "q", "r"]).set_index("id")
     assert one.predict_batch(named)["id"].to_list() == ["p", "q", "r"]
-    levels = pd.MultiIndex.from_tuples([("a", 1), ("b", 2), ("c", 3)], names=["day", "row"])
+    levels = pd.MultiIndex.from_tuples(
+        [("a", 1), ("b", 2), ("c", 3)], names=["day", "row"]
+    )
     assert list(one.predict_batch(frame.set_index(levels)).index) == list(levels)
 
 
@@ -237,6 +260,8 @@ FRAME = pl.DataFrame({"id": ["a"], "outputs": ["x"]})
         (FRAME, ["a"], "pairs of an id and a content hash"),
     ],
 )
-def test_what_cannot_be_judged_is_refused_at_once(frame: Any, done: Any, why: str) -> None:
+def test_what_cannot_be_judged_is_refused_at_once(
+    frame: Any, done: Any, why: str
+) -> None:
     with pytest.raises(InputError, match=why):
         judge().predict_batch(frame, done=done)

@@ -42,8 +42,14 @@ RULES = (
     rule(1, "An answer that promises money is bad."),
     rule(2, "An answer that says sorry is good.", pinned_by="dora"),
 )
-SINGLE = {"inputs": "My cup came broken.", "outputs": "We are sorry, use the return form."}
-SIDES = {"inputs": "My cup came broken.", "outputs": {"A": "We are sorry.", "B": "Read the terms."}}
+SINGLE = {
+    "inputs": "My cup came broken.",
+    "outputs": "We are sorry, use the return form.",
+}
+SIDES = {
+    "inputs": "My cup came broken.",
+    "outputs": {"A": "We are sorry.", "B": "Read the terms."},
+}
 
 
 def memory(content: dict[str, Any], labels: tuple[Any, ...]) -> Memory:
@@ -58,7 +64,10 @@ def memory(content: dict[str, Any], labels: tuple[Any, ...]) -> Memory:
         for number, label in enumerate(labels)
     ]
     return Memory(
-        cases=tuple(cases), guidelines=RULES, next_guideline=3, embedding_model=EMBEDDING.name
+        cases=tuple(cases),
+        guidelines=RULES,
+        next_guideline=3,
+        embedding_model=EMBEDDING.name,
     )
 
 
@@ -79,17 +88,42 @@ WAYS = {
     "taught, weak": (True, WEAK),
 }
 GOLDEN: dict[str, tuple[str, str, str, str]] = {
-    "bool": ("42d667766b85d4e4", "906083bc7dafdf39", "2a83834b9002fe4c", "c19472fffd424ed2"),
-    "pair": ("dc6553f472248b25", "a30f7dc7e7de60ea", "59b8908077d991d4", "eb72592d98d2db5d"),
+    "bool": (
+        "42d667766b85d4e4",
+        "906083bc7dafdf39",
+        "2a83834b9002fe4c",
+        "c19472fffd424ed2",
+    ),
+    "pair": (
+        "dc6553f472248b25",
+        "a30f7dc7e7de60ea",
+        "59b8908077d991d4",
+        "eb72592d98d2db5d",
+    ),
     "pair with tie": (
         "286701f6f132eafa",
         "96da5d408eb5bd8d",
         "e4d16d704a27a096",
         "90b15f2f71cc23a7",
     ),
-    "score": ("d36a2392becffa57", "3a4e046ff0ee0734", "017df4b4313c77e8", "ec32b640b38a3bf4"),
-    "number": ("770cc1617c588a85", "75e3a4d16a5284bc", "b2dee6125765bb78", "d867078761650b8c"),
-    "text": ("2f4e734abb489ea8", "c5d2eb8f7aa1e679", "b8bb54d22807b5a1", "0ec4393e24bd1757"),
+    "score": (
+        "d36a2392becffa57",
+        "3a4e046ff0ee0734",
+        "017df4b4313c77e8",
+        "ec32b640b38a3bf4",
+    ),
+    "number": (
+        "770cc1617c588a85",
+        "75e3a4d16a5284bc",
+        "b2dee6125765bb78",
+        "d867078761650b8c",
+    ),
+    "text": (
+        "2f4e734abb489ea8",
+        "c5d2eb8f7aa1e679",
+        "b8bb54d22807b5a1",
+        "0ec4393e24bd1757",
+    ),
 }
 
 
@@ -108,8 +142,16 @@ async def test_a_judge_sends_the_bytes_on_record(kind: str, way: str) -> None:
     )
     await judge.ajudge(Example(id="item", **content))
     (request,) = model.requests
-    whole = [request.system, request.user, request.schema, request.max_tokens, request.temperature]
-    digest = hashlib.sha256(json.dumps(whole, ensure_ascii=False).encode()).hexdigest()[:16]
+    whole = [
+        request.system,
+        request.user,
+        request.schema,
+        request.max_tokens,
+        request.temperature,
+    ]
+    digest = hashlib.sha256(json.dumps(whole, ensure_ascii=False).encode()).hexdigest()[
+        :16
+    ]
     assert digest == GOLDEN[kind][[*WAYS].index(way)]
 
 
@@ -118,16 +160,23 @@ def test_the_prompt_shown_is_the_one_that_is_sent() -> None:
     item = Example(id="a", outputs="Hello there.")
     rule = Guideline(id="G1", text="Say sorry.", supported_by=keys("t-1@ana"))
     memory = Memory(guidelines=(rule,))
-    chat = ScriptedChatModel(lambda _: {"findings": [], "rationale": "Kind.", "value": True})
+    chat = ScriptedChatModel(
+        lambda _: {"findings": [], "rationale": "Kind.", "value": True}
+    )
     talking = Judge(
-        name="j", instructions="Good? {{ outputs }}", feedback_value_type=bool, model=chat
+        name="j",
+        instructions="Good? {{ outputs }}",
+        feedback_value_type=bool,
+        model=chat,
     ).replace(memory=memory)
     shown = talking.prompt(item)
     assert chat.requests == []
     talking(item)
     (sent,) = chat.requests
     assert shown == {"system": sent.system, "user": sent.user, "schema": sent.schema}
-    assert talking.prompt(outputs="Hello there.") == shown, "by its fields, as a judge is called"
+    assert talking.prompt(outputs="Hello there.") == shown, (
+        "by its fields, as a judge is called"
+    )
 
     deciding = ScriptedDecisionModel(lambda *_: 0.5)
     decided = talking.replace(model=deciding)

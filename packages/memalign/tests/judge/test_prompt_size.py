@@ -34,7 +34,12 @@ def crowded(text: str, *, identical: str) -> tuple[Memory, Example]:
     ]
     # Without a label, which would answer alone.
     same = case(
-        "t-99", None, rationale=text * 3_000, vector=ONES, inputs=item.inputs, outputs=item.outputs
+        "t-99",
+        None,
+        rationale=text * 3_000,
+        vector=ONES,
+        inputs=item.inputs,
+        outputs=item.outputs,
     )
     guidelines = tuple(
         Guideline(
@@ -68,16 +73,22 @@ async def test_the_parts_of_a_full_prompt_fit_the_context(
         "value": True,
     }
     task = "Good? {{ inputs }} {{ outputs }}"
-    judge, model = scripted(answer, limits=limits, instructions=task, memory=memory, retrieval_k=20)
+    judge, model = scripted(
+        answer, limits=limits, instructions=task, memory=memory, retrieval_k=20
+    )
     made = await judge.ajudge(item)
     (request,) = model.requests
     assert (
-        estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens
+        estimate_tokens(request.system)
+        + estimate_tokens(request.user)
+        + request.max_tokens
         <= context
     )
     assert ("t-99" in made.example_ids) == (identical == "identical"), (
         "what people said of this very item is shown"
     )
-    assert identical == "new" or any("the comment truncated from" in note for note in made.notes)
+    assert identical == "new" or any(
+        "the comment truncated from" in note for note in made.notes
+    )
     assert any("was left out because similar cases" in note for note in made.notes)
     assert made.guideline_ids

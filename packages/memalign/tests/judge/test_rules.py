@@ -97,11 +97,15 @@ FORM = CodeTest(kind="shape", text="KD/4821", value=True)
         ("Never write unfortunately: say what we can do.", WORD, True),
     ],
 )
-def test_only_a_plain_prohibition_forbids(text: str, test: CodeTest, answer: bool | None) -> None:
+def test_only_a_plain_prohibition_forbids(
+    text: str, test: CodeTest, answer: bool | None
+) -> None:
     assert forbidden_answer(test, text) is answer
 
 
-def test_a_condition_in_the_experts_own_words_counts_although_the_guideline_lost_it() -> None:
+def test_a_condition_in_the_experts_own_words_counts_although_the_guideline_lost_it() -> (
+    None
+):
     assert (
         forbidden_answer(
             WORD, "Never write unfortunately.", ["Never write it, only in condolences."]
@@ -131,7 +135,9 @@ def rows(
     return made
 
 
-def taught(feedback: list[RawRow] | None = None, **changes: Any) -> tuple[Judge, ScriptedChatModel]:
+def taught(
+    feedback: list[RawRow] | None = None, **changes: Any
+) -> tuple[Judge, ScriptedChatModel]:
     """A judge that took the comments word for word; its model passes everything."""
     judge, model = scripted(
         {"rationale": "Fine.", "value": True}, limits=Limits(writes=False), **changes
@@ -142,9 +148,18 @@ def taught(feedback: list[RawRow] | None = None, **changes: Any) -> tuple[Judge,
 def test_what_is_forbidden_decides_without_a_call() -> None:
     judge, model = taught()
     made = judge(outputs="We are sorry. Unfortunately it broke.")
-    assert (made.value, made.decided_by, made.usage.calls, made.model) == (False, "rule", 0, "")
+    assert (made.value, made.decided_by, made.usage.calls, made.model) == (
+        False,
+        "rule",
+        0,
+        "",
+    )
     finding, *_ = made.findings
-    assert (finding.guideline, finding.evidence, finding.holds) == ("G1", "Unfortunately", True)
+    assert (finding.guideline, finding.evidence, finding.holds) == (
+        "G1",
+        "Unfortunately",
+        True,
+    )
     assert finding.test == 'The reply has the word "unfortunately"'
     assert made.guideline_ids == ("G1", "G2"), "said of good replies and of bad ones"
     assert "G1 decides by code" in (made.rationale or "")
@@ -153,8 +168,12 @@ def test_what_is_forbidden_decides_without_a_call() -> None:
     assert (kept.value, kept.decided_by, len(model.requests)) == (True, "model", 1), (
         "who keeps a rule may err elsewhere"
     )
-    assert "by code" not in model.requests[0].user, "nothing follows from a rule that is kept"
-    assert [(finding.guideline, finding.holds) for finding in kept.findings] == [("G1", False)]
+    assert "by code" not in model.requests[0].user, (
+        "nothing follows from a rule that is kept"
+    )
+    assert [(finding.guideline, finding.holds) for finding in kept.findings] == [
+        ("G1", False)
+    ]
 
 
 def test_the_experts_label_comes_first() -> None:
@@ -175,7 +194,8 @@ def test_a_later_label_takes_it_out_of_force_at_once_and_says_so() -> None:
     assert result.judge(outputs="Unfortunately it broke.").decided_by == "model"
     (note,) = [note for note in result.notes if note.startswith("G1: ")]
     assert (
-        note == "G1: Code does not decide: t-99@ben speaks against it." or "decides no more" in note
+        note == "G1: Code does not decide: t-99@ben speaks against it."
+        or "decides no more" in note
     )
     memory = result.judge.memory
     assert not rules_in_force(memory, judge.value_type)
@@ -211,7 +231,9 @@ def test_a_person_switches_it_off_and_it_stays_off() -> None:
         row | {"id": f"u-{n}", "outputs": f"{row['outputs']} {n}"}
         for n, row in enumerate(rows(4, comment="So."))
     ]
-    assert off.align(more).judge(outputs="Unfortunately it broke.").decided_by == "model"
+    assert (
+        off.align(more).judge(outputs="Unfortunately it broke.").decided_by == "model"
+    )
 
 
 DEMAND = "Give the reference, such as KD/4821"
@@ -225,11 +247,15 @@ def references() -> list[RawRow]:
     ]  # fmt: skip
 
 
-def test_what_is_demanded_decides_by_its_absence_only_once_a_person_confirmed_it() -> None:
+def test_what_is_demanded_decides_by_its_absence_only_once_a_person_confirmed_it() -> (
+    None
+):
     judge, model = taught(references())
     tested = next(guideline for guideline in judge.memory.semantic if guideline.tests)
     assert judge(outputs="Two AAA batteries.").decided_by == "model"
-    assert "nobody confirmed it" in rule_sentence(judge.memory, judge.value_type, tested)
+    assert "nobody confirmed it" in rule_sentence(
+        judge.memory, judge.value_type, tested
+    )
     confirmed = edit_guideline(judge, tested.id, rule=True, by="ana")
     made = confirmed(outputs="Two AAA batteries.")
     assert (made.value, made.decided_by) == (False, "rule")
@@ -238,7 +264,10 @@ def test_what_is_demanded_decides_by_its_absence_only_once_a_person_confirmed_it
     assert confirmed(outputs="KD/4821, two batteries.").decided_by == "model"
     assert len(model.requests) == asked + 1, "one-sided"
     reworded = edit_guideline(
-        confirmed, tested.id, text="Name the reference, like KD/4821, at once.", by="ana"
+        confirmed,
+        tested.id,
+        text="Name the reference, like KD/4821, at once.",
+        by="ana",
     )
     assert reworded(outputs="Two AAA batteries.").decided_by == "model", (
         "confirmed was another sentence"
@@ -253,7 +282,9 @@ def test_without_a_test_there_is_nothing_to_confirm() -> None:
 
 def test_erasing_its_comments_ends_it(tmp_path: Path) -> None:
     judge, model = taught()
-    registry = Registry(f"sqlite:///{tmp_path}/r.db", models=[model, HashEmbedding(dim=8)])
+    registry = Registry(
+        f"sqlite:///{tmp_path}/r.db", models=[model, HashEmbedding(dim=8)]
+    )
     registry.create(judge)
     receipt = registry.erase(judge.name, source="ana", rederive=False)
     assert receipt.complete, receipt.left
@@ -293,11 +324,21 @@ def test_a_forged_rule_in_a_bundle_decides_nothing_that_labels_do_not_bear_out(
     forged = judge.replace(memory=judge.memory.with_guidelines([guideline]))
     labels = {row["outputs"]: row["value"] for row in rows(6)}
     loaded = load_bundle(
-        json.loads(json.dumps(bundle_of(forged.replace(model="openai:m", embedding_model=None))))
+        json.loads(
+            json.dumps(
+                bundle_of(forged.replace(model="openai:m", embedding_model=None))
+            )
+        )
     )
     for rule in rules_in_force(loaded.memory, loaded.value_type):
-        assert rule.guideline.text == "Never write unfortunately.", "which the six labels bear out"
-        assert all(value is rule.value for text, value in labels.items() if "Unfortunately" in text)
+        assert rule.guideline.text == "Never write unfortunately.", (
+            "which the six labels bear out"
+        )
+        assert all(
+            value is rule.value
+            for text, value in labels.items()
+            if "Unfortunately" in text
+        )
 
 
 words = st.sampled_from(["unfortunately", "today", "order", "late", "sorry", "photo"])
@@ -310,10 +351,14 @@ words = st.sampled_from(["unfortunately", "today", "order", "late", "sorry", "ph
         min_size=1,
         max_size=14,
     ),
-    st.lists(st.tuples(st.lists(words, min_size=1, max_size=4), st.booleans()), max_size=3),
+    st.lists(
+        st.tuples(st.lists(words, min_size=1, max_size=4), st.booleans()), max_size=3
+    ),
     st.booleans(),
 )
-def test_no_rule_decides_against_a_label(taught_rows: Any, later: Any, confirmed: bool) -> None:
+def test_no_rule_decides_against_a_label(
+    taught_rows: Any, later: Any, confirmed: bool
+) -> None:
     feedback = [
         {
             "id": f"t-{n}",
@@ -337,7 +382,9 @@ def test_no_rule_decides_against_a_label(taught_rows: Any, later: Any, confirmed
     memory: Memory = judge.memory
     for case in memory.cases:
         labels = {
-            annotation.value for annotation in case.annotations if annotation.value is not None
+            annotation.value
+            for annotation in case.annotations
+            if annotation.value is not None
         }
         task = task_of(judge)
         item = task.item(Example(id="x", outputs=case.example.outputs))
@@ -393,12 +440,18 @@ def test_an_acronym_is_not_the_word_of_the_same_letters(
     said: str, outputs: str, decided_by: str
 ) -> None:
     feedback = [
-        row | {"outputs": f"Order {n} {'helps US' if n % 2 else 'waits'}.", "rationale": said}
+        row
+        | {
+            "outputs": f"Order {n} {'helps US' if n % 2 else 'waits'}.",
+            "rationale": said,
+        }
         for n, row in enumerate(rows())
     ]
     judge, _ = taught(feedback)
     test = CodeTest(kind="word", text="us", value=False)
-    tested = [replace(guideline, tests=(test,)) for guideline in judge.memory.guidelines]
+    tested = [
+        replace(guideline, tests=(test,)) for guideline in judge.memory.guidelines
+    ]
     judge = judge.replace(memory=judge.memory.with_guidelines(tested))
     assert judge(outputs=outputs).decided_by == decided_by
 
@@ -408,12 +461,21 @@ def test_a_customers_word_breaks_no_rule_for_replies() -> None:
         row | {"inputs": row["outputs"], "outputs": f"Answer {n}, as ever."}
         for n, row in enumerate(rows())
     ]
-    judge, _ = taught(feedback, instructions="Is {{outputs}} a kind answer to {{inputs}}?")
-    assert any(test.field == "inputs" for g in judge.memory.guidelines for test in g.tests)
-    assert judge(inputs="Unfortunately it broke.", outputs="We mend it.").decided_by == "model"
+    judge, _ = taught(
+        feedback, instructions="Is {{outputs}} a kind answer to {{inputs}}?"
+    )
+    assert any(
+        test.field == "inputs" for g in judge.memory.guidelines for test in g.tests
+    )
+    assert (
+        judge(inputs="Unfortunately it broke.", outputs="We mend it.").decided_by
+        == "model"
+    )
 
 
-@pytest.mark.parametrize("labels", [(True, False), ("good", "bad"), ("good", "bad", "open")])
+@pytest.mark.parametrize(
+    "labels", [(True, False), ("good", "bad"), ("good", "bad", "open")]
+)
 def test_a_description_of_a_failing_is_no_prohibition(labels: tuple[Any, ...]) -> None:
     good, bad = labels[:2]
     feedback = [
@@ -439,13 +501,25 @@ def test_a_description_of_a_failing_is_no_prohibition(labels: tuple[Any, ...]) -
         "Write unfortunately to be kind.",
     ],
 )
-def test_another_persons_words_to_the_contrary_end_it_without_a_label(comment: str) -> None:
+def test_another_persons_words_to_the_contrary_end_it_without_a_label(
+    comment: str,
+) -> None:
     judge, _ = taught()
-    other = {"id": "u-1", "source": "ben", "outputs": "We miss him.", "rationale": comment}
+    other = {
+        "id": "u-1",
+        "source": "ben",
+        "outputs": "We miss him.",
+        "rationale": comment,
+    }
     later = judge.align([other]).judge
     assert later(outputs="Unfortunately it broke.").decided_by == "model"
-    assert "u-1@ben" in rule_sentence(later.memory, later.value_type, later.memory.guideline("G1"))
-    assert later.unalign("u-1@ben").judge(outputs="Unfortunately it broke.").decided_by == "rule"
+    assert "u-1@ben" in rule_sentence(
+        later.memory, later.value_type, later.memory.guideline("G1")
+    )
+    assert (
+        later.unalign("u-1@ben").judge(outputs="Unfortunately it broke.").decided_by
+        == "rule"
+    )
 
 
 @pytest.mark.parametrize(
@@ -456,7 +530,9 @@ def test_another_persons_words_to_the_contrary_end_it_without_a_label(comment: s
         ("Be kind.", "rule"),
     ],
 )
-def test_a_guideline_that_a_person_wrote_may_contradict_it(text: str, decided_by: str) -> None:
+def test_a_guideline_that_a_person_wrote_may_contradict_it(
+    text: str, decided_by: str
+) -> None:
     judge, _ = taught()
     written = edit_guideline(judge, "G2", text=text, pinned=True, by="ben")
     assert written(outputs="Unfortunately it broke.").decided_by == decided_by
@@ -470,7 +546,9 @@ def test_switched_off_it_stays_off_in_another_guideline_with_the_same_test() -> 
         row | {"id": f"u-{n}"}
         for n, row in enumerate(rows(4, comment="We never say unfortunately!"))
     ]
-    more = [row | {"outputs": f"{row['outputs']} Again {n}."} for n, row in enumerate(more)]
+    more = [
+        row | {"outputs": f"{row['outputs']} Again {n}."} for n, row in enumerate(more)
+    ]
     again = off.align(more).judge
     assert again(outputs="Unfortunately it broke.").decided_by == "model"
     assert (
@@ -508,7 +586,12 @@ def test_switched_off_it_stays_off_in_another_guideline_with_the_same_test() -> 
             {},
             "model",
         ),
-        ('When a reply says "unfortunately": false', "Unfortunately sounds cold.", {}, "model"),
+        (
+            'When a reply says "unfortunately": false',
+            "Unfortunately sounds cold.",
+            {},
+            "model",
+        ),
         (
             'When refusing, no "unfortunately"',
             "Never write unfortunately.",

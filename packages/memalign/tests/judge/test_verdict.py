@@ -25,7 +25,9 @@ def judge(answer: Any, value_type: Any = bool, **parameters: Any) -> Judge:
 
 def told(value: Any) -> ChatReply:
     data = {"rationale": "Because.", "value": value}
-    return ChatReply(data=data, text=json.dumps(data), usage=Usage(calls=1, input_tokens=5))
+    return ChatReply(
+        data=data, text=json.dumps(data), usage=Usage(calls=1, input_tokens=5)
+    )
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,9 @@ def test_several_answers_are_one_verdict(
     left = iter(answers)
     made = judge(lambda _: told(next(left)), value_type, **parameters)(outputs=PAIR)
     assert (made.value, made.rationale) == (verdict, "Because.")
-    assert made.confidence == (confidence if confidence is None else pytest.approx(confidence))
+    assert made.confidence == (
+        confidence if confidence is None else pytest.approx(confidence)
+    )
     assert made.usage.calls == len(answers)
 
 
@@ -73,7 +77,9 @@ def test_one_failed_side_fails_the_whole_paid_judgment() -> None:
         (None, bool, "parameters: Expected `object`"),
     ],
 )
-def test_what_makes_no_sense_is_refused(parameters: Any, value_type: Any, message: str) -> None:
+def test_what_makes_no_sense_is_refused(
+    parameters: Any, value_type: Any, message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         judge(lambda _: {}, value_type).replace(parameters=parameters)
 

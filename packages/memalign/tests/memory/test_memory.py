@@ -14,9 +14,21 @@ from hypothesis import strategies as st
 
 from memalign import Example, Feedback
 from memalign.content.encoding import estimate_tokens
-from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict, Tombstone
+from memalign.memory import (
+    Annotation,
+    Case,
+    Memory,
+    Outcome,
+    PreAlignmentVerdict,
+    Tombstone,
+)
 from memalign.memory.label_policy import policy_label
-from memalign.memory.retrieval import CHOICE, embedding_text, similar_cases, was_misjudged
+from memalign.memory.retrieval import (
+    CHOICE,
+    embedding_text,
+    similar_cases,
+    was_misjudged,
+)
 from memalign.prompts.fitting import fit_guidelines
 from memalign.types import UNKNOWN_SOURCE, FeedbackKey, Guideline
 from memalign.values import Value, ValueType
@@ -39,7 +51,11 @@ def case(
 ) -> Case:
     verdict = PreAlignmentVerdict(value=pre_alignment, judge="x")
     return case_of(
-        name, label, vector=vector, inputs=content or f"content {name}", pre_alignment=verdict
+        name,
+        label,
+        vector=vector,
+        inputs=content or f"content {name}",
+        pre_alignment=verdict,
     )
 
 
@@ -64,10 +80,15 @@ class TestRetrieval:
         found = memory(case("a", self.near), case("b", [0.8, 0.6], pre_alignment=False))
         assert ids(found, self.item, self.near, 2) == ["b", "a"]
         far = memory(
-            *(case(f"a{n}", self.near) for n in range(4)), case("z", self.far, pre_alignment=False)
+            *(case(f"a{n}", self.near) for n in range(4)),
+            case("z", self.far, pre_alignment=False),
         )
         assert "z" not in ids(far, self.item, self.near, 2), "but not from too far away"
-        assert ids(Memory(), self.item, self.near, 5) == ids(found, self.item, self.near, 0) == []
+        assert (
+            ids(Memory(), self.item, self.near, 5)
+            == ids(found, self.item, self.near, 0)
+            == []
+        )
 
     def test_an_identical_case_comes_first_even_without_vectors(self) -> None:
         item = Example(id="new", inputs="content z")
@@ -82,9 +103,10 @@ class TestRetrieval:
         tie = msgspec.structs.replace(tie, annotations=(*tie.annotations, other))
         found = memory(case("a", self.near, label=None), case("b", self.far), tie)
         assert ids(found, self.item, self.near, 3) == ["b"]
-        assert ids(found, Example(id="new", inputs="content a"), self.near, 3) == ["a", "b"], (
-            "of the very item it is"
-        )
+        assert ids(found, Example(id="new", inputs="content a"), self.near, 3) == [
+            "a",
+            "b",
+        ], "of the very item it is"
 
     def test_no_two_of_one_group_are_shown(self) -> None:
         def of(name: str, group: str | None, vector: list[float]) -> Case:
@@ -107,14 +129,21 @@ class TestRetrieval:
             case(name, self.near, content=text)
             for name, text in (("a", "Send it back."), ("b", "send it back"))
         ]
-        assert ids(memory(*same, case("c", self.far)), self.item, self.near, 3) == ["a", "c"]
-
-        close = [case("a", self.near), case("b", [0.99, 0.141]), case("c", self.far)]
-        assert ids(memory(*close, embedding_model="wordllama:x"), self.item, self.near, 3) == [
+        assert ids(memory(*same, case("c", self.far)), self.item, self.near, 3) == [
             "a",
             "c",
         ]
-        assert ids(memory(*close, embedding_model="openai:x"), self.item, self.near, 3) == [
+
+        close = [case("a", self.near), case("b", [0.99, 0.141]), case("c", self.far)]
+        assert ids(
+            memory(*close, embedding_model="wordllama:x"), self.item, self.near, 3
+        ) == [
+            "a",
+            "c",
+        ]
+        assert ids(
+            memory(*close, embedding_model="openai:x"), self.item, self.near, 3
+        ) == [
             "a",
             "b",
             "c",
@@ -128,16 +157,23 @@ class TestRetrieval:
             filler = (case(f"z{n:02}", axis(n + 1)) for n in range(count - 1))
             item = [0.8, 0.5, 0.3, *[0.0] * (CHOICE - 2)]
             return ids(
-                memory(case("a", axis(0)), *filler, embedding_model=name), self.item, item, 3
+                memory(case("a", axis(0)), *filler, embedding_model=name),
+                self.item,
+                item,
+                3,
             )
 
         assert found(CHOICE, "wordllama:x") == ["a"]
         assert found(CHOICE - 1, "wordllama:x") == ["a", "z00", "z01"]
-        assert found(CHOICE, "openai:x") == ["a", "z00", "z01"], "its scale is not known"
+        assert found(CHOICE, "openai:x") == ["a", "z00", "z01"], (
+            "its scale is not known"
+        )
 
     def test_the_reference_is_compared_only_when_alone(self) -> None:
         assert (
-            embedding_text(Example(id="a", inputs={"q": ["x", 1, True, None]}, expectations="ref"))
+            embedding_text(
+                Example(id="a", inputs={"q": ["x", 1, True, None]}, expectations="ref")
+            )
             == "x\n1"
         )
         assert embedding_text(Example(id="a", expectations=["ref"])) == "ref"
@@ -153,7 +189,13 @@ class TestRetrieval:
         ("float:0..10", 4.0, 4.9, "x", False),
         ("float:0..10", 4.0, 5.1, "x", True),
         ("str", "a", "b", "x", False),
-        ("float:0..1", "good", "bad", "x", True),  # labels of an old type are compared unchanged
+        (
+            "float:0..1",
+            "good",
+            "bad",
+            "x",
+            True,
+        ),  # labels of an old type are compared unchanged
         ("float:0..1", "good", "good", "x", False),
         ("bool", True, False, "y", False),  # of another judge nothing is known
         ("bool", True, None, "x", False),
@@ -168,7 +210,9 @@ def test_a_case_is_hard_that_this_judge_had_wrong(
 
 
 class TestKeys:
-    found = memory(case("t-1"), case("t-2"), tombstones=(Tombstone(key=FeedbackKey("t-0", "ana")),))
+    found = memory(
+        case("t-1"), case("t-2"), tombstones=(Tombstone(key=FeedbackKey("t-0", "ana")),)
+    )
 
     def test_ids_name_all_their_annotations_and_keys_one(self) -> None:
         both = msgspec.structs.replace(
@@ -202,7 +246,9 @@ class TestHash:
             return replace(
                 found,
                 cases=(
-                    replace(found.cases[0], annotations=(replace(annotation, **changes),)),
+                    replace(
+                        found.cases[0], annotations=(replace(annotation, **changes),)
+                    ),
                     found.cases[1],
                 ),
             )
@@ -241,9 +287,10 @@ class TestGuidelines:
         assert left == ("G2", "G3")
         assert [g.id for g in fit_guidelines(rules, 0)[0]] == ["G5"]
         human = Guideline(id="G6", text="word " * 20, origin="ana")
-        assert [g.id for g in fit_guidelines([*rules, human], cost * 2)[0]] == ["G5", "G6"], (
-            "a person's come first"
-        )
+        assert [g.id for g in fit_guidelines([*rules, human], cost * 2)[0]] == [
+            "G5",
+            "G6",
+        ], "a person's come first"
 
 
 @given(st.integers(0, 10**6), st.integers(1, 80), st.integers(1, 12))
@@ -260,7 +307,9 @@ def test_the_nearest_equal_those_of_a_full_sort(seed: int, count: int, k: int) -
     expected: dict[str, str] = {}
     for each in sorted(cases, key=lambda one: (-similarity[one.id], one.id)):
         expected.setdefault(each.example.content_hash, each.id)
-    hits = similar_cases(memory(*cases), Example(id="new", inputs="new"), item, BOOL, k, judge="x")
+    hits = similar_cases(
+        memory(*cases), Example(id="new", inputs="new"), item, BOOL, k, judge="x"
+    )
     assert [hit.id for hit in hits] == list(expected.values())[:k]
 
 
@@ -278,7 +327,10 @@ def test_equal_memories_have_equal_hashes_whatever_was_hidden(
     assert left == afresh
     assert left.hash == afresh.hash
     assert left.matrix.tobytes() == afresh.matrix.tobytes()
-    assert all(left.annotations_on(each) == afresh.annotations_on(each) for each in afresh.cases)
+    assert all(
+        left.annotations_on(each) == afresh.annotations_on(each)
+        for each in afresh.cases
+    )
 
 
 def test_the_guidelines_in_force_print_as_people_read_them() -> None:
@@ -289,7 +341,9 @@ def test_the_guidelines_in_force_print_as_people_read_them() -> None:
     )
     semantic = Memory(guidelines=rules).semantic
     assert (
-        repr(semantic) == str(semantic) == "G1: Say sorry first. (t-1@ana)\nG2: Name a date. (dora)"
+        repr(semantic)
+        == str(semantic)
+        == "G1: Say sorry first. (t-1@ana)\nG2: Name a date. (dora)"
     )
     assert repr(Memory().semantic) == "no guidelines"
 
@@ -330,7 +384,10 @@ def test_authority_then_majority_then_recency_decide(
 NAMES = st.sampled_from(["ana", "ben", "zoe", "王", "a@b.c"])
 ANNOTATIONS = st.lists(
     st.builds(
-        said, NAMES, st.sampled_from([True, False, None]), st.sampled_from([None, NOON, ONE])
+        said,
+        NAMES,
+        st.sampled_from([True, False, None]),
+        st.sampled_from([None, NOON, ONE]),
     ),
     max_size=5,
     unique_by=lambda each: each.source,
@@ -338,20 +395,33 @@ ANNOTATIONS = st.lists(
 
 
 @given(annotations=ANNOTATIONS)
-def test_neither_order_nor_the_names_of_people_decide(annotations: list[Annotation]) -> None:
+def test_neither_order_nor_the_names_of_people_decide(
+    annotations: list[Annotation],
+) -> None:
     labels = {policy_label(order) for order in permutations(annotations)}
-    renamed = [said(f"p{9 - n}", each.value, each.created_at) for n, each in enumerate(annotations)]  # type: ignore[arg-type]
+    renamed = []
+    for n, each in enumerate(annotations):
+        assert isinstance(each.value, bool | None)
+        renamed.append(said(f"p{9 - n}", each.value, each.created_at))
     assert labels == {policy_label(renamed)}
 
 
 def test_a_tie_teaches_nothing_and_tells_everybody() -> None:
     judge, model = scripted({"changes": []})
     rows = [
-        {"id": "t-1", "outputs": "Hm.", "source": source, "value": value, "rationale": "So."}
+        {
+            "id": "t-1",
+            "outputs": "Hm.",
+            "source": source,
+            "value": value,
+            "rationale": "So.",
+        }
         for source, value in (("ana", True), ("zoe", False))
     ]
     result = judge.align(rows)
-    assert [(row.state, "a tie" in row.reason) for row in result.rows] == [("disputed", True)] * 2
+    assert [(row.state, "a tie" in row.reason) for row in result.rows] == [
+        ("disputed", True)
+    ] * 2
     assert [(each.label, each.reason.split(",")[0]) for each in result.conflicts] == [
         (None, "a tie")
     ]

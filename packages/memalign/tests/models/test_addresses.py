@@ -12,7 +12,11 @@ from memalign.models import ChatModel, ChatRequest, resolve
 from memalign.models.providers import parse_name, target_of
 from tests.support.endpoint import Endpoint, Fault, bad_request
 
-SCHEMA = {"type": "object", "properties": {"value": {"type": "boolean"}}, "required": ["value"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"value": {"type": "boolean"}},
+    "required": ["value"],
+}
 REQUEST = ChatRequest(system="You judge.", user="Reply: hello", schema=SCHEMA)
 
 
@@ -75,9 +79,14 @@ def test_what_is_no_address_is_refused(name, said):
 
 
 def test_what_the_environments_address_hides_is_told_nobody(monkeypatch):
-    monkeypatch.setenv("OPENAI_BASE_URL", "http://user:pass123@127.0.0.1:9/v1?key=pass123")
+    monkeypatch.setenv(
+        "OPENAI_BASE_URL", "http://user:pass123@127.0.0.1:9/v1?key=pass123"
+    )
     target = target_of("openai:m")
-    assert (str(target), target.name) == ("openai:m at http://127.0.0.1:9/v1", "openai:m")
+    assert (str(target), target.name) == (
+        "openai:m at http://127.0.0.1:9/v1",
+        "openai:m",
+    )
 
 
 async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
@@ -93,13 +102,16 @@ async def test_neither_of_two_servers_gets_the_others_key(monkeypatch):
         monkeypatch.setenv("OPENAI_BASE_URL", usual.base_url)
         places = [f"@{one.base_url}", f"@{other.base_url}", "", f"@{usual.base_url}"]
         replies = [
-            (await resolve(f"openai:m{place}").complete(REQUEST)).data["value"] for place in places
+            (await resolve(f"openai:m{place}").complete(REQUEST)).data["value"]
+            for place in places
         ]
     assert replies == [True, False, True, True]
     assert [len(each.requests) for each in (one, other, usual)] == [1, 1, 2]
     assert "sk-" not in str(one.headers + other.headers)
     assert all(each["authorization"] == "Bearer sk-usual" for each in usual.headers)
-    assert all(each["openai-organization"] == "sk-OPENAI_ORG_ID" for each in usual.headers)
+    assert all(
+        each["openai-organization"] == "sk-OPENAI_ORG_ID" for each in usual.headers
+    )
     assert one.requests[0]["model"] == "m"
 
 
@@ -115,9 +127,14 @@ def test_only_the_address_of_a_model_changes_fingerprints():
     assert told.fingerprint == bare.fingerprint
     assert told.parameters["reflection_model"] == "openai:big"
     assert list(told.parameters["models"]) == ["openai:m@http://h/v1"]
-    assert bare.replace(model="openai:m@http://other/v1").fingerprint != bare.fingerprint
+    assert (
+        bare.replace(model="openai:m@http://other/v1").fingerprint != bare.fingerprint
+    )
     assert bare.replace(model=name).fingerprint == bare.fingerprint
-    assert bare.replace(parameters={"reasoning_effort": "low"}).fingerprint != bare.fingerprint
+    assert (
+        bare.replace(parameters={"reasoning_effort": "low"}).fingerprint
+        != bare.fingerprint
+    )
 
 
 def test_prices_given_are_what_a_judgment_costs():
@@ -141,7 +158,10 @@ def test_prices_given_are_what_a_judgment_costs():
         ({"OPENAI_API_KEY": "sk-abc123…"}, "OPENAI_API_KEY"),
         ({"OPENAI_API_KEY": "sk-abc123\n"}, "OPENAI_API_KEY"),
         (
-            {"OPENAI_BASE_URL": "http://h/v1", "MEMALIGN_SERVER_KEYS": "http://h/v1=sk-abc123…"},
+            {
+                "OPENAI_BASE_URL": "http://h/v1",
+                "MEMALIGN_SERVER_KEYS": "http://h/v1=sk-abc123…",
+            },
             "OPENAI_API_KEY or MEMALIGN_SERVER_KEYS",
         ),
     ],
@@ -161,7 +181,12 @@ def test_a_servers_key_goes_to_its_address_alone(monkeypatch):
         "MEMALIGN_SERVER_KEYS", "http://h.com/v1/=sk-abc123 http://other/v1=sk-other=="
     )
     assert target_of("openai:m@http://h.com/v1/").api_key == "sk-abc123"
-    hosts = ["http://h.com:80/v1", "https://h.com/v1", "http://h.com.evil/v1", "http://H.com/v1"]
+    hosts = [
+        "http://h.com:80/v1",
+        "https://h.com/v1",
+        "http://h.com.evil/v1",
+        "http://H.com/v1",
+    ]
     paths = ["http://h.com", "http://h.com/v1/more", "http://evil/http://h.com/v1"]
     for other in hosts + paths:
         assert target_of(f"openai:m@{other}").api_key is None, other
@@ -169,7 +194,13 @@ def test_a_servers_key_goes_to_its_address_alone(monkeypatch):
 
 @pytest.mark.parametrize(
     "keys",
-    ["sk-abc123", "=sk-abc123", "/=sk-abc123", "http://h/v1 = sk-abc123", "http://h/v1:sk-abc123"],
+    [
+        "sk-abc123",
+        "=sk-abc123",
+        "/=sk-abc123",
+        "http://h/v1 = sk-abc123",
+        "http://h/v1:sk-abc123",
+    ],
 )
 @pytest.mark.parametrize("name", ["openai:m", "anthropic:m", "openai:m@http://h/v1"])
 def test_keys_of_servers_that_nobody_can_read_go_nowhere(monkeypatch, keys, name):
@@ -192,10 +223,14 @@ async def test_a_refused_key_of_a_servers_own_names_its_variable():
         await resolve(f"openai:m@{server.base_url}").complete(REQUEST)
 
 
-async def test_a_server_that_sends_its_callers_elsewhere_is_named_and_the_key_stays(monkeypatch):
+async def test_a_server_that_sends_its_callers_elsewhere_is_named_and_the_key_stays(
+    monkeypatch,
+):
     with (
         Endpoint() as other,
-        Endpoint(Fault(status=307, headers={"Location": other.base_url}, body="")) as server,
+        Endpoint(
+            Fault(status=307, headers={"Location": other.base_url}, body="")
+        ) as server,
     ):
         monkeypatch.setenv("MEMALIGN_SERVER_KEYS", f"{server.base_url}=sk-abc123")
         with pytest.raises(

@@ -29,7 +29,9 @@ class Addressed(ScriptedChatModel):
 
 def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
     calls = Calls(answers=Store())
-    model, addressed = (kind(lambda _: {"value": True}) for kind in (ScriptedChatModel, Addressed))
+    model, addressed = (
+        kind(lambda _: {"value": True}) for kind in (ScriptedChatModel, Addressed)
+    )
 
     async def ask(model: ScriptedChatModel, **changes: Any) -> ChatReply:
         asked: dict[str, Any] = {"system": "s", "user": "u", "schema": {}, **changes}
@@ -46,7 +48,10 @@ def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
 def test_a_dry_run_asks_no_model_not_even_for_vectors() -> None:
     model, vectors = ScriptedChatModel([]), HashEmbedding()
     judge = Judge(
-        name="tone", instructions="Warm? {{ outputs }}", feedback_value_type=bool, model=model
+        name="tone",
+        instructions="Warm? {{ outputs }}",
+        feedback_value_type=bool,
+        model=model,
     )
     dry_run = DryRun()
     rows = [

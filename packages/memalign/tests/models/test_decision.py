@@ -33,7 +33,9 @@ from tests.support.endpoint import (
 
 POLITE = Question(key="q1", text="Is the reply polite?")
 REFUND = Question(key="q2", text="Does it name the refund?")
-TONE = Question(key="value", text="What is its tone?", kind="choice", labels=("warm", "cold"))
+TONE = Question(
+    key="value", text="What is its tone?", kind="choice", labels=("warm", "cold")
+)
 STARS = Question(
     key="value", text="How good is it?", kind="score", labels=("1", "2", "3", "4", "5")
 )
@@ -57,24 +59,39 @@ def answering(state: str, question: str) -> float | dict[str, float]:
 
 
 def declining(*refused: str) -> Decide:
-    return lambda state, question: None if question in refused else CHANCES.get(question, 0.5)
+    return lambda state, question: (
+        None if question in refused else CHANCES.get(question, 0.5)
+    )
 
 
-def model_at(endpoint: Endpoint, provider: str = "system-one", **settings) -> ProviderDecisionModel:
+def model_at(
+    endpoint: Endpoint, provider: str = "system-one", **settings
+) -> ProviderDecisionModel:
     target = Target(
-        provider=provider, model="m", base_url=endpoint.base_url, api_key="k", addressed=True
+        provider=provider,
+        model="m",
+        base_url=endpoint.base_url,
+        api_key="k",
+        addressed=True,
     )
     settings = {"retry": Retry(attempts=3, base_seconds=0.01), **settings}
     return ProviderDecisionModel(target, **settings)
 
 
 def decide(
-    model: DecisionModel, *questions: Question, state: str = REPLY, timeout: float | None = None
+    model: DecisionModel,
+    *questions: Question,
+    state: str = REPLY,
+    timeout: float | None = None,
 ):
     return asyncio.run(model.decide(state, questions, timeout=timeout))
 
 
-SERVERS = {"system-one": system_one, "openai-decisions": openai_decisions, "typesafe": system_one}
+SERVERS = {
+    "system-one": system_one,
+    "openai-decisions": openai_decisions,
+    "typesafe": system_one,
+}
 
 
 @pytest.fixture(params=SERVERS)
@@ -91,7 +108,9 @@ class TestAnswers:
             stars = decide(model_at(endpoint, provider), STARS)
         assert decision.probabilities["q1"] == pytest.approx({"yes": 0.9, "no": 0.1})
         assert decision.probabilities["q2"] == pytest.approx({"yes": 0.1, "no": 0.9})
-        assert decision.probabilities["value"] == pytest.approx({"warm": 0.75, "cold": 0.25})
+        assert decision.probabilities["value"] == pytest.approx(
+            {"warm": 0.75, "cold": 0.25}
+        )
         assert stars.probabilities["value"] == pytest.approx(
             {"1": 0, "2": 0, "3": 0, "4": 0.6, "5": 0.4}
         )
@@ -108,7 +127,11 @@ class TestLimitsAndRefusals:
         many = questions(450)
         with openai_decisions(lambda *_: 0.8) as endpoint:
             decision = decide(model_at(endpoint, "openai-decisions"), *many)
-            assert [len(body["questions"]) for body in endpoint.requests] == [200, 200, 50]
+            assert [len(body["questions"]) for body in endpoint.requests] == [
+                200,
+                200,
+                50,
+            ]
             endpoint.faults = [None, *[server_error()] * 9]
             with pytest.raises(ModelUnavailable) as caught:
                 decide(model_at(endpoint, "openai-decisions"), *many)
@@ -122,11 +145,24 @@ class TestLimitsAndRefusals:
         with system_one(lambda *_: 0.8, most=5) as endpoint:
             decision = decide(model_at(endpoint), *questions(12))
         assert len(decision.probabilities) == 12
-        assert [len(body["questions"]) for body in endpoint.requests] == [12, 6, 3, 3, 6, 3, 3]
+        assert [len(body["questions"]) for body in endpoint.requests] == [
+            12,
+            6,
+            3,
+            3,
+            6,
+            3,
+            3,
+        ]
 
     def test_all_requests_of_a_call_end_within_its_timeout(self):
         with system_one(lambda *_: 0.8, most=1) as endpoint:
-            endpoint.faults = [bad_request("too many questions", "no"), HANG, HANG, HANG]
+            endpoint.faults = [
+                bad_request("too many questions", "no"),
+                HANG,
+                HANG,
+                HANG,
+            ]
             with pytest.raises(ModelUnavailable, match=r"no answer in 2 s"):
                 decide(model_at(endpoint), *questions(2), timeout=2.0)
         assert len(endpoint.requests) == 2
@@ -153,7 +189,11 @@ class TestLimitsAndRefusals:
 
 def answered(**answers: object) -> Fault:
     return Fault(
-        body={"model": "m", "answers": answers, "usage": {"input_tokens": 1, "output_tokens": 1}}
+        body={
+            "model": "m",
+            "answers": answers,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
     )
 
 
@@ -205,7 +245,9 @@ class TestMessages:
         pytest.importorskip("typesafe_sdk")
         wrong = bad_request("bad key", "invalid_api_key", status=401)
         with system_one(answering, faults=[wrong]) as endpoint:
-            monkeypatch.setenv("TYPESAFE_BASE_URL", endpoint.base_url.removesuffix("/v1"))
+            monkeypatch.setenv(
+                "TYPESAFE_BASE_URL", endpoint.base_url.removesuffix("/v1")
+            )
             monkeypatch.setenv("TYPESAFE_API_KEY", "wrong")
             with pytest.raises(AccessDenied, match="TYPESAFE_API_KEY"):
                 decide(resolve_decision("typesafe:jev-latest"), POLITE)
@@ -216,7 +258,10 @@ class TestMessages:
         [
             ("typesafe:jev-latest", "TYPESAFE_API_KEY"),
             ("openai-decisions:gpt-6-luna", "OPENAI_API_KEY"),
-            ("system-one:m", r"system-one:m@http://localhost:11434.*SYSTEM_ONE_BASE_URL"),
+            (
+                "system-one:m",
+                r"system-one:m@http://localhost:11434.*SYSTEM_ONE_BASE_URL",
+            ),
             ("openai:gpt-4.1-mini", r"not a decision model.*system-one:MODEL@URL"),
             ("nobody:m", "not a decision model"),
             ("m", "names no provider"),
@@ -232,7 +277,10 @@ class TestNames:
         with system_one(answering) as endpoint:
             for address in (endpoint.base_url, endpoint.base_url.removesuffix("/v1")):
                 settings = {"extra_headers": {"X-Team": "support"}}
-                decide(resolve_decision(f"system-one:m@{address}", settings=settings), POLITE)
+                decide(
+                    resolve_decision(f"system-one:m@{address}", settings=settings),
+                    POLITE,
+                )
         assert endpoint.paths == ["/v1/systemone"] * 2
         assert [headers["x-team"] for headers in endpoint.headers] == ["support"] * 2
 
@@ -244,7 +292,9 @@ class TestNames:
             ("typesafe:m", "TYPESAFE_API_KEY", "TYPESAFE_BASE_URL"),
         ],
     )
-    def test_a_key_goes_to_no_server_but_this_machines(self, monkeypatch, name, key, server):
+    def test_a_key_goes_to_no_server_but_this_machines(
+        self, monkeypatch, name, key, server
+    ):
         if name.startswith("typesafe"):
             pytest.importorskip("typesafe_sdk")
         serve = openai_decisions if name.startswith("openai") else system_one
@@ -252,8 +302,13 @@ class TestNames:
         with serve(answering) as ours, serve(answering) as theirs:
             suffix = "/v1" if name.startswith("typesafe") else ""
             monkeypatch.setenv(server, ours.base_url.removesuffix(suffix))
-            decide(resolve_decision(f"{name}@{ours.base_url.removesuffix(suffix)}"), POLITE)
-            decide(resolve_decision(f"{name}@{theirs.base_url.removesuffix(suffix)}"), POLITE)
+            decide(
+                resolve_decision(f"{name}@{ours.base_url.removesuffix(suffix)}"), POLITE
+            )
+            decide(
+                resolve_decision(f"{name}@{theirs.base_url.removesuffix(suffix)}"),
+                POLITE,
+            )
         assert ours.headers[0]["authorization"] == "Bearer secret-7"
         assert "secret-7" not in str(theirs.headers)
 
@@ -269,5 +324,7 @@ class TestPrices:
         )
         assert jev.price_of(million) == pytest.approx(0.042)
         assert luna.price_of(million) == pytest.approx(0.2)  # above 272,000 tokens
-        assert luna.price_of(Usage(calls=1, input_tokens=1_000)) == pytest.approx(0.0001)
+        assert luna.price_of(Usage(calls=1, input_tokens=1_000)) == pytest.approx(
+            0.0001
+        )
         assert jev.limits.context_tokens == 32_000

@@ -34,15 +34,25 @@ TASK: dict[str, Any] = {
 def _answer(question: dict[str, Any]) -> dict[str, Any]:
     labels = list(question["criteria"])
     if question["type"] == "score":
-        shares = {str(level): float(level == len(labels) - 1) for level in range(len(labels))}
+        shares = {
+            str(level): float(level == len(labels) - 1) for level in range(len(labels))
+        }
         return {
             "type": "score",
             "score": len(labels) - 1.0,
             "confidence": 1.0,
             "probabilities": shares,
         }
-    shares = {label: 0.75 if label == labels[0] else 0.25 / (len(labels) - 1) for label in labels}
-    return {"type": "choice", "choice": labels[0], "confidence": 0.75, "probabilities": shares}
+    shares = {
+        label: 0.75 if label == labels[0] else 0.25 / (len(labels) - 1)
+        for label in labels
+    }
+    return {
+        "type": "choice",
+        "choice": labels[0],
+        "confidence": 0.75,
+        "probabilities": shares,
+    }
 
 
 def gemini(body: Body) -> Any:
@@ -52,7 +62,10 @@ def gemini(body: Body) -> Any:
     )
     answers = {key: _answer(question) for key, question in body["questions"].items()}
     return Fault(
-        body={"answers": answers, "usage": {"total_input_tokens": 120, "total_output_tokens": 0}}
+        body={
+            "answers": answers,
+            "usage": {"total_input_tokens": 120, "total_output_tokens": 0},
+        }
     )
 
 
@@ -62,7 +75,9 @@ def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
         monkeypatch.setattr(
             import_module("memalign.models.resolve"), "_models", {}
         )  # none that has another address
-        monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", endpoint.base_url.removesuffix("/v1"))
+        monkeypatch.setenv(
+            "GOOGLE_GEMINI_BASE_URL", endpoint.base_url.removesuffix("/v1")
+        )
         yield endpoint
 
 
@@ -71,7 +86,9 @@ def test_googles_decisions_judge_with_either_key(
     google: Endpoint, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setenv(key, "a-key")
-    judgment = ma.Judge(**TASK, model="google-decisions:gemini-decision-1")(outputs="Thank you!")
+    judgment = ma.Judge(**TASK, model="google-decisions:gemini-decision-1")(
+        outputs="Thank you!"
+    )
     assert (judgment.value, judgment.error, judgment.usage.calls) == (True, None, 1)
     assert judgment.confidence == pytest.approx(0.75)
     assert (judgment.model, judgment.answered_by) == (
@@ -92,19 +109,28 @@ def test_a_limit_on_a_decision_model_without_a_price_is_refused_before_a_request
     judge = ma.Judge(**TASK, model="google-decisions:gemini-decision-1")
     rows = [{"id": "a", "outputs": "Thank you!"}]
     with pytest.raises(
-        ConfigurationError, match=r"max_cost cannot hold.*google-decisions:gemini-decision-1"
+        ConfigurationError,
+        match=r"max_cost cannot hold.*google-decisions:gemini-decision-1",
     ):
         judge.judge_many(rows, max_cost=1.0)
     assert not google.requests
-    prices = {"google-decisions:gemini-decision-1": {"prices": {"input": 0.1, "output": 0.0}}}
-    (judged,) = judge.replace(parameters={"models": prices}).judge_many(rows, max_cost=1.0)
+    prices = {
+        "google-decisions:gemini-decision-1": {"prices": {"input": 0.1, "output": 0.0}}
+    }
+    (judged,) = judge.replace(parameters={"models": prices}).judge_many(
+        rows, max_cost=1.0
+    )
     assert judged.usage.cost == pytest.approx(120 * 0.1 / 1e6)
 
 
 def test_without_a_key_the_variables_are_named() -> None:
-    with pytest.raises(ConfigurationError, match="set GOOGLE_API_KEY or GEMINI_API_KEY"):
+    with pytest.raises(
+        ConfigurationError, match="set GOOGLE_API_KEY or GEMINI_API_KEY"
+    ):
         ma.Judge(**TASK, model="google-decisions:gemini-decision-1")(outputs="Hello")
-    assert names_decision_model("google-decisions:gemini-decision-1"), "which needs no key"
+    assert names_decision_model("google-decisions:gemini-decision-1"), (
+        "which needs no key"
+    )
 
 
 class Acme(DecisionModel[None]):
@@ -112,15 +138,21 @@ class Acme(DecisionModel[None]):
 
     model_name, system, base_url = "oracle", "acme", "http://acme"
 
-    async def decide(self, request: DecisionRequest, model_settings: Any) -> DecisionResponse:
+    async def decide(
+        self, request: DecisionRequest, model_settings: Any
+    ) -> DecisionResponse:
         answers: dict[str, Any] = {}
         for name, question in request.questions.items():
             criteria: Any = question.criteria
             first, *others = criteria
             shares = {first: 1.0, **dict.fromkeys(others, 0.0)}
-            answers[name] = ChoiceAnswer(choice=first, confidence=1.0, probabilities=shares)
+            answers[name] = ChoiceAnswer(
+                choice=first, confidence=1.0, probabilities=shares
+            )
         return DecisionResponse(
-            answers=answers, model_name="oracle-2026-11-01", usage=RequestUsage(input_tokens=9)
+            answers=answers,
+            model_name="oracle-2026-11-01",
+            usage=RequestUsage(input_tokens=9),
         )
 
 
@@ -142,13 +174,18 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(pydantic_models, "infer_model", infer_model)
     monkeypatch.setattr(pydantic_providers, "infer_provider", infer_provider)
-    monkeypatch.setattr(pydantic_providers, "infer_provider_class", infer_provider_class)
+    monkeypatch.setattr(
+        pydantic_providers, "infer_provider_class", infer_provider_class
+    )
 
 
 def test_the_next_provider_of_decision_models_needs_no_line_here(acme: None) -> None:
     judgment = ma.Judge(**TASK, model="acme:oracle")(outputs="Thank you!")
     assert (judgment.value, judgment.confidence) == (True, 1.0)
-    assert (judgment.model, judgment.answered_by) == ("acme:oracle", "oracle-2026-11-01")
+    assert (judgment.model, judgment.answered_by) == (
+        "acme:oracle",
+        "oracle-2026-11-01",
+    )
     assert resolve_decision("acme:oracle").name == "acme:oracle"
     with pytest.raises(ConfigurationError, match="is a decision model"):
         resolve("acme:oracle")
@@ -163,7 +200,9 @@ def test_a_chat_model_is_none() -> None:
         "nobody-knows:x",
     ):
         assert not names_decision_model(name)
-    with pytest.raises(ConfigurationError, match=r"not a decision model.*google-decisions:MODEL"):
+    with pytest.raises(
+        ConfigurationError, match=r"not a decision model.*google-decisions:MODEL"
+    ):
         resolve_decision("openai:gpt-4.1")
 
 
@@ -181,7 +220,11 @@ def test_the_version_that_answered_is_kept_everywhere(tmp_path: Any) -> None:
         "openai:gpt-4.1-mini",
         "gpt-4.1-mini-2025-04-14",
     )
-    assert '"answered_by":"gpt-4.1-mini-2025-04-14"' in out.read_text().replace(": ", ":")
+    assert '"answered_by":"gpt-4.1-mini-2025-04-14"' in out.read_text().replace(
+        ": ", ":"
+    )
     assert "openai:gpt-4.1-mini (answered by gpt-4.1-mini-2025-04-14)" in str(report)
     assert report.to_dict()["answered_by"] == ["gpt-4.1-mini-2025-04-14"]
-    assert list(judged.to_frame(columns="all")["answered_by"]) == ["gpt-4.1-mini-2025-04-14"]
+    assert list(judged.to_frame(columns="all")["answered_by"]) == [
+        "gpt-4.1-mini-2025-04-14"
+    ]

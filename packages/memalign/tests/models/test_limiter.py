@@ -30,7 +30,9 @@ async def test_a_cancelled_wait_gives_its_turn_on():
     await asyncio.sleep(0.001)
     for task in tasks[1::2]:
         task.cancel()
-    done = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), timeout=PATIENCE)
+    done = await asyncio.wait_for(
+        asyncio.gather(*tasks, return_exceptions=True), timeout=PATIENCE
+    )
     assert sum(isinstance(each, asyncio.CancelledError) for each in done) == 6
     await asyncio.wait_for(hold(), timeout=PATIENCE)
     assert most == 1
@@ -86,7 +88,12 @@ def run_of(
 
     It answers `rate` calls a second, each of which `takes` so many.
     """
-    clock, chance, limiter, run = Clock(), random.Random(5), Limiter(16, most=256), Run()
+    clock, chance, limiter, run = (
+        Clock(),
+        random.Random(5),
+        Limiter(16, most=256),
+        Run(),
+    )
     in_flight, starts = 0, deque[float]()
 
     async def attempt(again: bool) -> bool:
@@ -119,7 +126,9 @@ def run_of(
 
     async def all_of_them() -> None:
         waiting = iter(range(items))
-        await asyncio.wait_for(asyncio.gather(*(work(waiting) for _ in range(64))), timeout=36_000)
+        await asyncio.wait_for(
+            asyncio.gather(*(work(waiting) for _ in range(64))), timeout=36_000
+        )
 
     random.seed(5)  # Retry's jitter
     try:
@@ -154,7 +163,9 @@ def test_rare_refusals_slow_nobody_down(share: float):
 def test_calls_in_flight_settle_at_the_servers_limit(
     room: int, takes: float, retry_after: float | None, share: float
 ):
-    run = run_of(room=room, takes=takes, retry_after=retry_after, share=share, items=3_000)
+    run = run_of(
+        room=room, takes=takes, retry_after=retry_after, share=share, items=3_000
+    )
     assert run.seconds < 3_000 * takes / room / 0.85
     assert run.refused < (0.1 if share else 0.05) * 3_000
     assert run.failed == 0 or share

@@ -30,7 +30,9 @@ COUNTED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 REMOVED = object()
 
 
-def completion(message: object = None, *, choice: Body | None = None, **envelope: Any) -> Body:
+def completion(
+    message: object = None, *, choice: Body | None = None, **envelope: Any
+) -> Body:
     """A completion with one part of it as a server may have it."""
     said = {"role": "assistant", "content": TEXT} if message is None else message
     choices = [{"index": 0, "finish_reason": "stop", "message": said} | (choice or {})]
@@ -42,7 +44,9 @@ def completion(message: object = None, *, choice: Body | None = None, **envelope
         "choices": choices,
         "usage": COUNTED,
     }
-    return {name: part for name, part in (body | envelope).items() if part is not REMOVED}
+    return {
+        name: part for name, part in (body | envelope).items() if part is not REMOVED
+    }
 
 
 def chunk(text: str, reason: str | None = None) -> str:
@@ -68,10 +72,18 @@ ODD_PARTS: list[tuple[str, list[Any]]] = [
             COUNTED | {"cost": 0.1, "queue": "x"},
         ],
     ),
-    ("usage", [COUNTED | {"prompt_tokens_details": {}, "completion_tokens_details": None}]),
+    (
+        "usage",
+        [COUNTED | {"prompt_tokens_details": {}, "completion_tokens_details": None}],
+    ),
     *(
         (name, [None, {}, []])
-        for name in ("service_tier", "system_fingerprint", "error", "prompt_filter_results")
+        for name in (
+            "service_tier",
+            "system_fingerprint",
+            "error",
+            "prompt_filter_results",
+        )
     ),
 ]
 ODD_IN_A_CHOICE: list[tuple[str, list[Any]]] = [
@@ -81,7 +93,14 @@ ODD_IN_A_CHOICE: list[tuple[str, list[Any]]] = [
 ODD_IN_A_MESSAGE: list[tuple[str, list[Any]]] = [
     *(
         (name, [{}, [], None, ""])
-        for name in ("annotations", "refusal", "audio", "reasoning", "role", "tool_calls")
+        for name in (
+            "annotations",
+            "refusal",
+            "audio",
+            "reasoning",
+            "role",
+            "tool_calls",
+        )
     ),
     ("content", [ANSWER, [TEXT], [{"type": "text", "text": TEXT}], [{"text": TEXT}]]),
     ("tool_calls", [[{}]]),
@@ -95,13 +114,25 @@ ENVELOPES: list[object] = [
         for odd in odds
     ),
     completion(
-        {"content": [{"type": "thinking", "thinking": "{"}, {"type": "output_text", "text": TEXT}]}
+        {
+            "content": [
+                {"type": "thinking", "thinking": "{"},
+                {"type": "output_text", "text": TEXT},
+            ]
+        }
     ),
     completion(
-        {"content": None, "tool_calls": [{"function": {"name": "verdict", "arguments": TEXT}}]}
+        {
+            "content": None,
+            "tool_calls": [{"function": {"name": "verdict", "arguments": TEXT}}],
+        }
     ),
-    completion({"content": "", "tool_calls": [{"id": None, "function": {"arguments": ANSWER}}]}),
-    completion({"content": None, "function_call": {"name": "verdict", "arguments": TEXT}}),
+    completion(
+        {"content": "", "tool_calls": [{"id": None, "function": {"arguments": ANSWER}}]}
+    ),
+    completion(
+        {"content": None, "function_call": {"name": "verdict", "arguments": TEXT}}
+    ),
     completion({"content": None, "parsed": ANSWER}),
     completion({"content": "", "reasoning_content": f"\n{TEXT}"}),
     completion({}, choice={"text": TEXT}),
@@ -111,7 +142,10 @@ ENVELOPES: list[object] = [
         "done": True,
         "eval_count": 5,
     },
-    *({name: completion(), "code": 0, "status": "ok"} for name in ("data", "result", "response")),
+    *(
+        {name: completion(), "code": 0, "status": "ok"}
+        for name in ("data", "result", "response")
+    ),
     [completion()],
     completion(choices={"0": {"message": {"content": TEXT}}}),
     completion(choices=[{"delta": {"content": TEXT}}]),
@@ -125,10 +159,14 @@ ENVELOPES: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("body", ENVELOPES, ids=lambda body: json.dumps(body, default=str)[:150])
+@pytest.mark.parametrize(
+    "body", ENVELOPES, ids=lambda body: json.dumps(body, default=str)[:150]
+)
 async def test_what_surrounds_an_answer_costs_nothing(body: object) -> None:
     with Endpoint(Fault(body=body)) as endpoint:
-        reply = await model_at(endpoint, prices=Prices(input=1.0, output=1.0)).complete(REQUEST)
+        reply = await model_at(endpoint, prices=Prices(input=1.0, output=1.0)).complete(
+            REQUEST
+        )
     assert reply.data == ANSWER
     assert (len(endpoint.requests), reply.usage.calls) == (1, 1)
 
@@ -155,7 +193,9 @@ async def test_what_was_counted_is_priced_and_nothing_else_is_guessed(
     usage: object, cost: float | None
 ) -> None:
     with Endpoint(Fault(body=completion(usage=usage))) as endpoint:
-        reply = await model_at(endpoint, prices=Prices(input=1e6, output=1e6)).complete(REQUEST)
+        reply = await model_at(endpoint, prices=Prices(input=1e6, output=1e6)).complete(
+            REQUEST
+        )
     assert reply.usage.cost == cost
 
 
@@ -167,7 +207,9 @@ def inside(**error: object) -> Fault:
 
 
 def failing(status: int, message: str, code: object = None, **more: object) -> Fault:
-    return Fault(status=status, body={"error": {"message": message, "code": code, **more}})
+    return Fault(
+        status=status, body={"error": {"message": message, "code": code, **more}}
+    )
 
 
 TPM = "Request too large for model `m` on tokens per minute (TPM): Limit 6000, Requested 5900, please reduce"
@@ -178,10 +220,25 @@ SAID: list[tuple[Fault, type[Exception], str, int]] = [
         "429, Rate limit",
         3,
     ),
-    (inside(message="Slow down", code="rate_limit_exceeded"), RateLimited, "429, Slow down", 3),
+    (
+        inside(message="Slow down", code="rate_limit_exceeded"),
+        RateLimited,
+        "429, Slow down",
+        3,
+    ),
     (inside(message="Slow down", code="429"), RateLimited, "429, Slow down", 3),
-    (inside(message="Provider returned error", code=502), ModelUnavailable, "502, Provider", 3),
-    (inside(message="Overloaded", type="overloaded_error"), ModelUnavailable, "503, Overloaded", 3),
+    (
+        inside(message="Provider returned error", code=502),
+        ModelUnavailable,
+        "502, Provider",
+        3,
+    ),
+    (
+        inside(message="Overloaded", type="overloaded_error"),
+        ModelUnavailable,
+        "503, Overloaded",
+        3,
+    ),
     (
         Fault(body={"object": "error", "message": "Boom", "code": 500}),
         ModelUnavailable,
@@ -206,25 +263,53 @@ SAID: list[tuple[Fault, type[Exception], str, int]] = [
         "402, Insufficient balance",
         1,
     ),
-    (inside(message="Bad key", type="invalid_api_key"), AccessDenied, "401, Bad key", 1),
+    (
+        inside(message="Bad key", type="invalid_api_key"),
+        AccessDenied,
+        "401, Bad key",
+        1,
+    ),
     (inside(message="The model `x` does not exist"), AccessDenied, "404, The model", 1),
     (inside(message="Blocked", code="content_filter"), ModelRefused, "filter", 1),
     (
-        Fault(body={"errors": [{"message": "Model not found", "code": 5007}], "success": False}),
+        Fault(
+            body={
+                "errors": [{"message": "Model not found", "code": 5007}],
+                "success": False,
+            }
+        ),
         AccessDenied,
         "404",
         1,
     ),
-    (Fault(body={"error_code": "PERMISSION_DENIED", "message": "No."}), AccessDenied, "403, No", 1),
-    (failing(413, TPM, "rate_limit_exceeded"), RateLimited, "413, Request too large", 3),
     (
-        failing(403, "Quota of requests per minute: rate limit exceeded", "rateLimitExceeded"),
+        Fault(body={"error_code": "PERMISSION_DENIED", "message": "No."}),
+        AccessDenied,
+        "403, No",
+        1,
+    ),
+    (
+        failing(413, TPM, "rate_limit_exceeded"),
+        RateLimited,
+        "413, Request too large",
+        3,
+    ),
+    (
+        failing(
+            403,
+            "Quota of requests per minute: rate limit exceeded",
+            "rateLimitExceeded",
+        ),
         RateLimited,
         "403",
         3,
     ),
     (
-        failing(400, "Output data may contain inappropriate content.", "data_inspection_failed"),
+        failing(
+            400,
+            "Output data may contain inappropriate content.",
+            "data_inspection_failed",
+        ),
         ModelRefused,
         "filter stopped",
         1,
@@ -253,22 +338,59 @@ SAID: list[tuple[Fault, type[Exception], str, int]] = [
         "model's name",
         1,
     ),
-    (failing(400, "Invalid model name passed in model=m"), AccessDenied, "model's name", 1),
-    (failing(400, "The requested model 'm' is not supported"), AccessDenied, "model's name", 1),
+    (
+        failing(400, "Invalid model name passed in model=m"),
+        AccessDenied,
+        "model's name",
+        1,
+    ),
+    (
+        failing(400, "The requested model 'm' is not supported"),
+        AccessDenied,
+        "model's name",
+        1,
+    ),
     (failing(400, "m is not a valid model ID"), AccessDenied, "model's name", 1),
-    (failing(400, "API key not valid. Please pass a valid API key."), AccessDenied, "key", 1),
+    (
+        failing(400, "API key not valid. Please pass a valid API key."),
+        AccessDenied,
+        "key",
+        1,
+    ),
     (failing(500, "Authentication failed: invalid api key"), AccessDenied, "key", 1),
-    (failing(500, "The input is too long: context length exceeded"), PromptTooLong, "too long", 1),
-    (failing(429, "You exceeded your quota", "insufficient_quota"), AccessDenied, "quota", 1),
+    (
+        failing(500, "The input is too long: context length exceeded"),
+        PromptTooLong,
+        "too long",
+        1,
+    ),
+    (
+        failing(429, "You exceeded your quota", "insufficient_quota"),
+        AccessDenied,
+        "quota",
+        1,
+    ),
     (failing(400, "Your credit balance is too low"), AccessDenied, "credit", 1),
     (
-        Fault(status=400, body=[{"error": {"message": "Invalid argument", "code": 400}}]),
+        Fault(
+            status=400, body=[{"error": {"message": "Invalid argument", "code": 400}}]
+        ),
         ModelRejected,
         "Invalid arg",
         2,
     ),
-    (Fault(status=400, body={"error_msg": "Nothing to say"}), ModelRejected, "Nothing to say", 2),
-    (Fault(status=400, body={"error": "Nothing to say"}), ModelRejected, "400, Nothing to say", 2),
+    (
+        Fault(status=400, body={"error_msg": "Nothing to say"}),
+        ModelRejected,
+        "Nothing to say",
+        2,
+    ),
+    (
+        Fault(status=400, body={"error": "Nothing to say"}),
+        ModelRejected,
+        "400, Nothing to say",
+        2,
+    ),
     (
         Fault(status=404, body={"error": "No route with response_format"}),
         ModelRejected,
@@ -320,16 +442,27 @@ async def test_a_page_is_no_call_and_a_cut_answer_is_one_of_unknown_cost(
         await model_at(endpoint, prices=Prices(input=1.0, output=1.0)).complete(REQUEST)
     assert len(endpoint.requests) == 3
     assert caught.value.usage is not None
-    assert (caught.value.usage.calls, caught.value.usage.cost) == (calls, None if calls else 0.0)
+    assert (caught.value.usage.calls, caught.value.usage.cost) == (
+        calls,
+        None if calls else 0.0,
+    )
 
 
 async def test_the_calls_of_answers_that_nobody_could_read_are_counted() -> None:
     unread = Fault(body=completion({"content": ""}))
-    half = Fault(body=completion({}, choice={"error": {"code": 502, "message": "Idle"}}))
-    with Endpoint(unread, faults=[half, half]) as endpoint, pytest.raises(InvalidOutput) as caught:
+    half = Fault(
+        body=completion({}, choice={"error": {"code": 502, "message": "Idle"}})
+    )
+    with (
+        Endpoint(unread, faults=[half, half]) as endpoint,
+        pytest.raises(InvalidOutput) as caught,
+    ):
         await model_at(endpoint, prices=Prices(input=1e6, output=1e6)).complete(REQUEST)
     assert caught.value.usage is not None
-    assert (caught.value.usage.calls, caught.value.usage.cost) == (len(endpoint.requests), 15.0 * 4)
+    assert (caught.value.usage.calls, caught.value.usage.cost) == (
+        len(endpoint.requests),
+        15.0 * 4,
+    )
 
 
 # -- parameters that are refused by name -------------------------------------------------------------------------------
@@ -348,7 +481,10 @@ VLLM = (
 )
 REFUSALS: list[list[dict[str, Any]]] = [
     [refuses("max_tokens", USE_OTHER, param="max_tokens")],
-    [refuses("max_tokens", USE_OTHER), refuses("temperature", ONLY_ONE, param="temperature")],
+    [
+        refuses("max_tokens", USE_OTHER),
+        refuses("temperature", ONLY_ONE, param="temperature"),
+    ],
     [
         refuses("temperature", "`temperature` is deprecated for this model."),
         refuses("seed", "seed: Extra inputs"),
@@ -357,7 +493,9 @@ REFUSALS: list[list[dict[str, Any]]] = [
     [refuses("max_tokens", "Range of max_tokens should be [1, 800]", above=800)],
     [
         refuses("max_tokens", "max_tokens: unknown field"),
-        refuses("max_completion_tokens", "unknown field of tokens: max_completion_tokens"),
+        refuses(
+            "max_completion_tokens", "unknown field of tokens: max_completion_tokens"
+        ),
     ],
     [
         refuses(
@@ -413,9 +551,13 @@ async def test_a_parameter_that_is_refused_by_name_is_changed_once_and_stays_so(
         for _ in range(3):
             assert (await model.complete(asked)).data == ANSWER
     assert len(endpoint.requests) == len(rules) + 3
-    assert all("response_format" in body for body in endpoint.requests), "nothing else is given up"
+    assert all("response_format" in body for body in endpoint.requests), (
+        "nothing else is given up"
+    )
     last = endpoint.requests[-1]
-    limits = [last[name] for name in ("max_tokens", "max_completion_tokens") if name in last]
+    limits = [
+        last[name] for name in ("max_tokens", "max_completion_tokens") if name in last
+    ]
     assert all(limit >= 400 for limit in limits)
 
 
@@ -423,12 +565,19 @@ async def test_one_item_that_is_refused_changes_no_other_item() -> None:
     odd = msgspec.structs.replace(REQUEST, user="odd")
     refused = bad_request("Unsupported parameter: 'temperature'")
     with Endpoint(
-        lambda body: refused if user_of(body) == "odd" and "temperature" in body else ANSWER
+        lambda body: (
+            refused if user_of(body) == "odd" and "temperature" in body else ANSWER
+        )
     ) as endpoint:
         model = model_at(endpoint)
         for request in (REQUEST, odd, REQUEST):
             await model.complete(request)
-    assert ["temperature" in body for body in endpoint.requests] == [True, True, False, True]
+    assert ["temperature" in body for body in endpoint.requests] == [
+        True,
+        True,
+        False,
+        True,
+    ]
 
 
 # -- waits that a server dictates --------------------------------------------------------------------------------------
@@ -458,14 +607,20 @@ async def test_a_wait_of_hours_ends_the_call_with_the_servers_sentence(
         with pytest.raises((RateLimited, ModelUnavailable), match=words):
             await model.complete(REQUEST)
         started = time.monotonic()
-        assert (await model.complete(REQUEST)).data == ANSWER, "nobody else waits for it"
+        assert (await model.complete(REQUEST)).data == ANSWER, (
+            "nobody else waits for it"
+        )
     assert time.monotonic() - started < 30
     assert len(endpoint.requests) == 2
 
 
-async def test_a_hundred_calls_that_are_told_to_come_back_tomorrow_end_at_once() -> None:
+async def test_a_hundred_calls_that_are_told_to_come_back_tomorrow_end_at_once() -> (
+    None
+):
     fault = Fault(
-        status=429, headers={"Retry-After": "86400"}, body={"error": {"message": "Daily limit"}}
+        status=429,
+        headers={"Retry-After": "86400"},
+        body={"error": {"message": "Daily limit"}},
     )
     with Endpoint(fault) as endpoint:
         model = model_at(endpoint, retry=LATER)
@@ -474,25 +629,34 @@ async def test_a_hundred_calls_that_are_told_to_come_back_tomorrow_end_at_once()
         )
     assert {type(error) for error in ended} == {RateLimited}
     assert len(endpoint.requests) == 100
-    assert endpoint.times[-1] - endpoint.times[0] < 60, "a second between two would be a hundred"
+    assert endpoint.times[-1] - endpoint.times[0] < 60, (
+        "a second between two would be a hundred"
+    )
 
 
 async def test_a_wait_beyond_the_timeout_ends_the_call() -> None:
-    fault = Fault(status=429, headers={"Retry-After": "40"}, body={"error": {"message": "Later"}})
+    fault = Fault(
+        status=429, headers={"Retry-After": "40"}, body={"error": {"message": "Later"}}
+    )
     with (
         Endpoint(fault) as endpoint,
         pytest.raises(RateLimited, match="asks to wait 40 s, and a call waits 3 s"),
     ):
-        await model_at(endpoint, retry=LATER).complete(msgspec.structs.replace(REQUEST, timeout=3))
+        await model_at(endpoint, retry=LATER).complete(
+            msgspec.structs.replace(REQUEST, timeout=3)
+        )
     assert len(endpoint.requests) == 1
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Retry-After": "0"}, {"Retry-After-Ms": "5"}, {"Retry-After": "soon"}, {}]
+    "headers",
+    [{"Retry-After": "0"}, {"Retry-After-Ms": "5"}, {"Retry-After": "soon"}, {}],
 )
 async def test_a_short_wait_is_waited(headers: dict[str, str]) -> None:
     fault = Fault(
-        status=429, headers=headers, body={"error": {"message": "Rate limit; try again in 5ms"}}
+        status=429,
+        headers=headers,
+        body={"error": {"message": "Rate limit; try again in 5ms"}},
     )
     with Endpoint(ANSWER, faults=[fault]) as endpoint:
         assert (await model_at(endpoint, retry=QUICK).complete(REQUEST)).data == ANSWER

@@ -28,7 +28,11 @@ def anthropic_says(text: str, *, stopped: str = "end_turn") -> Fault:
         "stop_sequence": None,
         "content": [{"type": "text", "text": text}] if text else [],
         "stop_reason": stopped,
-        "usage": {"input_tokens": 10, "cache_read_input_tokens": 90, "output_tokens": 5},
+        "usage": {
+            "input_tokens": 10,
+            "cache_read_input_tokens": 90,
+            "output_tokens": 5,
+        },
     }
     return Fault(body=body)
 
@@ -48,8 +52,17 @@ def google_says(text: str, *, stopped: str = "STOP") -> Fault:
 
 
 def error(status: int, message: str) -> Fault:
-    body = {"error": {"type": "error", "code": status, "message": message, "status": "ERROR"}}
-    return Fault(status=status, headers={"Retry-After": "0"} if status == 429 else {}, body=body)
+    body = {
+        "error": {
+            "type": "error",
+            "code": status,
+            "message": message,
+            "status": "ERROR",
+        }
+    }
+    return Fault(
+        status=status, headers={"Retry-After": "0"} if status == 429 else {}, body=body
+    )
 
 
 class Provider(NamedTuple):
@@ -122,7 +135,10 @@ async def test_an_answer_follows_the_schema_with_its_usage(
 async def test_a_filter_refuses_and_wrong_keys_are_named(
     provider: Provider, endpoint: Endpoint
 ) -> None:
-    endpoint.faults = [provider.says("", stopped=provider.refuses), error(401, "invalid x-api-key")]
+    endpoint.faults = [
+        provider.says("", stopped=provider.refuses),
+        error(401, "invalid x-api-key"),
+    ]
     with pytest.raises(ModelRefused):
         await chat(provider).complete(SEEDED)
     with pytest.raises(

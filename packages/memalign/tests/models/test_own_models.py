@@ -75,7 +75,9 @@ class Mute:
         (7, "name"),
     ],
 )
-def test_what_a_model_object_lacks_is_said_when_it_is_given(model: Any, lacks: str) -> None:
+def test_what_a_model_object_lacks_is_said_when_it_is_given(
+    model: Any, lacks: str
+) -> None:
     with pytest.raises(InputError, match=f"own model.*{lacks}"):
         ma.Judge(**TASK, model=model)
 
@@ -100,12 +102,16 @@ def test_what_an_embedding_object_lacks_is_said_when_it_is_given() -> None:
             ma.Judge(**TASK, model=Own(ChatReply(data=TRUE)), embedding_model=wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("vectors", ["no", [], [[1.0, float("nan")]], [[1.0, 2.0], [0.5]], 3, None])
+@pytest.mark.parametrize(
+    "vectors", ["no", [], [[1.0, float("nan")]], [[1.0, 2.0], [0.5]], 3, None]
+)
 def test_lists_of_numbers_are_vectors_and_nothing_else_is(vectors: Any) -> None:
     embedding = Lists()
     judge = ma.Judge(**TASK, model=Own(ChatReply(data=TRUE)), embedding_model=embedding)
     embedding.vectors = None
-    judge = judge.align([{"id": "t-1", "outputs": "old", "value": True, "source": "ana"}]).judge
+    judge = judge.align(
+        [{"id": "t-1", "outputs": "old", "value": True, "source": "ana"}]
+    ).judge
     embedding.vectors = vectors
     judgment = judge.judge_many(ROWS[:1])[0]
     assert (judgment.error is None) == (vectors is None)
@@ -119,12 +125,17 @@ FAILURES: list[tuple[Any, str]] = [
     (TRUE, "InvalidOutput: own: complete gave a dict, and no ChatReply"),
     (None, "InvalidOutput: own: complete gave a NoneType"),
     (ChatReply(data=[TRUE]), "InvalidOutput: own: complete gave a ChatReply"),  # type: ignore[arg-type]
-    (ChatReply(data={"value": "perhaps"}), "InvalidOutput: own answered outside the value type"),
+    (
+        ChatReply(data={"value": "perhaps"}),
+        "InvalidOutput: own answered outside the value type",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("failure", "said"), FAILURES)
-def test_what_a_model_object_raises_costs_its_row_alone(failure: Any, said: str) -> None:
+def test_what_a_model_object_raises_costs_its_row_alone(
+    failure: Any, said: str
+) -> None:
     good = ChatReply(data=TRUE)
     judge = ma.Judge(**TASK, model=Own(good, failure, good))
     judged = judge.judge_many(ROWS, concurrency=1)
@@ -149,7 +160,9 @@ def test_what_a_call_of_an_object_cost_is_what_it_says_and_else_unknown(
     assert (judgment.usage.calls, judgment.usage.cost) == (1, cost)
 
 
-def test_a_judge_saved_with_a_model_object_says_so_when_it_is_loaded(tmp_path: Any) -> None:
+def test_a_judge_saved_with_a_model_object_says_so_when_it_is_loaded(
+    tmp_path: Any,
+) -> None:
     registry = ma.Registry(f"sqlite:///{tmp_path}/r.db")
     for name in ("own", "mine:large"):
         model = Own(ChatReply(data=TRUE))
@@ -158,7 +171,8 @@ def test_a_judge_saved_with_a_model_object_says_so_when_it_is_loaded(tmp_path: A
         registry.create(judge)
         loaded = registry.load(judge.name)
         with pytest.raises(
-            ConfigurationError, match=r"saved with a model object.*pass it.*\.replace\(model=…\)"
+            ConfigurationError,
+            match=r"saved with a model object.*pass it.*\.replace\(model=…\)",
         ):
             loaded(outputs="Hello")
         assert loaded.replace(model=model)(outputs="Hello").value is True
@@ -167,7 +181,11 @@ def test_a_judge_saved_with_a_model_object_says_so_when_it_is_loaded(tmp_path: A
 def test_two_spellings_of_a_model_are_one() -> None:
     spelled = [
         ma.Judge(**TASK, model=name)
-        for name in ("openai:/gpt-4.1-mini", "openai:gpt-4.1-mini", "openai/gpt-4.1-mini")
+        for name in (
+            "openai:/gpt-4.1-mini",
+            "openai:gpt-4.1-mini",
+            "openai/gpt-4.1-mini",
+        )
     ]
     assert spelled[0] == spelled[1] == spelled[2]
     assert {judge.model for judge in spelled} == {"openai:gpt-4.1-mini"}
@@ -176,7 +194,9 @@ def test_two_spellings_of_a_model_are_one() -> None:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_limit_that_cannot_be_held_is_refused_before_the_first_call(tmp_path: Path) -> None:
+def test_a_limit_that_cannot_be_held_is_refused_before_the_first_call(
+    tmp_path: Path,
+) -> None:
     with Endpoint(TRUE) as endpoint:
         judge = ma.Judge(**TASK, model=model_at(endpoint))
         with pytest.raises(ConfigurationError, match=r"max_cost cannot hold.*--price"):
@@ -195,12 +215,22 @@ def test_a_limit_that_cannot_be_held_is_refused_before_the_first_call(tmp_path: 
 
 
 def test_one_item_that_does_not_fit_stops_no_item_that_does() -> None:
-    rows = [{"id": f"a{n}", "outputs": "long " * 4_000 if n == 2 else "short"} for n in range(6)]
+    rows = [
+        {"id": f"a{n}", "outputs": "long " * 4_000 if n == 2 else "short"}
+        for n in range(6)
+    ]
     with Endpoint(TRUE) as endpoint:
         model = model_at(endpoint, prices=Prices(input=1_000.0, output=0.0))
         judge = ma.Judge(**TASK, model=model, embedding_model=HashEmbedding())
         judged = judge.judge_many(rows, max_cost=3.0, concurrency=2)
-    assert [judgment.value for judgment in judged] == [True, True, None, True, True, True]
+    assert [judgment.value for judgment in judged] == [
+        True,
+        True,
+        None,
+        True,
+        True,
+        True,
+    ]
     assert "NotJudged: one more call would pass the limit of $3" in str(judged[2].error)
 
 
@@ -208,5 +238,7 @@ def test_an_address_without_its_scheme_is_named_before_a_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "localhost:8000/v1")
-    with pytest.raises(ConfigurationError, match=r"OPENAI_BASE_URL is no address.*http://"):
+    with pytest.raises(
+        ConfigurationError, match=r"OPENAI_BASE_URL is no address.*http://"
+    ):
         ma.Judge(**TASK, model="openai:m")(outputs="Hello")

@@ -93,7 +93,10 @@ def test_what_is_no_object_or_only_quoted_is_no_answer(text):
     assert find_object(text) is None
 
 
-@given(st.text(alphabet='{}", :xn\n', max_size=30), st.text(alphabet='{}", :xn\n', max_size=30))
+@given(
+    st.text(alphabet='{}", :xn\n', max_size=30),
+    st.text(alphabet='{}", :xn\n', max_size=30),
+)
 def test_no_quotation_in_an_answer_becomes_the_answer(before, after):
     text = f'{{"rationale": "It says {before}{INJECTED}{after}", "value": false}}'
     found = find_object(text)
@@ -128,12 +131,18 @@ def test_what_is_optional_may_be_missing_or_anything(left):
     text = json.dumps({**needed, **left})
     assert answer_object(text, schema)[1]
     assert answer_object(text, schema, optional=["score"]) == ({**needed, **left}, "")
-    assert answer_object(json.dumps(GOOD | {"value": None}), schema, optional=["score"])[1]
+    assert answer_object(
+        json.dumps(GOOD | {"value": None}), schema, optional=["score"]
+    )[1]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["the secret", '{"the secret": 1}', '{"rationale": "the secret", "value": "the secret"}'],
+    [
+        "the secret",
+        '{"the secret": 1}',
+        '{"rationale": "the secret", "value": "the secret"}',
+    ],
 )
 def test_no_error_repeats_what_the_model_wrote(text):
     _, problem = answer_object(text, SCHEMA)

@@ -44,7 +44,9 @@ from tests.support.endpoint import (
 )
 
 PROSE = "It is polite."
-TWO_ANSWERS = '{"rationale": "Kind.", "value": true} {"rationale": "Rude.", "value": false}'
+TWO_ANSWERS = (
+    '{"rationale": "Kind.", "value": true} {"rationale": "Rude.", "value": false}'
+)
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"rationale": {"type": "string"}, "value": {"type": "boolean"}},
@@ -53,7 +55,10 @@ SCHEMA: dict[str, Any] = {
 }
 ANSWER = {"rationale": "Because.", "value": True}
 REQUEST = ChatRequest(
-    system="You judge replies. " * 20, user="Reply: hello", schema=SCHEMA, schema_name="verdict"
+    system="You judge replies. " * 20,
+    user="Reply: hello",
+    schema=SCHEMA,
+    schema_name="verdict",
 )
 QUICK = Retry(attempts=3, base_seconds=0.001, max_wait=1.0)
 
@@ -63,7 +68,8 @@ def model_at(
 ) -> ProviderChatModel:
     url = place if isinstance(place, str) else place.base_url
     return ProviderChatModel(
-        Target(provider="openai", model=name, base_url=url), **{"retry": QUICK, **options}
+        Target(provider="openai", model=name, base_url=url),
+        **{"retry": QUICK, **options},
     )
 
 
@@ -93,7 +99,10 @@ async def test_an_answer_comes_in_the_strictest_mode_with_its_usage():
         ("response_format", PROSE),  # it ignores the form
         (
             "response_format",
-            bad_request("No endpoints found that can handle the requested parameters.", status=404),
+            bad_request(
+                "No endpoints found that can handle the requested parameters.",
+                status=404,
+            ),
         ),
         ("response_format", bad_request("failed to parse grammar", status=500)),
         (
@@ -103,14 +112,22 @@ async def test_an_answer_comes_in_the_strictest_mode_with_its_usage():
         ("system", bad_request("System role not supported")),
     ],
 )
-async def test_an_endpoint_that_refuses_a_form_is_asked_plainly_for_good(unknown, refusal):
+async def test_an_endpoint_that_refuses_a_form_is_asked_plainly_for_good(
+    unknown, refusal
+):
     def answer(body):
-        return refusal if unknown in {*body, *({"system"} if system_of(body) else ())} else ANSWER
+        return (
+            refusal
+            if unknown in {*body, *({"system"} if system_of(body) else ())}
+            else ANSWER
+        )
 
     with Endpoint(answer) as endpoint:
         model = model_at(endpoint)
         for _ in range(2):
-            assert (await model.complete(msgspec.structs.replace(REQUEST, seed=7))).data == ANSWER
+            assert (
+                await model.complete(msgspec.structs.replace(REQUEST, seed=7))
+            ).data == ANSWER
     assert len(endpoint.requests) == 3
     last = endpoint.requests[-1]
     assert '"required": ["rationale", "value"]' in json.dumps(last).replace("\\", ""), (
@@ -131,7 +148,9 @@ async def test_an_endpoint_that_refuses_a_form_is_asked_plainly_for_good(unknown
 )
 async def test_judged_text_moves_no_other_items_form(answer):
     odd = msgspec.structs.replace(REQUEST, user="odd")
-    with Endpoint(lambda body: answer if user_of(body).startswith("odd") else ANSWER) as endpoint:
+    with Endpoint(
+        lambda body: answer if user_of(body).startswith("odd") else ANSWER
+    ) as endpoint:
         model = model_at(endpoint)
         await model.complete(REQUEST)
         for _ in range(2):
@@ -167,7 +186,9 @@ async def test_a_retry_names_what_was_wrong(fault, named):
 FIELDS = [{"loc": ["body", "messages"], "msg": "field required", "input": REQUEST.user}]
 QUOTING = {"message": "Bad request.", "type": "invalid_request_error"}
 PAGE = Fault(body="<html>Welcome</html>", headers={"Content-Type": "text/html"})
-TOO_LONG = bad_request("Maximum context length is 8192 tokens", "context_length_exceeded")
+TOO_LONG = bad_request(
+    "Maximum context length is 8192 tokens", "context_length_exceeded"
+)
 
 
 def completion(**message: object) -> dict[str, object]:
@@ -176,7 +197,13 @@ def completion(**message: object) -> dict[str, object]:
         "finish_reason": "stop",
         "message": {"role": "assistant", "content": "{}", **message},
     }
-    return {"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [choice],
+    }
 
 
 CALL = {
@@ -187,7 +214,10 @@ CALL = {
 ODD = [completion() | {"choices": REQUEST.user}, {"output": REQUEST.user}]
 EMPTY = [
     *(completion(tool_calls=calls) for calls in ([CALL], REQUEST.user)),
-    *(completion() | {"choices": choices} for choices in ([], [None], [{"message": None}])),
+    *(
+        completion() | {"choices": choices}
+        for choices in ([], [None], [{"message": None}])
+    ),
     completion() | {"created": REQUEST.user, "usage": {"prompt_tokens": REQUEST.user}},
 ]
 
@@ -196,7 +226,12 @@ EMPTY = [
     ("answer", "error", "words", "calls"),
     [
         (cut(), InvalidOutput, r"cut after 2048 tokens.*--param max_tokens=N", 2),
-        ({"verdict": True}, InvalidOutput, r'breaks the rule required: \["rationale", "value"', 2),
+        (
+            {"verdict": True},
+            InvalidOutput,
+            r'breaks the rule required: \["rationale", "value"',
+            2,
+        ),
         (PROSE, InvalidOutput, "no JSON object", 2),
         (TWO_ANSWERS, InvalidOutput, "no JSON object, or several that differ", 2),
         (
@@ -209,7 +244,12 @@ EMPTY = [
         (CONTENT_FILTER, ModelRefused, None, 1),
         (bad_request("Filtered.", "content_filter"), ModelRefused, None, 1),
         (bad_request("Bad things"), ModelRejected, "HTTP 400, Bad things", 2),
-        (TOO_LONG, PromptTooLong, "^(?!.*cut to fit).*memalign edit NAME --context N", 1),
+        (
+            TOO_LONG,
+            PromptTooLong,
+            "^(?!.*cut to fit).*memalign edit NAME --context N",
+            1,
+        ),
         (Fault(status=422, body={"detail": FIELDS}), ModelRejected, "HTTP 422", 2),
         *(
             (
@@ -263,10 +303,14 @@ EMPTY = [
         ),
     ],
 )
-async def test_what_lasts_is_an_error_of_its_kind_after_so_many_calls(answer, error, words, calls):
+async def test_what_lasts_is_an_error_of_its_kind_after_so_many_calls(
+    answer, error, words, calls
+):
     with Endpoint(answer) as endpoint, pytest.raises(error, match=words) as caught:
         await model_at(endpoint).complete(REQUEST)
-    assert type(caught.value) is error, "judged text that an endpoint quotes changes no kind"
+    assert type(caught.value) is error, (
+        "judged text that an endpoint quotes changes no kind"
+    )
     assert REQUEST.user not in str(caught.value)
     assert len(endpoint.requests) == calls
     if error is InvalidOutput:
@@ -274,7 +318,8 @@ async def test_what_lasts_is_an_error_of_its_kind_after_so_many_calls(answer, er
 
 
 @pytest.mark.parametrize(
-    "fault", [rate_limited(), CLOSED, *map(server_error, (408, 409, 500, 502, 503, 504))]
+    "fault",
+    [rate_limited(), CLOSED, *map(server_error, (408, 409, 500, 502, 503, 504))],
 )
 async def test_a_temporary_failure_is_retried_once_by_us(fault):
     with Endpoint(ANSWER, faults=[fault]) as endpoint:
@@ -286,7 +331,8 @@ async def test_a_temporary_failure_is_retried_once_by_us(fault):
 
 async def test_no_slot_is_held_while_a_retry_waits():
     first, second = (
-        msgspec.structs.replace(REQUEST, user=user) for user in ("Reply: first", "Reply: second")
+        msgspec.structs.replace(REQUEST, user=user)
+        for user in ("Reply: first", "Reply: second")
     )
     patient = Retry(attempts=2, base_seconds=0.001, max_wait=60)
     with Endpoint(ANSWER, faults=[None, rate_limited("0.5")]) as endpoint:
@@ -306,7 +352,9 @@ async def test_no_slot_is_held_while_a_retry_waits():
 async def test_a_hanging_server_is_unavailable_at_its_timeout():
     words = r"no answer in 0.05 s\. .*timeout=SECONDS"
     with Endpoint(HANG) as endpoint, pytest.raises(ModelUnavailable, match=words):
-        await model_at(endpoint).complete(msgspec.structs.replace(REQUEST, timeout=0.05))
+        await model_at(endpoint).complete(
+            msgspec.structs.replace(REQUEST, timeout=0.05)
+        )
 
 
 async def test_without_a_timeout_of_ones_own_a_hung_attempt_is_tried_again(monkeypatch):
@@ -341,7 +389,9 @@ SLOW = rate_limited("2")
     ],
     ids=["hangs", "asked once more", "fails, then hangs", "back-off", "Retry-After"],
 )
-async def test_a_call_ends_within_its_timeout_in_all(faults, seconds, retry, said, requests):
+async def test_a_call_ends_within_its_timeout_in_all(
+    faults, seconds, retry, said, requests
+):
     request = msgspec.structs.replace(REQUEST, timeout=seconds)
     with Endpoint(ANSWER, faults=faults) as endpoint:
         model = model_at(endpoint, retry=retry)
@@ -354,9 +404,7 @@ async def test_a_call_ends_within_its_timeout_in_all(faults, seconds, retry, sai
 async def test_a_server_that_is_down_names_its_remedy():
     with Endpoint() as endpoint:
         model = model_at(endpoint, name="m")
-    words = (
-        rf"openai:m at {endpoint.base_url}: no connection .*3 attempts.*Check that a server listens"
-    )
+    words = rf"openai:m at {endpoint.base_url}: no connection .*3 attempts.*Check that a server listens"
     with pytest.raises(ModelUnavailable, match=words):
         await model.complete(REQUEST)
 
@@ -372,9 +420,17 @@ UNKNOWN = bad_request("The model `gpt-9` does not exist", "no", status=404)
             "HTTP 401.*OPENAI_API_KEY",
             ModelRejected,
         ),
-        (bad_request("No access", status=403), "HTTP 403.*OPENAI_API_KEY", ModelRejected),
+        (
+            bad_request("No access", status=403),
+            "HTTP 403.*OPENAI_API_KEY",
+            ModelRejected,
+        ),
         (UNKNOWN, "gpt-9.*model's name.*ends in /v1", ModelRejected),
-        (bad_request("No credit", status=402), "HTTP 402.*without credit", ModelRejected),
+        (
+            bad_request("No credit", status=402),
+            "HTTP 402.*without credit",
+            ModelRejected,
+        ),
         (rate_limited(code="insufficient_quota"), "quota", RateLimited),
     ],
 )
@@ -402,7 +458,9 @@ def test_one_model_serves_several_event_loops_within_its_limit():
         model = model_at(endpoint, concurrency=4)
 
         async def many() -> int:
-            return len(await asyncio.gather(*(model.complete(REQUEST) for _ in range(6))))
+            return len(
+                await asyncio.gather(*(model.complete(REQUEST) for _ in range(6)))
+            )
 
         with ThreadPoolExecutor(3) as threads:
             done = [
@@ -419,11 +477,22 @@ def test_one_model_serves_several_event_loops_within_its_limit():
     [
         (Target(provider="openai", model="gpt-4.1-mini"), True),
         (
-            Target(provider="openai", model="gpt-4.1-mini", base_url="https://api.openai.com/v1"),
+            Target(
+                provider="openai",
+                model="gpt-4.1-mini",
+                base_url="https://api.openai.com/v1",
+            ),
             True,
         ),
         (Target(provider="openai", model="no-such-model"), False),
-        (Target(provider="openai", model="gpt-4.1-mini", base_url="http://127.0.0.1:1/v1"), False),
+        (
+            Target(
+                provider="openai",
+                model="gpt-4.1-mini",
+                base_url="http://127.0.0.1:1/v1",
+            ),
+            False,
+        ),
     ],
 )
 def test_a_known_model_and_address_have_a_price(target, priced):
@@ -452,12 +521,16 @@ async def test_what_an_endpoint_does_not_count_has_no_price():
     )
     with Endpoint(ANSWER, faults=[silent]) as endpoint:
         model = model_at(endpoint, prices=Prices(input=1.0, output=1.0))
-        uncounted, counted = [(await model.complete(REQUEST)).usage.cost for _ in range(2)]
+        uncounted, counted = [
+            (await model.complete(REQUEST)).usage.cost for _ in range(2)
+        ]
     assert (uncounted, counted is not None) == (None, True)
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.5, 1), (0.01, 0)])
-async def test_a_long_wait_alone_is_said_aloud_and_once(caplog, monkeypatch, seconds, said):
+async def test_a_long_wait_alone_is_said_aloud_and_once(
+    caplog, monkeypatch, seconds, said
+):
     monkeypatch.setattr("memalign.models.retry.LONG_WAIT", 0.3)
     patient = Retry(attempts=3, base_seconds=0.001, max_wait=0.6)
     with (

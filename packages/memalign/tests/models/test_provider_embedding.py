@@ -21,7 +21,9 @@ from tests.support.endpoint import (
 
 
 def model_at(endpoint: Endpoint) -> ProviderEmbedding:
-    target = Target(provider="openai", model="text-embedding-3-small", base_url=endpoint.base_url)
+    target = Target(
+        provider="openai", model="text-embedding-3-small", base_url=endpoint.base_url
+    )
     return ProviderEmbedding(target, retry=Retry(attempts=3, base_seconds=0.001))
 
 
@@ -29,7 +31,12 @@ async def test_unit_vectors_keep_the_order_of_their_texts():
     texts = [f"text {n}" for n in range(100)]
     with Endpoint() as endpoint:
         vectors = await model_at(endpoint).embed(texts)
-    assert sorted(len(body["input"]) for body in endpoint.embedding_requests) == [4, 32, 32, 32]
+    assert sorted(len(body["input"]) for body in endpoint.embedding_requests) == [
+        4,
+        32,
+        32,
+        32,
+    ]
     assert vectors.dtype == np.float32
     for text, row in zip(texts, vectors, strict=True):
         plain = np.asarray(vector_of(text))
@@ -52,7 +59,9 @@ async def test_only_the_overlong_text_is_cut_further():
     def answer(body: Body) -> Answer:
         long = any(len(text) > 8_000 for text in body["input"])
         return (
-            bad_request("Maximum context length is 8192 tokens", "context_length_exceeded")
+            bad_request(
+                "Maximum context length is 8192 tokens", "context_length_exceeded"
+            )
             if long
             else {}
         )
@@ -74,18 +83,25 @@ async def test_errors_are_those_of_chat_models():
         assert len(endpoint.embedding_requests) == 2, "what may pass is tried again"
         endpoint.answer = server_error()
         with pytest.raises(
-            ModelUnavailable, match=r"text-embedding-3-small at http.*HTTP 500.*3 attempts"
+            ModelUnavailable,
+            match=r"text-embedding-3-small at http.*HTTP 500.*3 attempts",
         ):
             await model.embed(["a"])
         assert len(endpoint.embedding_requests) == 5
-        endpoint.answer = bad_request("Incorrect API key", "invalid_api_key", status=401)
+        endpoint.answer = bad_request(
+            "Incorrect API key", "invalid_api_key", status=401
+        )
         with pytest.raises(ModelRejected, match="OPENAI_API_KEY"):
             await model.embed(["a"])
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), "erased words"])
-async def test_a_vector_that_is_not_finite_is_refused_and_not_quoted(monkeypatch, number):
-    monkeypatch.setattr("tests.support.endpoint.vector_of", lambda _: [number, 1.0, 0.0])
+async def test_a_vector_that_is_not_finite_is_refused_and_not_quoted(
+    monkeypatch, number
+):
+    monkeypatch.setattr(
+        "tests.support.endpoint.vector_of", lambda _: [number, 1.0, 0.0]
+    )
     with (
         Endpoint() as endpoint,
         pytest.raises(InvalidOutput, match=r"^(?!.*erased).*no finite number"),

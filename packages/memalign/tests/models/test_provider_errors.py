@@ -11,7 +11,13 @@ import pytest
 from msgspec.structs import replace
 from pydantic_ai import exceptions
 
-from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import (
+    ModelError,
+    ModelRefused,
+    ModelRejected,
+    ModelUnavailable,
+    RateLimited,
+)
 from memalign.models.provider_errors import PromptTooLong, failure_of
 from memalign.models.providers import Target
 from memalign.models.retry import Retry
@@ -29,12 +35,18 @@ _AGENT_ONLY = {
 }
 
 
-@pytest.mark.parametrize("status", [*range(400, 432), 451, *range(500, 512), 520, 524, 529])
+@pytest.mark.parametrize(
+    "status", [*range(400, 432), 451, *range(500, 512), 520, 524, 529]
+)
 def test_every_http_status_is_mapped(status):
     failed = failure_of(
         exceptions.ModelHTTPError(status, "m", {"error": {"message": "Said."}}), TARGET
     )
-    passing = ModelUnavailable if status in (408, 409, 425) or status >= 500 else ModelRejected
+    passing = (
+        ModelUnavailable
+        if status in (408, 409, 425) or status >= 500
+        else ModelRejected
+    )
     assert failed.error is (RateLimited if status == 429 else passing)
     assert failed.retry == (failed.error is not ModelRejected)
     assert failed.reason == f"HTTP {status}, Said."
@@ -89,7 +101,8 @@ def test_every_pydantic_ai_error_is_mapped(kind):
 def test_a_wait_keeps_its_fraction_and_a_long_message_is_shortened():
     body = {"error": {"message": "x" * 10_000}}
     failed = failure_of(
-        exceptions.ModelHTTPError(429, "m", body, headers={"retry-after": "1.5"}), TARGET
+        exceptions.ModelHTTPError(429, "m", body, headers={"retry-after": "1.5"}),
+        TARGET,
     )
     assert failed.retry_after == 1.5
     assert len(failed.reason) < 300
@@ -125,4 +138,8 @@ def test_no_reason_quotes_an_answer(error):
     ],
 )
 def test_waits_double_and_stop_at_the_longest(attempt, requested, least, most):
-    assert least <= Retry(base_seconds=1, max_wait=60).wait(attempt, requested=requested) <= most
+    assert (
+        least
+        <= Retry(base_seconds=1, max_wait=60).wait(attempt, requested=requested)
+        <= most
+    )

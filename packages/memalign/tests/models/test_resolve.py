@@ -18,9 +18,21 @@ from memalign.models.judge_models import open_model
 @pytest.mark.parametrize(
     ("given", "variable", "resolved"),
     [
-        ("anthropic:claude-haiku-4-5", "ANTHROPIC_API_KEY", "anthropic:claude-haiku-4-5"),
-        ("gemini:/gemini-3.1-flash-lite", "GEMINI_API_KEY", "google:gemini-3.1-flash-lite"),
-        ("google:gemini-3.1-flash-lite", "GOOGLE_API_KEY", "google:gemini-3.1-flash-lite"),
+        (
+            "anthropic:claude-haiku-4-5",
+            "ANTHROPIC_API_KEY",
+            "anthropic:claude-haiku-4-5",
+        ),
+        (
+            "gemini:/gemini-3.1-flash-lite",
+            "GEMINI_API_KEY",
+            "google:gemini-3.1-flash-lite",
+        ),
+        (
+            "google:gemini-3.1-flash-lite",
+            "GOOGLE_API_KEY",
+            "google:gemini-3.1-flash-lite",
+        ),
     ],
 )
 def test_a_provider_needs_only_its_key(monkeypatch, given, variable, resolved):
@@ -33,7 +45,10 @@ def test_a_provider_needs_only_its_key(monkeypatch, given, variable, resolved):
 @pytest.mark.parametrize(
     ("name", "remedy"),
     [
-        ("openai:gpt-4.1-mini", r"OPENAI_API_KEY.*OPENAI_BASE_URL.*local:qwen2\.5-coder-1\.5b"),
+        (
+            "openai:gpt-4.1-mini",
+            r"OPENAI_API_KEY.*OPENAI_BASE_URL.*local:qwen2\.5-coder-1\.5b",
+        ),
         (None, r"OPENAI_API_KEY.*memalign models pull.*--model local:"),
         *(
             (name, "provider:model, such as openai:")
@@ -72,7 +87,10 @@ def test_an_encoder_finds_no_key_in_a_model(monkeypatch):
 def test_a_model_without_a_name_is_not_the_judges_own(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     judge = Judge(
-        name="j", instructions="Is {{ outputs }} kind?", feedback_value_type=bool, model="openai:m"
+        name="j",
+        instructions="Is {{ outputs }} kind?",
+        feedback_value_type=bool,
+        model="openai:m",
     )
     with pytest.raises(ConfigurationError, match="names no provider"):
         open_model(judge, "")
@@ -124,7 +142,10 @@ def test_limits_come_from_the_environment_and_the_price_list(monkeypatch):
             "openrouter:meta-llama/llama-3:free cannot .*OPENROUTER_API_KEY",
         ),
         ("deepseek:deepseek-chat", "DEEPSEEK_API_KEY"),
-        ("ollama:llama3.1", r"OLLAMA_BASE_URL` environment variable to .*openai:llama3.1@URL"),
+        (
+            "ollama:llama3.1",
+            r"OLLAMA_BASE_URL` environment variable to .*openai:llama3.1@URL",
+        ),
     ],
 )
 @pytest.mark.parametrize("by_name", [resolve, resolve_embedding])
@@ -135,7 +156,9 @@ def test_what_a_provider_lacks_is_named_before_any_call(by_name, name, remedy):
 
 def test_a_server_without_a_models_name_is_told_what_is_missing(monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:11434/v1")
-    with pytest.raises(ConfigurationError, match=r"names a server.*MEMALIGN_MODEL=openai:NAME"):
+    with pytest.raises(
+        ConfigurationError, match=r"names a server.*MEMALIGN_MODEL=openai:NAME"
+    ):
         resolve()
 
 
@@ -149,9 +172,13 @@ def test_a_server_without_a_models_name_is_told_what_is_missing(monkeypatch):
 )
 def test_a_missing_library_is_named_before_any_call(monkeypatch, name, library, extra):
     monkeypatch.setenv(f"{extra.upper()}_API_KEY", "test")
-    monkeypatch.setitem(sys.modules, library, None)  # what `import` sees without the package
+    monkeypatch.setitem(
+        sys.modules, library, None
+    )  # what `import` sees without the package
     for module in list(sys.modules):
-        if module.startswith("pydantic_ai.providers.") or module.endswith(f"models.{extra}"):
+        if module.startswith("pydantic_ai.providers.") or module.endswith(
+            f"models.{extra}"
+        ):
             monkeypatch.delitem(sys.modules, module)
     remedy = rf'{name} needs a library .*Run: pip install "pydantic-ai-slim\[{extra}\]"'
     with pytest.raises(ConfigurationError, match=remedy):
@@ -168,6 +195,10 @@ def test_names_are_resolved_without_a_providers_library():
     )
     keys = {**os.environ, "ANTHROPIC_API_KEY": "test", "OPENAI_API_KEY": "test"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=keys, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code],
+        env=keys,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -35,7 +35,9 @@ async def test_it_gives_unit_vectors_of_256_numbers(model: WordLlamaEmbedding) -
     assert (await model.embed([])).shape == (0, 256)
 
 
-async def test_a_vector_does_not_depend_on_its_neighbours(model: WordLlamaEmbedding) -> None:
+async def test_a_vector_does_not_depend_on_its_neighbours(
+    model: WordLlamaEmbedding,
+) -> None:
     texts = [
         "short",
         "a much longer text about a customer who was charged twice " * 20,
@@ -51,17 +53,28 @@ async def test_a_vector_does_not_depend_on_its_neighbours(model: WordLlamaEmbedd
 
 async def test_a_long_text_counts_with_head_and_tail(model: WordLlamaEmbedding) -> None:
     head, middle, tail = "refund " * 1_500, "weather " * 50_000, "empathy " * 1_500
-    whole, ends = await model.embed([head + middle + tail, head[:10_000] + " " + tail[-10_000:]])
+    whole, ends = await model.embed(
+        [head + middle + tail, head[:10_000] + " " + tail[-10_000:]]
+    )
     assert whole @ ends > 0.99
 
 
-async def test_a_wheel_without_its_weights_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wheel_without_its_weights_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     wordllama._load.cache_clear()
     monkeypatch.setattr("memalign.models.wordllama.files", lambda _: None)
-    with pytest.raises(ConfigurationError, match="pip install --force-reinstall wordllama"):
+    with pytest.raises(
+        ConfigurationError, match="pip install --force-reinstall wordllama"
+    ):
         await WordLlamaEmbedding().embed(["hello"])
 
 
-async def test_a_restatement_is_nearer_than_something_else(model: WordLlamaEmbedding) -> None:
-    texts, restated = await model.embed([*RESTATED]), await model.embed([*RESTATED.values()])
+async def test_a_restatement_is_nearer_than_something_else(
+    model: WordLlamaEmbedding,
+) -> None:
+    texts, restated = (
+        await model.embed([*RESTATED]),
+        await model.embed([*RESTATED.values()]),
+    )
     assert (texts @ restated.T).argmax(axis=1).tolist() == [0, 1, 2, 3]

@@ -36,16 +36,18 @@ marks = st.sampled_from(
         "<",
     ]
 )
-text = st.lists(marks | st.text(st.characters(exclude_categories=()), max_size=4), max_size=6).map(
-    "".join
-)
+text = st.lists(
+    marks | st.text(st.characters(exclude_categories=()), max_size=4), max_size=6
+).map("".join)
 json_values = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53), 2**53)
     | st.floats(allow_nan=False, allow_infinity=False)
     | text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3)
+    ),
     max_leaves=8,
 )
 
@@ -91,7 +93,10 @@ class TestJudgePrompts:
             assert system.index('"rationale"') < system.index('"value"')
 
 
-TASK: dict[str, Any] = {"instructions": "Good?\n{{ outputs }}", "value_type": ValueType.of(bool)}
+TASK: dict[str, Any] = {
+    "instructions": "Good?\n{{ outputs }}",
+    "value_type": ValueType.of(bool),
+}
 
 
 @pytest.mark.parametrize("missing", ["judge", "judge_rationale", "value", "rationale"])
@@ -106,16 +111,25 @@ def test_a_distillation_shows_records_without_what_is_missing_after_its_stable_h
     }
     first, second = (
         DistilRecord(
-            label=label, fields=(("outputs", f'"Answer {label}."'),), **{**words, missing: None}
+            label=label,
+            fields=(("outputs", f'"Answer {label}."'),),
+            **{**words, missing: None},
         )
         for label in ("F1", "F2")
     )
     kind = Guideline(id="G1", text="Be kind.")
-    system, user = render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[second])
-    assert (
-        system == render_distil(**TASK, fields=["outputs"], guidelines=[kind], records=[first])[0]
+    system, user = render_distil(
+        **TASK, fields=["outputs"], guidelines=[kind], records=[second]
     )
-    assert user.index("G1: Be kind.") < user.index("New feedback:") < user.index("F2 <<<")
+    assert (
+        system
+        == render_distil(
+            **TASK, fields=["outputs"], guidelines=[kind], records=[first]
+        )[0]
+    )
+    assert (
+        user.index("G1: Be kind.") < user.index("New feedback:") < user.index("F2 <<<")
+    )
     assert "None" not in user
 
 
@@ -130,12 +144,22 @@ def test_one_comment_more_is_told_nothing_that_only_several_need() -> None:
     )
     guidelines = [Guideline(id="G1", text="Be kind.")]
     (one, _), (two, _) = (
-        render_distil(**TASK, fields=["outputs"], guidelines=guidelines, records=[record] * count)
+        render_distil(
+            **TASK, fields=["outputs"], guidelines=guidelines, records=[record] * count
+        )
         for count in (1, 2)
     )
     assert len(one) < 0.6 * len(two)
     assert ("conflicts" in one, "conflicts" in two) == (False, True)
-    for word in ("ADD", "SUPPORT", "REVISE", "NOOP", "45 words", '"tests"', "never instructions"):
+    for word in (
+        "ADD",
+        "SUPPORT",
+        "REVISE",
+        "NOOP",
+        "45 words",
+        '"tests"',
+        "never instructions",
+    ):
         assert word in one
 
 
@@ -146,14 +170,20 @@ class TestGuard:
             "Avoid: ONE, two three four five six seven eight!", [("outputs", output)]
         )
         assert (
-            guideline_fault("Avoid one two three four five six seven, nine.", [("outputs", output)])
+            guideline_fault(
+                "Avoid one two three four five six seven, nine.", [("outputs", output)]
+            )
             is None
         )
 
     def test_words_that_the_expert_quoted_are_the_experts(self) -> None:
-        output = "This is no advice. Past results do not tell future results of any fund."
+        output = (
+            "This is no advice. Past results do not tell future results of any fund."
+        )
         rule = "Every reply ends with: Past results do not tell future results of any fund."
-        comment = "It must end with 'past results do not tell future results of any fund'."
+        comment = (
+            "It must end with 'past results do not tell future results of any fund'."
+        )
         assert guideline_fault(rule, [("outputs", output)])
         assert guideline_fault(rule, [("outputs", output)], [comment]) is None
         assert guideline_fault(rule, [("outputs", output)], ["Past results matter."]), (

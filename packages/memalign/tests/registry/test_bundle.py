@@ -23,7 +23,10 @@ MEMORY = memory_of(case("t-1", "ana"), case("t-2", "ana", "bob"))
 @settings(max_examples=15)
 def test_a_judge_comes_back_from_its_bundle_unchanged(memory: Memory):
     kept = judge(
-        memory, model="openai:gpt-4.1-mini", embedding_model="wordllama", parameters={"seed": 7}
+        memory,
+        model="openai:gpt-4.1-mini",
+        embedding_model="wordllama",
+        parameters={"seed": 7},
     )
     document = bundle_of(kept)
     assert load_bundle(document) == kept
@@ -49,18 +52,26 @@ def test_an_exported_old_version_becomes_a_version_elsewhere(
     elsewhere.save(judge())
     assert elsewhere.import_bundle(tmp_path / "old.json") == 3
     assert elsewhere.import_bundle(tmp_path / "old.json", "renamed") == 1
-    assert [v.action for v in elsewhere.history("helpfulness")] == ["import", "save", "import"]
+    assert [v.action for v in elsewhere.history("helpfulness")] == [
+        "import",
+        "save",
+        "import",
+    ]
 
 
 def changed(*, signed: bool = False, **changes: Any) -> bytes:
     document = bundle_of(judge(MEMORY)) | changes
     if signed:
-        document["checksum"] = _checksum({k: v for k, v in document.items() if k != "checksum"})
+        document["checksum"] = _checksum(
+            {k: v for k, v in document.items() if k != "checksum"}
+        )
     return json.dumps(document).encode()
 
 
 WITH_HEADER = bundle_of(judge(MEMORY, model="openai:m"))["judge"]
-WITH_HEADER["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPENAI_API_KEY"}}}}
+WITH_HEADER["parameters"] = {
+    "models": {"openai:m": {"headers": {"X-Key": "$OPENAI_API_KEY"}}}
+}
 
 
 @pytest.mark.parametrize(
@@ -71,12 +82,18 @@ WITH_HEADER["parameters"] = {"models": {"openai:m": {"headers": {"X-Key": "$OPEN
             "is damaged or was edited: its checksum",
         ),
         (changed(format="something else"), "is not a judge's bundle"),
-        (changed(format_version=3), "has format version 3, this memalign reads up to 1; upgrade"),
+        (
+            changed(format_version=3),
+            "has format version 3, this memalign reads up to 1; upgrade",
+        ),
         (changed(signed=True, judge={}), "damaged"),
         (changed(signed=True, judge=WITH_HEADER), "parameter models"),
         (changed(signed=True, memory={"cases": [1]}), "damaged"),
         (changed()[:-40], "it is no JSON"),
-        (b'{"format": 1, "name": "kind", "name": "strict"}', "the key 'name' is there twice"),
+        (
+            b'{"format": 1, "name": "kind", "name": "strict"}',
+            "the key 'name' is there twice",
+        ),
         (b"[]", "holds no JSON object"),
         (None, "cannot read the bundle"),
     ],

@@ -30,14 +30,26 @@ def made(path: Path) -> Registry:
 
 DEEP = b"[" * 100_000
 DAMAGE: dict[str, tuple[str, bytes | str]] = {
-    "a body of brackets": ("UPDATE memalign_rows SET body = ? WHERE kind = 'case'", DEEP),
-    "a setting of brackets": ("UPDATE memalign_rows SET body = ? WHERE kind = 'judge'", DEEP),
-    "an unknown kind": ("UPDATE memalign_rows SET kind = ? WHERE kind = 'guideline'", "guidekine"),
+    "a body of brackets": (
+        "UPDATE memalign_rows SET body = ? WHERE kind = 'case'",
+        DEEP,
+    ),
+    "a setting of brackets": (
+        "UPDATE memalign_rows SET body = ? WHERE kind = 'judge'",
+        DEEP,
+    ),
+    "an unknown kind": (
+        "UPDATE memalign_rows SET kind = ? WHERE kind = 'guideline'",
+        "guidekine",
+    ),
     "an id that is no number": (
         "UPDATE memalign_rows SET body = ? WHERE kind = 'guideline'",
         b'{"id":"G?","text":"x"}',
     ),
-    "a state that is no list": ("UPDATE memalign_rows SET body = ? WHERE key = 'locks'", b"7"),
+    "a state that is no list": (
+        "UPDATE memalign_rows SET body = ? WHERE key = 'locks'",
+        b"7",
+    ),
     "an unknown state": ("UPDATE memalign_rows SET key = ? WHERE key = 'locks'", "lox"),
     "a setting that is missing": (
         "DELETE FROM memalign_rows WHERE kind = 'judge' AND key <> ?",
@@ -71,7 +83,9 @@ def test_damage_is_named_wherever_it_is_met(tmp_path: Path, what: str) -> None:
     ]
     met = [error for use in uses if (error := raised(use)) is not None]
     assert met
-    assert all("damaged" in str(error) for error in met if isinstance(error, RegistryError))
+    assert all(
+        "damaged" in str(error) for error in met if isinstance(error, RegistryError)
+    )
 
 
 def raised(use: Callable[[], Any]) -> ma.MemalignError | None:
@@ -93,7 +107,9 @@ def raised(use: Callable[[], Any]) -> ma.MemalignError | None:
         {"value_type": 1},
     ],
 )
-def test_a_bundle_that_was_signed_over_nonsense_is_refused(changes: dict[str, Any]) -> None:
+def test_a_bundle_that_was_signed_over_nonsense_is_refused(
+    changes: dict[str, Any],
+) -> None:
     from memalign.registry.bundle import _checksum
 
     document = bundle_of(judge())
@@ -125,15 +141,21 @@ def test_a_bundle_goes_down_a_pipe(tmp_path: Path, out: str) -> None:
         "--registry",
         str(path),
     ]
-    ended = subprocess.run(command, capture_output=True, cwd=tmp_path, timeout=120, check=True)
+    ended = subprocess.run(
+        command, capture_output=True, cwd=tmp_path, timeout=120, check=True
+    )
     text = ended.stdout.decode()
     document, _ = json.JSONDecoder().raw_decode(text)
     assert ma.load_bundle(document) == Registry(path).load("helpfulness")
     assert not (tmp_path / "-").exists()
 
 
-@pytest.mark.parametrize("name", [r"C:\Users\me\memalign.db", "my reg ä.db", "50%25.db"])
-def test_a_registry_that_is_not_there_is_named_as_it_was_written(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", [r"C:\Users\me\memalign.db", "my reg ä.db", "50%25.db"]
+)
+def test_a_registry_that_is_not_there_is_named_as_it_was_written(
+    name: str, tmp_path: Path
+) -> None:
     with pytest.raises(JudgeNotFound) as error:
         Registry(f"{tmp_path}/{name}", create=False)
     assert name.replace("%25", "%") in str(error.value) or name in str(error.value)
@@ -148,27 +170,36 @@ def test_an_align_beside_a_long_reader_pays_for_nothing(tmp_path: Path) -> None:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM memalign_rows").fetchone()
         with pytest.raises(
-            RegistryError, match=r"another process has been reading for more than 0\.3 s"
+            RegistryError,
+            match=r"another process has been reading for more than 0\.3 s",
         ):
             hasty.align(
-                "helpfulness", [row("t-1", "ana", "cold")], optimizer=optimizer(chat, embedding)
+                "helpfulness",
+                [row("t-1", "ana", "cold")],
+                optimizer=optimizer(chat, embedding),
             )
         assert chat.requests == []
         reader.execute("ROLLBACK")
     assert (
         hasty.align(
-            "helpfulness", [row("t-1", "ana", "cold")], optimizer=optimizer(chat, embedding)
+            "helpfulness",
+            [row("t-1", "ana", "cold")],
+            optimizer=optimizer(chat, embedding),
         ).version
         == 2
     )
 
 
 def test_writers_who_meet_all_get_through(place: Place) -> None:
-    place.registry().create(judge(memory_of(*(case(f"t-{n}", "ana") for n in range(12)))))
+    place.registry().create(
+        judge(memory_of(*(case(f"t-{n}", "ana") for n in range(12))))
+    )
     errors = list[ma.MemalignError | None]()
 
     def write(number: int) -> None:
-        errors.append(raised(lambda: place.registry().lock("helpfulness", f"t-{number}")))
+        errors.append(
+            raised(lambda: place.registry().lock("helpfulness", f"t-{number}"))
+        )
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(12)]
     for thread in threads:
@@ -188,7 +219,9 @@ def test_nobody_waits_while_an_erasure_is_planned_and_searched(
     written = list[int]()
 
     def writes(name: str) -> None:
-        function = getattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2])
+        function = getattr(
+            sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2]
+        )
 
         def beside(*arguments: Any, **options: Any) -> Any:
             written.append(hasty.save(judge(name=f"other-{len(written)}")))

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 
 from memalign import MemAlign, Memory, Registry
 from memalign.align import write_guideline
-from memalign.errors import InputError, InvalidRows, JudgeNotFound, ModelUnavailable, UnknownKey
+from memalign.errors import (
+    InputError,
+    InvalidRows,
+    JudgeNotFound,
+    ModelUnavailable,
+    UnknownKey,
+)
 from memalign.memory import Annotation, Case, FeedbackConflict, Outcome
 from memalign.memory.forget import forget
 from memalign.registry.residue import Residue
@@ -42,12 +48,18 @@ FAR = "Rua das Flores 12, third floor on the left, is where the parcel of the cu
 
 
 def secret_case(*sources: str) -> Case:
-    example = Example(id="t-7", inputs={"note": SECRET}, outputs="Hm.", meta={"address": FAR})
+    example = Example(
+        id="t-7", inputs={"note": SECRET}, outputs="Hm.", meta={"address": FAR}
+    )
     annotations = tuple(
-        Annotation(id="t-7", source=source, value=False, rationale=f"{source} says: {SECRET}")
+        Annotation(
+            id="t-7", source=source, value=False, rationale=f"{source} says: {SECRET}"
+        )
         for source in sorted(sources)
     )
-    return Case(example=example, annotations=annotations, vector=b"\x01\x02\x03\x04" * 4)
+    return Case(
+        example=example, annotations=annotations, vector=b"\x01\x02\x03\x04" * 4
+    )
 
 
 def nowhere(place: Place, *texts: str) -> bool:
@@ -71,9 +83,13 @@ def learn(registry: Registry) -> Registry:
     return registry
 
 
-def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, place: Place):
+def test_an_erase_reaches_every_version_and_every_byte(
+    registry: Registry, place: Place
+):
     registry.create(judge())
-    registry.save(judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))))
+    registry.save(
+        judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana")))
+    )
     assert not nowhere(place, SECRET, FAR)
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(place, SECRET, FAR, "t-7", "rule number 1")
@@ -93,14 +109,18 @@ def test_an_erase_reaches_every_version_and_every_byte(registry: Registry, place
         (2, "save", True, 2, 1),
         (3, "erase", False, 2, 1),
     ]
-    left = {number: keys_of(version) for number, version in all_versions(registry).items()}
+    left = {
+        number: keys_of(version) for number, version in all_versions(registry).items()
+    }
     assert left == {1: set(), 2: {"t-1@ana", "t-8@bob"}, 3: {"t-1@ana", "t-8@bob"}}
 
 
 def test_an_interrupted_erase_still_gives_its_receipt(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ):
-    registry.save(judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana"))))
+    registry.save(
+        judge(memory_of(case("t-1", "ana"), case("t-8", "bob"), secret_case("ana")))
+    )
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -114,7 +134,9 @@ def test_an_interrupted_erase_still_gives_its_receipt(
 def test_feedback_in_older_versions_only_is_erased(learned: Registry, place: Place):
     assert not nowhere(place, SECRET)
     receipt = learned.erase("helpfulness", ["t-7@ana"], rederive=False)
-    assert nowhere(place, SECRET, FAR, "t-7")  # the withdrawn key went from the head's ledger too
+    assert nowhere(
+        place, SECRET, FAR, "t-7"
+    )  # the withdrawn key went from the head's ledger too
     assert [v.number for v in receipt.versions] == [2, 3]
     restored = learned.rollback("helpfulness", 2).judge
     assert keys_of(restored) == {"t-1@ana", "t-8@bob"}
@@ -143,9 +165,14 @@ def test_a_case_stays_while_others_speak_of_it(registry: Registry, place: Place)
         {"t-7@bob"},
     ]
     assert registry.load("helpfulness", 1).memory.cases == ()  # there nobody else spoke
-    assert registry.load("helpfulness", 2).memory.cases[0].example.inputs == {"note": SECRET}
+    assert registry.load("helpfulness", 2).memory.cases[0].example.inputs == {
+        "note": SECRET
+    }
     assert nowhere(place, "ana says")
-    assert [(v.number, v.comments, v.cases) for v in receipt.versions] == [(1, 1, 1), (2, 1, 0)]
+    assert [(v.number, v.comments, v.cases) for v in receipt.versions] == [
+        (1, 1, 1),
+        (2, 1, 0),
+    ]
     everything = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert everything.keys == keys("t-7@bob")
     assert nowhere(place, SECRET, FAR)
@@ -164,7 +191,9 @@ def test_all_of_one_person_can_be_erased(registry: Registry, place: Place):
 
 
 def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Place):
-    memory = memory_of(*(case(f"t-{n}", "ana", "philippa", says="well") for n in range(3)), size=1)
+    memory = memory_of(
+        *(case(f"t-{n}", "ana", "philippa", says="well") for n in range(3)), size=1
+    )
     first, *rest = memory.guidelines
     own = Guideline(
         id=f"G{memory.next_guideline}",
@@ -177,11 +206,16 @@ def test_all_of_one_person_leaves_the_name_nowhere(registry: Registry, place: Pl
         guidelines=(replace(first, pinned_by="philippa"), *rest, own),
         next_guideline=memory.next_guideline + 1,
         authority=("philippa", "ana"),
-        conflicts=(FeedbackConflict(feedback=keys("t-0@ana", "t-1@ana"), dismissed_by="philippa"),),
+        conflicts=(
+            FeedbackConflict(
+                feedback=keys("t-0@ana", "t-1@ana"), dismissed_by="philippa"
+            ),
+        ),
     )
     registry.create(judge(memory), note="after a talk with philippa")
     registry.update(
-        "helpfulness", lambda old: write_guideline(old, "Every reply is short.", by="philippa")
+        "helpfulness",
+        lambda old: write_guideline(old, "Every reply is short.", by="philippa"),
     )
     receipt = registry.erase("helpfulness", source="philippa", rederive=False)
     assert receipt.complete, receipt.left
@@ -211,7 +245,9 @@ sentences = words.map(" ".join) | st.text(
 
 @given(memory=memories(), secret=sentences, told=sentences)
 @settings(max_examples=8)
-def test_no_erased_random_text_stays_in_the_file(memory: Memory, secret: str, told: str):
+def test_no_erased_random_text_stays_in_the_file(
+    memory: Memory, secret: str, told: str
+):
     erased_for_good("sqlite", memory, secret, told)
 
 
@@ -226,13 +262,20 @@ def erased_for_good(kind: str, memory: Memory, secret: str, told: str) -> None:
     with tempfile.TemporaryDirectory() as folder, place_of(kind, Path(folder)) as place:
         registry = place.registry()
         annotation = Annotation(
-            id="ÿ-secret", source="ana", value=True, rationale=told, meta={"why": secret}
+            id="ÿ-secret",
+            source="ana",
+            value=True,
+            rationale=told,
+            meta={"why": secret},
         )
         taught = Case(
-            example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]), annotations=(annotation,)
+            example=Example(id="ÿ-secret", inputs=[secret, {"x": told}]),
+            annotations=(annotation,),
         )
         rule = Guideline(
-            id=f"G{memory.next_guideline}", text="a new rule", exposed_to=(annotation.key,)
+            id=f"G{memory.next_guideline}",
+            text="a new rule",
+            exposed_to=(annotation.key,),
         )
         cases = tuple(sorted((*memory.cases, taught), key=lambda c: c.id))
         registry.create(judge(memory))
@@ -272,15 +315,21 @@ def test_erased_feedback_is_refused_until_asked_for(place: Place):
     registry.align("helpfulness", rows, optimizer=learner)
     registry.erase("helpfulness", ["t-7"], optimizer=learner)
     with pytest.raises(
-        InvalidRows, match=r"line 1 \(t-7@ana\): this feedback was erased on (.|\n)*--allow-erased"
+        InvalidRows,
+        match=r"line 1 \(t-7@ana\): this feedback was erased on (.|\n)*--allow-erased",
     ):
         registry.align("helpfulness", rows, optimizer=learner)
     # The same case under another id, and the same words of the same person on it.
-    again = row("t-99", "eva", "another comment", inputs="question t-7", outputs="answer t-7")
+    again = row(
+        "t-99", "eva", "another comment", inputs="question t-7", outputs="answer t-7"
+    )
     with pytest.raises(InvalidRows, match="a case of this content was erased"):
         registry.align("helpfulness", [again], optimizer=learner)
     result = registry.align(
-        "helpfulness", [*rows, row("t-9", "bob", "fine")], optimizer=learner, skip_invalid=True
+        "helpfulness",
+        [*rows, row("t-9", "bob", "fine")],
+        optimizer=learner,
+        skip_invalid=True,
     )
     assert [(r.line, r.key, r.status) for r in result.rows] == [
         (1, "t-7@ana", "invalid"),
@@ -297,9 +346,16 @@ def test_erased_feedback_is_refused_until_asked_for(place: Place):
 def test_a_bad_row_after_erasing_is_still_named(learned: Registry, tmp_path: Path):
     learned.erase("helpfulness", ["t-7"], rederive=False)
     file = tmp_path / "more.jsonl"
-    bad = {"id": "t-9", "inputs": "a question", "outputs": "an answer", "value": "perhaps"}
+    bad = {
+        "id": "t-9",
+        "inputs": "a question",
+        "outputs": "an answer",
+        "value": "perhaps",
+    }
     file.write_text(f"\n\n{json.dumps(bad)}\n", "utf-8")
-    with pytest.raises(InvalidRows, match=r"more\.jsonl: 1 invalid row(.|\n)*line 3 \(t-9\)"):
+    with pytest.raises(
+        InvalidRows, match=r"more\.jsonl: 1 invalid row(.|\n)*line 3 \(t-9\)"
+    ):
         learned.align("helpfulness", file)
 
 
@@ -325,7 +381,9 @@ def test_an_exported_bundle_cannot_bring_erased_feedback_back(learned: Registry)
 
 def test_the_ledger_names_erased_feedback_by_hash_only(learned: Registry):
     learned.erase("helpfulness", ["t-7"], rederive=False)
-    erased = [entry for entry in learned.ledger("helpfulness") if entry.state == "erased"]
+    erased = [
+        entry for entry in learned.ledger("helpfulness") if entry.state == "erased"
+    ]
     assert len(erased) == 1
     assert str(erased[0].key).startswith("erased:")
     assert "t-7" not in str(erased[0].key) + erased[0].reason
@@ -338,12 +396,20 @@ def test_survivors_are_derived_again_when_a_model_answers(place: Place):
     registry = place.registry(models=[chat, embedding])
     memory = memory_of(case("t-6", "bob"), secret_case("ana"))
     registry.create(judge(memory, model=chat, embedding_model=embedding))
-    receipt = registry.erase("helpfulness", ["t-7"], optimizer=optimizer(chat, embedding))
+    receipt = registry.erase(
+        "helpfulness", ["t-7"], optimizer=optimizer(chat, embedding)
+    )
     assert receipt.pending == ()
     assert receipt.rederived == ("G2",)
-    assert [v.action for v in registry.history("helpfulness")] == ["create", "erase", "align"]
+    assert [v.action for v in registry.history("helpfulness")] == [
+        "create",
+        "erase",
+        "align",
+    ]
     assert all(SECRET not in request.user + request.system for request in chat.requests)
-    assert [entry.state for entry in registry.load("helpfulness").memory.ledger()] == ["learned"]
+    assert [entry.state for entry in registry.load("helpfulness").memory.ledger()] == [
+        "learned"
+    ]
 
 
 def test_an_erase_stands_when_no_model_answers(place: Place):
@@ -352,10 +418,14 @@ def test_an_erase_stands_when_no_model_answers(place: Place):
     registry = place.registry(models=[down, embedding])
     registry.create(
         judge(
-            memory_of(case("t-6", "bob"), secret_case("ana")), model=down, embedding_model=embedding
+            memory_of(case("t-6", "bob"), secret_case("ana")),
+            model=down,
+            embedding_model=embedding,
         )
     )
-    receipt = registry.erase("helpfulness", ["t-7"], optimizer=optimizer(down, embedding))
+    receipt = registry.erase(
+        "helpfulness", ["t-7"], optimizer=optimizer(down, embedding)
+    )
     assert receipt.pending == keys("t-6@bob")
     assert "server is down" in receipt.problem
     assert "server is down" in str(receipt)
@@ -374,9 +444,13 @@ def test_a_dry_run_only_tells_what_would_go(learned: Registry, place: Place):
     assert not nowhere(place, SECRET)
 
 
-def test_a_persons_guideline_with_erased_words_goes_too(registry: Registry, place: Place):
+def test_a_persons_guideline_with_erased_words_goes_too(
+    registry: Registry, place: Place
+):
     memory = memory_of(case("t-1", "ana"), secret_case("bob"), size=1)
-    own = Guideline(id="G9", text=f"Remember that {SECRET}", origin="eva", pinned_by="eva")
+    own = Guideline(
+        id="G9", text=f"Remember that {SECRET}", origin="eva", pinned_by="eva"
+    )
     registry.create(judge(replace(memory, guidelines=(*memory.guidelines, own))))
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert receipt.copied == ("G9",)
@@ -392,12 +466,14 @@ def test_notes_with_erased_words_are_blanked(registry: Registry, place: Place):
         first,
         annotations=(
             replace(
-                first.annotations[0], outcome=Outcome(kind="waiting", reason="waits for t-7@bob")
+                first.annotations[0],
+                outcome=Outcome(kind="waiting", reason="waits for t-7@bob"),
             ),
         ),
     )
     registry.create(
-        judge(replace(memory, cases=(waiting, *memory.cases[1:]))), note=f"after the call: {SECRET}"
+        judge(replace(memory, cases=(waiting, *memory.cases[1:]))),
+        note=f"after the call: {SECRET}",
     )
     registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(place, SECRET, "t-7@bob")
@@ -426,16 +502,24 @@ def test_erased_words_in_spaceless_languages_are_blanked_too(
     example = Example(id="t-7", inputs="q", outputs="a")
     registry.create(
         judge(
-            memory_of(case("t-1", "ana"), Case(example=example, annotations=(annotation,)), size=1)
+            memory_of(
+                case("t-1", "ana"),
+                Case(example=example, annotations=(annotation,)),
+                size=1,
+            )
         )
     )
     registry.update(
-        "helpfulness", lambda judge: write_guideline(judge, rule, by="dora"), note=f"Bob: {told}"
+        "helpfulness",
+        lambda judge: write_guideline(judge, rule, by="dora"),
+        note=f"Bob: {told}",
     )
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
     assert nowhere(place, told, rule)
     assert len(receipt.copied) == 1
-    assert [version.note for version in registry.history("helpfulness")][1] == "(erased)"
+    assert [version.note for version in registry.history("helpfulness")][
+        1
+    ] == "(erased)"
     assert len(registry.load("helpfulness").memory.guidelines) == 1
 
 
@@ -446,24 +530,30 @@ def test_an_older_reason_with_those_words_is_blanked(registry: Registry, place: 
         annotations=(
             replace(
                 first.annotations[0],
-                outcome=Outcome(kind="waiting", reason="the model timed out after 60 s"),
+                outcome=Outcome(
+                    kind="waiting", reason="the model timed out after 60 s"
+                ),
             ),
         ),
     )
     registry.create(judge(memory_of(waiting)))
     terse = replace(
         case("t-2", "ben"),
-        annotations=(Annotation(id="t-2", source="ben", value=False, rationale="Timed out."),),
+        annotations=(
+            Annotation(id="t-2", source="ben", value=False, rationale="Timed out."),
+        ),
     )
     registry.save(judge(memory_of(first, terse, size=1)))
     receipt = registry.erase("helpfulness", ["t-2"], rederive=False)
     assert receipt.complete
-    assert registry.load("helpfulness", 1).memory.cases[0].annotations[0].outcome == Outcome(
-        kind="waiting", reason="(erased)"
-    )
+    assert registry.load("helpfulness", 1).memory.cases[0].annotations[
+        0
+    ].outcome == Outcome(kind="waiting", reason="(erased)")
 
 
-def test_the_file_is_found_after_a_folder_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_file_is_found_after_a_folder_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     registry = Registry("sqlite:///memalign.db")
     registry.create(judge(memory_of(case("t-1", "ana"), secret_case("bob"), size=1)))
@@ -478,7 +568,9 @@ def test_the_file_is_found_after_a_folder_change(tmp_path: Path, monkeypatch: py
 
 def test_a_missing_journal_holds_nothing(tmp_path: Path):
     (tmp_path / "there").write_bytes(b"12345")
-    assert Residue([SECRET]).in_files([tmp_path / "there", tmp_path / "gone-journal"], []) == (
+    assert Residue([SECRET]).in_files(
+        [tmp_path / "there", tmp_path / "gone-journal"], []
+    ) == (
         5,
         [],
     )
@@ -510,7 +602,9 @@ def test_an_error_outside_memalign_keeps_the_receipt(place: Place):
     assert "the line is dead" in str(receipt.to_dict())
 
 
-def test_the_receipt_names_another_judge_with_this_feedback(registry: Registry, place: Place):
+def test_the_receipt_names_another_judge_with_this_feedback(
+    registry: Registry, place: Place
+):
     registry.create(judge(memory_of(secret_case("ana"))))
     registry.create(judge(memory_of(secret_case("ana")), name="tone"))
     receipt = registry.erase("helpfulness", ["t-7"], rederive=False)
@@ -522,7 +616,9 @@ def test_the_receipt_names_another_judge_with_this_feedback(registry: Registry, 
 
 def test_ids_that_contain_one_another_are_told_apart(registry: Registry, place: Place):
     ids = ("7", "t-7", "17", "7.1", "t 7")
-    registry.create(judge(memory_of(*(case(name, "ana", "an") for name in ids), size=1)))
+    registry.create(
+        judge(memory_of(*(case(name, "ana", "an") for name in ids), size=1))
+    )
     receipt = registry.erase("helpfulness", ["7@ana"], rederive=False)
     assert receipt.keys == keys("7@ana")
     assert len(keys_of(registry.load("helpfulness"))) == 9
@@ -544,15 +640,22 @@ def test_short_words_that_survivors_use_are_no_trace(registry: Registry):
     def small(name: str, text: str) -> Case:
         content = [{"role": "user", "key": text, "state": "pending"}]
         annotation = Annotation(
-            id=name, source="ana", value=True, rationale=text, meta={"kind": "annotation"}
+            id=name,
+            source="ana",
+            value=True,
+            rationale=text,
+            meta={"kind": "annotation"},
         )
-        return Case(example=Example(id=name, conversation=content), annotations=(annotation,))
+        return Case(
+            example=Example(id=name, conversation=content), annotations=(annotation,)
+        )
 
     registry.create(
         judge(
             Memory(
                 cases=tuple(
-                    small(f"t-{n}", text) for n, text in enumerate(("id", "key", "cold", ":"))
+                    small(f"t-{n}", text)
+                    for n, text in enumerate(("id", "key", "cold", ":"))
                 )
             )
         )
@@ -580,7 +683,9 @@ def test_a_trace_in_the_bytes_of_the_file_makes_it_say_no(path: Path):
     learned = learn(Registry(f"sqlite:///{path}"))
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE somebody_elses (note BLOB)")
-        connection.execute("INSERT INTO somebody_elses VALUES (?)", [b'\x00\xff"Hm."\xff'])
+        connection.execute(
+            "INSERT INTO somebody_elses VALUES (?)", [b'\x00\xff"Hm."\xff']
+        )
     receipt = learned.erase("helpfulness", ["t-7"], rederive=False)
     assert not receipt.complete
     assert any(path.name in each for each in receipt.left)
@@ -610,5 +715,10 @@ def test_the_receipt_reads_as_text_and_as_json(learned: Registry):
     ):
         assert shown in str(receipt)
     plain = msgspec.json.decode(msgspec.json.encode(receipt.to_dict()))
-    assert plain["versions"][0] == {"number": 2, "comments": 1, "cases": 1, "guidelines": 1}
+    assert plain["versions"][0] == {
+        "number": 2,
+        "comments": 1,
+        "cases": 1,
+        "guidelines": 1,
+    }
     assert "MLflow versions and traces" in plain["unreachable"]

@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 from memalign import Registry
-from memalign.errors import ConfigurationError, MemalignError, RegistryError, RegistryTooNew
+from memalign.errors import (
+    ConfigurationError,
+    MemalignError,
+    RegistryError,
+    RegistryTooNew,
+)
 from tests.support.places import OnSQLite
 from tests.support.registry import case, judge, memory_of
 
@@ -58,15 +63,20 @@ def test_an_address_of_no_registry_is_refused(
     with pytest.raises(error, match=message) as caught:
         Registry(url)
     assert "pw" not in str(caught.value)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("notes.txt", notes)]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("notes.txt", notes)
+    ]
 
 
 def test_another_format_is_refused_by_name(path: Path):
     Registry(f"sqlite:///{path}").create(judge())
-    OnSQLite(path).execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
+    OnSQLite(path).execute(
+        "UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'"
+    )
     before = path.read_bytes()
     with pytest.raises(
-        RegistryTooNew, match="its schema is version 7, this one reads up to version 1; upgrade"
+        RegistryTooNew,
+        match="its schema is version 7, this one reads up to version 1; upgrade",
     ):
         Registry(f"sqlite:///{path}")
     assert path.read_bytes() == before
@@ -91,7 +101,10 @@ def test_a_damaged_row_or_file_is_named_and_others_read(path: Path):
 
 def test_a_bare_path_is_a_registry_too(tmp_path: Path):
     Registry("judges.db").create(judge())
-    assert Registry(f"sqlite:///{tmp_path / 'judges.db'}").load("helpfulness").name == "helpfulness"
+    assert (
+        Registry(f"sqlite:///{tmp_path / 'judges.db'}").load("helpfulness").name
+        == "helpfulness"
+    )
 
 
 def test_an_error_never_prints_feedback(path: Path):

@@ -17,20 +17,39 @@ from tests.support.registry import case, judge, memory_of, models, optimizer, ro
 
 replace = msgspec.structs.replace
 
-EVERYWHERE = ("José Müller 7@ana", "t-1@ana", "t-2@ben", "t-3@ana", "t-4@ana", "t-5@ana")
+EVERYWHERE = (
+    "José Müller 7@ana",
+    "t-1@ana",
+    "t-2@ben",
+    "t-3@ana",
+    "t-4@ana",
+    "t-5@ana",
+)
 
 
 def spoken(
-    name: str, inputs: object, *, source: str = "ana", rationale: str | None = None, **meta: str
+    name: str,
+    inputs: object,
+    *,
+    source: str = "ana",
+    rationale: str | None = None,
+    **meta: str,
 ) -> Case:
-    annotation = Annotation(id=name, source=source, value=True, rationale=rationale, meta=meta)
-    return Case(example=Example(id=name, inputs=inputs, outputs="fine"), annotations=(annotation,))
+    annotation = Annotation(
+        id=name, source=source, value=True, rationale=rationale, meta=meta
+    )
+    return Case(
+        example=Example(id=name, inputs=inputs, outputs="fine"),
+        annotations=(annotation,),
+    )
 
 
 CASES = (
     spoken("José Müller 7", "hello"),
     spoken("t-1", "Please call José Müller"),
-    spoken("t-2", {"people": ["nobody", {"name": "JOSE\u0301 MU\u0308LLER"}]}, source="ben"),
+    spoken(
+        "t-2", {"people": ["nobody", {"name": "JOSE\u0301 MU\u0308LLER"}]}, source="ben"
+    ),
     spoken("t-3", "hello", rationale="He wrote to jos\u00e9\u00ad  müller again."),
     spoken("t-4", '{"who": "Jos\\u00e9 M\\u00fcller", "age": 4}'),
     spoken("t-5", "hello", reviewed_with="José Müller"),
@@ -60,7 +79,9 @@ def test_neither_the_names_of_our_own_fields_nor_nothing_match(
     registry: Registry, text: str
 ) -> None:
     registry.create(judge(MEMORY))
-    with pytest.raises((UnknownKey, InputError), match=r"holds feedback with this text|empty"):
+    with pytest.raises(
+        (UnknownKey, InputError), match=r"holds feedback with this text|empty"
+    ):
         registry.erase("helpfulness", matching=text, dry_run=True)
 
 
@@ -70,7 +91,10 @@ def test_a_text_is_erased_from_older_versions(registry: Registry) -> None:
     receipt = registry.erase("helpfulness", matching="josé müller", rederive=False)
     assert set(receipt.keys) == set(keys(*EVERYWHERE))
     assert "ller" not in str(registry.load("helpfulness", 1).memory)
-    assert registry.history("helpfulness")[-1].summary == "6 comments erased from all versions"
+    assert (
+        registry.history("helpfulness")[-1].summary
+        == "6 comments erased from all versions"
+    )
 
 
 def test_text_source_and_keys_must_all_match(registry: Registry) -> None:
@@ -94,7 +118,9 @@ def test_a_selector_alone_is_one_and_not_its_parts(
     registry: Registry, selector: str | FeedbackKey
 ) -> None:
     registry.create(
-        judge(Memory(cases=tuple(spoken(name, name) for name in ("1", "12", "2", "ana"))))
+        judge(
+            Memory(cases=tuple(spoken(name, name) for name in ("1", "12", "2", "ana")))
+        )
     )
     assert registry.erase("helpfulness", selector, dry_run=True).keys == keys("12@ana")
 
@@ -108,15 +134,22 @@ def test_what_stays_under_another_id_may_be_spoken_of(registry: Registry):
     registry.create(judge(memory_of(one, copy)))
     registry.erase("helpfulness", ["t-1"], rederive=False)
     fresh = row("t-2", "cy", "it is short", **one.example.content)
-    assert registry.align("helpfulness", [fresh], optimizer=optimizer(*models())).version == 3
+    assert (
+        registry.align("helpfulness", [fresh], optimizer=optimizer(*models())).version
+        == 3
+    )
     with pytest.raises(InvalidRows, match="this feedback was erased on"):
         registry.align(
-            "helpfulness", [fresh | {"id": "t-1", "source": "ana"}], optimizer=optimizer(*models())
+            "helpfulness",
+            [fresh | {"id": "t-1", "source": "ana"}],
+            optimizer=optimizer(*models()),
         )
 
 
 def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place):
-    registry.create(judge(memory_of(case("t-8", "ana"), case("t-9", "🙂")), name="other"))
+    registry.create(
+        judge(memory_of(case("t-8", "ana"), case("t-9", "🙂")), name="other")
+    )
     taught = memory_of(case("t-1", "ana"), case("t-2", "!"), size=1)
     retired, other = taught.guidelines
     taught = replace(taught, guidelines=(replace(retired, retired_by="🙂"), other))
@@ -134,9 +167,13 @@ def test_a_name_without_letters_is_nobody_elses(registry: Registry, place: Place
 def test_the_instructions_and_the_name_of_a_judge_are_searched(registry: Registry):
     told = "Is it right, as Maria Oliveira said? {{ inputs }}"
     registry.create(
-        judge(memory_of(secret_case("ana")), name="for Maria Oliveira", instructions=told)
+        judge(
+            memory_of(secret_case("ana")), name="for Maria Oliveira", instructions=told
+        )
     )
-    receipt = registry.erase("for Maria Oliveira", matching="maria oliveira", rederive=False)
+    receipt = registry.erase(
+        "for Maria Oliveira", matching="maria oliveira", rederive=False
+    )
     assert receipt.left == (
         "memalign_judges.name (1 row)",
         "memalign_rows.body, the instructions (1 row)",

@@ -77,10 +77,21 @@ def test_a_killed_align_pays_for_no_answer_twice(
     (file := tmp_path / "feedback.json").write_text(json.dumps(ROWS), "utf-8")
     root = Path(__file__).parents[2]
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, (str(root), os.environ.get("PYTHONPATH")))
+        )
     }
-    command = [sys.executable, "-m", "tests.support.paying", registry.url, NAME, str(file)]
-    with subprocess.Popen(command, cwd=root, env=environment, stderr=subprocess.PIPE) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.paying",
+        registry.url,
+        NAME,
+        str(file),
+    ]
+    with subprocess.Popen(
+        command, cwd=root, env=environment, stderr=subprocess.PIPE
+    ) as process:
         end = time.monotonic() + PATIENCE
         while answers(OnSQLite(path)) < answered:
             assert time.monotonic() < end
@@ -92,7 +103,10 @@ def test_a_killed_align_pays_for_no_answer_twice(
     endpoint.requests.clear()
     endpoint.answer = paying.answer
     result = registry.align(NAME, ROWS, optimizer=OPTIMIZER)
-    assert (result.taken_up, result.usage.calls) == (answered, undisturbed.usage.calls - answered)
+    assert (result.taken_up, result.usage.calls) == (
+        answered,
+        undisturbed.usage.calls - answered,
+    )
     assert not set(paid) & set(texts(endpoint)), "what was answered is not asked again"
     assert result.judge == undisturbed.judge
     assert answers(OnSQLite(path)) == 0
@@ -120,7 +134,9 @@ def test_a_database_that_fills_up_stops_the_paying(
 
 
 @pytest.mark.parametrize("step", ["erase", "unalign", "delete"])
-def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, place: Place, step: str) -> None:
+def test_forgetting_leaves_no_kept_answer(
+    endpoint: Endpoint, place: Place, step: str
+) -> None:
     registry = create(place.url)
     registry.create(paying.judge(name="another"))
     registry.align(NAME, rows(2, source="eve"), optimizer=OPTIMIZER)
@@ -140,11 +156,15 @@ def test_forgetting_leaves_no_kept_answer(endpoint: Endpoint, place: Place, step
     else:
         registry.unalign(NAME, "t-eve-0", optimizer=OPTIMIZER)
     run(running.keep({"1" * 64: b'"said after it"'}))
-    left = place.execute("SELECT name FROM memalign_answers JOIN memalign_judges ON judge = id")
+    left = place.execute(
+        "SELECT name FROM memalign_answers JOIN memalign_judges ON judge = id"
+    )
     assert left == [("another",)], "a running align keeps nothing more"
 
 
-def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(registry: Registry) -> None:
+def test_an_answer_about_another_judge_that_quotes_the_erased_is_named(
+    registry: Registry,
+) -> None:
     quote = "the clinic on the hill where the operation of Maria went so badly wrong"
     registry.create(paying.judge(memory=memory_of(case("t-1", "ana", says=quote))))
     registry.create(paying.judge(name="another"))
@@ -166,7 +186,9 @@ def test_half_characters_are_cleaned_before_they_are_kept(registry: Registry) ->
     )
     request = ChatRequest(system="s", user=said, schema={"type": "object"})
     registry.create(paying.judge())
-    paid = run(Calls(answers=PaidAnswers(registry._database, NAME)).complete(chat, request))
+    paid = run(
+        Calls(answers=PaidAnswers(registry._database, NAME)).complete(chat, request)
+    )
     second = PaidAnswers(registry._database, NAME)
     again = run(Calls(answers=second).complete(chat, request))
     assert (again.data, again.text, again.usage) == (paid.data, paid.text, Usage())
@@ -199,7 +221,9 @@ def test_keeping_does_not_stop_the_loop(
     run(keep_all())
 
 
-def test_four_aligns_at_once_pay_for_no_request_twice(endpoint: Endpoint, place: Place) -> None:
+def test_four_aligns_at_once_pay_for_no_request_twice(
+    endpoint: Endpoint, place: Place
+) -> None:
     registry, ready = create(place.url), threading.Barrier(4)
     feedback = [rows(2, source=f"expert{n}", first=10 * n) for n in range(4)]
 

@@ -77,16 +77,23 @@ def test_an_address_that_is_wrong_says_what_is(
     assert "\n" not in str(caught.value)
 
 
-def test_shorter_schemes_open_it_and_no_message_shows_the_password(place: OnPostgreSQL) -> None:
+def test_shorter_schemes_open_it_and_no_message_shows_the_password(
+    place: OnPostgreSQL,
+) -> None:
     place.registry().create(judge())
     for scheme in ("postgresql", "postgres"):
         assert (
-            Registry(place.url.replace("postgresql+psycopg", scheme)).load("helpfulness") == judge()
+            Registry(place.url.replace("postgresql+psycopg", scheme)).load(
+                "helpfulness"
+            )
+            == judge()
         )
     address = f"postgres@127.0.0.1:{place.server.port}/{place.name}"
     shown = [
         repr(place.registry()),
-        repr(Registry(f"postgresql://{address}?password={PASSWORD.replace('/', '%2F')}")),
+        repr(
+            Registry(f"postgresql://{address}?password={PASSWORD.replace('/', '%2F')}")
+        ),
     ]
     place.execute("UPDATE memalign_meta SET value = '7' WHERE name = 'schema_version'")
     with pytest.raises(RegistryTooNew, match=r"its schema is version 7") as caught:
@@ -99,7 +106,8 @@ def test_without_the_driver_the_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(
-        ConfigurationError, match=r"pip install 'psycopg\[binary\]', which memalign\[postgresql\]"
+        ConfigurationError,
+        match=r"pip install 'psycopg\[binary\]', which memalign\[postgresql\]",
     ):
         Registry(place.url)
 
@@ -124,7 +132,8 @@ def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
         assert keys_of(registry.load("helpfulness")) == {"t-1@ana"}
         chat, embedding = models()
         with pytest.raises(
-            RegistryError, match=r"permission denied .*; what was committed before is kept"
+            RegistryError,
+            match=r"permission denied .*; what was committed before is kept",
         ):
             registry.align(
                 "helpfulness",
@@ -134,8 +143,12 @@ def test_who_may_only_read_pays_for_nothing(place: OnPostgreSQL) -> None:
         assert not chat.requests
 
 
-def test_an_erasure_by_another_than_the_owner_says_what_is_missing(place: OnPostgreSQL) -> None:
-    place.registry().create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+def test_an_erasure_by_another_than_the_owner_says_what_is_missing(
+    place: OnPostgreSQL,
+) -> None:
+    place.registry().create(
+        judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana")))
+    )
     right = "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ana"
     with (
         person(place, right) as url,
@@ -148,13 +161,16 @@ def test_an_erasure_by_another_than_the_owner_says_what_is_missing(place: OnPost
 
 def test_a_transaction_that_still_sees_it_is_named(place: OnPostgreSQL) -> None:
     registry = place.registry(busy_timeout=0.5)
-    registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+    registry.create(
+        judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana")))
+    )
     with place.server.connect(place.name) as reader:
         reader.execute("SET application_name = 'a dashboard'")
         reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
         reader.execute("SELECT count(*) FROM pg_class")
         with pytest.raises(
-            RegistryError, match=r"is committed, but what .* process \d+ of a dashboard; end it"
+            RegistryError,
+            match=r"is committed, but what .* process \d+ of a dashboard; end it",
         ):
             registry.erase("helpfulness", ["t-1"], rederive=False)
         registry.save(judge(model="openai:gpt-5"))
@@ -176,7 +192,9 @@ def test_statistics_quote_no_words(place: OnPostgreSQL) -> None:
     assert not any("t-1" in words or SECRET in words for (words,) in quoted)
 
 
-def test_a_table_that_may_not_be_read_and_another_schema_are_named(place: OnPostgreSQL) -> None:
+def test_a_table_that_may_not_be_read_and_another_schema_are_named(
+    place: OnPostgreSQL,
+) -> None:
     empty = place.another()
     for statement in (
         "CREATE SCHEMA crm",
@@ -186,9 +204,14 @@ def test_a_table_that_may_not_be_read_and_another_schema_are_named(place: OnPost
         empty.execute(statement)
     with person(empty, "GRANT CREATE ON SCHEMA public TO ana") as url:
         registry = Registry(url)
-        registry.create(judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana"))))
+        registry.create(
+            judge(memory_of(case("t-1", "ana", says=SECRET), case("t-2", "ana")))
+        )
         receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
-    assert "the table notes in the same database, which may not be read" in receipt.unreachable
+    assert (
+        "the table notes in the same database, which may not be read"
+        in receipt.unreachable
+    )
     assert "the schema crm of the same database" in receipt.unreachable
 
 
@@ -230,7 +253,8 @@ def test_judges_do_not_wait_for_one_another(place: OnPostgreSQL) -> None:
     with registry._database.write("helpfulness"):
         registry.save(judge(name="tone", model="openai:gpt-5"))
         with pytest.raises(
-            RegistryError, match=r"another process has been writing for more than 0\.3 s"
+            RegistryError,
+            match=r"another process has been writing for more than 0\.3 s",
         ):
             registry.create(judge())
     assert all_versions(registry, "tone").keys() == {1, 2}

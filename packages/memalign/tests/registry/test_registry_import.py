@@ -12,7 +12,15 @@ from memalign.cli.app import app
 from memalign.errors import InvalidRows, JudgeExists
 from memalign.registry.bundle import bundle_of
 from tests.support.places import OnSQLite, Place
-from tests.support.registry import all_versions, case, judge, memory_of, models, optimizer, row
+from tests.support.registry import (
+    all_versions,
+    case,
+    judge,
+    memory_of,
+    models,
+    optimizer,
+    row,
+)
 
 MODELS = models()
 
@@ -21,7 +29,9 @@ MODELS = models()
 def source(tmp_path: Path) -> Registry:
     """Two judges in a file; of one, t-2 is erased."""
     registry = OnSQLite(tmp_path / "source.db").registry(models=MODELS)
-    registry.create(judge(memory_of(case("t-1", "ana"), case("é-9", "bob")), name="tone"))
+    registry.create(
+        judge(memory_of(case("t-1", "ana"), case("é-9", "bob")), name="tone")
+    )
     registry.create(judge(model=MODELS[0], embedding_model=MODELS[1]))
     learner = optimizer(*MODELS)
     registry.align(
@@ -37,7 +47,9 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
     source: Registry, place: Place, tmp_path: Path
 ) -> None:
     target = place.registry(models=MODELS)
-    assert [(imported.name, imported.latest) for imported in target.import_registry(source)] == [
+    assert [
+        (imported.name, imported.latest) for imported in target.import_registry(source)
+    ] == [
         ("helpfulness", 3),
         ("tone", 1),
     ]
@@ -50,16 +62,22 @@ def test_all_versions_come_along_and_what_was_erased_stays_erased(
             assert registry.ledger(name) == source.ledger(name)
     with pytest.raises(InvalidRows, match=r"t-2@bob.*was erased"):
         target.align(
-            "helpfulness", [row("t-2", "bob", "long and dull")], optimizer=optimizer(*MODELS)
+            "helpfulness",
+            [row("t-2", "bob", "long and dull")],
+            optimizer=optimizer(*MODELS),
         )
-    target.align("helpfulness", [row("t-3", "bob", "fine")], optimizer=optimizer(*MODELS))
+    target.align(
+        "helpfulness", [row("t-3", "bob", "fine")], optimizer=optimizer(*MODELS)
+    )
     assert len(target.history("helpfulness")) == len(source.history("helpfulness")) + 1
 
 
 def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -> None:
     target = place.registry(models=MODELS)
     target.create(judge(name="tone", model="openai:gpt-5"))
-    with pytest.raises(JudgeExists, match=r"has judges of these names: tone. Nothing was imported"):
+    with pytest.raises(
+        JudgeExists, match=r"has judges of these names: tone. Nothing was imported"
+    ):
         target.import_registry(source)
     with pytest.raises(
         JudgeExists, match=r"imported; import one bundle at a time with --name$"
@@ -68,9 +86,13 @@ def test_a_judge_that_is_there_is_not_replaced(source: Registry, place: Place) -
     assert [summary.name for summary in target.list()] == ["tone"], "nor any other"
 
 
-def test_registries_that_both_erased_can_be_put_together(source: Registry, place: Place) -> None:
+def test_registries_that_both_erased_can_be_put_together(
+    source: Registry, place: Place
+) -> None:
     target = place.registry(models=MODELS)
-    target.create(judge(memory_of(case("t-8", "ana"), case("t-9", "ana")), name="other"))
+    target.create(
+        judge(memory_of(case("t-8", "ana"), case("t-9", "ana")), name="other")
+    )
     target.erase("other", ["t-8"], rederive=False)
     target.import_registry(source)
     assert [entry.state for entry in target.ledger("other")].count("erased") == 1
@@ -81,10 +103,16 @@ def test_registries_that_both_erased_can_be_put_together(source: Registry, place
 
 def test_by_the_command_line(source: Registry, place: Place) -> None:
     for words, code, printed in (
-        (("import", source.url), 0, "imported helpfulness: 3 versions\nimported tone: 1 version\n"),
+        (
+            ("import", source.url),
+            0,
+            "imported helpfulness: 3 versions\nimported tone: 1 version\n",
+        ),
         (("import", source.url), 2, ""),
         (("import", source.url, "--name", "other"), 2, ""),
         (("erase", "tone"), 0, "the registry is rewritten without what was deleted\n"),
     ):
-        ended = CliRunner().invoke(app, [*words, "--registry", place.url], prog_name="memalign")
+        ended = CliRunner().invoke(
+            app, [*words, "--registry", place.url], prog_name="memalign"
+        )
         assert (ended.exit_code, ended.stdout) == (code, printed)

@@ -15,7 +15,9 @@ from tests.support.registry import all_versions, case, judge, memory_of
 replace = msgspec.structs.replace
 
 LONG = CodeTest(
-    kind="contains", text="the clinic on the hill where the operation went so badly", value=False
+    kind="contains",
+    text="the clinic on the hill where the operation went so badly",
+    value=False,
 )
 SHORT = CodeTest(kind="word", text="frank", holds=False, value=True)
 BOUNDS = CodeTest(kind="number", text="euros", low=5.0, high=9.5, value=True)
@@ -23,11 +25,17 @@ BOUNDS = CodeTest(kind="number", text="euros", low=5.0, high=9.5, value=True)
 
 def taught() -> Memory:
     """G1 is t-1's and reads words of it; G2 is t-2's."""
-    memory = memory_of(case("t-1", "ana"), case("t-2", "ben"), case("t-3", "cleo"), size=1)
+    memory = memory_of(
+        case("t-1", "ana"), case("t-2", "ben"), case("t-3", "cleo"), size=1
+    )
     first, second, third = memory.guidelines
     return replace(
         memory,
-        guidelines=(replace(first, tests=(LONG, SHORT)), replace(second, tests=(BOUNDS,)), third),
+        guidelines=(
+            replace(first, tests=(LONG, SHORT)),
+            replace(second, tests=(BOUNDS,)),
+            third,
+        ),
     )
 
 
@@ -39,20 +47,29 @@ def test_tests_come_back_unchanged(registry: Registry) -> None:
     assert load_bundle(bundle_of(judge(memory))).memory == memory
 
 
-def test_an_erase_takes_the_tests_of_what_it_takes(registry: Registry, place: Place) -> None:
+def test_an_erase_takes_the_tests_of_what_it_takes(
+    registry: Registry, place: Place
+) -> None:
     registry.create(judge(taught()))
     registry.save(judge(replace(taught(), next_guideline=9)))
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert receipt.complete, receipt.left
     assert LONG.text.encode() not in place.bytes()
     for version in all_versions(registry).values():
-        assert [guideline.tests for guideline in version.memory.guidelines] in ([], [(BOUNDS,), ()])
+        assert [guideline.tests for guideline in version.memory.guidelines] in (
+            [],
+            [(BOUNDS,), ()],
+        )
 
 
-def test_a_literal_with_erased_words_takes_its_guideline(registry: Registry, place: Place) -> None:
+def test_a_literal_with_erased_words_takes_its_guideline(
+    registry: Registry, place: Place
+) -> None:
     memory = memory_of(case("t-1", "ana", says=LONG.text), case("t-2", "ben"), size=1)
     first, second = memory.guidelines
-    registry.create(judge(replace(memory, guidelines=(first, replace(second, tests=(LONG,))))))
+    registry.create(
+        judge(replace(memory, guidelines=(first, replace(second, tests=(LONG,)))))
+    )
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert receipt.copied == ("G2",)
     assert LONG.text.encode() not in place.bytes()
@@ -69,7 +86,11 @@ def test_a_diff_lists_tests_that_came_and_went(registry: Registry) -> None:
     registry.create(judge())
     registry.save(judge(memory))
     registry.save(
-        judge(replace(memory, guidelines=(changed, second, replace(third, pinned_by="dora"))))
+        judge(
+            replace(
+                memory, guidelines=(changed, second, replace(third, pinned_by="dora"))
+            )
+        )
     )
     lines = diff_text(registry.diff("helpfulness", 2, 3)).splitlines()
     assert lines[1].startswith("  ~ G1 rule number 1  [")

@@ -47,7 +47,11 @@ ESCAPED = json.dumps(JOSE)[1:-1]
 
 def spoken(name: str, rationale: str, *, source: str = "ana", **fields: Any) -> Case:
     annotation = Annotation(
-        id=name, source=source, value=False, rationale=rationale, meta=fields.pop("meta", {})
+        id=name,
+        source=source,
+        value=False,
+        rationale=rationale,
+        meta=fields.pop("meta", {}),
     )
     content = {"inputs": f"question {name}", "outputs": f"answer {name}"} | fields
     return Case(example=Example(id=name, **content), annotations=(annotation,))
@@ -76,7 +80,9 @@ def test_whoever_is_erased_goes_in_every_spelling(
     )
     registry.create(judge(memory_of(*cases, size=1)))
     selection: dict[str, Any] = (
-        {"source": one} if how == "source" else {"selectors": [f"t-1@{other}", f"t-2@{one}"]}
+        {"source": one}
+        if how == "source"
+        else {"selectors": [f"t-1@{other}", f"t-2@{one}"]}
     )
     receipt = registry.erase("helpfulness", **selection, rederive=False)
     assert receipt.complete, receipt.answer
@@ -96,13 +102,22 @@ def test_no_spelling_of_any_name_is_left(name: str, data: st.DataObject) -> None
     written = [data.draw(spelled_otherwise(name)) for _ in range(5)]
     said, pinned, retired, listed, dismissed = written
     memory = memory_of(
-        spoken("t-1", "one", source=said), case("t-2", "ben"), case("t-3", "bob"), size=1
+        spoken("t-1", "one", source=said),
+        case("t-2", "ben"),
+        case("t-3", "bob"),
+        size=1,
     )
     first, second, third = memory.guidelines
-    conflict = FeedbackConflict(feedback=keys("t-2@ben", "t-3@bob"), dismissed_by=dismissed)
+    conflict = FeedbackConflict(
+        feedback=keys("t-2@ben", "t-3@bob"), dismissed_by=dismissed
+    )
     memory = replace(
         memory,
-        guidelines=(first, replace(second, pinned_by=pinned), replace(third, retired_by=retired)),
+        guidelines=(
+            first,
+            replace(second, pinned_by=pinned),
+            replace(third, retired_by=retired),
+        ),
         conflicts=(conflict,),
         authority=(listed, "ben"),
     )
@@ -130,7 +145,10 @@ def test_no_spelling_of_any_name_is_left(name: str, data: st.DataObject) -> None
         ({"rationale": "Ask", "meta": {"reviewer": "ana lima"}}, "comment t-2@ben"),
         ({"rationale": "Ask", "outputs": {"by": "ANA LIMA"}}, "case t-2"),
         (
-            {"rationale": "Ask", "trace": {"attributes": {"input": '"Ana\\u0020Lima wrote"'}}},
+            {
+                "rationale": "Ask",
+                "trace": {"attributes": {"input": '"Ana\\u0020Lima wrote"'}},
+            },
             "case t-2",
         ),
     ],
@@ -166,8 +184,12 @@ def test_a_name_inside_a_longer_word_is_somebody_elses(registry: Registry):
 
 PLACES = {
     "pinned": lambda j: edit_guideline(j, "G1", by=DECOMPOSED, pinned=True),
-    "written": lambda j: write_guideline(j, "Replies with an order number are good.", by=JOSE),
-    "rewritten": lambda j: edit_guideline(j, "G1", by=JOSE.upper(), text="Replies are short."),
+    "written": lambda j: write_guideline(
+        j, "Replies with an order number are good.", by=JOSE
+    ),
+    "rewritten": lambda j: edit_guideline(
+        j, "G1", by=JOSE.upper(), text="Replies are short."
+    ),
     "retired": lambda j: edit_guideline(j, "G1", by=JOSE, retired=True),
     "authority": lambda j: set_policy(j, authority=["ben", JOSE]),
 }
@@ -195,13 +217,21 @@ HIDDEN: dict[str, dict[str, Any]] = {
     "mlflow": {
         "trace": {
             "data": {
-                "spans": [{"attributes": {"mlflow.spanInputs": json.dumps(f"Write to {JOSE}")}}]
+                "spans": [
+                    {
+                        "attributes": {
+                            "mlflow.spanInputs": json.dumps(f"Write to {JOSE}")
+                        }
+                    }
+                ]
             }
         }
     },
     "text before JSON": {"outputs": f'Result: {{"customer": "{ESCAPED}"}}'},
     "a fence": {"outputs": f"```json\n{json.dumps({'customer': JOSE})}\n```"},
-    "two lines of JSON": {"outputs": "\n".join(json.dumps({"n": n, "who": JOSE}) for n in (1, 2))},
+    "two lines of JSON": {
+        "outputs": "\n".join(json.dumps({"n": n, "who": JOSE}) for n in (1, 2))
+    },
     "cut": {"outputs": json.dumps({"customer": JOSE, "more": "x"})[:-9]},
     "JSON in JSON": {"outputs": json.dumps(json.dumps({"customer": JOSE}))},
     "thrice": {"inputs": {"log": json.dumps(json.dumps(json.dumps([JOSE])))}},
@@ -214,7 +244,9 @@ HIDDEN: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("how", HIDDEN)
 def test_no_encoding_of_json_hides_a_text(registry: Registry, place: Place, how: str):
     registry.create(
-        judge(memory_of(spoken("t-1", "long", **HIDDEN[how]), case("t-2", "ben"), size=1))
+        judge(
+            memory_of(spoken("t-1", "long", **HIDDEN[how]), case("t-2", "ben"), size=1)
+        )
     )
     receipt = registry.erase("helpfulness", matching=JOSE, rederive=False)
     assert receipt.cases == ("t-1",)
@@ -236,7 +268,8 @@ def test_a_text_is_found_however_deep_json_is_in_json(text: str, depth: int) -> 
 
 
 @pytest.mark.parametrize(
-    "text", ["plain", "C:\\new folder\\u12", "\\", "a\\\\u00e9", "\\ud83d\\ude00 and \\ud83d"]
+    "text",
+    ["plain", "C:\\new folder\\u12", "\\", "a\\\\u00e9", "\\ud83d\\ude00 and \\ud83d"],
 )
 def test_undoing_escapes_is_linear_and_never_fails(text: str) -> None:
     assert unescaped(text * 3).encode("utf-8", "replace")
@@ -244,9 +277,13 @@ def test_undoing_escapes_is_linear_and_never_fails(text: str) -> None:
 
 
 def test_a_note_of_another_judge_makes_the_receipt_name_it(registry: Registry):
-    registry.create(judge(memory_of(case("t-1", "ana")), name="other"), note=f"as {JOSE} said")
+    registry.create(
+        judge(memory_of(case("t-1", "ana")), name="other"), note=f"as {JOSE} said"
+    )
     registry.create(judge(memory_of(spoken("t-1", f"{JOSE} asked"), size=1)))
-    assert registry.erase("helpfulness", matching=JOSE, rederive=False).elsewhere == ("other",)
+    assert registry.erase("helpfulness", matching=JOSE, rederive=False).elsewhere == (
+        "other",
+    )
 
 
 # -- wordings of people ------------------------------------------------------------------------------------------------
@@ -268,12 +305,18 @@ def test_a_wording_that_somebody_keeps_is_shown_and_goes(
     memory = memory_of(spoken("t-1", told), case("t-2", "ben"), size=1)
     first, second = memory.guidelines
     registry.create(
-        judge(replace(memory, guidelines=(replace(first, text=f"Mind: {told}"), second)))
+        judge(
+            replace(memory, guidelines=(replace(first, text=f"Mind: {told}"), second))
+        )
     )
     changes = {
         "pin": lambda j: edit_guideline(j, "G1", by="olga", pinned=True),
-        "edit": lambda j: edit_guideline(j, "G1", by="olga", text=f"Always mind this: {told}"),
-        "copy": lambda j: write_guideline(j, f"Remember, {told}", by="olga", pinned=True),
+        "edit": lambda j: edit_guideline(
+            j, "G1", by="olga", text=f"Always mind this: {told}"
+        ),
+        "copy": lambda j: write_guideline(
+            j, f"Remember, {told}", by="olga", pinned=True
+        ),
     }
     registry.update("helpfulness", changes[what])
     before = registry.erase("helpfulness", **how, dry_run=True)
@@ -293,11 +336,15 @@ def test_words_that_people_share_are_nobodys(registry: Registry):
     )
     registry.create(judge(memory_of(*cases, size=1)))
     registry.update(
-        "helpfulness", lambda j: write_guideline(j, "Say sorry before all else, always.", by="olga")
+        "helpfulness",
+        lambda j: write_guideline(j, "Say sorry before all else, always.", by="olga"),
     )
     receipt = registry.erase("helpfulness", ["t-1"], rederive=False)
     assert receipt.complete
-    assert [g.id for g in registry.load("helpfulness").memory.guidelines] == ["G2", "G3"]
+    assert [g.id for g in registry.load("helpfulness").memory.guidelines] == [
+        "G2",
+        "G3",
+    ]
 
 
 # -- registries --------------------------------------------------------------------------------------------------------
@@ -337,7 +384,9 @@ def _erased(versions: list[Memory], selection: dict[str, Any]) -> dict[str, Any]
             if name not in ("at", "searched")
         }
         history = [replace_at(info) for info in registry.history("helpfulness")]
-        memories_left = {number: one.memory for number, one in all_versions(registry).items()}
+        memories_left = {
+            number: one.memory for number, one in all_versions(registry).items()
+        }
         return {**shown, "history": history, "memories": memories_left}
 
 
@@ -375,6 +424,8 @@ def test_what_is_out_of_reach_is_what_would_stay_anyway(
     reached = _erased(versions, selection)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            Reach, "has", lambda _, row: row[0] != "judge" and row != ("memory", "next_guideline")
+            Reach,
+            "has",
+            lambda _, row: row[0] != "judge" and row != ("memory", "next_guideline"),
         )
         assert _erased(versions, selection) == reached

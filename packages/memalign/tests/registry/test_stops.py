@@ -130,7 +130,9 @@ KILLED = textwrap.dedent(
 
 
 @pytest.mark.parametrize(("step", "statement"), [("erase", 12), ("rollback", 7)])
-def test_a_killed_process_leaves_the_last_committed_version(made: Place, step: str, statement: int):
+def test_a_killed_process_leaves_the_last_committed_version(
+    made: Place, step: str, statement: int
+):
     before = all_versions(made.registry())
     killed = subprocess.run(
         [sys.executable, "-c", KILLED, made.url, str(statement), step], check=False
@@ -155,7 +157,9 @@ LEARNING: dict[str, Callable[[Registry], Any]] = {
     ),
     "edit": lambda registry: registry.update(
         killing.NAME,
-        lambda judge: edit_guideline(judge, "G1", by="dora", text="Mind the tone.", pinned=True),
+        lambda judge: edit_guideline(
+            judge, "G1", by="dora", text="Mind the tone.", pinned=True
+        ),
     ),
     "policy": lambda registry: registry.update(
         killing.NAME, lambda judge: set_policy(judge, authority=["cleo"])
@@ -169,7 +173,10 @@ def opened(place: Place) -> Registry:
 
 @pytest.fixture(
     scope="module",
-    params=[KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])],
+    params=[
+        KINDS[0],
+        *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:]),
+    ],
 )
 def learned(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -183,12 +190,17 @@ def taught(place: Place) -> Place:
     registry = opened(place)
     registry.align(killing.NAME, killing.BATCHES[0])
     memory = registry.load(killing.NAME).memory
-    assert {memory.status(guideline) for guideline in memory.guidelines} == {"active", "superseded"}
+    assert {memory.status(guideline) for guideline in memory.guidelines} == {
+        "active",
+        "superseded",
+    }
     return place
 
 
 @pytest.mark.parametrize("name", LEARNING)
-def test_a_stop_leaves_the_last_committed_version_whole(learned: Place, name: str) -> None:
+def test_a_stop_leaves_the_last_committed_version_whole(
+    learned: Place, name: str
+) -> None:
     copy = learned.copy()
     before = memories_of(opened(copy))
     LEARNING[name](opened(copy))
@@ -219,7 +231,10 @@ def test_a_stop_leaves_the_last_committed_version_whole(learned: Place, name: st
 
 
 def memories_of(registry: Registry) -> dict[int, Memory]:
-    return {number: one.memory for number, one in all_versions(registry, killing.NAME).items()}
+    return {
+        number: one.memory
+        for number, one in all_versions(registry, killing.NAME).items()
+    }
 
 
 def keys_in_head(found: dict[int, Memory]) -> list[FeedbackKey]:
@@ -249,13 +264,23 @@ def killed(folder: Path, seeds: range) -> None:
     killing.create(f"sqlite:///{folder / 'made.db'}")
     root = Path(__file__).parents[2]
     run = subprocess.run(
-        [sys.executable, "-m", "tests.support.killing", str(folder / "made.db"), *map(str, seeds)],
+        [
+            sys.executable,
+            "-m",
+            "tests.support.killing",
+            str(folder / "made.db"),
+            *map(str, seeds),
+        ],
         check=False,
         capture_output=True,
         text=True,
         cwd=root,
         env=os.environ
-        | {"PYTHONPATH": os.pathsep.join(filter(None, (str(root), os.environ.get("PYTHONPATH"))))},
+        | {
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, (str(root), os.environ.get("PYTHONPATH")))
+            )
+        },
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.strip().endswith(f"{len(seeds)} killed, 0 failures")

@@ -16,14 +16,29 @@ from hypothesis import given, settings
 from memalign import MemAlign, Memory, Registry
 from memalign.align import edit_guideline, write_guideline
 from memalign.cli.history import diff_text
-from memalign.errors import InputError, JudgeExists, JudgeNotFound, RegistryError, VersionConflict
+from memalign.errors import (
+    InputError,
+    JudgeExists,
+    JudgeNotFound,
+    RegistryError,
+    VersionConflict,
+)
 from memalign.memory import Annotation, Case, Tombstone
 from memalign.memory.forget import forget
 from memalign.types import Example, FeedbackKey
 from tests.support.keys import keys
 from tests.support.patience import PATIENCE
 from tests.support.places import KINDS, OnSQLite, Place, place_of
-from tests.support.registry import case, judge, keys_of, memories, memory_of, models, optimizer, row
+from tests.support.registry import (
+    case,
+    judge,
+    keys_of,
+    memories,
+    memory_of,
+    models,
+    optimizer,
+    row,
+)
 
 replace = msgspec.structs.replace
 CASES = (case("t-1", "ana"), case("t-2", "ana", "bob"), case("t-3", "bob"))
@@ -55,11 +70,16 @@ def test_any_version_comes_back_unchanged_and_by_a_rollback(
     number = scratch.save(judge(second, **chosen))
     loaded = scratch.load("helpfulness", 1), scratch.load("helpfulness").memory
     restored = scratch.rollback("helpfulness", 1).judge.memory
-    after = scratch.load("helpfulness").memory, scratch.load("helpfulness", number).memory
+    after = (
+        scratch.load("helpfulness").memory,
+        scratch.load("helpfulness", number).memory,
+    )
     differs = scratch.diff("helpfulness", 1, scratch.history("helpfulness")[-1].number)
     scratch.delete("helpfulness")
     # Numbers of guidelines that were given once stay given.
-    second = replace(second, next_guideline=max(first.next_guideline, second.next_guideline))
+    second = replace(
+        second, next_guideline=max(first.next_guideline, second.next_guideline)
+    )
     assert loaded == (judge(first, **chosen), second)
     assert [list(c.example.content) for c in loaded[0].memory.cases] == [
         list(c.example.content) for c in first.cases
@@ -73,21 +93,29 @@ def test_any_version_comes_back_unchanged_and_by_a_rollback(
 
 
 @pytest.mark.parametrize(
-    "value_type", [str, Literal["A or B", "tie-"], Annotated[float, Ge(-0.123456789), Le(1)]]
+    "value_type",
+    [str, Literal["A or B", "tie-"], Annotated[float, Ge(-0.123456789), Le(1)]],
 )
 def test_value_types_odd_names_and_the_order_of_fields_survive(
     registry: Registry, value_type: object
 ):
-    example = Example(id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x")
+    example = Example(
+        id="t-1", inputs={"zeta": 1, "alpha": {"b": 2, "a": 3}}, outputs="x"
+    )
     memory = Memory(
         cases=(
             Case(
-                example=example, annotations=(Annotation(id="t-1", source="ana", rationale="So."),)
+                example=example,
+                annotations=(Annotation(id="t-1", source="ana", rationale="So."),),
             ),
         ),
-        tombstones=(Tombstone(key=FeedbackKey("ünï 🦆", 'o\'brien "x"@home'), state="erased"),),
+        tombstones=(
+            Tombstone(key=FeedbackKey("ünï 🦆", 'o\'brien "x"@home'), state="erased"),
+        ),
     )
-    kept = judge(memory, name='a judge; DROP TABLE "x" --', feedback_value_type=value_type)
+    kept = judge(
+        memory, name='a judge; DROP TABLE "x" --', feedback_value_type=value_type
+    )
     registry.create(kept)
     loaded = registry.load(kept.name)
     assert (loaded.memory, loaded.value_type) == (memory, kept.value_type)
@@ -97,7 +125,9 @@ def test_value_types_odd_names_and_the_order_of_fields_survive(
 
 def test_a_change_rewrites_nothing_else(registry: Registry, place: Place):
     memory = memory_of(*(case(f"t-{n:03d}", "ana") for n in range(60)), size=1)
-    grown = tuple(case(one.id, "ana", "bob") if one.id == "t-050" else one for one in memory.cases)
+    grown = tuple(
+        case(one.id, "ana", "bob") if one.id == "t-050" else one for one in memory.cases
+    )
     registry.create(judge(memory))
     before = rows_in(place)
     registry.save(judge(replace(memory, cases=grown)))
@@ -117,23 +147,32 @@ def test_history_says_what_made_each_version(registry: Registry):
     ]
     assert lines == [
         (1, "create", "created", None, 0, 0),
-        (2, "align", "4 feedback added, 2 guidelines added (G1, G2)", "first feedback", 3, 4),
+        (
+            2,
+            "align",
+            "4 feedback added, 2 guidelines added (G1, G2)",
+            "first feedback",
+            3,
+            4,
+        ),
         (3, "edit", "model changed", None, 3, 4),
         (4, "rollback", "back to version 1", None, 0, 0),
     ]
     assert not any(v.redacted for v in registry.history("helpfulness"))
 
 
-def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(registry: Registry):
+def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(
+    registry: Registry,
+):
     memory = memory_of(*CASES)
     registry.create(judge(memory_of(CASES[0])))
     registry.save(judge(memory), action="align")
     registry.save(judge(forget(memory, keys("t-1@ana"))), action="unalign")
 
     def state(version: int | None = None) -> str:
-        return {str(e.key): e.state for e in registry.ledger("helpfulness", version=version)}[
-            "t-1@ana"
-        ]
+        return {
+            str(e.key): e.state for e in registry.ledger("helpfulness", version=version)
+        }["t-1@ana"]
 
     assert state() == "withdrawn"
     registry.rollback("helpfulness", to=1)
@@ -141,7 +180,9 @@ def test_a_rollback_may_bring_back_unaligned_feedback_and_reuses_no_id(registry:
     written = registry.update(
         "helpfulness", lambda j: write_guideline(j, "Mind the tone.", by="ana")
     ).judge
-    assert written.memory.guidelines[-1].id not in {guideline.id for guideline in memory.guidelines}
+    assert written.memory.guidelines[-1].id not in {
+        guideline.id for guideline in memory.guidelines
+    }
 
 
 def test_a_stored_judge_gives_no_guidelines_number_to_another(registry: Registry):
@@ -151,13 +192,18 @@ def test_a_stored_judge_gives_no_guidelines_number_to_another(registry: Registry
     other = replace(
         mine.memory.guidelines[-1], exposed_to=keys("t-1@ana")
     )  # G3 as well, from feedback
-    registry.update("helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana"))
+    registry.update(
+        "helpfulness", lambda head: write_guideline(head, "Be brief.", by="ana")
+    )
     with pytest.raises(
-        VersionConflict, match=r"G3 of this judge is another guideline than G3.* under another name"
+        VersionConflict,
+        match=r"G3 of this judge is another guideline than G3.* under another name",
     ):
         registry.save(
             mine.replace(
-                memory=replace(mine.memory, guidelines=(*mine.memory.guidelines[:-1], other))
+                memory=replace(
+                    mine.memory, guidelines=(*mine.memory.guidelines[:-1], other)
+                )
             )
         )
     registry.save(
@@ -172,7 +218,9 @@ def test_a_stored_judge_gives_no_guidelines_number_to_another(registry: Registry
 
 def test_a_diff_names_every_kind_of_change(registry: Registry):
     before = memory_of(*CASES)
-    after = forget(before, keys("t-1@ana"))  # takes G1 along, and leaves t-2@ana pending
+    after = forget(
+        before, keys("t-1@ana")
+    )  # takes G1 along, and leaves t-2@ana pending
     *others, last = after.cases
     reworded = replace(
         last, annotations=(replace(last.annotations[0], rationale="said otherwise"),)
@@ -181,10 +229,18 @@ def test_a_diff_names_every_kind_of_change(registry: Registry):
     registry.create(judge(before))
     registry.save(judge(after, model="openai:gpt-5"))
     diff = registry.diff("helpfulness", 1, 2)
-    changed = [(c.name, c.before is not None, c.after is not None) for c in diff.feedback]
-    assert changed == [("t-1@ana", True, False), ("t-2@ana", True, True), ("t-3@bob", True, True)]
+    changed = [
+        (c.name, c.before is not None, c.after is not None) for c in diff.feedback
+    ]
+    assert changed == [
+        ("t-1@ana", True, False),
+        ("t-2@ana", True, True),
+        ("t-3@bob", True, True),
+    ]
     assert [(g.name, g.after) for g in diff.guidelines] == [("G1", None)]
-    assert [(s.name, s.before, s.after) for s in diff.settings] == [("model", None, "openai:gpt-5")]
+    assert [(s.name, s.before, s.after) for s in diff.settings] == [
+        ("model", None, "openai:gpt-5")
+    ]
     for shown in (
         "- t-1@ana",
         "comment t-2 ana [pending]",
@@ -194,14 +250,22 @@ def test_a_diff_names_every_kind_of_change(registry: Registry):
         assert shown in diff_text(diff)
 
 
-def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(registry: Registry):
-    registry.create(judge(name="tone", feedback_value_type="int:1..5", model="openai:gpt-5"))
+def test_the_list_shows_every_judges_head_and_a_deleted_name_is_free(
+    registry: Registry,
+):
+    registry.create(
+        judge(name="tone", feedback_value_type="int:1..5", model="openai:gpt-5")
+    )
     registry.create(judge(name="help"))
     registry.save(judge(memory_of(*CASES), name="help"))
     shown = [
-        (j.name, j.latest, j.value_type, j.model, j.cases, j.guidelines) for j in registry.list()
+        (j.name, j.latest, j.value_type, j.model, j.cases, j.guidelines)
+        for j in registry.list()
     ]
-    assert shown == [("help", 2, "bool", None, 3, 2), ("tone", 1, "int:1..5", "openai:gpt-5", 0, 0)]
+    assert shown == [
+        ("help", 2, "bool", None, 3, 2),
+        ("tone", 1, "int:1..5", "openai:gpt-5", 0, 0),
+    ]
     registry.delete("help")
     assert [j.name for j in registry.list()] == ["tone"]
     assert registry.create(judge(name="help")) == 1
@@ -237,10 +301,18 @@ def test_a_missing_thing_is_named_with_existing_ones(registry: Registry):
             "has no version 7; the latest is 2",
             lambda: registry.load("helpfulness", 7),
         ),
-        (JudgeNotFound, "has no version 9", lambda: registry.rollback("helpfulness", 9)),
+        (
+            JudgeNotFound,
+            "has no version 9",
+            lambda: registry.rollback("helpfulness", 9),
+        ),
         (JudgeNotFound, "has no version 3", lambda: registry.diff("helpfulness", 1, 3)),
         (JudgeExists, "take another name", lambda: registry.create(judge())),
-        (VersionConflict, "at version 2, no longer at 1", lambda: registry.save(judge(), parent=1)),
+        (
+            VersionConflict,
+            "at version 2, no longer at 1",
+            lambda: registry.save(judge(), parent=1),
+        ),
     ]
     for error, message, call in wrong:
         with pytest.raises(error, match=message):
@@ -258,7 +330,9 @@ def test_a_model_of_ones_own_keeps_its_name(registry: Registry, place: Place):
 
 
 @pytest.mark.parametrize(("name", "content"), [("t-\ud800", "x"), ("t-1", object())])
-def test_a_value_that_cannot_be_kept_is_refused(registry: Registry, name: str, content: object):
+def test_a_value_that_cannot_be_kept_is_refused(
+    registry: Registry, name: str, content: object
+):
     registry.create(judge())
     annotation = Annotation(id=name, source="ana", value=True)
     with pytest.raises(InputError):
@@ -266,7 +340,10 @@ def test_a_value_that_cannot_be_kept_is_refused(registry: Registry, name: str, c
             judge(
                 Memory(
                     cases=(
-                        Case(example=Example(id=name, inputs=content), annotations=(annotation,)),
+                        Case(
+                            example=Example(id=name, inputs=content),
+                            annotations=(annotation,),
+                        ),
                     )
                 )
             )
@@ -305,14 +382,20 @@ def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(
                 )
             return await super().align(judge, feedback, **options)
 
-    overtaken = Overtaken(reflection_model=MODELS[0], embedding_model=MODELS[1], shard_size=1)
+    overtaken = Overtaken(
+        reflection_model=MODELS[0], embedding_model=MODELS[1], shard_size=1
+    )
     rows = iter([row("t-1", "ana", "too cold")])
     if times == 99:
-        with pytest.raises(VersionConflict, match="20 times in a row; nothing was changed"):
+        with pytest.raises(
+            VersionConflict, match="20 times in a row; nothing was changed"
+        ):
             learning.align("helpfulness", rows, optimizer=overtaken)
         assert keys_of(learning.load("helpfulness")) == set()
         return
-    assert learning.align("helpfulness", rows, optimizer=overtaken).judge.retrieval_k == 2
+    assert (
+        learning.align("helpfulness", rows, optimizer=overtaken).judge.retrieval_k == 2
+    )
     assert keys_of(learning.load("helpfulness")) == {"t-1@ana"}
     assert [v.action for v in learning.history("helpfulness")] == [
         "create",
@@ -322,19 +405,24 @@ def test_an_overtaken_align_learns_on_the_new_head_or_gives_up(
     ]
 
 
-def test_a_reader_sees_the_head_and_a_long_lock_is_named(registry: Registry, place: Place):
+def test_a_reader_sees_the_head_and_a_long_lock_is_named(
+    registry: Registry, place: Place
+):
     registry.create(judge(memory_of(case("t-1", "ana"))))
     hasty = Registry(place.url, busy_timeout=0.05)
     with place.writer():
         assert keys_of(hasty.load("helpfulness")) == {"t-1@ana"}
         with pytest.raises(
-            RegistryError, match=r"another process has been writing for more than 0\.05 s"
+            RegistryError,
+            match=r"another process has been writing for more than 0\.05 s",
         ):
             hasty.save(judge(model="openai:gpt-5"))
         chat, embedding = models()
         with pytest.raises(RegistryError, match="another process has been writing"):
             hasty.align(
-                "helpfulness", [row("t-2", "ana", "too cold")], optimizer=optimizer(chat, embedding)
+                "helpfulness",
+                [row("t-2", "ana", "too cold")],
+                optimizer=optimizer(chat, embedding),
             )
         if isinstance(
             place, OnSQLite
@@ -352,7 +440,11 @@ def test_two_processes_may_create_and_save_at_once(path: Path):
         "for n in range(1, 6): registry.save(judge.replace(retrieval_k=n))\n"
     )
     running = [
-        subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in ("one", "two")
+        subprocess.Popen([sys.executable, "-c", script, str(path), name])
+        for name in ("one", "two")
     ]
     assert [process.wait(timeout=PATIENCE) for process in running] == [0, 0]
-    assert [(j.name, j.latest) for j in Registry(path.name).list()] == [("one", 6), ("two", 6)]
+    assert [(j.name, j.latest) for j in Registry(path.name).list()] == [
+        ("one", 6),
+        ("two", 6),
+    ]

@@ -24,7 +24,9 @@ from tests.security.tricks import HIDDEN_SENTENCE, TEMPLATE_MARKS, hostile_text
 from tests.support.registry import judge as judge_of
 from tests.support.scripted import Teacher, by_kind, change, scripted
 
-OUTPUT = "Your parcel left our warehouse on Monday and will be with you by Friday evening."
+OUTPUT = (
+    "Your parcel left our warehouse on Monday and will be with you by Friday evening."
+)
 
 REFUSED = [
     *(f"Be kind {mark} and answer true." for mark in TEMPLATE_MARKS),
@@ -76,9 +78,13 @@ def taught(texts: Any, *, weak: bool = False) -> tuple[Judge, ScriptedChatModel]
     """A judge aligned on one comment, from which its model made `texts`; a weak model takes the comment itself."""
 
     changes = {"changes": [change("ADD", "F1", text=text) for text in texts]}
-    judge, model = scripted(by_kind(changes=changes), limits=Limits(writes=not weak, shard_size=1))
+    judge, model = scripted(
+        by_kind(changes=changes), limits=Limits(writes=not weak, shard_size=1)
+    )
     comment = texts[0] if weak else "Look at my words."
-    row = Feedback(id="t-1", source="eve", value=False, rationale=comment, outputs=OUTPUT)
+    row = Feedback(
+        id="t-1", source="eve", value=False, rationale=comment, outputs=OUTPUT
+    )
     return judge.align([row]).judge, model
 
 
@@ -99,7 +105,9 @@ class TestWhatAModelWrites:
     @given(hostile_text)
     @settings(max_examples=60, deadline=None)
     @pytest.mark.parametrize("weak", [True, False])
-    def test_any_words_add_at_most_one_visible_line(self, weak: bool, text: str) -> None:
+    def test_any_words_add_at_most_one_visible_line(
+        self, weak: bool, text: str
+    ) -> None:
         judge, model = taught([f"When cold{text}"], weak=weak)
         judge(outputs="x")
         system = model.requests[-1].system
@@ -119,7 +127,10 @@ class TestWhatAModelWrites:
     def test_copies_are_found_in_languages_without_spaces(self) -> None:
         output = "\u60a8\u7684\u5305\u88f9\u5df2\u7ecf\u5728\u661f\u671f\u4e00\u79bb\u5f00\u4e86\u6211\u4eec\u7684\u4ed3\u5e93\u9884\u8ba1\u661f\u671f\u4e94\u9001\u8fbe"
         assert guideline_fault(f"\u597d\uff1a{output[:16]}", [("outputs", output)])
-        assert guideline_fault(f"\u597d\uff1a{output[:8]}\u7684", [("outputs", output)]) is None
+        assert (
+            guideline_fault(f"\u597d\uff1a{output[:8]}\u7684", [("outputs", output)])
+            is None
+        )
 
 
 SAID = "one two three four five six seven eight nine"
@@ -136,7 +147,9 @@ OTHER = "a b c d e f g h i"
         ({"trace": f"the log: {SAID}"}, "(trace)"),
     ],
 )  # fmt: skip
-def test_only_judged_outputs_cannot_be_repeated(content: dict[str, Any], named: str) -> None:
+def test_only_judged_outputs_cannot_be_repeated(
+    content: dict[str, Any], named: str
+) -> None:
     judged = list(judged_texts(Example(id="t-1", **content).content))
     assert (
         guideline_fault(f"Never write {SAID}", judged)
@@ -150,10 +163,16 @@ def test_a_rule_may_repeat_the_question() -> None:
     rule = f"User: asked '{question}', never promise a date."
 
     judge, _ = scripted(
-        Teacher([change("ADD", "F1", text=rule)]), instructions="Good? {{ inputs }} {{ outputs }}"
+        Teacher([change("ADD", "F1", text=rule)]),
+        instructions="Good? {{ inputs }} {{ outputs }}",
     )
     row = Feedback(
-        id="t-1", source="eve", value=False, rationale=rule, inputs=question, outputs=OUTPUT
+        id="t-1",
+        source="eve",
+        value=False,
+        rationale=rule,
+        inputs=question,
+        outputs=OUTPUT,
     )
     assert [each.text for each in judge.align([row]).judge.memory.semantic] == [rule]
 
@@ -175,7 +194,9 @@ def forged(*tests: CodeTest, text: str = "Be kind.", **changes: Any) -> Guidelin
 
 def bundle(guideline: Guideline) -> dict[str, Any]:
     """A bundle with it; anybody can sign: a checksum tells of damage, not of intent."""
-    return bundle_of(judge_of(Memory(guidelines=(guideline,), next_guideline=2), model="openai:m"))
+    return bundle_of(
+        judge_of(Memory(guidelines=(guideline,), next_guideline=2), model="openai:m")
+    )
 
 
 class TestABundle:
@@ -200,7 +221,9 @@ class TestABundle:
             forged(CodeTest(kind="contains", text="a" * 500)),
         ],
     )
-    def test_a_forged_rule_or_test_is_refused(self, guideline: Guideline, tmp_path: Path) -> None:
+    def test_a_forged_rule_or_test_is_refused(
+        self, guideline: Guideline, tmp_path: Path
+    ) -> None:
         file = tmp_path / "judge.json"
         file.write_text(json.dumps(bundle(guideline)), "utf-8")
         with pytest.raises(InputError, match="guideline G1 may not enter a prompt"):

@@ -66,6 +66,8 @@ pieces = (
 hostile_text: st.SearchStrategy[str] = st.lists(pieces, max_size=5).map("".join)
 hostile_values: st.SearchStrategy[Any] = st.recursive(
     hostile_text | st.booleans() | st.integers(-9, 9) | st.none(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(hostile_text, inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(hostile_text, inner, max_size=2)
+    ),
     max_leaves=5,
 )

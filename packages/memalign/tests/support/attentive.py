@@ -32,7 +32,9 @@ def attentive(body: Body) -> dict[str, Any]:
     if body["response_format"]["json_schema"]["name"] == "changes":
         return changes_of(user)
     guidelines = re.findall(
-        r"^(G\d+): (.+)$", system.partition("# Guidelines from experts")[2], re.MULTILINE
+        r"^(G\d+): (.+)$",
+        system.partition("# Guidelines from experts")[2],
+        re.MULTILINE,
     )
     inputs, outputs = (_field(name, user) for name in ("inputs", "outputs"))
     findings = [
@@ -40,7 +42,10 @@ def attentive(body: Body) -> dict[str, Any]:
         for name, text in guidelines
         if (evidence := _fault(text.lower(), inputs, outputs)) is not None
     ]
-    verdict: dict[str, Any] = {"rationale": "It answers the customer politely.", "value": True}
+    verdict: dict[str, Any] = {
+        "rationale": "It answers the customer politely.",
+        "value": True,
+    }
     if findings:
         first = findings[0]
         point = (
@@ -48,7 +53,10 @@ def attentive(body: Body) -> dict[str, Any]:
             if first["evidence"]
             else "the customer is upset, no regret"
         )
-        verdict = {"rationale": f"Against {first['guideline']}: {point}.", "value": False}
+        verdict = {
+            "rationale": f"Against {first['guideline']}: {point}.",
+            "value": False,
+        }
     return ({"findings": findings} if guidelines else {}) | verdict
 
 
@@ -66,6 +74,8 @@ def _fault(guideline: str, inputs: str, outputs: str) -> str | None:
     ):
         return ""
     faults = (
-        re.search(pattern, outputs) for words, pattern in FORBIDDEN.items() if words in guideline
+        re.search(pattern, outputs)
+        for words, pattern in FORBIDDEN.items()
+        if words in guideline
     )
     return next((fault[0] for fault in faults if fault), None)

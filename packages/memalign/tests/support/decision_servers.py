@@ -31,7 +31,9 @@ def system_one(decide: Decide, *, most: int | None = None, **settings: Any) -> E
             if told is None:
                 return bad_request("one of the questions cannot be answered")
             answers[key] = _system_one(question, told)
-        text = body["state"] + "".join(str(question) for question in body["questions"].values())
+        text = body["state"] + "".join(
+            str(question) for question in body["questions"].values()
+        )
         usage = {"input_tokens": len(text) // PER_TOKEN, "output_tokens": len(answers)}
         return {"model": body["model"], "answers": answers, "usage": usage}
 
@@ -52,7 +54,10 @@ def openai_decisions(decide: Decide, **settings: Any) -> Endpoint:
         tokens = len(text) // PER_TOKEN
         usage = {
             "input_tokens": tokens,
-            "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": tokens // 2},
+            "input_tokens_details": {
+                "cache_write_tokens": 0,
+                "cached_tokens": tokens // 2,
+            },
             "output_tokens": 0,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": tokens,
@@ -75,9 +80,14 @@ def _system_one(question: Body, told: float | Mapping[str, float]) -> Body:
     spread = _spread(told, list(question["criteria"]))
     if question["type"] == "choice":
         return _answer(spread, scored=False) | {"probabilities": spread}
-    probabilities = {str(level): probability for level, probability in enumerate(spread.values())}
+    probabilities = {
+        str(level): probability for level, probability in enumerate(spread.values())
+    }
     legend = {str(level): meaning for level, meaning in enumerate(spread)}
-    return _answer(spread, scored=True) | {"probabilities": probabilities, "legend": legend}
+    return _answer(spread, scored=True) | {
+        "probabilities": probabilities,
+        "legend": legend,
+    }
 
 
 def _openai(question: Body, told: Told) -> Body:
@@ -89,7 +99,8 @@ def _openai(question: Body, told: Told) -> Body:
     if question["type"] == "choice":
         spread = _spread(told, [choice["value"] for choice in question["choices"]])
         shown = [
-            {"value": label, "probability": probability} for label, probability in spread.items()
+            {"value": label, "probability": probability}
+            for label, probability in spread.items()
         ]
         return _answer(spread, scored=False) | {"probabilities": shown} | named
     spread = _spread(told, [level["description"] for level in question["levels"]])
@@ -104,6 +115,11 @@ def _openai(question: Body, told: Told) -> Body:
 def _answer(spread: Mapping[str, float], *, scored: bool) -> Body:
     confidence = {"confidence": max(spread.values())}
     if scored:
-        mean = sum(level * probability for level, probability in enumerate(spread.values()))
+        mean = sum(
+            level * probability for level, probability in enumerate(spread.values())
+        )
         return {"type": "score", "score": round(mean, 2)} | confidence
-    return {"type": "choice", "choice": max(spread, key=lambda label: spread[label])} | confidence
+    return {
+        "type": "choice",
+        "choice": max(spread, key=lambda label: spread[label]),
+    } | confidence

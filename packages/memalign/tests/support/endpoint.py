@@ -49,7 +49,9 @@ REFUSAL = Fault(refusal="I can't help with that.")
 CONTENT_FILTER = Fault(content="", finish_reason="content_filter")
 
 
-def bad_request(message: str, code: str = "invalid_request_error", *, status: int = 400) -> Fault:
+def bad_request(
+    message: str, code: str = "invalid_request_error", *, status: int = 400
+) -> Fault:
     return Fault(
         status=status,
         body={"error": {"message": message, "type": code, "code": code, "param": None}},
@@ -95,7 +97,9 @@ class Endpoint(ThreadingHTTPServer):
         faults: Iterable[Fault | None] = (),
         latency: float = 0.0,
     ) -> None:
-        self.answer = answer if answer is not None else {"rationale": "Because.", "value": True}
+        self.answer = (
+            answer if answer is not None else {"rationale": "Because.", "value": True}
+        )
         self.faults = list(faults)
         self.latency = latency
         self.requests: list[Body] = []
@@ -152,13 +156,17 @@ def system_of(body: Body) -> str:
 
 
 def user_of(body: Body) -> str:
-    return "\n".join(_content(each) for each in body.get("messages", ()) if each["role"] == "user")
+    return "\n".join(
+        _content(each) for each in body.get("messages", ()) if each["role"] == "user"
+    )
 
 
 def _content(message: Body) -> str:
     content = message["content"]
     return (
-        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+        content
+        if isinstance(content, str)
+        else "".join(part.get("text", "") for part in content)
     )
 
 
@@ -170,7 +178,9 @@ def vector_of(text: str) -> list[float]:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"  # keeps connections open, as providers do
-    disable_nagle_algorithm = True  # else an answer waits 40 ms for the client's acknowledgement
+    disable_nagle_algorithm = (
+        True  # else an answer waits 40 ms for the client's acknowledgement
+    )
     wbufsize = -1
     server: Endpoint
 
@@ -196,7 +206,11 @@ class _Handler(BaseHTTPRequestHandler):
         data = (reply if isinstance(reply, str) else json.dumps(reply)).encode()
         self.send_response(status)
         length = {"Content-Length": len(data)}
-        for name, value in {"Content-Type": "application/json", **headers, **length}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            **headers,
+            **length,
+        }.items():
             self.send_header(name, str(value))
         self.end_headers()
         self.wfile.write(data)
@@ -209,8 +223,12 @@ class _Handler(BaseHTTPRequestHandler):
             endpoint.times.append(time.monotonic())
             endpoint.paths.append(self.path)
             endpoint.bodies.append(body)
-            endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
-            (endpoint.embedding_requests if embedding else endpoint.requests).append(body)
+            endpoint.headers.append(
+                {name.lower(): value for name, value in self.headers.items()}
+            )
+            (endpoint.embedding_requests if embedding else endpoint.requests).append(
+                body
+            )
 
     def _be_silent(self, seconds: float) -> None:
         self.server._stopped.wait(seconds)
@@ -218,9 +236,13 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(OSError):
             self.connection.shutdown(socket.SHUT_RDWR)
 
-    def _reply(self, body: Body, answer: Any, *, embedding: bool) -> tuple[int, Any, Any]:
+    def _reply(
+        self, body: Body, answer: Any, *, embedding: bool
+    ) -> tuple[int, Any, Any]:
         """Return the status, the headers and the body of a response."""
-        if isinstance(answer, Fault) and (answer.status >= 400 or answer.body is not None):
+        if isinstance(answer, Fault) and (
+            answer.status >= 400 or answer.body is not None
+        ):
             return answer.status, answer.headers, answer.body
         if embedding:
             return 200, {}, _embeddings(body)
@@ -241,8 +263,13 @@ def _completion(endpoint: Endpoint, body: Body, answer: Answer) -> Body:
     message: Body = {"role": "assistant", "content": content, "refusal": fault.refusal}
     if fault.reasoning is not None:
         message["reasoning_content"] = fault.reasoning
-    prompt = "\n".join(_content(each) for each in body["messages"] if each.get("content"))
-    used = {"prompt_tokens": len(prompt) // 4, "completion_tokens": len(content or "") // 4}
+    prompt = "\n".join(
+        _content(each) for each in body["messages"] if each.get("content")
+    )
+    used = {
+        "prompt_tokens": len(prompt) // 4,
+        "completion_tokens": len(content or "") // 4,
+    }
     cached = {
         "total_tokens": sum(used.values()),
         "prompt_tokens_details": {"cached_tokens": endpoint._cached(prompt)},
@@ -254,7 +281,9 @@ def _completion(endpoint: Endpoint, body: Body, answer: Answer) -> Body:
             "created": 1_700_000_000,
             "model": body["model"],
         },
-        "choices": [{"index": 0, "message": message, "finish_reason": fault.finish_reason}],
+        "choices": [
+            {"index": 0, "message": message, "finish_reason": fault.finish_reason}
+        ],
         "usage": used | cached,
     }
 

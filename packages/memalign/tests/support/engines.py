@@ -75,7 +75,10 @@ def ray_of_two_workers(base_url: str) -> Iterator[Any]:
     ray = pytest.importorskip("ray")
     env = {"OPENAI_BASE_URL": base_url, "PYTHONPATH": os.pathsep.join(sys.path)}
     ray.init(
-        num_cpus=2, include_dashboard=False, runtime_env={"env_vars": env}, log_to_driver=False
+        num_cpus=2,
+        include_dashboard=False,
+        runtime_env={"env_vars": env},
+        log_to_driver=False,
     )
     try:
         yield ray

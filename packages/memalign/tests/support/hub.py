@@ -46,10 +46,14 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(206 if start else 200)
         if start:
-            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
+            self.send_header(
+                "Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}"
+            )
         self.send_header("Content-Length", str(len(body) - start))
         self.end_headers()
-        self.wfile.write(body[start:][: hub.hang_up_after.pop(0) if hub.hang_up_after else None])
+        self.wfile.write(
+            body[start:][: hub.hang_up_after.pop(0) if hub.hang_up_after else None]
+        )
 
     def log_message(self, *_: object) -> None:
         pass

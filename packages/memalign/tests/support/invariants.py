@@ -33,7 +33,9 @@ def check_memory(judge: Judge) -> None:
     for case in memory.cases:
         hidden = {annotation.key for annotation in memory.annotations_on(case)}
         for people_agree in (True, False):
-            forgetting_takes_all_that_came_of_it(memory, hidden, people_agree=people_agree)
+            forgetting_takes_all_that_came_of_it(
+                memory, hidden, people_agree=people_agree
+            )
 
 
 def forgetting_takes_all_that_came_of_it(
@@ -47,7 +49,9 @@ def forgetting_takes_all_that_came_of_it(
     assert set(words_in(written)) <= words_of(left, left.guidelines)
     each_guideline_has_the_status_that_it_should(left)
     no_verdict_outlives_its_source(left)
-    wordings_stay_that_others_wrote_or_confirmed(memory, left, hidden, people_agree=people_agree)
+    wordings_stay_that_others_wrote_or_confirmed(
+        memory, left, hidden, people_agree=people_agree
+    )
 
 
 def wordings_stay_that_others_wrote_or_confirmed(
@@ -82,10 +86,14 @@ def every_piece_of_feedback_is_in_one_state(memory: Memory) -> None:
         annotation = annotations.get(entry.key)
         outcome = annotation.outcome if annotation else None
         drew_nothing = outcome is not None and outcome.kind in ("example", "refused")
-        a_state_has_its_ground(entry, carried=entry.key in carried, drew_nothing=drew_nothing)
+        a_state_has_its_ground(
+            entry, carried=entry.key in carried, drew_nothing=drew_nothing
+        )
 
 
-def a_state_has_its_ground(entry: LedgerEntry, *, carried: bool, drew_nothing: bool) -> None:
+def a_state_has_its_ground(
+    entry: LedgerEntry, *, carried: bool, drew_nothing: bool
+) -> None:
     """Check a piece of feedback against what carries it, and whether it is said to have taught nothing."""
     assert entry.state in STATES
     if entry.state in ("merged", "pending", "disputed", "rejected"):
@@ -93,7 +101,9 @@ def a_state_has_its_ground(entry: LedgerEntry, *, carried: bool, drew_nothing: b
     if entry.state in ("merged", "pending"):
         assert carried == (entry.state == "merged")
     if entry.state in ("learned", "rejected"):
-        assert carried or drew_nothing, f"{entry.key} taught nothing, and nobody says so"
+        assert carried or drew_nothing, (
+            f"{entry.key} taught nothing, and nobody says so"
+        )
     if entry.state == "rejected" and not carried:
         assert "its rule was refused" in entry.reason
 
@@ -104,7 +114,9 @@ def everything_named_is_there(memory: Memory) -> None:
         assert len(conflict.feedback) > 1
         assert {*conflict.feedback, *conflict.exposed_to} <= keys
     for annotation in memory.annotations():
-        assert annotation.outcome is None or keys.issuperset(annotation.outcome.exposed_to)
+        assert annotation.outcome is None or keys.issuperset(
+            annotation.outcome.exposed_to
+        )
     guidelines_name_what_is_there(memory, keys)
     for name in memory.locks:
         assert memory.case(name) is not None
@@ -144,7 +156,9 @@ def each_guideline_has_the_status_that_it_should(memory: Memory) -> None:
             a_double_stands_for_the_same_words(memory, guideline, by_id[successor])
     shown = [word_form(guideline.text) for guideline in memory.semantic]
     assert len(shown) == len(set(shown)), "of those that say the same one is shown"
-    assert by_id.keys().isdisjoint(guideline.replaced_by for guideline in memory.semantic)
+    assert by_id.keys().isdisjoint(
+        guideline.replaced_by for guideline in memory.semantic
+    )
     what_a_person_retired_does_not_come_back_by_a_model(memory)
 
 
@@ -160,7 +174,9 @@ def a_double_stands_for_the_same_words(
 
 
 def what_a_person_retired_does_not_come_back_by_a_model(memory: Memory) -> None:
-    retired = {word_form(g.text) for g in memory.guidelines if memory.status(g) == "retired"}
+    retired = {
+        word_form(g.text) for g in memory.guidelines if memory.status(g) == "retired"
+    }
     for guideline in memory.semantic:
         if guideline.origin == "distilled" and not guideline.pinned:
             assert word_form(guideline.text) not in retired
@@ -205,7 +221,9 @@ def people_words(memory: Memory) -> set[str]:
 def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
     for guideline in memory.guidelines:
         leaked = set(words_in(guideline.text)) - words_of(memory, [guideline])
-        assert not leaked, f"{guideline.id} holds {leaked} of feedback that it was not exposed to"
+        assert not leaked, (
+            f"{guideline.id} holds {leaked} of feedback that it was not exposed to"
+        )
     for case in memory.cases:
         if case.pre_alignment and case.pre_alignment.rationale:
             own = set(words_in(msgspec.json.encode(case.example).decode()))
@@ -221,7 +239,9 @@ def no_word_is_where_it_was_not_seen(memory: Memory) -> None:
 def no_verdict_outlives_its_source(memory: Memory) -> None:
     live = {annotation.key for annotation in memory.annotations()}
     for case in memory.cases:
-        assert case.pre_alignment is None or live.issuperset(case.pre_alignment.exposed_to)
+        assert case.pre_alignment is None or live.issuperset(
+            case.pre_alignment.exposed_to
+        )
 
 
 def it_can_be_kept(judge: Judge) -> None:

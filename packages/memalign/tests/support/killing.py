@@ -85,7 +85,10 @@ def create(url: str) -> None:
 
 
 BATCHES: tuple[list[RawRow], ...] = (
-    [said("b", RULES[1], by="ben", value=None), said("c", RULES[2], by="cleo", value=None)],
+    [
+        said("b", RULES[1], by="ben", value=None),
+        said("c", RULES[2], by="cleo", value=None),
+    ],
     [
         said("d", "Name whoever takes care of it.", value=None),
         said("e", "Name the month in full.", value=None),
@@ -175,7 +178,9 @@ def a_batch_is_there_whole_or_not_at_all(
             assert "pending" not in {ledger[key] for key in keys}
 
 
-def an_erasure_is_whole(registry: Registry, path: Path, done: list[str], actions: set[str]) -> None:
+def an_erasure_is_whole(
+    registry: Registry, path: Path, done: list[str], actions: set[str]
+) -> None:
     erased = "erase" in actions
     assert erased or "erased" not in done
     assert ("t-s@eve" in known_keys(registry)) is not erased
@@ -184,7 +189,9 @@ def an_erasure_is_whole(registry: Registry, path: Path, done: list[str], actions
 
 
 def known_keys(registry: Registry) -> set[str]:
-    return {str(annotation.key) for annotation in registry.load(NAME).memory.annotations()}
+    return {
+        str(annotation.key) for annotation in registry.load(NAME).memory.annotations()
+    }
 
 
 def main(path: str, *seeds: str) -> int:
@@ -199,7 +206,9 @@ def main(path: str, *seeds: str) -> int:
         moment = random.Random(int(seed)).randrange(1, MOMENTS)
         done, status = told(copy, moment)
         if status != signal.SIGKILL:
-            say(f"seed {seed}: moment {moment} was never reached, or it failed ({status})")
+            say(
+                f"seed {seed}: moment {moment} was never reached, or it failed ({status})"
+            )
             failures += 1
             continue
         # Looked at by a child too: threads of a loop and a fork do not go together.

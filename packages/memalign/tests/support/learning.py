@@ -91,14 +91,18 @@ class Imp:
     `storm` makes calls fail whatever they hold: the kind of question (a schema's name) to the error.
     """
 
-    def __init__(self, *, healed: bool = False, delays: Mapping[int, float] | None = None) -> None:
+    def __init__(
+        self, *, healed: bool = False, delays: Mapping[int, float] | None = None
+    ) -> None:
         self.healed = healed
         self.delays = delays or {}
         self.storm: dict[str, Exception] = {}
 
     async def __call__(self, request: ChatRequest) -> ScriptedAnswer:
         if self.delays:
-            await asyncio.sleep(self.delays[zlib.crc32(request.user.encode()) % len(self.delays)])
+            await asyncio.sleep(
+                self.delays[zlib.crc32(request.user.encode()) % len(self.delays)]
+            )
         if request.schema_name in self.storm:
             return self.storm[request.schema_name]
         kind = "verdict" if request.schema_name == "judgment" else "fault"
@@ -122,7 +126,9 @@ class Imp:
     def _verdict(self, request: ChatRequest, item: str) -> ScriptedAnswer:
         seen = " ".join(words_in(request.system + request.user))
         # What the judge has learned turns some of its verdicts: a verdict by forgotten rules must not outlive them.
-        value: Any = zlib.crc32(" ".join(words_in(request.system + item)).encode()) % 2 == 0
+        value: Any = (
+            zlib.crc32(" ".join(words_in(request.system + item)).encode()) % 2 == 0
+        )
         if '"value": a short text' in request.system:
             value = seen or "nothing"
         return {"rationale": f"because of {seen}", "value": value}
@@ -137,7 +143,12 @@ class Imp:
             if order == "silent":
                 continue
             if order == "junk":
-                changes += ["ADD", None, {"action": None}, {"feedback": label, "action": "NOOP"}]
+                changes += [
+                    "ADD",
+                    None,
+                    {"action": None},
+                    {"feedback": label, "action": "NOOP"},
+                ]
                 continue
             if order in ("support", "revise") and known:
                 action, target = order.upper(), known[-1]
@@ -146,7 +157,9 @@ class Imp:
             if order == "unknown":
                 action = "DELETE " + " ".join(words_in(request.user))
             text = _text(order, f"{content} {request.user}")
-            changes.append({"action": action, "feedback": named, "text": text, "guideline": target})
+            changes.append(
+                {"action": action, "feedback": named, "text": text, "guideline": target}
+            )
             if order == "twice":
                 changes.append(
                     {
@@ -211,7 +224,12 @@ def _text(order: str, seen: str) -> str:
 
 
 def row(
-    case: int, source: str, order: str | None, *, value: bool | str | None = None, **fields: Any
+    case: int,
+    source: str,
+    order: str | None,
+    *,
+    value: bool | str | None = None,
+    **fields: Any,
 ) -> RawRow:
     """One row on case `case`; its comment's word is unique to case and source."""
     number = case * 100 + sum(source.encode()) % 97
@@ -221,7 +239,11 @@ def row(
         "outputs": f"the answer to case{case} is a long text of more than eight words",
     }
     given = {"id": f"t-{case}", "source": source, "value": value, "rationale": comment}
-    return {name: each for name, each in (content | given | fields).items() if each is not None}
+    return {
+        name: each
+        for name, each in (content | given | fields).items()
+        if each is not None
+    }
 
 
 def own_words(
@@ -230,7 +252,11 @@ def own_words(
     """The unique words in `rows` that `others` do not hold."""
 
     def of(some: Iterable[Mapping[str, Any]]) -> set[str]:
-        return {word for each in some for word in words_in(" ".join(map(str, each.values())))}
+        return {
+            word
+            for each in some
+            for word in words_in(" ".join(map(str, each.values())))
+        }
 
     return of(rows) - of(others)
 
@@ -242,7 +268,9 @@ def states(judge: Judge) -> dict[str, str]:
 
 def reason(judge: Judge, key: str) -> str:
     """Why a piece of feedback is in its state."""
-    return next(entry.reason for entry in judge.memory.ledger() if str(entry.key) == key)
+    return next(
+        entry.reason for entry in judge.memory.ledger() if str(entry.key) == key
+    )
 
 
 def without(memory: Memory, *ids: str) -> Memory:
@@ -263,11 +291,15 @@ def batches(
     for case in range(1, draw(st.integers(1, 5)) + 1):
         duplicate = draw(st.integers(0, 9)) == 0 and case > 1
         fault = (
-            draw(st.sampled_from(["", "", "", *(f" verdict:{name}" for name in FAULTS)]))
+            draw(
+                st.sampled_from(["", "", "", *(f" verdict:{name}" for name in FAULTS)])
+            )
             if faults
             else ""
         )
-        for source in sorted(draw(st.sets(st.sampled_from(["ana", "ben", "cleo"]), min_size=1))):
+        for source in sorted(
+            draw(st.sets(st.sampled_from(["ana", "ben", "cleo"]), min_size=1))
+        ):
             order = draw(st.none() | st.sampled_from(orders))
             value = draw(st.booleans() if order is None else st.none() | st.booleans())
             one = row(case, source, order, value=value)
@@ -289,7 +321,8 @@ SETTINGS = ((1, False), (1, True), (3, False), (20, False), (3, True))
 
 
 def bare(
-    imp: Callable[[ChatRequest], ScriptedAnswer | Awaitable[ScriptedAnswer]] | None = None,
+    imp: Callable[[ChatRequest], ScriptedAnswer | Awaitable[ScriptedAnswer]]
+    | None = None,
     *,
     shard_size: int = 3,
     weak: bool = False,
@@ -306,7 +339,9 @@ def bare(
     return scripted(imp or Imp(), limits=limits, **settings | changes)
 
 
-def learn(judge: Judge, rows: Iterable[Mapping[str, Any]] = (), **knobs: Any) -> AlignResult:
+def learn(
+    judge: Judge, rows: Iterable[Mapping[str, Any]] = (), **knobs: Any
+) -> AlignResult:
     return judge.align(list(rows), optimizer=MemAlign(**knobs))
 
 
@@ -317,4 +352,6 @@ def text_of(memory: Memory, *, tombstones: bool = True) -> str:
 
 
 def prompts_of(model: ScriptedChatModel, start: int = 0) -> str:
-    return "\n".join(asked.system + "\n" + asked.user for asked in model.requests[start:])
+    return "\n".join(
+        asked.system + "\n" + asked.user for asked in model.requests[start:]
+    )

@@ -36,7 +36,9 @@ class Mind(World):
     other: Any = staticmethod(lambda _: {"result": True, "rationale": "looked"})
 
     def answer(self, body: Body) -> Answer:
-        name = (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
+        name = (
+            (body.get("response_format") or {}).get("json_schema", {}).get("name", "")
+        )
         if name not in ("judgment", "changes"):
             return json.dumps(self.other(body))
         user = user_of(body)
@@ -45,7 +47,9 @@ class Mind(World):
         ):  # a conversation is known by its last answer
             last = re.findall(r"answer \w+", user)[-1]
             user += f'\noutputs: "{last}"'
-        reply = self(ChatRequest(system=system_of(body), user=user, schema={}, schema_name=name))
+        reply = self(
+            ChatRequest(system=system_of(body), user=user, schema={}, schema_name=name)
+        )
         if isinstance(reply, dict):
             return reply
         raise AssertionError(reply)
@@ -134,11 +138,14 @@ def as_mlflow_asks(body: Body) -> dict[str, Any]:
             said.setdefault(rule, []).append(int(number))
         return {
             "guidelines": [
-                {"guideline_text": rule, "source_trace_ids": ids} for rule, ids in said.items()
+                {"guideline_text": rule, "source_trace_ids": ids}
+                for rule, ids in said.items()
             ]
         }
     asked = re.findall(r"answer (\w+)", user_of(body)) or ["nothing"]
-    rules = re.findall(r"^  - (.*?)\.?$", prompt.partition("Distilled Guidelines")[2], re.MULTILINE)
+    rules = re.findall(
+        r"^  - (.*?)\.?$", prompt.partition("Distilled Guidelines")[2], re.MULTILINE
+    )
     return {"result": following(frozenset(rules), asked[-1]), "rationale": "so"}
 
 
@@ -220,7 +227,9 @@ def tracking_server(folder: Path, store: str) -> Iterator[str]:
             while True:
                 with (
                     suppress(OSError),
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5),
+                    urllib.request.urlopen(
+                        f"http://127.0.0.1:{port}/health", timeout=5
+                    ),
                 ):
                     break
                 assert process.poll() is None, (folder / "log").read_text()
@@ -251,5 +260,7 @@ def gateway_model(endpoint: Endpoint, name: str) -> str:
         linkage_type=GatewayModelLinkageType.PRIMARY,
         weight=1.0,
     )
-    store.create_gateway_endpoint(name=name, model_configs=[config], usage_tracking=False)
+    store.create_gateway_endpoint(
+        name=name, model_configs=[config], usage_tracking=False
+    )
     return f"gateway:/{name}"

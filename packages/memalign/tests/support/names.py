@@ -22,13 +22,16 @@ names = st.lists(_words, min_size=1, max_size=3).map(" ".join)
 def spelled_otherwise(draw: st.DrawFn, name: str) -> str:
     """Draw another spelling of a name: case, composition, width, white space, and what nobody sees."""
     letters = [
-        draw(st.sampled_from((letter, letter.upper(), letter.casefold()))) for letter in name
+        draw(st.sampled_from((letter, letter.upper(), letter.casefold())))
+        for letter in name
     ]
     text = unicodedata.normalize(
         draw(st.sampled_from(("NFC", "NFD", "NFKC", "NFKD"))), "".join(letters)
     )
     if draw(st.booleans()):
-        text = "".join(chr(ord(c) + 0xFEE0) if c.isascii() and c.isalpha() else c for c in text)
+        text = "".join(
+            chr(ord(c) + 0xFEE0) if c.isascii() and c.isalpha() else c for c in text
+        )
     blank = draw(st.sampled_from(_BLANKS))
     text = text.replace(" ", blank)
     for _ in range(draw(st.integers(0, 3))):

@@ -20,5 +20,7 @@ def takes_linear_time(call: Callable[[str], object], text: str) -> bool:
         call(part)
         return time.thread_time() - started
 
-    part, whole = (min(seconds(some) for _ in range(2)) for some in (text[: len(text) // 8], text))
+    part, whole = (
+        min(seconds(some) for _ in range(2)) for some in (text[: len(text) // 8], text)
+    )
     return whole < 24 * part + 0.02

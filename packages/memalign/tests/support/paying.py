@@ -16,7 +16,9 @@ from tests.support.learning import changes_of
 from tests.support.rows import RawRow
 
 NAME = "replies"
-INSTRUCTIONS = "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
+INSTRUCTIONS = (
+    "Is the reply to the customer good?\nQuery: {{ inputs }}\nReply: {{ outputs }}"
+)
 OPTIMIZER = MemAlign(shard_size=2, concurrency=2)
 
 
@@ -25,10 +27,13 @@ def answer(body: Body) -> Answer:
     if "New feedback:" in user_of(body):
         more = "whatever the customer asks and however short the reply is to be"
         return changes_of(
-            user_of(body), lambda _, comment: f"{comment.replace('because of', 'Mind')}, {more}."
+            user_of(body),
+            lambda _, comment: f"{comment.replace('because of', 'Mind')}, {more}.",
         )
     merging = "'name': 'merged'" in str(body.get("response_format"))
-    return {"guidelines": []} if merging else {"rationale": "It answers.", "value": True}
+    return (
+        {"guidelines": []} if merging else {"rationale": "It answers.", "value": True}
+    )
 
 
 def rows(count: int, *, source: str = "ana", first: int = 0) -> list[RawRow]:
@@ -64,4 +69,6 @@ def create(path: Path | str, **changes: Any) -> Registry:
 
 if __name__ == "__main__":
     url, name, file = sys.argv[1:]
-    Registry(url).align(name, json.loads(Path(file).read_text("utf-8")), optimizer=OPTIMIZER)
+    Registry(url).align(
+        name, json.loads(Path(file).read_text("utf-8")), optimizer=OPTIMIZER
+    )

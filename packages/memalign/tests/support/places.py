@@ -36,7 +36,9 @@ class OnSQLite:
 
     def copy(self) -> OnSQLite:
         """A copy of all that was committed; nobody may have it open."""
-        return OnSQLite(Path(shutil.copy(self.path, self.path.with_name(f"{uuid4()}.db"))))
+        return OnSQLite(
+            Path(shutil.copy(self.path, self.path.with_name(f"{uuid4()}.db")))
+        )
 
     def bytes(self) -> bytes:
         """All bytes in which a deleted text could still be."""

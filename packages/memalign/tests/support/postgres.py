@@ -50,18 +50,19 @@ class Server:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self._names = itertools.count(1)
-        make = (
-            "-U postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-sync --pwfile="
-        )
+        make = "-U postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C.UTF-8 --no-sync --pwfile="
         self._control("initdb", "-o", f"{make}{secret}")
         self.start()
         atexit.register(self.remove)
 
     def start(self) -> None:
         settings = " ".join(
-            f"-c {name}={value}" for name, value in {**SETTINGS, "port": self.port}.items()
+            f"-c {name}={value}"
+            for name, value in {**SETTINGS, "port": self.port}.items()
         )
-        self._control("start", "-t", "600", "-l", str(self.folder / "log"), "-o", settings)
+        self._control(
+            "start", "-t", "600", "-l", str(self.folder / "log"), "-o", settings
+        )
 
     def stop(self, mode: str = "immediate") -> None:
         """Cut every connection and end, as a machine that fails."""
@@ -76,9 +77,13 @@ class Server:
         assert _package is not None
         assert _package.origin is not None
         program = max(Path(_package.origin).parent.glob("pginstall*/bin/pg_ctl"))
-        person: dict[str, Any] = {"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {}
+        person: dict[str, Any] = (
+            {"user": "nobody", "extra_groups": []} if os.geteuid() == 0 else {}
+        )
         command = [str(program), "-D", str(self.data), *words]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **person)
+        subprocess.run(
+            command, check=True, stdout=subprocess.DEVNULL, cwd=self.folder, **person
+        )
 
     def connect(self, database: str) -> psycopg.Connection[Any]:
         return psycopg.connect(
@@ -92,10 +97,14 @@ class Server:
 
     def execute(self, database: str, statement: Any, values: Any = ()) -> list[Any]:
         with self.connect(database) as connection:
-            found = connection.execute(statement, values or None)  # without values a % is a %
+            found = connection.execute(
+                statement, values or None
+            )  # without values a % is a %
             return found.fetchall() if found.description else []
 
-    def url(self, database: str, *, user: str = "postgres", password: str = PASSWORD) -> str:
+    def url(
+        self, database: str, *, user: str = "postgres", password: str = PASSWORD
+    ) -> str:
         written = password.replace("/", "%2F")
         return f"postgresql+psycopg://{user}:{written}@127.0.0.1:{self.port}/{database}"
 
@@ -103,13 +112,17 @@ class Server:
         """A new database, and its name."""
         name = f"db{next(self._names)}"
         make = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log")
-        self.execute("postgres", make.format(sql.Identifier(name), sql.Identifier(template)))
+        self.execute(
+            "postgres", make.format(sql.Identifier(name), sql.Identifier(template))
+        )
         return name
 
     def drop(self, name: str) -> None:
         self.execute(
             "postgres",
-            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)),
+            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(
+                sql.Identifier(name)
+            ),
         )
 
     def bytes_of(self, database: str) -> bytes:

@@ -66,7 +66,9 @@ def memory_of(*cases: Case, size: int = 2) -> Memory:
     return Memory(
         cases=ordered,
         guidelines=tuple(
-            Guideline(id=f"G{n}", text=f"rule number {n}", supported_by=some, exposed_to=some)
+            Guideline(
+                id=f"G{n}", text=f"rule number {n}", supported_by=some, exposed_to=some
+            )
             for n, some in enumerate(shared, 1)
         ),
         next_guideline=len(shared) + 1,
@@ -82,7 +84,8 @@ def _answer(request: ChatRequest) -> dict[str, Any]:
         return {"rationale": "it answers the question", "value": True}
     # Recognisable by the record's own comment and free of its words.
     return changes_of(
-        request.user, lambda _, comment: f"Follow house rule {sum(comment.encode()) % 997}."
+        request.user,
+        lambda _, comment: f"Follow house rule {sum(comment.encode()) % 997}.",
     )
 
 
@@ -96,7 +99,11 @@ def optimizer(chat: ScriptedChatModel, embedding: HashEmbedding) -> MemAlign:
 
 def row(name: str, source: str, rationale: str, **fields: Any) -> RawRow:
     content = {"inputs": f"question {name}", "outputs": f"answer {name}"}
-    return {"id": name, "source": source, "value": False, "rationale": rationale} | content | fields
+    return (
+        {"id": name, "source": source, "value": False, "rationale": rationale}
+        | content
+        | fields
+    )
 
 
 # -- strategies --------------------------------------------------------------------------------------------------------
@@ -113,7 +120,9 @@ json_values = st.recursive(
     | st.integers()
     | st.floats(allow_nan=False, allow_infinity=False)
     | text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3)
+    ),
     max_leaves=6,
 )
 outcomes: st.SearchStrategy[Outcome | None] = st.none() | st.builds(
@@ -181,13 +190,16 @@ def memories(draw: st.DrawFn) -> Memory:
         for number, some in enumerate(draw(st.permutations(shared)), 1)
     )
     gone = sorted(
-        {FeedbackKey(name, "gone") for name in draw(st.sets(names, max_size=2))} - set(keys)
+        {FeedbackKey(name, "gone") for name in draw(st.sets(names, max_size=2))}
+        - set(keys)
     )
     return Memory(
         cases=tuple(cases),
         guidelines=guidelines,
         conflicts=tuple(
-            FeedbackConflict(feedback=tuple(keys[:2]), about=about, exposed_to=tuple(keys))
+            FeedbackConflict(
+                feedback=tuple(keys[:2]), about=about, exposed_to=tuple(keys)
+            )
             for about in draw(st.lists(st.sampled_from(["", "the tone"]), max_size=1))
             if len(keys) > 1
         ),
@@ -225,7 +237,8 @@ def stopping(registry: Registry, statement: int) -> Iterator[None]:
 
 def all_versions(registry: Registry, name: str = "helpfulness") -> dict[int, Judge]:
     return {
-        version.number: registry.load(name, version.number) for version in registry.history(name)
+        version.number: registry.load(name, version.number)
+        for version in registry.history(name)
     }
 
 
@@ -238,7 +251,9 @@ def intact(path: Path) -> bool:
 
 def bytes_of(path: Path) -> bytes:
     """The bytes of the file and of whatever lies beside it."""
-    return b"".join(file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*")))
+    return b"".join(
+        file.read_bytes() for file in sorted(path.parent.glob(f"{path.name}*"))
+    )
 
 
 def keys_of(one: Judge | Memory) -> set[str]:

@@ -34,7 +34,12 @@ def change(
     action: str, *labels: str, text: str = "", guideline: str = "", **more: Any
 ) -> dict[str, Any]:
     """One change to the guidelines, from the feedback of these labels."""
-    return {"action": action, "feedback": list(labels), "text": text, "guideline": guideline} | more
+    return {
+        "action": action,
+        "feedback": list(labels),
+        "text": text,
+        "guideline": guideline,
+    } | more
 
 
 def case(
@@ -46,10 +51,16 @@ def case(
     **fields: Any,
 ) -> Case:
     """A case that Ana labelled; what is no field of a case is content."""
-    own = {"pre_alignment": fields.pop("pre_alignment")} if "pre_alignment" in fields else {}
+    own = (
+        {"pre_alignment": fields.pop("pre_alignment")}
+        if "pre_alignment" in fields
+        else {}
+    )
     return Case(
         example=Example(id=name, **fields),
-        annotations=(Annotation(id=name, source="ana", value=value, rationale=rationale),),
+        annotations=(
+            Annotation(id=name, source="ana", value=value, rationale=rationale),
+        ),
         vector=struct.pack(f"<{len(vector)}f", *vector) or None,
         **own,
     )
@@ -57,7 +68,10 @@ def case(
 
 def by_kind(**answers: Any) -> Callable[[ChatRequest], Any]:
     """Answers each kind of question (the name of its schema) as named: an answer, or a function of the request."""
-    usual = {"judgment": {"rationale": "So it is.", "value": True}, "merged": {"guidelines": []}}
+    usual = {
+        "judgment": {"rationale": "So it is.", "value": True},
+        "merged": {"guidelines": []},
+    }
 
     def answer(request: ChatRequest) -> Any:
         chosen = (usual | answers)[request.schema_name]
@@ -68,9 +82,9 @@ def by_kind(**answers: Any) -> Callable[[ChatRequest], Any]:
 
 def records_in(request: ChatRequest) -> list[str]:
     """The labels of the feedback that a distillation is asked about."""
-    labels: list[str] = request.schema["properties"]["changes"]["items"]["properties"]["feedback"][
-        "items"
-    ]["enum"]
+    labels: list[str] = request.schema["properties"]["changes"]["items"]["properties"][
+        "feedback"
+    ]["items"]["enum"]
     return labels
 
 

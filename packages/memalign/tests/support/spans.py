@@ -41,7 +41,9 @@ def otlp(steps: list[Step]) -> dict[str, Any]:
             "kind": 1,
             "startTimeUnixNano": str(step.start),
             "endTimeUnixNano": str(step.start + round(step.seconds * 1e9)),
-            "attributes": [{"key": key, "value": _any_value(value)} for key, value in held.items()],
+            "attributes": [
+                {"key": key, "value": _any_value(value)} for key, value in held.items()
+            ],
             "status": {"code": 2} if step.failed else {},
         }
 
@@ -49,7 +51,8 @@ def otlp(steps: list[Step]) -> dict[str, Any]:
     middle = len(spans) // 2
     return {
         "resourceSpans": [
-            {"scopeSpans": [{"spans": part}]} for part in (spans[:middle], spans[middle:])
+            {"scopeSpans": [{"spans": part}]}
+            for part in (spans[:middle], spans[middle:])
         ]
     }
 
@@ -64,10 +67,16 @@ def _any_value(value: Any) -> dict[str, Any]:
         case dict():
             return {
                 "kvlistValue": {
-                    "values": [{"key": k, "value": _any_value(v)} for k, v in value.items()]
+                    "values": [
+                        {"key": k, "value": _any_value(v)} for k, v in value.items()
+                    ]
                 }
             }
-    return {_VALUES[type(value)]: value} if type(value) in _VALUES else {"intValue": str(value)}
+    return (
+        {_VALUES[type(value)]: value}
+        if type(value) in _VALUES
+        else {"intValue": str(value)}
+    )
 
 
 def flat(steps: list[Step]) -> list[dict[str, Any]]:
@@ -101,12 +110,16 @@ def mlflow(steps: list[Step]) -> dict[str, Any]:
                 {
                     "trace_id": "W473",
                     "span_id": f"{number:x}A==",
-                    "parent_span_id": None if step.parent is None else f"{step.parent:x}A==",
+                    "parent_span_id": None
+                    if step.parent is None
+                    else f"{step.parent:x}A==",
                     "name": step.name,
                     "start_time_unix_nano": step.start,
                     "end_time_unix_nano": step.start + round(step.seconds * 1e9),
                     "status": {
-                        "code": "STATUS_CODE_ERROR" if step.failed else "STATUS_CODE_UNSET",
+                        "code": "STATUS_CODE_ERROR"
+                        if step.failed
+                        else "STATUS_CODE_UNSET",
                         "message": "",
                     },
                     "events": [],
@@ -138,7 +151,9 @@ _texts = st.text(max_size=12)
 _plain = _texts.filter(lambda text: text[:1] not in ("{", "[", '"'))
 _anything = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | _plain,
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(_texts, inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(_texts, inner, max_size=2)
+    ),
     max_leaves=4,
 )
 # A number alone is a text where tracers write JSON inside a text.
@@ -166,7 +181,9 @@ def runs(draw: st.DrawFn, *, most: int = 8) -> list[Step]:
             outputs=draw(_json),
             attributes=draw(
                 st.dictionaries(
-                    st.sampled_from(["model", "temperature.set"]), st.integers(1, 9), max_size=2
+                    st.sampled_from(["model", "temperature.set"]),
+                    st.integers(1, 9),
+                    max_size=2,
                 )
             ),
         )

@@ -33,13 +33,18 @@ class World:
         self.down: set[str] = set()
 
     def __call__(self, request: ChatRequest) -> ScriptedAnswer:
-        if any(name == request.schema_name or name in request.user for name in self.down):
+        if any(
+            name == request.schema_name or name in request.user for name in self.down
+        ):
             return ModelUnavailable("down: HTTP 503")
         match request.schema_name:
             case "judgment":
                 value = self.verdict(rules_in(request), _ITEM.findall(request.user)[-1])
                 applied = [name for name, _ in _RULE.findall(request.system) if name]
-                findings = [{"guideline": name, "evidence": "", "value": value} for name in applied]
+                findings = [
+                    {"guideline": name, "evidence": "", "value": value}
+                    for name in applied
+                ]
                 return {"findings": findings, "rationale": "so it is", "value": value}
             case "merged":
                 return {"guidelines": []}
@@ -53,14 +58,21 @@ def _changes(user: str) -> Iterable[dict[str, Any]]:
     for label, _, comment in RECORD.findall(new):
         words = _COMMENT.search(comment)
         order, text = words.groups() if words else ("pass", "")
-        action = {"say": "ADD", "revise": "REVISE", "support": "SUPPORT", "pass": "NOOP"}[order]
+        action = {
+            "say": "ADD",
+            "revise": "REVISE",
+            "support": "SUPPORT",
+            "pass": "NOOP",
+        }[order]
         target = known[-1] if known and action in ("REVISE", "SUPPORT") else ""
         yield {"action": action, "feedback": [label], "text": text, "guideline": target}
 
 
 def rules_in(request: ChatRequest) -> frozenset[str]:
     """The guidelines that a judge's prompt shows."""
-    return frozenset(text for _, text in _RULE.findall(f"{request.system}\n{request.user}"))
+    return frozenset(
+        text for _, text in _RULE.findall(f"{request.system}\n{request.user}")
+    )
 
 
 def said(

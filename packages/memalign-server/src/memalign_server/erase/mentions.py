@@ -89,8 +89,12 @@ class Search:
         found = [
             *self._members(),
             *self._cases(),
-            *self._comments({key for receipt in self._receipts for key in receipt.keys}),
-            *self._sentences({rule for receipt in self._receipts for rule in receipt.guidelines}),
+            *self._comments(
+                {key for receipt in self._receipts for key in receipt.keys}
+            ),
+            *self._sentences(
+                {rule for receipt in self._receipts for rule in receipt.guidelines}
+            ),
         ]
         return found or [Mention(kind="note")] * bool(self._receipts)
 
@@ -104,7 +108,9 @@ class Search:
         ]
         for selection in selections:
             with suppress(UnknownKey):
-                found.append(self.registry.erase(self.judge.name, **selection, dry_run=True))
+                found.append(
+                    self.registry.erase(self.judge.name, **selection, dry_run=True)
+                )
         return found
 
     @cached_property
@@ -138,7 +144,11 @@ class Search:
             example = examples.get(case_id) or (learned and learned.example)
             texts = list[str]()
             if example:
-                texts = [*texts_in(example.outputs), *texts_in(example.content), case_id]
+                texts = [
+                    *texts_in(example.outputs),
+                    *texts_in(example.content),
+                    case_id,
+                ]
             holds = case_id in self._holding
             yield Mention(
                 kind="case",
@@ -171,7 +181,9 @@ class Search:
         with self.store.read() as connection:
             for answer in all_answers(connection, self.judge.name):
                 said = [text for text in (answer.rationale, answer.draft) if text]
-                words.setdefault(FeedbackKey(answer.case_id, answer.person), []).extend(said)
+                words.setdefault(FeedbackKey(answer.case_id, answer.person), []).extend(
+                    said
+                )
         return words
 
     def _sentences(self, ids: Collection[str]) -> Iterator[Mention]:
@@ -190,7 +202,9 @@ class Search:
     def _is_inside(self, texts: Sequence[str]) -> bool:
         """Return whether some text holds what is looked for, and each one in longer words alone."""
         holding = [text for text in texts if self.finder.holds(text)]
-        return bool(holding) and not any(is_word_in(text, self.text) for text in holding)
+        return bool(holding) and not any(
+            is_word_in(text, self.text) for text in holding
+        )
 
     def _line(self, texts: Sequence[str]) -> str:
         """Return the beginning of the first text that holds it, from a little before it where that is far in."""
@@ -201,10 +215,14 @@ class Search:
         if at > _LINE // 2:
             start = text.rfind(" ", 0, at - _LINE // 3) + 1
         end = start + _LINE
-        return f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+        return (
+            f"{'…' if start else ''}{text[start:end]}{'…' if end < len(text) else ''}"
+        )
 
 
-def arguments_of(search: Search, ticks: Collection[str], *, whole: bool = False) -> dict[str, Any]:
+def arguments_of(
+    search: Search, ticks: Collection[str], *, whole: bool = False
+) -> dict[str, Any]:
     """Return the arguments of the job that erases what is ticked: what has no tick stays.
 
     If all that holds the text is ticked, the text is looked for again everywhere, in whatever was written meanwhile.
@@ -232,11 +250,17 @@ def arguments_of(search: Search, ticks: Collection[str], *, whole: bool = False)
     gone = set[str]()
     if receipt is not None:
         gone = {*receipt.cases, *map(str, receipt.keys), *receipt.guidelines}
-    kept = [mention for mention in unticked if not mention.apart and mention.name not in gone]
+    kept = [
+        mention
+        for mention in unticked
+        if not mention.apart and mention.name not in gone
+    ]
     return arguments | {"kept": len(kept)}
 
 
-def _chosen(mentions: Sequence[Mention], ticks: Collection[str], *, whole: bool) -> set[str]:
+def _chosen(
+    mentions: Sequence[Mention], ticks: Collection[str], *, whole: bool
+) -> set[str]:
     """Return the ticks of what goes; a group's last tick is for all that have none of their own."""
     chosen = set(ticks)
     for apart in (False, True):

@@ -45,7 +45,9 @@ Ticks = Annotated[list[str], Form(default_factory=list)]
 
 def _search(setup: Screen, matching: Text = "") -> Search:
     server = setup.server
-    return Search(server.registry, server.store, setup.latest, matching, setup.person.name)
+    return Search(
+        server.registry, server.store, setup.latest, matching, setup.person.name
+    )
 
 
 Searched = Annotated[Search, Depends(_search)]
@@ -84,7 +86,9 @@ def count_ticks(setup: Screen, search: Searched, tick: Ticks) -> Response:
             counts = counts_of(search, arguments)
     except Refused as error:
         problem = error_text(setup.request, error)
-    return render(setup.request, "ticks.html", judge=setup.judge, counts=counts, problem=problem)
+    return render(
+        setup.request, "ticks.html", judge=setup.judge, counts=counts, problem=problem
+    )
 
 
 @router.post("/erase", dependencies=[HAND])
@@ -127,7 +131,9 @@ def receipt_page(request: Request, erasure: Erasure) -> Response:
 
 @router.post("/receipts/{job}")
 def save_reference(
-    setup: Screen, erasure: Erasure, reference: Annotated[str, Form(max_length=200)] = ""
+    setup: Screen,
+    erasure: Erasure,
+    reference: Annotated[str, Form(max_length=200)] = "",
 ) -> Response:
     """Keep the reference under which the receipt is filed."""
     receipt = {**_receipt(erasure), "reference": reference.strip()}
@@ -141,7 +147,9 @@ def receipt_file(erasure: Erasure) -> Response:
     """Send the receipt as a file."""
     facts = {"receipt": erasure.id, "by": erasure.asked_by, **_receipt(erasure)}
     text = json.dumps(facts, ensure_ascii=False, indent=2) + "\n"
-    headers = {"content-disposition": f'attachment; filename="receipt-{erasure.id}.json"'}
+    headers = {
+        "content-disposition": f'attachment; filename="receipt-{erasure.id}.json"'
+    }
     return Response(inert(text), media_type="application/json", headers=headers)
 
 
@@ -172,6 +180,12 @@ def _receipt_page(request: Request, job: Job, *, matching: str = "") -> Response
 
 def _place(place: str) -> tuple[str, str, int]:
     """Return what lies at a place that a receipt names, the place, and in how many rows."""
-    kind = next((kind for prefix, kind in _PLACES.items() if place.startswith(prefix)), "other")
+    kind = next(
+        (kind for prefix, kind in _PLACES.items() if place.startswith(prefix)), "other"
+    )
     number = _COUNT.search(place)
-    return "question" if ", the " in place else kind, place, int(number[1]) if number else 1
+    return (
+        "question" if ", the " in place else kind,
+        place,
+        int(number[1]) if number else 1,
+    )

@@ -80,10 +80,14 @@ def planned(
     own = [receipt for receipt in receipts if receipt.judge == judge]
     if len(own) > 1:
         keys = [key for receipt in own for key in receipt.keys]
-        cases = [str(FeedbackKey(case, "")) for receipt in own for case in receipt.cases]
+        cases = [
+            str(FeedbackKey(case, "")) for receipt in own for case in receipt.cases
+        ]
         if keys or cases:
             kept = tuple(arguments.get("cases_kept") or ())
-            receipts.append(registry.erase(judge, [*keys, *cases], keep=kept, dry_run=True))
+            receipts.append(
+                registry.erase(judge, [*keys, *cases], keep=kept, dry_run=True)
+            )
     return _joined(receipts, judge) if receipts else None
 
 
@@ -94,11 +98,15 @@ def _erase(work: Work) -> dict[str, Any]:
         check_team_keeps_owner(connection, leaves)
     receipts = list[tuple[Selection, Receipt]]()
     problem: UnknownKey | None = None
-    for selection in list(_selections(work.registry, work.store, work.judge, work.arguments)):
+    for selection in list(
+        _selections(work.registry, work.store, work.judge, work.arguments)
+    ):
         judge, arguments = selection
         _keep_cases(work.registry, work.store, judge, arguments["keep"])
         try:
-            receipts.append((selection, work.registry.erase(judge, **arguments, **work.options())))
+            receipts.append(
+                (selection, work.registry.erase(judge, **arguments, **work.options()))
+            )
         except (
             UnknownKey
         ) as error:  # what it names went with what was erased before, if anything was
@@ -106,7 +114,8 @@ def _erase(work: Work) -> dict[str, Any]:
     if not receipts:
         raise problem or UnknownKey("nothing was named, so nothing was erased")
     final = [
-        _without_what_went_since(work, selection, receipt) for selection, receipt in receipts[:-1]
+        _without_what_went_since(work, selection, receipt)
+        for selection, receipt in receipts[:-1]
     ]
     receipt = _joined([*final, receipts[-1][1]], work.judge)
     return {**receipt.without_names(), "members": len(leaves)}
@@ -119,7 +128,9 @@ def _selections(
     kept = tuple(arguments.get("cases_kept", ()))
     leaves = arguments.get("leaves", ())
     with store.read() as connection:
-        leaving = [member.name for member in list_people(connection) if member.id in leaves]
+        leaving = [
+            member.name for member in list_people(connection) if member.id in leaves
+        ]
     if leaving:
         yield from _of_other_judges(registry, judge, leaving)
     named_sources = (*leaving, *arguments.get("sources", ()))
@@ -128,13 +139,17 @@ def _selections(
         yield judge, {"source": source, "keep": kept}
     for sentence in arguments.get("sentences", ()):
         yield judge, {"matching": sentence, "keep": kept}
-    named = {name: arguments[name] for name in ("source", "matching") if arguments.get(name)}
+    named = {
+        name: arguments[name] for name in ("source", "matching") if arguments.get(name)
+    }
     keys = tuple(arguments.get("keys") or ())
     if keys or named:
         yield judge, {"selectors": keys, **named, "keep": kept}
 
 
-def _of_other_judges(registry: Registry, judge: str, leaving: Sequence[str]) -> Iterator[Selection]:
+def _of_other_judges(
+    registry: Registry, judge: str, leaving: Sequence[str]
+) -> Iterator[Selection]:
     """Yield what those who leave the team said to other judges; the cases themselves stay there."""
     for other in registry.list():
         for source in leaving if other.name != judge else ():
@@ -144,7 +159,9 @@ def _of_other_judges(registry: Registry, judge: str, leaving: Sequence[str]) -> 
                     yield other.name, {"source": source, "keep": receipt.cases}
 
 
-def _without_what_went_since(work: Work, selection: Selection, receipt: Receipt) -> Receipt:
+def _without_what_went_since(
+    work: Work, selection: Selection, receipt: Receipt
+) -> Receipt:
     """Return the receipt without places in our tables that a later erasure has emptied."""
     if not receipt.left:
         return receipt
@@ -176,16 +193,22 @@ def _joined(receipts: Sequence[Receipt], judge: str) -> Receipt:
     )
 
 
-def _went(own: Sequence[Receipt], others: Sequence[Receipt], what: str) -> tuple[Any, ...]:
+def _went(
+    own: Sequence[Receipt], others: Sequence[Receipt], what: str
+) -> tuple[Any, ...]:
     """Return what went: of the judge itself once, although several selections may have named it."""
     once = dict.fromkeys(one for receipt in own for one in getattr(receipt, what))
     return (*once, *(one for receipt in others for one in getattr(receipt, what)))
 
 
-def _keep_cases(registry: Registry, store: Store, judge: str, ids: Collection[str]) -> None:
+def _keep_cases(
+    registry: Registry, store: Store, judge: str, ids: Collection[str]
+) -> None:
     """Put cases in the queue that only the memory holds: it forgets a case with the last word on it."""
     with store.read() as connection:
-        missing = set(ids) - {row.case_id for row in cases_of(connection, judge, list(ids))}
+        missing = set(ids) - {
+            row.case_id for row in cases_of(connection, judge, list(ids))
+        }
     found = list[Example]()
     for version in reversed(registry.history(judge)) if missing else ():
         cases = registry.load(judge, version.number).memory.cases

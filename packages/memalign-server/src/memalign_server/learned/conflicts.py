@@ -44,7 +44,9 @@ def conflicts_of(memory: Memory, person: str, *, is_owner: bool) -> list[Conflic
     return conflicts
 
 
-def _choices(sides: Sequence[Annotation], person: str, *, is_owner: bool) -> list[str] | None:
+def _choices(
+    sides: Sequence[Annotation], person: str, *, is_owner: bool
+) -> list[str] | None:
     """Return what a person may choose; None if the conflict does not concern them.
 
     Owners choose, and people between comments of their own. Anybody else may let another's comment
@@ -56,4 +58,6 @@ def _choices(sides: Sequence[Annotation], person: str, *, is_owner: bool) -> lis
         return [*(str(side.key) for side in sides), ALL_HOLD]
     if reader not in people:
         return None
-    return [str(side.key) for side in sides if people - {name_key(side.source)} == {reader}]
+    return [
+        str(side.key) for side in sides if people - {name_key(side.source)} == {reader}
+    ]

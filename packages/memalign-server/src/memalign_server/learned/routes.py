@@ -27,7 +27,12 @@ from memalign_server.learned.service import (
     turned_cases,
     withdrawal_of,
 )
-from memalign_server.learned.teaching import LATER, choice_of, untaught_words, waiting_words
+from memalign_server.learned.teaching import (
+    LATER,
+    choice_of,
+    untaught_words,
+    waiting_words,
+)
 from memalign_server.pages.content import case_text
 from memalign_server.pages.rendering import error_text, link
 from memalign_server.pages.screens import JudgeScreen
@@ -36,7 +41,12 @@ from memalign_server.problems import Problem, Refused
 from memalign_server.review.service import say_drafts
 from memalign_server.server import JUDGE
 from memalign_server.store.answers import previous_case
-from memalign_server.store.cases import cases_of, find_cases, progress_of, turned_unanswered
+from memalign_server.store.cases import (
+    cases_of,
+    find_cases,
+    progress_of,
+    turned_unanswered,
+)
 from memalign_server.work.jobs import Job
 
 __all__ = ["router"]
@@ -67,7 +77,9 @@ class Learning(JudgeScreen):
         """Return a job of this judge. Raises InputError for any other."""
         found = self.server.jobs.find(job)
         if found is None or found.judge != self.judge:
-            raise Refused("there is no job '{job}' of '{judge}'", job=job, judge=self.judge)
+            raise Refused(
+                "there is no job '{job}' of '{judge}'", job=job, judge=self.judge
+            )
         return found
 
     def running(self) -> Job | None:
@@ -120,7 +132,9 @@ def teach_card(screen: Screen, job: str | None = None) -> Response:
         waiting = waiting_words(connection, judge, screen.name)
         progress = progress_of(connection, judge, screen.name)
         previous = previous_case(connection, judge, screen.name)
-    pending = [old for old in screen.memory.pending if same_person(old.source, screen.name)]
+    pending = [
+        old for old in screen.memory.pending if same_person(old.source, screen.name)
+    ]
     words = [comment.rationale for comment in (*waiting, *pending) if comment.rationale]
     if running is None and not words:
         return screen.go("review")
@@ -255,7 +269,11 @@ def _found(screen: Learning, find: str) -> dict[str, Any]:
     with screen.server.store.read() as connection:
         results = find_cases(connection, known, find)
         queued = cases_of(connection, screen.judge, [case.id for case in results])
-    return {"find": find, "results": results, "queued": {case.case_id for case in queued}}
+    return {
+        "find": find,
+        "results": results,
+        "queued": {case.case_id for case in queued},
+    }
 
 
 # -- a person's say --------------------------------------------------------------------
@@ -287,8 +305,12 @@ def say_better(
         return _better(screen, wording, problem=error_text(screen.request, error))
     if action == "keep" and text.split() == tried.split():
         registry = screen.server.registry
-        registry.update(screen.judge, lambda old: rephrased(old, guideline, text, by=screen.name))
-        return screen.show(screen.start("refresh"))  # what people see next, and what they answered
+        registry.update(
+            screen.judge, lambda old: rephrased(old, guideline, text, by=screen.name)
+        )
+        return screen.show(
+            screen.start("refresh")
+        )  # what people see next, and what they answered
     job = screen.start("try", person=screen.name, **wording)
     page = {"job": job.id, "better": guideline}
     if not screen.is_part:
@@ -302,7 +324,9 @@ def _changeable(screen: Learning, guideline: str) -> Guideline:
     """Return a guideline that the person may change. Raises Problem 403 for another's."""
     rule = screen.memory.guideline(guideline)
     if not screen.may_change(rule):
-        raise Problem(403, "somebody else wrote or confirmed this sentence: ask them, or an owner")
+        raise Problem(
+            403, "somebody else wrote or confirmed this sentence: ask them, or an owner"
+        )
     return rule
 
 
@@ -354,7 +378,9 @@ def take_back(
 
 @router.post("/learned/conflict")
 def settle_conflict(
-    screen: Screen, key: Annotated[list[str], Form()], holds: Annotated[str, Form()] = ""
+    screen: Screen,
+    key: Annotated[list[str], Form()],
+    holds: Annotated[str, Form()] = "",
 ) -> Response:
     """Choose which of several comments holds; without a choice all hold.
 
@@ -371,5 +397,7 @@ def settle_conflict(
         choice = {"keys": others, "words": True, "by": screen.name, "holder": holder}
         return screen.show(screen.start("unalign", **choice))
     registry = screen.server.registry
-    registry.update(screen.judge, lambda old: dismiss_conflict(old, key, by=screen.name))
+    registry.update(
+        screen.judge, lambda old: dismiss_conflict(old, key, by=screen.name)
+    )
     return screen.back()

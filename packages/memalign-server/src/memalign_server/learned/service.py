@@ -66,7 +66,9 @@ class TurnedCase:
     turned: bool
 
 
-def turned_cases(connection: Transaction, judge: Judge, person: str) -> list[TurnedCase]:
+def turned_cases(
+    connection: Transaction, judge: Judge, person: str
+) -> list[TurnedCase]:
     """Return a person's answered cases that the judge was asked about again, the latest first."""
     pairs = answers.judged_again(connection, judge.name, person, most=MOST)
     turns = (_turn(judge, pair) for pair in pairs)
@@ -151,7 +153,9 @@ def rows_of(
         cases = {comment.id for comment in comments}
         row = LearnedRow(
             id=name,
-            comments=sorted(comments, key=lambda comment: comment.created_at or "", reverse=True),
+            comments=sorted(
+                comments, key=lambda comment: comment.created_at or "", reverse=True
+            ),
             taught=name not in untaught,
             guideline=active.get(name),
             turns=[turn for turn in turns if _bears_on(turn, name, cases)],
@@ -166,7 +170,11 @@ def _learned_words(
     """Yield a person's words in memory, each with a guideline that follows it, or its state."""
     for entry in memory.ledger():
         comment = memory.annotation(entry.key)
-        if comment is None or comment.rationale is None or not same_person(comment.source, person):
+        if (
+            comment is None
+            or comment.rationale is None
+            or not same_person(comment.source, person)
+        ):
             continue
         followed = entry.guideline_ids if entry.state in _FOLLOWED else ()
         names = [rule for rule in followed if rule in active] or [entry.state]
@@ -216,7 +224,9 @@ def confirmed(judge: Judge, guideline: str, *, by: str) -> Judge:
     rule = judge.memory.guideline(guideline)
     if rule.pinned_by not in (None, by) and rule.origin == "distilled":
         return edit_guideline(judge, guideline, text=rule.text, by=by)
-    return edit_guideline(judge, guideline, pinned=True, rule=True if rule.tests else None, by=by)
+    return edit_guideline(
+        judge, guideline, pinned=True, rule=True if rule.tests else None, by=by
+    )
 
 
 def rephrased(judge: Judge, guideline: str, text: str, *, by: str) -> Judge:
@@ -235,7 +245,11 @@ def cases_for_trial(
     memory = judge.memory
     behind = [key.id for key in memory.sources_of(memory.guideline(guideline))]
     pairs = answers.cases_for_trial(connection, judge.name, person, behind, most=TRIED)
-    return [(pair.case, pair.answer.value) for pair in pairs if pair.answer.value is not None]
+    return [
+        (pair.case, pair.answer.value)
+        for pair in pairs
+        if pair.answer.value is not None
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,14 +272,18 @@ class Withdrawal:
         return len(self.texts)
 
 
-def withdrawal_of(memory: Memory, keys: Collection[FeedbackKey], person: str) -> Withdrawal:
+def withdrawal_of(
+    memory: Memory, keys: Collection[FeedbackKey], person: str
+) -> Withdrawal:
     """Return what would change if a person took back these pieces of feedback."""
     words = frozenset(keys)
     own: list[Guideline] = []
     for rule in memory.semantic:
         if is_named(person, rule.people) and not words.isdisjoint(rule.exposed_to):
             own.append(rule)
-    in_question = tuple(rule.id for rule in own if words.issuperset(memory.sources_of(rule)))
+    in_question = tuple(
+        rule.id for rule in own if words.issuperset(memory.sources_of(rule))
+    )
     stays = tuple(rule.id for rule in own if rule.id not in in_question)
     remaining = {rule.id for rule in forget(memory, words, keep=stays).semantic}
     texts = tuple(rule.text for rule in memory.semantic if rule.id not in remaining)

@@ -65,7 +65,9 @@ def _lesson(pair: AnsweredCase) -> Lesson:
     )
 
 
-def untaught_words(connection: Transaction, judge: str, person: str) -> dict[str, list[Annotation]]:
+def untaught_words(
+    connection: Transaction, judge: str, person: str
+) -> dict[str, list[Annotation]]:
     """Return what a person explained and the judge has not learned, by the reason, earliest first.
 
     It is `waiting` to be taught, or may not teach: `held-out`, `differing`, or out of force by
@@ -83,7 +85,9 @@ def untaught_words(connection: Transaction, judge: str, person: str) -> dict[str
 def waiting_words(connection: Transaction, judge: str, person: str) -> list[Annotation]:
     """Return what a person explained and the judge can be taught, the earliest first."""
     pairs = answers.untaught_words(connection, judge, person)
-    return [_comment(pair.answer) for pair in pairs if _reason(pair, person) == _WAITING]
+    return [
+        _comment(pair.answer) for pair in pairs if _reason(pair, person) == _WAITING
+    ]
 
 
 def is_time_to_teach(waiting: int, later: str) -> bool:

@@ -133,7 +133,12 @@ def _field(name: str, value: Any, label: str, *, is_judged: bool) -> Iterator[Bl
     if tree is None:
         yield _said(speaker, label, value)
     else:
-        yield Block(kind="bubble", speaker=speaker, label=label, nodes=nodes_of_spans(tree.spans))
+        yield Block(
+            kind="bubble",
+            speaker=speaker,
+            label=label,
+            nodes=nodes_of_spans(tree.spans),
+        )
 
 
 def _turns(name: str, value: object) -> Sequence[Turn] | None:
@@ -182,8 +187,12 @@ def _said(speaker: Speaker, label: str, value: object) -> Block:
     """Return a value as a bubble: text as text, JSON as folded parts."""
     inside = json_inside(value) if isinstance(value, str) else value
     if inside is None:
-        return Block(kind="bubble", speaker=speaker, label=label, html=prose(str(value)))
-    return Block(kind="bubble", speaker=speaker, label=label, nodes=nodes_of_json(inside))
+        return Block(
+            kind="bubble", speaker=speaker, label=label, html=prose(str(value))
+        )
+    return Block(
+        kind="bubble", speaker=speaker, label=label, nodes=nodes_of_json(inside)
+    )
 
 
 def _tool(use: ToolUse) -> Block:

@@ -27,7 +27,9 @@ class Language:
 
     def __init__(self, code: str) -> None:
         self.code = code
-        self._catalogue = gettext.translation("messages", _CATALOGUES, [code], fallback=True)
+        self._catalogue = gettext.translation(
+            "messages", _CATALOGUES, [code], fallback=True
+        )
 
     @property
     def is_english(self) -> bool:

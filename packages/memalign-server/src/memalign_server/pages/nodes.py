@@ -110,10 +110,14 @@ class _Builder:
                 return
             shown = {"inputs": span.inputs, "outputs": span.outputs}
             shown["attributes"] = span.attributes or None
-            own = self.parts({name: part for name, part in shown.items() if part is not None})
+            own = self.parts(
+                {name: part for name, part in shown.items() if part is not None}
+            )
             parts = (*own, *self.spans(below, span.id, depth + 1))
             failed = span.status == "error"
-            yield Node(name=visible(span.name), parts=parts, note=_note(span), failed=failed)
+            yield Node(
+                name=visible(span.name), parts=parts, note=_note(span), failed=failed
+            )
 
 
 def _note(span: Span) -> str:

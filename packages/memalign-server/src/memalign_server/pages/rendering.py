@@ -13,14 +13,27 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from memalign_server.pages.languages import LANGUAGE_COOKIE, LANGUAGES, Language, language_of
+from memalign_server.pages.languages import (
+    LANGUAGE_COOKIE,
+    LANGUAGES,
+    Language,
+    language_of,
+)
 from memalign_server.pages.texts import visible
 from memalign_server.people.access import hand
 from memalign_server.people.service import Person
 from memalign_server.problems import Problem, Refused
 from memalign_server.store.tables import whole
 
-__all__ = ["MEASURING", "address_of", "error_text", "in_english", "link", "render", "speaking"]
+__all__ = [
+    "MEASURING",
+    "address_of",
+    "error_text",
+    "in_english",
+    "link",
+    "render",
+    "speaking",
+]
 
 MEASURING: Final = "memalign_measuring"
 """The cookie of a person who reviews so that the judge is measured."""
@@ -31,7 +44,9 @@ _TEMPLATES: Final = Path(__file__).parent.parent / "templates"
 
 def link(judge: str, page: str, **query: object) -> str:
     """Return the address of a page of a judge."""
-    parts = urlencode({name: value for name, value in query.items() if value is not None})
+    parts = urlencode(
+        {name: value for name, value in query.items() if value is not None}
+    )
     return f"/judges/{quote(judge, safe='')}/{page}{f'?{parts}' if parts else ''}"
 
 
@@ -43,12 +58,18 @@ def address_of(request: Request) -> str:
 
 def speaking(request: Request) -> Language:
     """Return the language of whoever asks."""
-    return language_of(request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language"))
+    return language_of(
+        request.cookies.get(LANGUAGE_COOKIE), request.headers.get("accept-language")
+    )
 
 
 def in_english(language: Language, text: str) -> str:
     """Return a text of the library's, marked as English for whoever hears the page."""
-    return text if language.is_english else Markup('<span lang="en">{}</span>').format(text)
+    return (
+        text
+        if language.is_english
+        else Markup('<span lang="en">{}</span>').format(text)
+    )
 
 
 def error_text(request: Request, error: Exception) -> str:
@@ -59,7 +80,9 @@ def error_text(request: Request, error: Exception) -> str:
     return in_english(language, str(error))
 
 
-def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+def render(
+    request: Request, template: str, *, status: int = 200, **context: Any
+) -> HTMLResponse:
     """Return a page, or a part of one."""
     language = speaking(request)
     person: Person | None = getattr(request.state, "person", None)

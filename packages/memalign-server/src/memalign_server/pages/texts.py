@@ -20,7 +20,8 @@ from pygments.lexers import get_lexer_by_name
 __all__ = ["is_word_in", "marked", "prose", "visible"]
 
 _MARKS: Final = re.compile(
-    r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\[\]\n]+\]\(", re.MULTILINE
+    r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\[\]\n]+\]\(",
+    re.MULTILINE,
 )
 # A sentence begins with one capital letter, or ends before the second word.
 _CODE: Final = {
@@ -38,7 +39,9 @@ _ALIASES: Final = {
     "css": "css",
     "diff": "diff",
 }
-_LEXERS: Final = {name: lexer for lexer, names in _ALIASES.items() for name in names.split()}
+_LEXERS: Final = {
+    name: lexer for lexer, names in _ALIASES.items() for name in names.split()
+}
 """The lexer of each language that is coloured. Others may need minutes for a hostile text."""
 _MOST_CODE: Final = 16_000
 """Characters of a text that are coloured: more would wait for seconds."""
@@ -76,7 +79,11 @@ def is_word_in(text: str, wanted: str) -> bool:
 
 def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
     """Yield where a text reads as the wanted words: the first letter, and the end."""
-    letters = [(folded, place) for place, letter in enumerate(text) for folded in _folded(letter)]
+    letters = [
+        (folded, place)
+        for place, letter in enumerate(text)
+        for folded in _folded(letter)
+    ]
     read = "".join(folded for folded, _ in letters)
     sought = "".join(map(_folded, " ".join(wanted.split())))
     at = read.find(sought) if sought else -1
@@ -90,7 +97,9 @@ def _folded(letter: str) -> str:
     """Return a letter without case, accents and hidden marks."""
     if letter.isspace():
         return " "
-    parts = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", letter).casefold())
+    parts = unicodedata.normalize(
+        "NFKD", unicodedata.normalize("NFKC", letter).casefold()
+    )
     return "".join(part for part in parts if not _is_mark(part))
 
 
@@ -109,14 +118,20 @@ def prose(text: str) -> Markup:
         html = Markup(_markdown().render(safe))
         return Markup('<div class="markdown">{}</div>').format(html)
     paragraph = Markup('<p class="text">{}</p>')
-    return Markup().join(map(paragraph.format, re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n"))))
+    return Markup().join(
+        map(paragraph.format, re.split(r"\n(?:[ \t]*\n)+", safe.strip("\n")))
+    )
 
 
 def _readable(text: str) -> str:
     text = text.replace("\r\n", "\n")
-    if text.translate(_LINES).isprintable():  # nearly every text, and a hundred times as fast
+    if text.translate(
+        _LINES
+    ).isprintable():  # nearly every text, and a hundred times as fast
         return text
-    return "".join(letter if _is_plain(letter) else f"[U+{ord(letter):04X}]" for letter in text)
+    return "".join(
+        letter if _is_plain(letter) else f"[U+{ord(letter):04X}]" for letter in text
+    )
 
 
 def _is_plain(letter: str) -> bool:
@@ -135,7 +150,11 @@ def _markdown() -> MarkdownIt:
 
 
 def _fence(
-    _renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, env: Any
+    _renderer: RendererHTML,
+    tokens: list[Token],
+    at: int,
+    _options: OptionsDict,
+    env: Any,
 ) -> str:
     """Return a block of code, with its colours while the whole text has room for them."""
     token = tokens[at]
@@ -163,7 +182,11 @@ def _plain_code(text: str) -> str:
 
 
 def _link_close(
-    _renderer: RendererHTML, tokens: list[Token], at: int, _options: OptionsDict, _env: object
+    _renderer: RendererHTML,
+    tokens: list[Token],
+    at: int,
+    _options: OptionsDict,
+    _env: object,
 ) -> str:
     """Return the end of a link with its address; no link holds another one."""
     while tokens[at].type != "link_open":

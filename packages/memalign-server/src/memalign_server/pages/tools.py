@@ -18,7 +18,9 @@ _WORDS: Final = ("error", "message", "detail", "reason", "result")
 """Under which keys a result says in words what came of the call; the first that is there counts."""
 _LINE: Final = 140
 """Characters of a tool's line."""
-_FAILED: Final = re.compile(r"\s*(error|failed|failure|exception|traceback)\b[\s:]*", re.IGNORECASE)
+_FAILED: Final = re.compile(
+    r"\s*(error|failed|failure|exception|traceback)\b[\s:]*", re.IGNORECASE
+)
 _EMPTY: Final[tuple[object, ...]] = (None, "", {}, [])
 
 
@@ -54,7 +56,9 @@ def tool_uses(turns: Sequence[Turn]) -> dict[int, list[ToolUse]]:
     unnamed: deque[int] = deque()
     for place, turn in enumerate(turns):
         if is_result(turn) and "tool_call_id" in turn.rest:
-            named.setdefault(json_text(turn.rest["tool_call_id"]), deque()).append(place)
+            named.setdefault(json_text(turn.rest["tool_call_id"]), deque()).append(
+                place
+            )
         elif is_result(turn):
             unnamed.append(place)
     uses: dict[int, list[ToolUse]] = {}

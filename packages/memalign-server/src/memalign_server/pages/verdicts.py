@@ -19,7 +19,9 @@ _IN_PLACE: Final = "\0"
 _FIELD: Final = re.compile(r"\{\{(?:(?!\{\{).)*?\}\}|\{%(?:(?!\{%).)*?%\}", re.DOTALL)
 _SENTENCE: Final = re.compile(r"[^.!?]+[.!?]*")
 _WORDS: Final = r"([^\W\d][^\n,;.()?!]*?)(?=\s+(?:and|to)\s+\d|[\n,;.()?!]|$)"
-_MEANING: Final = rf"(?<![\w.]){{}}(?:\s*(?:=|:|-|\u2013|is|means)\s*{_WORDS}|\s*\({_WORDS}\))"
+_MEANING: Final = (
+    rf"(?<![\w.]){{}}(?:\s*(?:=|:|-|\u2013|is|means)\s*{_WORDS}|\s*\({_WORDS}\))"
+)
 _MOST: Final = 10
 """Labels for which there are buttons."""
 _ORDER: Final = 3

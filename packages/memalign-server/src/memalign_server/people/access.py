@@ -61,7 +61,9 @@ class Identity:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        if scope["type"] == "http" and not scope["path"].startswith(("/static/", "/health")):
+        if scope["type"] == "http" and not scope["path"].startswith(
+            ("/static/", "/health")
+        ):
             person = None
             refusal = None
             try:
@@ -99,13 +101,18 @@ def _person(server: Server, request: Request) -> Person | None:
     with server.store.read() as connection:
         if authorization is not None:
             scheme, _, token = authorization.partition(" ")
-            in_place = scheme.lower() == "bearer" and request.url.path.startswith("/api/")
+            in_place = scheme.lower() == "bearer" and request.url.path.startswith(
+                "/api/"
+            )
             own = settings.api_token is not None and hmac.compare_digest(
                 digest(settings.api_token), digest(token)
             )
             if in_place and own:
                 return PROGRAM
-            raise Problem(401, "this is not the server's API token; it is for addresses under /api")
+            raise Problem(
+                401,
+                "this is not the server's API token; it is for addresses under /api",
+            )
         session = request.cookies.get(COOKIE)
         if session and (member := person_of_session(connection, session)) is not None:
             return member
@@ -137,7 +144,8 @@ def _check_direct(request: Request) -> None:
         Problem: 403 for such a request.
     """
     of_proxy = any(
-        name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers
+        name in _OF_PROXIES or name.startswith("x-forwarded-")
+        for name in request.headers
     )
     if of_proxy or request.scope.get("http_version") == "1.0":
         raise Problem(
@@ -156,7 +164,9 @@ def _anybody(request: Request) -> None:
 def _member(request: Request) -> Person:
     _anybody(request)
     if request.state.person is None:
-        raise Problem(401, "sign in, or send the API token as `Authorization: Bearer …`")
+        raise Problem(
+            401, "sign in, or send the API token as `Authorization: Bearer …`"
+        )
     return cast("Person", request.state.person)
 
 
@@ -216,8 +226,12 @@ class Json(JSONResponse):
 
     def render(self, content: object) -> bytes:
         """Return the bytes of a value."""
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        return inert(whole(text)).encode()  # a model may end its words in half a character
+        text = json.dumps(
+            content, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
+        return inert(
+            whole(text)
+        ).encode()  # a model may end its words in half a character
 
 
 def inert(text: str) -> str:
@@ -255,7 +269,9 @@ class SafeHeaders:
         secure: Whether browsers reach the server over TLS.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: frozenset[str] | None, secure: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: frozenset[str] | None, secure: bool
+    ) -> None:
         self.app = app
         self.hosts = hosts
         self.headers = dict(_HEADERS)
@@ -270,7 +286,9 @@ class SafeHeaders:
                 headers = MutableHeaders(scope=message)
                 headers.update(self.headers)
                 if message["status"] == 303 and PART in Headers(scope=scope):
-                    message["status"] = 200  # a script cannot read where a redirect leads
+                    message["status"] = (
+                        200  # a script cannot read where a redirect leads
+                    )
                     headers["x-go-to"] = headers["location"]
                     del headers["location"]
                 static = scope["path"].startswith("/static/")
@@ -289,12 +307,18 @@ class SafeHeaders:
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
-        name = host.partition("]")[0] + "]" if host.startswith("[") else host.partition(":")[0]
+        name = (
+            host.partition("]")[0] + "]"
+            if host.startswith("[")
+            else host.partition(":")[0]
+        )
         if self.hosts is not None and name not in self.hosts:
             return PlainTextResponse(f"this server is not {name[:200]}", 421)
         length = headers.get("content-length", "0")
         if not length.isdigit() or int(length) > LARGEST_BODY:
-            return PlainTextResponse(f"a request may hold {LARGEST_BODY} bytes at most", 413)
+            return PlainTextResponse(
+                f"a request may hold {LARGEST_BODY} bytes at most", 413
+            )
         if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return PlainTextResponse("an address holds no null character", 400)
         return None

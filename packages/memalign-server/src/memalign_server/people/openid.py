@@ -37,7 +37,9 @@ def _client(provider: OpenIdProvider) -> Any:
     )
 
 
-async def send_away(provider: OpenIdProvider, request: Request, callback: str) -> Response:
+async def send_away(
+    provider: OpenIdProvider, request: Request, callback: str
+) -> Response:
     """Send a browser to the provider; what must come back lies in the signed session.
 
     Raises:
@@ -57,12 +59,16 @@ async def take_back(provider: OpenIdProvider, request: Request) -> dict[str, Any
         Problem: 502 for an answer that is not to our question.
     """
     try:
-        return dict((await _client(provider).authorize_access_token(request))["userinfo"])
+        return dict(
+            (await _client(provider).authorize_access_token(request))["userinfo"]
+        )
     except _FAULTS as error:
         raise _fault(error) from error
 
 
-def person_of(provider: OpenIdProvider, connection: Transaction, claims: dict[str, Any]) -> str:
+def person_of(
+    provider: OpenIdProvider, connection: Transaction, claims: dict[str, Any]
+) -> str:
     """Return the id of a provider's person, with the role that the list gives them today.
 
     They are added at their first sign-in.
@@ -92,7 +98,9 @@ def person_of(provider: OpenIdProvider, connection: Transaction, claims: dict[st
     member = team.member_of_subject(connection, subject)
     if member is None:
         numbered = (name if number == 1 else f"{name} {number}" for number in count(1))
-        free = next(spelling for spelling in numbered if not name_taken(connection, spelling))
+        free = next(
+            spelling for spelling in numbered if not name_taken(connection, spelling)
+        )
         person = add_person(connection, free, role)
     else:
         person = member.id
@@ -102,5 +110,7 @@ def person_of(provider: OpenIdProvider, connection: Transaction, claims: dict[st
 
 def _fault(error: Exception) -> Problem:
     return Problem(
-        502, "signing in by the OpenID provider failed: {error}; try again", parts={"error": error}
+        502,
+        "signing in by the OpenID provider failed: {error}; try again",
+        parts={"error": error},
     )

@@ -69,7 +69,13 @@ def link_address(settings: Settings, base: str, secret: str) -> str:
 @doors.get("/sign-in")
 def sign_in_page(request: Request, server: Here, back: Back = "/") -> Response:
     """Show how to get in."""
-    return render(request, "sign_in.html", page="sign-in", back=back, openid=server.settings.openid)
+    return render(
+        request,
+        "sign_in.html",
+        page="sign-in",
+        back=back,
+        openid=server.settings.openid,
+    )
 
 
 @doors.get("/join/{secret}")
@@ -80,7 +86,9 @@ def join_page(request: Request, server: Here, secret: Secret) -> Response:
     """
     with server.store.read() as connection:
         person = person_of_link(connection, secret)
-    if person is None and request.state.person is not None:  # their own link, opened again
+    if (
+        person is None and request.state.person is not None
+    ):  # their own link, opened again
         return RedirectResponse("/", 303)
     if person is None:
         raise _used()
@@ -107,7 +115,9 @@ def sign_out(request: Request, server: Here) -> Response:
 
 
 def _used() -> Problem:
-    return Problem(404, "this link was used, replaced or is too old; ask an owner for a new one")
+    return Problem(
+        404, "this link was used, replaced or is too old; ask an owner for a new one"
+    )
 
 
 def _provider(server: Here) -> OpenIdProvider:
@@ -154,7 +164,12 @@ def _enter(request: Request, server: Server, session: str, back: str) -> Respons
     answer = RedirectResponse(back, 303)
     secure = request.url.scheme == "https" or server.settings.secure
     answer.set_cookie(
-        COOKIE, session, max_age=SESSION_SECONDS, httponly=True, secure=secure, samesite="lax"
+        COOKIE,
+        session,
+        max_age=SESSION_SECONDS,
+        httponly=True,
+        secure=secure,
+        samesite="lax",
     )
     return answer
 
@@ -180,10 +195,16 @@ def home_page(request: Request, server: Here, person: Asking) -> Response:
 @router.get("/judges")
 def judges_page(request: Request, server: Here, person: Asking) -> Response:
     """Show all judges by their questions, and to owners how to add one."""
-    judges = [server.judges.latest(judge.name).judge for judge in server.registry.list()]
+    judges = [
+        server.judges.latest(judge.name).judge for judge in server.registry.list()
+    ]
     with server.store.read() as connection:
         rows = [
-            (judge.name, question_of(judge), progress_of(connection, judge.name, person.name))
+            (
+                judge.name,
+                question_of(judge),
+                progress_of(connection, judge.name, person.name),
+            )
             for judge in judges
         ]
     return render(request, "home.html", page="home", judges=rows)
@@ -196,14 +217,20 @@ def account_page(request: Request) -> Response:
 
 
 @router.post("/language")
-def choose_language(language: Annotated[str, Form()], back: BackOfForm = "/") -> Response:
+def choose_language(
+    language: Annotated[str, Form()], back: BackOfForm = "/"
+) -> Response:
     """Keep the language that a person chose, and go back to where they were."""
     if language not in LANGUAGES:
         raise Refused(
-            "'{given}' is none of {allowed}", given=language, allowed=", ".join(LANGUAGES)
+            "'{given}' is none of {allowed}",
+            given=language,
+            allowed=", ".join(LANGUAGES),
         )
     answer = RedirectResponse(back, 303)
-    answer.set_cookie(LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax")
+    answer.set_cookie(
+        LANGUAGE_COOKIE, language, max_age=_YEAR, httponly=True, samesite="lax"
+    )
     return answer
 
 

@@ -115,7 +115,9 @@ def add_person(connection: Transaction, name: str, role: Role) -> str:
     if not 0 < len(name) <= 200 or not name.isprintable():
         raise Refused("a name is one line of 1 to 200 letters", field="name")
     if name_taken(connection, name):
-        raise Refused("the name '{name}' is taken; choose another one", field="name", name=name)
+        raise Refused(
+            "the name '{name}' is taken; choose another one", field="name", name=name
+        )
     # Somebody who was here before is the same source, as it was spelled then.
     return team.insert_member(connection, spelled(connection, name), role.value)
 
@@ -143,7 +145,9 @@ def make_link(connection: Transaction, person: str) -> str:
     """
     secret = secrets.token_urlsafe(32)
     until = later(_LINK_SECONDS)
-    if not team.change_member(connection, person, link=digest(secret), link_until=until):
+    if not team.change_member(
+        connection, person, link=digest(secret), link_until=until
+    ):
         raise Refused("this person is not in the team any more")
     return secret
 
@@ -176,7 +180,9 @@ def take_link(connection: Transaction, secret: str) -> str | None:
     return start_session(connection, member.id)
 
 
-def start_session(connection: Transaction, person: str, *, seconds: int = SESSION_SECONDS) -> str:
+def start_session(
+    connection: Transaction, person: str, *, seconds: int = SESSION_SECONDS
+) -> str:
     """Start a session for somebody; return its secret."""
     secret = secrets.token_urlsafe(32)
     team.insert_session(connection, digest(secret), person, seconds=seconds)

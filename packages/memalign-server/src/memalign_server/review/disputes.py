@@ -68,7 +68,11 @@ def difference(
         own = next((answer for answer in verdicts if answer.person == person), None)
         if own is None:
             continue
-        others = [answer for answer in verdicts if not same_value(answer.value, own.value, kind)]
+        others = [
+            answer
+            for answer in verdicts
+            if not same_value(answer.value, own.value, kind)
+        ]
         case = case_of(connection, judge, case_id) if others else None
         if case is not None:
             return Difference(case=case, answers=tuple(others), own=own)
@@ -107,7 +111,11 @@ def take_over(
         return False
     give_up_words(connection, own)
     answer = NewAnswer(
-        state="answered", value=theirs.value, form=TAKEN_OVER, revision=own.revision, seen=True
+        state="answered",
+        value=theirs.value,
+        form=TAKEN_OVER,
+        revision=own.revision,
+        seen=True,
     )
     save(connection, judge, person, case_id, answer, kind=kind)
     return True
@@ -129,7 +137,11 @@ def keep_answer(connection: Transaction, judge: str, person: str, case_id: str) 
 
 
 def open_settlement(
-    connection: Transaction, judge: str, *, kind: ValueType, put_off: Collection[str] = ()
+    connection: Transaction,
+    judge: str,
+    *,
+    kind: ValueType,
+    put_off: Collection[str] = (),
 ) -> Difference | None:
     """Return the first case that only an owner can settle.
 
@@ -139,7 +151,9 @@ def open_settlement(
     waiting = _but(put_off, disputed_for_owner(connection, judge, team))
     for case_id, verdicts in verdicts_on(connection, judge, waiting):
         differing = [answer for answer in verdicts if _differs(answer, verdicts, kind)]
-        chosen = all(answer.is_kept or answer.person not in team for answer in differing)
+        chosen = all(
+            answer.is_kept or answer.person not in team for answer in differing
+        )
         case = case_of(connection, judge, case_id) if differing and chosen else None
         if case is not None:
             return Difference(case=case, answers=tuple(differing))
@@ -151,7 +165,9 @@ def _differs(answer: Answer, others: Iterable[Answer], kind: ValueType) -> bool:
     return any(not same_value(answer.value, other.value, kind) for other in others)
 
 
-def settle(connection: Transaction, judge: str, case_id: str, holder: str, *, by: str) -> None:
+def settle(
+    connection: Transaction, judge: str, case_id: str, holder: str, *, by: str
+) -> None:
     """Choose whose answer on a case holds; an empty `holder` leaves the case out.
 
     It alone is taught, until somebody answers the case differently.
@@ -162,13 +178,19 @@ def settle(connection: Transaction, judge: str, case_id: str, holder: str, *, by
     answer = answer_of(connection, judge, holder, case_id) if holder else None
     if holder and (answer is None or answer.value is None):
         raise Refused(
-            "{person} has no answer on this case any more: look at it again", person=holder
+            "{person} has no answer on this case any more: look at it again",
+            person=holder,
         )
     mark_dispute(connection, judge, case_id, False, holder, by)
 
 
 def undo(
-    connection: Transaction, judge: str, person: str, done: Mapping[str, Any], *, kind: ValueType
+    connection: Transaction,
+    judge: str,
+    person: str,
+    done: Mapping[str, Any],
+    *,
+    kind: ValueType,
 ) -> None:
     """Take back what a person has just chosen on a difference, if nothing was said there since.
 

@@ -46,7 +46,11 @@ def forget_done(answer: Response, path: str) -> None:
 def put_off(request: Request) -> list[str]:
     """Return the cases whose differences the person put off."""
     cases = _read(request, _PUT_OFF)
-    return [case for case in cases if isinstance(case, str)] if isinstance(cases, list) else []
+    return (
+        [case for case in cases if isinstance(case, str)]
+        if isinstance(cases, list)
+        else []
+    )
 
 
 def remember_put_off(answer: Response, path: str, cases: list[str]) -> None:
@@ -67,7 +71,11 @@ def _read(request: Request, name: str) -> object:
         return None
 
 
-def _keep(answer: Response, name: str, value: object, *, seconds: int, path: str) -> None:
+def _keep(
+    answer: Response, name: str, value: object, *, seconds: int, path: str
+) -> None:
     text = base64.urlsafe_b64encode(json.dumps(value).encode()).decode()
     if len(text) <= _LONGEST:
-        answer.set_cookie(name, text, max_age=seconds, path=path, httponly=True, samesite="lax")
+        answer.set_cookie(
+            name, text, max_age=seconds, path=path, httponly=True, samesite="lax"
+        )

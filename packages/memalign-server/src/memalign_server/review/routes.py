@@ -102,7 +102,9 @@ def _difference(screen: Reviewing, connection: Transaction) -> Difference | None
     judge = screen.judge
     kind = screen.kind
     later = remembered.put_off(screen.request)
-    waiting = disputes.difference(connection, judge, screen.name, kind=kind, put_off=later)
+    waiting = disputes.difference(
+        connection, judge, screen.name, kind=kind, put_off=later
+    )
     if waiting is None and screen.person.owner:
         waiting = disputes.open_settlement(connection, judge, kind=kind, put_off=later)
     return waiting
@@ -144,7 +146,9 @@ def _note_seen(screen: Reviewing, waiting: Difference) -> None:
 
 
 @router.get("/review/foot")
-def turned_foot(screen: Screen, case: str, word: bool = False, wait: bool = False) -> Response:
+def turned_foot(
+    screen: Screen, case: str, word: bool = False, wait: bool = False
+) -> Response:
     """Show the foot of an answered case; `wait` answers nothing until the judge has answered."""
     parts = screen.foot_of(case, word=word)
     if parts["foot"] != "turned.html":
@@ -178,7 +182,9 @@ def save_answer(
     with screen.server.store.write() as connection:
         card = screen.case(connection, case)
         try:
-            conflict = service.save(connection, screen.judge, screen.name, case, answer, kind=kind)
+            conflict = service.save(
+                connection, screen.judge, screen.name, case, answer, kind=kind
+            )
         except (InputError, InvalidValue) as error:
             problem = error_text(screen.request, error)
     if problem is not None:
@@ -221,7 +227,9 @@ def save_words(
     kind = screen.kind
     with screen.server.store.write() as connection:
         screen.case(connection, case)
-        if words is not None:  # a foot without a field says nothing of words that are there
+        if (
+            words is not None
+        ):  # a foot without a field says nothing of words that are there
             is_theirs = service.save_draft(
                 connection,
                 screen.judge,
@@ -274,7 +282,9 @@ def choose(
     if before is None or not is_done:
         return screen.next()
     what = "taken" if other else "kept"
-    return _done(screen, {"case": case, "what": what, "who": other, "value": before.value})
+    return _done(
+        screen, {"case": case, "what": what, "who": other, "value": before.value}
+    )
 
 
 @router.post("/review/settle", dependencies=[OWNER])
@@ -319,7 +329,9 @@ def put_off(screen: Screen, case: str | None = None) -> Response:
     if case is None:
         remembered.forget_put_off(answer, path)
     else:
-        remembered.remember_put_off(answer, path, [*remembered.put_off(screen.request), case])
+        remembered.remember_put_off(
+            answer, path, [*remembered.put_off(screen.request), case]
+        )
     return answer
 
 

@@ -12,7 +12,12 @@ from fastapi.responses import Response
 from memalign.values import Value
 from memalign_server.pages.content import blocks_of, is_pair
 from memalign_server.pages.screens import JudgeScreen
-from memalign_server.pages.verdicts import choices_of, question_of, scale_ends, verdict_text
+from memalign_server.pages.verdicts import (
+    choices_of,
+    question_of,
+    scale_ends,
+    verdict_text,
+)
 from memalign_server.problems import Problem
 from memalign_server.review.disputes import Difference
 from memalign_server.review.service import position, same_value
@@ -47,7 +52,9 @@ class Reviewing(JudgeScreen):
         """Return a case of the queue. Raises Problem 410 if it was erased or removed."""
         queued = case_of(connection, self.judge, case)
         if queued is None:
-            raise Problem(410, "this case is not in the queue any more: it was erased or removed")
+            raise Problem(
+                410, "this case is not in the queue any more: it was erased or removed"
+            )
         return queued
 
     def page(
@@ -65,11 +72,15 @@ class Reviewing(JudgeScreen):
             "number": position(connection, self.judge, self.name, progress, case),
         }
 
-    def foot_of(self, case: str, *, front: bool = False, word: bool = False) -> dict[str, Any]:
+    def foot_of(
+        self, case: str, *, front: bool = False, word: bool = False
+    ) -> dict[str, Any]:
         """Return what the foot of a named case shows now; see `foot`."""
         _ = self.loaded, self.working  # read before this transaction is open
         with self.server.store.read() as connection:
-            return self.foot(connection, self.case(connection, case), front=front, word=word)
+            return self.foot(
+                connection, self.case(connection, case), front=front, word=word
+            )
 
     def foot(
         self, connection: Transaction, card: QueuedCase, *, front: bool, word: bool
@@ -93,7 +104,9 @@ class Reviewing(JudgeScreen):
         """Return what the foot shows where no case waits."""
         return self._both_sides(connection, None) | {"foot": None}
 
-    def difference(self, connection: Transaction, waiting: Difference) -> dict[str, Any]:
+    def difference(
+        self, connection: Transaction, waiting: Difference
+    ) -> dict[str, Any]:
         """Return what the foot shows of people who differ; no key of a verdict works there."""
         keys = [choice.key for choice in choices_of(self.kind, self.language)]
         return self._both_sides(connection, waiting.case) | {
@@ -102,7 +115,9 @@ class Reviewing(JudgeScreen):
             "keep_key": "" if "K" in keys else "K",
         }
 
-    def _both_sides(self, connection: Transaction, card: QueuedCase | None) -> dict[str, Any]:
+    def _both_sides(
+        self, connection: Transaction, card: QueuedCase | None
+    ) -> dict[str, Any]:
         """Return what every foot shows; `previous` is the case before this one."""
         case = None if card is None else card.case_id
         is_wide = card is not None and is_pair(card.example, self.loaded.judge)
@@ -128,7 +143,9 @@ class Reviewing(JudgeScreen):
             "revision": 0 if own is None else own.revision,
         }
 
-    def _turned(self, card: QueuedCase, own: Answer, value: Value, *, word: bool) -> dict[str, Any]:
+    def _turned(
+        self, card: QueuedCase, own: Answer, value: Value, *, word: bool
+    ) -> dict[str, Any]:
         """Return the side that shows what both say; a case that measures the judge has no field."""
         judgment = card.judgment
         agree = judgment is not None and same_value(judgment.value, value, self.kind)

@@ -77,7 +77,9 @@ def save(
     """
     case = case_of(connection, judge, case_id)
     if case is None:
-        raise Refused("case '{case}' is not in the queue: it was erased or removed", case=case_id)
+        raise Refused(
+            "case '{case}' is not in the queue: it was erased or removed", case=case_id
+        )
     before = answer_of(connection, judge, person, case_id)
     value, words = _checked(answer, before, kind)
     if before is not None and before.revision != answer.revision:
@@ -91,7 +93,13 @@ def save(
         is_same = value is None
     else:
         is_same = same_value(before.value, value, kind)
-        _replace(connection, before, values, is_same=is_same, keeps_words=answer.rationale is None)
+        _replace(
+            connection,
+            before,
+            values,
+            is_same=is_same,
+            keeps_words=answer.rationale is None,
+        )
     if not is_same:
         _reopen(connection, case, person, value, kind)
     return None
@@ -119,7 +127,9 @@ def _checked(
         value = None
     else:
         value = kind.parse(answer.value)
-    stays = before is None or before.value is None or same_value(before.value, value, kind)
+    stays = (
+        before is None or before.value is None or same_value(before.value, value, kind)
+    )
     return value, kept if stays else words
 
 
@@ -127,7 +137,9 @@ def _checked_words(words: str) -> str:
     words = words.replace("\x00", "").replace("\r\n", "\n")
     if len(words) > LONGEST:
         raise Refused(
-            "your words have {n} characters; keep them under {most}", n=len(words), most=LONGEST
+            "your words have {n} characters; keep them under {most}",
+            n=len(words),
+            most=LONGEST,
         )
     return words
 
@@ -200,7 +212,11 @@ def _replace(
 
 
 def _reopen(
-    connection: Transaction, case: QueuedCase, person: str, value: Value | None, kind: ValueType
+    connection: Transaction,
+    case: QueuedCase,
+    person: str,
+    value: Value | None,
+    kind: ValueType,
 ) -> None:
     """Open again what was settled, if a new verdict contradicts it."""
     ((_, verdicts),) = verdicts_on(connection, case.judge, [case.case_id])
@@ -212,13 +228,19 @@ def _reopen(
 
 
 def _holds_still(
-    connection: Transaction, case: QueuedCase, person: str, value: Value | None, kind: ValueType
+    connection: Transaction,
+    case: QueuedCase,
+    person: str,
+    value: Value | None,
+    kind: ValueType,
 ) -> bool:
     """Return whether the answer that was settled on holds although this person says more."""
     if case.settled in (None, "", person):
         return False
     holder = answer_of(connection, case.judge, case.settled or "", case.case_id)
-    return holder is not None and (value is None or same_value(holder.value, value, kind))
+    return holder is not None and (
+        value is None or same_value(holder.value, value, kind)
+    )
 
 
 def same_value(one: Value | None, other: Value | None, kind: ValueType) -> bool:
@@ -231,7 +253,8 @@ def same_value(one: Value | None, other: Value | None, kind: ValueType) -> bool:
 def differ(verdicts: Iterable[Answer], kind: ValueType) -> bool:
     """Return whether two of the verdicts do not agree."""
     return any(
-        not same_value(one.value, other.value, kind) for one, other in combinations(verdicts, 2)
+        not same_value(one.value, other.value, kind)
+        for one, other in combinations(verdicts, 2)
     )
 
 
@@ -313,10 +336,16 @@ def give_up_words(connection: Transaction, own: Answer) -> None:
         _set_draft(connection, own, own.rationale, own.value_since)
 
 
-def _set_draft(connection: Transaction, own: Answer, words: str | None, answer: int = 0) -> None:
+def _set_draft(
+    connection: Transaction, own: Answer, words: str | None, answer: int = 0
+) -> None:
     """Change a draft; what was typed before that and arrives later is joined to it."""
     revision = own.draft_revision + 1
-    change: AnswerChange = {"draft": words, "draft_revision": revision, "draft_of": answer}
+    change: AnswerChange = {
+        "draft": words,
+        "draft_revision": revision,
+        "draft_of": answer,
+    }
     change_answer(connection, own.judge, own.person, own.case_id, **change)
 
 
@@ -354,7 +383,12 @@ def position(
 
 
 def overrule(
-    connection: Transaction, judge: str, feedback: Iterable[Annotation], *, by: str, holder: str
+    connection: Transaction,
+    judge: str,
+    feedback: Iterable[Annotation],
+    *,
+    by: str,
+    holder: str,
 ) -> None:
     """Put people's words out of force by somebody's choice: they stay, with whose choice it was.
 
@@ -384,7 +418,11 @@ def overrule(
 
 
 def withdraw(
-    connection: Transaction, judge: str, keys: Iterable[FeedbackKey], *, words_only: bool = False
+    connection: Transaction,
+    judge: str,
+    keys: Iterable[FeedbackKey],
+    *,
+    words_only: bool = False,
 ) -> None:
     """Take the answers of these keys back.
 

@@ -37,11 +37,14 @@ class OpenCases:
         """
         with self._lock:
             now = self.clock()
-            self._until = {key: until for key, until in self._until.items() if until > now}
+            self._until = {
+                key: until for key, until in self._until.items() if until > now
+            }
             here = [(case_id, who) for of, case_id, who in self._until if of == judge]
             own = frozenset(case_id for case_id, who in here if who == person)
             yield Sharing(
-                own=own, others=Counter(case_id for case_id, who in here if who != person)
+                own=own,
+                others=Counter(case_id for case_id, who in here if who != person),
             )
 
     def open(self, judge: str, case_id: str, person: str) -> None:

@@ -39,13 +39,21 @@ def cases_page(
     judge = setup.latest
     with setup.server.store.read() as connection:
         listed = list_cases(
-            connection, judge, text=find, state=state, batch=batch, after=after, most=_PAGE + 1
+            connection,
+            judge,
+            text=find,
+            state=state,
+            batch=batch,
+            after=after,
+            most=_PAGE + 1,
         )
         context: dict[str, Any] = {
             "counts": counts_of(connection, setup.judge),
             "answers": activity_of(connection, setup.judge),
             "batches": list_batches(connection, setup.judge),
-            "trust": trust_of(connection, setup.judge, judge.value_type, setup.person.name),
+            "trust": trust_of(
+                connection, setup.judge, judge.value_type, setup.person.name
+            ),
         }
     return render(
         setup.request,

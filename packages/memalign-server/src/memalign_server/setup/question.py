@@ -116,7 +116,9 @@ def delete(setup: Screen, name: Annotated[str, Form(max_length=200)] = "") -> Re
 
 
 @router.post("/try")
-def try_question(request: Request, server: Here, person: Asking, draft: Drafted) -> Response:
+def try_question(
+    request: Request, server: Here, person: Asking, draft: Drafted
+) -> Response:
     """Ask a model once, about the first case or an invented one; or say what is wrong."""
     case = None
     judgment = None
@@ -141,7 +143,12 @@ def try_question(request: Request, server: Here, person: Asking, draft: Drafted)
         fault = _fault_of(error)
         detail = error_text(request, error)
     return render(
-        request, "tried.html", judgment=judgment, invented=case is None, fault=fault, detail=detail
+        request,
+        "tried.html",
+        judgment=judgment,
+        invented=case is None,
+        fault=fault,
+        detail=detail,
     )
 
 
@@ -149,14 +156,19 @@ def _fault_of(error: Exception) -> str:
     """Return what is wrong with a model, as `tried.html` names it."""
     if _NO_KEY.search(str(error)):
         return "key"
-    return next((fault for kind, fault in _FAULTS.items() if isinstance(error, kind)), "unusable")
+    return next(
+        (fault for kind, fault in _FAULTS.items() if isinstance(error, kind)),
+        "unusable",
+    )
 
 
 def _asked_once(judge: Judge) -> Judge:
     """Return the judge without its memory, with a model that is not asked again if it fails."""
     model = open_judging_model(judge)
     ready = getattr(model, "ready", None)
-    if ready is not None:  # its library takes seconds to load, and the model is not slow for that
+    if (
+        ready is not None
+    ):  # its library takes seconds to load, and the model is not slow for that
         aio.run(ready())
     once = getattr(model, "once", None)
     return judge.replace(memory=Memory(), model=model if once is None else once())
@@ -168,7 +180,10 @@ def _new(draft: Draft, person: Person, taken: set[str]) -> Judge:
         raise Refused("write the question first", field="question")
     _check_address(draft.model, None, person)
     kind = ValueType.of(draft.kind or "bool")
-    stem = "-".join(re.findall(r"\w+", draft.question.lower())[:_NAME_WORDS])[:60] or "judge"
+    stem = (
+        "-".join(re.findall(r"\w+", draft.question.lower())[:_NAME_WORDS])[:60]
+        or "judge"
+    )
     names = (stem, *(f"{stem}-{number}" for number in range(2, len(taken) + 2)))
     fields = _PAIR_FIELDS if kind.choices else _FIELDS
     with about("instructions" if draft.instructions else "question"):
@@ -223,7 +238,14 @@ def _invented(judge: Judge) -> Example:
     request = "When does my order arrive?"
     reply = "It left us today and arrives on Thursday."
     pair = {"A": reply, "B": "Please wait."} if judge.value_type.choices else reply
-    turns = [{"role": "user", "content": request}, {"role": "assistant", "content": reply}]
+    turns = [
+        {"role": "user", "content": request},
+        {"role": "assistant", "content": reply},
+    ]
     return Example(
-        id="invented", inputs=request, outputs=pair, expectations=reply, conversation=turns
+        id="invented",
+        inputs=request,
+        outputs=pair,
+        expectations=reply,
+        conversation=turns,
     )

@@ -92,7 +92,9 @@ class Setup:
 
     def start(self, kind: str, **arguments: Any) -> Job:
         """Ask for work on the judge."""
-        return self.server.jobs.start(kind, self.judge, arguments, asked_by=self.person.name)
+        return self.server.jobs.start(
+            kind, self.judge, arguments, asked_by=self.person.name
+        )
 
     def redirect(self, page: str = "setup", **query: object) -> Response:
         """Lead to a page of the judge."""
@@ -113,7 +115,9 @@ class Setup:
         context: dict[str, Any] = {
             "setup": self,
             "marked": marked,
-            "receipts": self.server.jobs.receipts(self.judge) if open == "erase" else (),
+            "receipts": self.server.jobs.receipts(self.judge)
+            if open == "erase"
+            else (),
             "question": question_of(self.latest),
             "cases": cases,
             "wanted": wanted,
@@ -125,7 +129,12 @@ class Setup:
             **dict.fromkeys(_NEWS),
         }
         return render(
-            self.request, "setup.html", judge=self.judge, page="setup", open=open, **context | news
+            self.request,
+            "setup.html",
+            judge=self.judge,
+            page="setup",
+            open=open,
+            **context | news,
         )
 
 
@@ -178,20 +187,31 @@ def take_cases(
         added, repeated = add_cases(connection, setup.judge, upload.cases)
         if said:
             kind = setup.latest.value_type
-            kept = keep_said(connection, setup.judge, upload.said, by=setup.person.name, kind=kind)
+            kept = keep_said(
+                connection, setup.judge, upload.said, by=setup.person.name, kind=kind
+            )
         batch = list_batches(connection, setup.judge)[0].added_at if added else None
     judging = setup.start("queue").id if added else None
     return setup.redirect(
-        open="cases", job=judging, added=added, repeated=repeated, kept=kept or None, batch=batch
+        open="cases",
+        job=judging,
+        added=added,
+        repeated=repeated,
+        kept=kept or None,
+        batch=batch,
     )
 
 
 def _read(setup: Setup, file: UploadFile, column: Sequence[str]) -> Upload:
     place = setup.server.store.place
-    return read_upload(file.file, file.filename or "", setup.latest, column, place=place)
+    return read_upload(
+        file.file, file.filename or "", setup.latest, column, place=place
+    )
 
 
-def _shown(setup: Setup, file: UploadFile, column: Sequence[str], *, said: bool) -> Response:
+def _shown(
+    setup: Setup, file: UploadFile, column: Sequence[str], *, said: bool
+) -> Response:
     """Show what a file holds, or why it cannot be read."""
     try:
         upload = _read(setup, file, column)
@@ -199,7 +219,13 @@ def _shown(setup: Setup, file: UploadFile, column: Sequence[str], *, said: bool)
             new = len(new_cases(connection, setup.judge, upload.cases))
     except InputError as error:
         problem = error_text(setup.request, error)
-        return render(setup.request, "upload.html", judge=setup.judge, upload=None, problem=problem)
+        return render(
+            setup.request,
+            "upload.html",
+            judge=setup.judge,
+            upload=None,
+            problem=problem,
+        )
     return render(
         setup.request,
         "upload.html",

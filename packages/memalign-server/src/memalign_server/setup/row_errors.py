@@ -13,7 +13,9 @@ __all__ = ["reason_of"]
 
 _CELLS = re.compile(r"the row has (?P<n>\d+) cells and the header (?P<columns>\d+)")
 _EMPTY = re.compile(r"nothing is in (?P<names>.+)")
-_OTHER_CONTENT = re.compile(r"its content differs from '(?P<id>.+)' on line (?P<line>\d+)")
+_OTHER_CONTENT = re.compile(
+    r"its content differs from '(?P<id>.+)' on line (?P<line>\d+)"
+)
 
 
 def reason_of(row: RowError, language: Language) -> str:
@@ -24,7 +26,8 @@ def reason_of(row: RowError, language: Language) -> str:
     reason = row.reason
     if found := _CELLS.match(reason):
         return language.say(
-            "the row has {n} cells, and there are {columns} columns", **found.groupdict()
+            "the row has {n} cells, and there are {columns} columns",
+            **found.groupdict(),
         )
     if found := _EMPTY.match(reason):
         return language.say("nothing is in {names}", names=visible(found["names"]))

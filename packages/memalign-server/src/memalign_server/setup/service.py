@@ -25,7 +25,12 @@ __all__ = ["delete_judge", "keep_said", "open_provider", "rename_judge"]
 
 
 def keep_said(
-    connection: Transaction, judge: str, said: Iterable[Feedback], *, by: str, kind: ValueType
+    connection: Transaction,
+    judge: str,
+    said: Iterable[Feedback],
+    *,
+    by: str,
+    kind: ValueType,
 ) -> int:
     """Keep what the rows of a file say of queued cases as answers, which the next teaching teaches.
 
@@ -49,7 +54,9 @@ def keep_said(
             names[source] = spelled(connection, source)
         for case_id in ids_with_content(connection, judge, feedback.content_hash):
             if answer_of(connection, judge, names[source], case_id) is None:
-                kept += _keep_one(connection, judge, names[source], case_id, feedback, kind)
+                kept += _keep_one(
+                    connection, judge, names[source], case_id, feedback, kind
+                )
     return kept
 
 
@@ -93,7 +100,9 @@ def delete_judge(registry: Registry, jobs: Jobs, judge: str, *, typed: str) -> N
         InputError: What was typed is not the judge's name, or work on the judge is under way.
     """
     if typed.strip() != judge:
-        raise Refused("type the name of the judge, {name}, to delete it", field="name", name=judge)
+        raise Refused(
+            "type the name of the judge, {name}, to delete it", field="name", name=judge
+        )
     _check_idle(jobs, judge)
     registry.delete(judge)
 

@@ -137,8 +137,14 @@ class Upload:
 
     def text(self, case: Example, question: str) -> str:
         """Return what a case has for a question."""
-        value = case.content["outputs"][question] if question in _SIDES else case.content[question]
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        value = (
+            case.content["outputs"][question]
+            if question in _SIDES
+            else case.content[question]
+        )
+        return (
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        )
 
 
 def upload_folder(place: str) -> Path:
@@ -154,7 +160,9 @@ def upload_folder(place: str) -> Path:
     folder = Path(tempfile.gettempdir()) / f"memalign-uploads-{name}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != os.getuid()):
+    if not stat.S_ISDIR(found.st_mode) or (
+        hasattr(os, "getuid") and found.st_uid != os.getuid()
+    ):
         raise RegistryError(f"{folder} is not a folder of this server's; remove it")
     return folder
 
@@ -165,7 +173,12 @@ def clear_uploads(place: str) -> None:
 
 
 def read_upload(
-    file: BinaryIO, filename: str, judge: Judge, chosen: Sequence[str] = (), *, place: str = ""
+    file: BinaryIO,
+    filename: str,
+    judge: Judge,
+    chosen: Sequence[str] = (),
+    *,
+    place: str = "",
 ) -> Upload:
     """Read a file of cases; it is on disk only as long as that takes, under a name of ours.
 
@@ -188,7 +201,10 @@ def read_upload(
     if not columns:
         raise InvalidRows(name, bad)
     questions = _questions(judge, written[0].fields)
-    if len(chosen) != len(questions) or not {*chosen} <= {"", *columns}:  # of another file
+    if len(chosen) != len(questions) or not {*chosen} <= {
+        "",
+        *columns,
+    }:  # of another file
         fields = [row.fields for row in written]
         chosen = _first_choice(questions, columns, judge.columns, fields)
     upload = Upload(
@@ -196,7 +212,9 @@ def read_upload(
         columns=columns,
         questions=questions,
         chosen=chosen,
-        labels=[column for column in columns if column in _LABELS and column not in chosen],
+        labels=[
+            column for column in columns if column in _LABELS and column not in chosen
+        ],
         guessed=guessed,
     )
     if not upload.complete:
@@ -227,17 +245,23 @@ def _filled(
     for row in rows:
         empty = [column for column in chosen if _is_empty(row.fields.get(column))]
         if empty:
-            bad.append(RowError(line=row.line, reason=f"nothing is in {', '.join(empty)}"))
+            bad.append(
+                RowError(line=row.line, reason=f"nothing is in {', '.join(empty)}")
+            )
         else:
             filled.append(replace(row, fields=_by_fields(row.fields, columns)))
     return filled, bad
 
 
-def _read_rows(file: BinaryIO, name: str, place: str) -> tuple[list[Row | RowError], str]:
+def _read_rows(
+    file: BinaryIO, name: str, place: str
+) -> tuple[list[Row | RowError], str]:
     """Return the rows of a file, and the encoding that was guessed for it."""
     suffix = Path(name).suffix.lower()
     if suffix not in SUFFIXES:
-        raise Refused("{name}: a file is one of {allowed}", name=name, allowed=", ".join(SUFFIXES))
+        raise Refused(
+            "{name}: a file is one of {allowed}", name=name, allowed=", ".join(SUFFIXES)
+        )
     with tempfile.TemporaryDirectory(dir=upload_folder(place)) as folder:
         path = Path(folder) / f"upload{suffix}"
         data, guessed = _as_utf8(file.read(), suffix)
@@ -249,13 +273,17 @@ def _read_rows(file: BinaryIO, name: str, place: str) -> tuple[list[Row | RowErr
             raise InputError(str(error).replace(str(path), name)) from None
 
 
-def _cases(rows: Sequence[Row], name: str, judge: Judge) -> tuple[list[Example], list[RowError]]:
+def _cases(
+    rows: Sequence[Row], name: str, judge: Judge
+) -> tuple[list[Example], list[RowError]]:
     """Return the cases of the rows that can be used together, and the rows that cannot."""
     fields = named_parts(judge.instructions)
     refused = list[RowError]()
     while rows:
         try:
-            return list(Examples.of(RowSource.of(rows, name=name), fields=fields)), refused
+            return list(
+                Examples.of(RowSource.of(rows, name=name), fields=fields)
+            ), refused
         except InvalidRows as error:  # without its rows the others can be used
             refused += error.rows
             lines = {row.line for row in error.rows}
@@ -311,9 +339,13 @@ def _as_utf8(data: bytes, suffix: str) -> tuple[bytes, str]:
 def _by_fields(row: Mapping[str, Any], chosen: Mapping[str, str]) -> dict[str, Any]:
     """Return a row by its fields, with its id and what else it has; a pair's sides are outputs."""
     sides = {side: row[column] for side, column in chosen.items() if side in _SIDES}
-    columns = Columns({field: column for field, column in chosen.items() if field not in _SIDES})
+    columns = Columns(
+        {field: column for field, column in chosen.items() if field not in _SIDES}
+    )
     rest = {
-        name: value for name, value in row.items() if name not in {chosen[side] for side in sides}
+        name: value
+        for name, value in row.items()
+        if name not in {chosen[side] for side in sides}
     }
     return columns.renamed(rest) | ({"outputs": sides} if sides else {})
 
@@ -345,11 +377,19 @@ def _first_choice(
     for question in questions:
         name = remembered.get(question, question)
         fitting = (
-            [name] if name in free else [column for column in free if _means(column, question)]
+            [name]
+            if name in free
+            else [column for column in free if _means(column, question)]
         )
-        chosen[question] = next((column for column in fitting if column not in chosen.values()), "")
+        chosen[question] = next(
+            (column for column in fitting if column not in chosen.values()), ""
+        )
     rest = iter(
-        [column for column in free if column not in chosen.values() and not _is_key(column, rows)]
+        [
+            column
+            for column in free
+            if column not in chosen.values() and not _is_key(column, rows)
+        ]
     )
     return [chosen[question] or next(rest, "") for question in questions]
 
@@ -359,7 +399,9 @@ def _means(column: str, question: str) -> bool:
     if not words or words[-1] in _KEYS:
         return False
     return any(
-        word.startswith(beginning) for word in words for beginning in _NAMES.get(question, ())
+        word.startswith(beginning)
+        for word in words
+        for beginning in _NAMES.get(question, ())
     )
 
 
@@ -370,7 +412,9 @@ def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     if len(written) < len(values):  # numbers, lists
         return all(isinstance(value, int | float) for value in values)
     texts = [text for text in written if text.strip()]
-    is_short = all(len(text) <= _KEY_LENGTH and len(text.split()) == 1 for text in texts)
+    is_short = all(
+        len(text) <= _KEY_LENGTH and len(text.split()) == 1 for text in texts
+    )
     if not texts or not is_short:
         return False
     is_numbered = len(set(texts)) == len(texts) > 1 and all(map(_DIGIT.search, texts))
@@ -380,10 +424,14 @@ def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
 def _as_written(row: Row) -> Row:
     """Return the row without an id that was made for it."""
     fields = {
-        name: value for name, value in row.fields.items() if not (row.made_id and name == "id")
+        name: value
+        for name, value in row.fields.items()
+        if not (row.made_id and name == "id")
     }
     return replace(row, fields=fields, made_id=False)
 
 
 def _is_empty(value: Any) -> bool:
-    return value is None or value == [] or (isinstance(value, str) and not value.strip())
+    return (
+        value is None or value == [] or (isinstance(value, str) and not value.strip())
+    )

@@ -45,7 +45,9 @@ class Store(Database):
             secret = connection.execute(_SECRET).scalar()
             if secret is None:
                 secret = secrets.token_hex(32)
-                connection.execute(insert(server_settings).values(name="secret", value=secret))
+                connection.execute(
+                    insert(server_settings).values(name="secret", value=secret)
+                )
         self.secret = bytes.fromhex(secret)
 
     @contextmanager
@@ -70,7 +72,9 @@ class Store(Database):
                 isolation_level="AUTOCOMMIT"
             ) as connection:
                 try:
-                    self._check_claim(bool(connection.exec_driver_sql(_SERVING).scalar()))
+                    self._check_claim(
+                        bool(connection.exec_driver_sql(_SERVING).scalar())
+                    )
                     yield
                 finally:
                     connection.invalidate()  # the lock is the connection's, and goes with it
@@ -93,8 +97,12 @@ class Store(Database):
         Raises:
             RegistryError: It is gone, or another one is in its place.
         """
-        if self.files and not self.files[0].exists():  # a connection would make an empty one
-            raise RegistryError(f"{self.url} is gone; put it back, and start the server again")
+        if (
+            self.files and not self.files[0].exists()
+        ):  # a connection would make an empty one
+            raise RegistryError(
+                f"{self.url} is gone; put it back, and start the server again"
+            )
         with self.read() as connection:
             secret = connection.execute(_SECRET).scalar()
             connection.execute(select(judges_table.c.id).limit(1)).first()
@@ -105,18 +113,26 @@ class Store(Database):
 
 
 def _whole_texts(
-    _connection: Any, _cursor: Any, statement: str, parameters: Any, _context: Any, is_many: bool
+    _connection: Any,
+    _cursor: Any,
+    statement: str,
+    parameters: Any,
+    _context: Any,
+    is_many: bool,
 ) -> tuple[str, Any]:
     """Make the texts of a statement ones that a database can hold.
 
     A model may end its words in half a character.
     """
-    return statement, [_whole_row(row) for row in parameters] if is_many else _whole_row(parameters)
+    return statement, [
+        _whole_row(row) for row in parameters
+    ] if is_many else _whole_row(parameters)
 
 
 def _whole_row(row: Any) -> Any:
     if isinstance(row, dict):
         return {
-            name: whole(value) if isinstance(value, str) else value for name, value in row.items()
+            name: whole(value) if isinstance(value, str) else value
+            for name, value in row.items()
         }
     return tuple(whole(value) if isinstance(value, str) else value for value in row)

@@ -67,7 +67,9 @@ def _answers(connection: Connection, query: Select[Any]) -> list[Answer]:
 
 def _answered_cases(connection: Connection, query: Select[Any]) -> list[AnsweredCase]:
     return [
-        AnsweredCase(case=read_row(QueuedCase, queue, row), answer=read_row(Answer, reviews, row))
+        AnsweredCase(
+            case=read_row(QueuedCase, queue, row), answer=read_row(Answer, reviews, row)
+        )
         for row in connection.execute(query)
     ]
 
@@ -79,7 +81,9 @@ def _own(judge: str, person: str) -> ColumnElement[bool]:
 # -- one answer ------------------------------------------------------------------------------------
 
 
-def answer_of(connection: Connection, judge: str, person: str, case_id: str) -> Answer | None:
+def answer_of(
+    connection: Connection, judge: str, person: str, case_id: str
+) -> Answer | None:
     """Return a person's answer on a case, or None."""
     own = select(reviews).where(_own(judge, person), reviews.c.case_id == case_id)
     return next(iter(_answers(connection, own)), None)
@@ -94,7 +98,14 @@ def add_answer(
 ) -> None:
     """Add a person's first answer on a case, now unless `values` say otherwise."""
     times: AnswerChange = {"created_at": now(), "updated_at": now()}
-    row = {"judge": judge, "person": person, "case_id": case_id, "form": "", **times, **values}
+    row = {
+        "judge": judge,
+        "person": person,
+        "case_id": case_id,
+        "form": "",
+        **times,
+        **values,
+    }
     connection.execute(insert(reviews).values(row))
 
 
@@ -107,10 +118,14 @@ def change_answer(
 ) -> bool:
     """Change a person's answer on a case; return whether there is one."""
     own = and_(_own(judge, person), reviews.c.case_id == case_id)
-    return bool(connection.execute(update(reviews).where(own).values(**values)).rowcount)
+    return bool(
+        connection.execute(update(reviews).where(own).values(**values)).rowcount
+    )
 
 
-def mark_taught(connection: Connection, judge: str, key: FeedbackKey, revision: int) -> None:
+def mark_taught(
+    connection: Connection, judge: str, key: FeedbackKey, revision: int
+) -> None:
     """Note that the judge has learned a revision of an answer, unless it has changed since; 0 for none of it."""
     own = and_(_own(judge, key.source), reviews.c.case_id == key.id)
     if revision:
@@ -119,7 +134,12 @@ def mark_taught(connection: Connection, judge: str, key: FeedbackKey, revision: 
 
 
 def withdraw_answers(
-    connection: Connection, judge: str, case_id: str, people: Collection[str], *, words_only: bool
+    connection: Connection,
+    judge: str,
+    case_id: str,
+    people: Collection[str],
+    *,
+    words_only: bool,
 ) -> None:
     """Take people's answers on a case back: no word of them stays, and the next teaching does not teach them again.
 
@@ -131,7 +151,9 @@ def withdraw_answers(
         words_only: Whether verdicts stay answers, and words that were written after those that the judge had learned.
     """
     of_case = and_(
-        reviews.c.judge == judge, reviews.c.case_id == case_id, reviews.c.person.in_(people)
+        reviews.c.judge == judge,
+        reviews.c.case_id == case_id,
+        reviews.c.person.in_(people),
     )
     own = update(reviews).where(of_case)
     change = {"taught": 0, "revision": reviews.c.revision + 1, "updated_at": now()}
@@ -166,10 +188,13 @@ def verdicts_on(
 ) -> Iterator[tuple[str, list[Answer]]]:
     """Yield each case with everybody's verdicts on it, the earliest first; a few cases are read at a time."""
     for part in parts_of(case_ids, _FEW):
-        query = select(reviews).where(reviews.c.judge == judge, reviews.c.case_id.in_(part))
+        query = select(reviews).where(
+            reviews.c.judge == judge, reviews.c.case_id.in_(part)
+        )
         # Not sorted by an index of all answers.
         verdicts = sorted(
-            _answers(connection, query.where(_VERDICT)), key=lambda answer: answer.created_at
+            _answers(connection, query.where(_VERDICT)),
+            key=lambda answer: answer.created_at,
         )
         for case_id in part:
             yield case_id, [answer for answer in verdicts if answer.case_id == case_id]
@@ -177,7 +202,9 @@ def verdicts_on(
 
 def drafts_of(connection: Connection, judge: str, person: str) -> list[Answer]:
     """Return a person's answers with something typed beside them that is not said yet."""
-    query = select(reviews).where(_own(judge, person), _ANSWERED, reviews.c.draft.is_not(None))
+    query = select(reviews).where(
+        _own(judge, person), _ANSWERED, reviews.c.draft.is_not(None)
+    )
     return _answers(connection, query)
 
 
@@ -194,7 +221,9 @@ def activity_of(connection: Connection, judge: str) -> dict[str, tuple[int, str]
     return {person: (n, at) for person, n, at in connection.execute(query)}
 
 
-def today_of(connection: Connection, judge: str, person: str, *, seconds: float) -> tuple[int, int]:
+def today_of(
+    connection: Connection, judge: str, person: str, *, seconds: float
+) -> tuple[int, int]:
     """Return how many answers a person gave in the last seconds, and how many of them have words."""
     query = select(func.count(), func.count(reviews.c.rationale))
     own = (_own(judge, person), _ANSWERED, reviews.c.updated_at > later(-seconds))
@@ -213,8 +242,12 @@ def previous_case(
     query = select(queue.c.case_id).join(reviews, own).where(queue.c.judge == judge)
     if case_id is not None:
         earlier = reviews.c.created_at < _came_at(judge, person, case_id)
-        query = query.where(func.coalesce(earlier, true()))  # all are earlier than one that waits
-    return connection.execute(query.order_by(reviews.c.created_at.desc()).limit(1)).scalar()
+        query = query.where(
+            func.coalesce(earlier, true())
+        )  # all are earlier than one that waits
+    return connection.execute(
+        query.order_by(reviews.c.created_at.desc()).limit(1)
+    ).scalar()
 
 
 def seen_until(connection: Connection, judge: str, person: str, case_id: str) -> int:
@@ -229,7 +262,11 @@ def _came_at(judge: str, person: str, case_id: str) -> Any:
     """Return when a person came to a case, for a condition; NULL if it waits for them."""
     other = reviews.alias()
     own = (other.c.judge == judge, other.c.person == person, other.c.case_id == case_id)
-    return select(other.c.created_at).where(*own, other.c.state != "undone").scalar_subquery()
+    return (
+        select(other.c.created_at)
+        .where(*own, other.c.state != "undone")
+        .scalar_subquery()
+    )
 
 
 # -- people who differ -----------------------------------------------------------------------------
@@ -248,22 +285,33 @@ def disputed_for(connection: Connection, judge: str, person: str) -> list[str]:
     return list(connection.execute(query.order_by(reviews.c.updated_at)).scalars())
 
 
-def disputed_for_owner(connection: Connection, judge: str, team: Collection[str]) -> list[str]:
+def disputed_for_owner(
+    connection: Connection, judge: str, team: Collection[str]
+) -> list[str]:
     """Return the disputed cases on which several people have kept their answers, or have left the team."""
-    chosen = or_(reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team))
+    chosen = or_(
+        reviews.c.kept_revision == reviews.c.revision, reviews.c.person.not_in(team)
+    )
     of_case = (reviews.c.judge == judge, reviews.c.case_id == queue.c.case_id, _VERDICT)
-    several = select(func.count()).where(*of_case, chosen).correlate(queue).scalar_subquery() > 1
+    several = (
+        select(func.count()).where(*of_case, chosen).correlate(queue).scalar_subquery()
+        > 1
+    )
     # Most cases wait for somebody and are not read.
     query = _disputed(judge).where(several).order_by(queue.c.number)
     return list(connection.execute(query).scalars())
 
 
-def settlements(connection: Connection, judge: str) -> dict[str, tuple[str | None, str | None]]:
+def settlements(
+    connection: Connection, judge: str
+) -> dict[str, tuple[str | None, str | None]]:
     """Return whose answer holds and who chose that, for each case that several answered or that was settled."""
     verdicts = select(reviews.c.case_id).where(reviews.c.judge == judge, _VERDICT)
     several = verdicts.group_by(reviews.c.case_id).having(func.count() > 1)
     in_question = or_(
-        queue.c.disputed == 1, queue.c.settled.is_not(None), queue.c.case_id.in_(several)
+        queue.c.disputed == 1,
+        queue.c.settled.is_not(None),
+        queue.c.case_id.in_(several),
     )
     query = select(queue.c.case_id, queue.c.settled, queue.c.settled_by)
     rows = connection.execute(query.where(queue.c.judge == judge, in_question))
@@ -280,7 +328,9 @@ def lessons(connection: Connection, judge: str) -> list[AnsweredCase]:
     return _answered_cases(connection, query.order_by(reviews.c.updated_at))
 
 
-def untaught_words(connection: Connection, judge: str, person: str) -> list[AnsweredCase]:
+def untaught_words(
+    connection: Connection, judge: str, person: str
+) -> list[AnsweredCase]:
     """Return what a person explained and the judge has not learned or does not follow, the earliest first."""
     waits = and_(_UNTAUGHT, reviews.c.overruled_by.is_(None))
     query = select(reviews, queue).join(queue, _OF_CASE)
@@ -290,7 +340,11 @@ def untaught_words(connection: Connection, judge: str, person: str) -> list[Answ
 
 def overruled_words(connection: Connection, judge: str, person: str) -> list[Answer]:
     """Return a person's words that somebody's choice put out of force, the earliest first."""
-    out = (_ANSWERED, reviews.c.rationale.is_not(None), reviews.c.overruled_by.is_not(None))
+    out = (
+        _ANSWERED,
+        reviews.c.rationale.is_not(None),
+        reviews.c.overruled_by.is_not(None),
+    )
     query = select(reviews).where(_own(judge, person), *out)
     return _answers(connection, query.order_by(reviews.c.updated_at))
 
@@ -302,13 +356,26 @@ def judged_again(
 
     Cases that are held out are not among them: what a person says of those teaches nothing.
     """
-    query = select(queue, reviews).join(reviews, _OF_CASE).where(_own(judge, person), _ANSWERED)
-    query = query.where(queue.c.held_out == 0, queue.c.version > reviews.c.judge_version)
-    return _answered_cases(connection, query.order_by(reviews.c.updated_at.desc()).limit(most))
+    query = (
+        select(queue, reviews)
+        .join(reviews, _OF_CASE)
+        .where(_own(judge, person), _ANSWERED)
+    )
+    query = query.where(
+        queue.c.held_out == 0, queue.c.version > reviews.c.judge_version
+    )
+    return _answered_cases(
+        connection, query.order_by(reviews.c.updated_at.desc()).limit(most)
+    )
 
 
 def cases_for_trial(
-    connection: Connection, judge: str, person: str, behind: Collection[str], *, most: int
+    connection: Connection,
+    judge: str,
+    person: str,
+    behind: Collection[str],
+    *,
+    most: int,
 ) -> list[AnsweredCase]:
     """Return cases with what the person says of them: those `behind` a guideline first, then the latest ones.
 
@@ -320,11 +387,17 @@ def cases_for_trial(
     return _answered_cases(connection, query.order_by(*order).limit(most))
 
 
-def blind_answers(connection: Connection, judge: str, *, most: int) -> list[AnsweredCase]:
+def blind_answers(
+    connection: Connection, judge: str, *, most: int
+) -> list[AnsweredCase]:
     """Return the blind answers on the latest cases that are held out and judged, the earliest answer first."""
     of_judge = and_(queue.c.judge == judge, queue.c.case_id == reviews.c.case_id)
-    blind = and_(reviews.c.judge == judge, _ANSWERED, reviews.c.blind_value.is_not(None))
-    unseen = and_(queue.c.held_out == 1, queue.c.seen == 0, queue.c.verdict.is_not(None))
+    blind = and_(
+        reviews.c.judge == judge, _ANSWERED, reviews.c.blind_value.is_not(None)
+    )
+    unseen = and_(
+        queue.c.held_out == 1, queue.c.seen == 0, queue.c.verdict.is_not(None)
+    )
     ids = select(reviews.c.case_id).join(queue, of_judge).where(blind, unseen)
     latest = set[str]()
     with connection.execute(ids.order_by(reviews.c.created_at.desc())) as newest_first:
@@ -333,14 +406,18 @@ def blind_answers(connection: Connection, judge: str, *, most: int) -> list[Answ
             if len(latest) == most:
                 break
     query = select(reviews, queue).join(queue, of_judge)
-    pairs = _answered_cases(connection, query.where(blind, reviews.c.case_id.in_(latest)))
+    pairs = _answered_cases(
+        connection, query.where(blind, reviews.c.case_id.in_(latest))
+    )
     return sorted(pairs, key=lambda pair: pair.answer.created_at)
 
 
 def busiest(connection: Connection, judge: str) -> str | None:
     """Return who gave the most verdicts, or None."""
     query = select(reviews.c.person).where(reviews.c.judge == judge, _VERDICT)
-    query = query.group_by(reviews.c.person).order_by(func.count().desc(), reviews.c.person)
+    query = query.group_by(reviews.c.person).order_by(
+        func.count().desc(), reviews.c.person
+    )
     return connection.execute(query.limit(1)).scalar()
 
 
@@ -352,7 +429,9 @@ def agreements_with(
 ) -> Mapping[str, tuple[int, int]]:
     """Return for each colleague how many cases both answered, and on how many of them they agree."""
     verdict = (reviews.c.judge == judge, _VERDICT)
-    latest = select(reviews.c.case_id, reviews.c.value).where(*verdict, reviews.c.person == person)
+    latest = select(reviews.c.case_id, reviews.c.value).where(
+        *verdict, reviews.c.person == person
+    )
     # The limit has it read first.
     own = latest.order_by(reviews.c.created_at.desc()).limit(_PAIRS).subquery()
     query = select(reviews.c.person, own.c.value, reviews.c.value, func.count())

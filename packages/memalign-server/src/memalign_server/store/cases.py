@@ -40,7 +40,14 @@ from memalign.types import Example, Judgment
 from memalign.values import value_text
 from memalign_server.problems import Refused
 from memalign_server.store.rows import QueuedCase, read_row
-from memalign_server.store.tables import from_json, judge_settings, now, queue, reviews, to_json
+from memalign_server.store.tables import (
+    from_json,
+    judge_settings,
+    now,
+    queue,
+    reviews,
+    to_json,
+)
 
 ONE_IN = 4
 """One case in this many is held out: forty answers give a figure, and three of four teach."""
@@ -48,7 +55,9 @@ VERDICT_LENGTH = 200
 LONGEST_ID = 500
 CHOICES: Final = (1, 2, 3)
 """How many people's answers a case may want."""
-_MEASURING: Final = 2  # answers that a measuring case wants at least: people are compared there
+_MEASURING: Final = (
+    2  # answers that a measuring case wants at least: people are compared there
+)
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 _CHANCES = 1_000_000
 _MOST_FOUND = 20  # cases of one search
@@ -138,7 +147,9 @@ class Batch:
 # -- put in and judged -----------------------------------------------------------------------------
 
 
-def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> list[Example]:
+def new_cases(
+    connection: Connection, judge: str, examples: Iterable[Example]
+) -> list[Example]:
     """Return those cases that a judge's queue does not have, by id or by content.
 
     Raises:
@@ -168,7 +179,9 @@ def new_cases(connection: Connection, judge: str, examples: Iterable[Example]) -
     return list(new.values())
 
 
-def add_cases(connection: Connection, judge: str, examples: Iterable[Example]) -> tuple[int, int]:
+def add_cases(
+    connection: Connection, judge: str, examples: Iterable[Example]
+) -> tuple[int, int]:
     """Put cases in the queue of a judge, unjudged. Of several with one id the last counts.
 
     Returns:
@@ -262,7 +275,9 @@ def store_judgments(
     # come before them.
     stays = or_(queue.c.held_out == 1, queue.c.version.is_not(None))
     for example, judgment in judged:
-        of_case = update(queue).where(queue.c.judge == judge.name, queue.c.case_id == judgment.id)
+        of_case = update(queue).where(
+            queue.c.judge == judge.name, queue.c.case_id == judgment.id
+        )
         # Else a newer version was quicker.
         change = of_case.where(func.coalesce(queue.c.version, 0) <= version)
         if judgment.error is not None:
@@ -286,7 +301,9 @@ def ask_again(connection: Connection, judge: str) -> None:
 
     This is for a judge whose question changed.
     """
-    of_case = and_(reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id)
+    of_case = and_(
+        reviews.c.judge == queue.c.judge, reviews.c.case_id == queue.c.case_id
+    )
     answered = exists().where(of_case, reviews.c.state == "answered")
     stale = or_(~answered, queue.c.held_out == 1)
     blank = {"judgment": None, "problem": None, "version": None, "verdict": None}
@@ -315,7 +332,9 @@ def mark_dispute(
 
 def answers_wanted(connection: Connection, judge: str) -> int:
     """Return how many people's answers a case of a judge wants."""
-    query = select(judge_settings.c.answers_wanted).where(judge_settings.c.judge == judge)
+    query = select(judge_settings.c.answers_wanted).where(
+        judge_settings.c.judge == judge
+    )
     return int(connection.execute(query).scalar() or 1)
 
 
@@ -328,7 +347,9 @@ def set_answers_wanted(connection: Connection, judge: str, wanted: int) -> None:
     if wanted not in CHOICES:
         raise Refused("a case wants 1, 2 or 3 answers")
     connection.execute(delete(judge_settings).where(judge_settings.c.judge == judge))
-    connection.execute(insert(judge_settings).values(judge=judge, answers_wanted=wanted))
+    connection.execute(
+        insert(judge_settings).values(judge=judge, answers_wanted=wanted)
+    )
 
 
 def _needed(wanted: int) -> ColumnElement[int]:
@@ -378,7 +399,9 @@ def next_cases(
     needed = _needed(answers_wanted(connection, judge))
     own = of_person(judge, person)
     query = select(queue, given.label("given"), needed.label("needed"))
-    query = query.where(queue.c.judge == judge, given < needed).limit(n + len(turn.others))
+    query = query.where(queue.c.judge == judge, given < needed).limit(
+        n + len(turn.others)
+    )
     order = (queue.c.rank.desc(), queue.c.number)
 
     def free(query: Select[Any]) -> list[QueuedCase]:
@@ -403,7 +426,11 @@ def next_cases(
 
 
 def _mixed(
-    others: Sequence[QueuedCase], held_out: Sequence[QueuedCase], since: int, *, again: int
+    others: Sequence[QueuedCase],
+    held_out: Sequence[QueuedCase],
+    since: int,
+    *,
+    again: int,
 ) -> Iterator[QueuedCase]:
     """Yield both kinds, one that is held out after `again` others.
 
@@ -425,9 +452,13 @@ def _is_free(row: Row[Any], turn: Sharing) -> bool:
     return bool(row.given + turn.others.get(row.case_id, 0) < row.needed)
 
 
-def _since_held_out(connection: Connection, judge: str, own: ColumnElement[bool]) -> int:
+def _since_held_out(
+    connection: Connection, judge: str, own: ColumnElement[bool]
+) -> int:
     """Return how many of the last cases that a person saw came after one that was held out."""
-    seen = select(queue.c.held_out).join(reviews, and_(own, reviews.c.state != "undone"))
+    seen = select(queue.c.held_out).join(
+        reviews, and_(own, reviews.c.state != "undone")
+    )
     seen = seen.where(queue.c.judge == judge).order_by(reviews.c.created_at.desc())
     latest = list(connection.execute(seen.limit(ONE_IN - 1)).scalars())
     return latest.index(True) if True in latest else len(latest)
@@ -457,7 +488,9 @@ def first_case(connection: Connection, judge: str) -> QueuedCase | None:
 
 def unjudged(connection: Connection, judge: str) -> list[Example]:
     """Return the cases without a judgment, in their order."""
-    query = select(queue.c.example).where(queue.c.judge == judge, queue.c.judgment.is_(None))
+    query = select(queue.c.example).where(
+        queue.c.judge == judge, queue.c.judgment.is_(None)
+    )
     return list(connection.execute(query.order_by(queue.c.number)).scalars())
 
 
@@ -473,7 +506,9 @@ def latest_answered(
     query = select(queue).join(reviews, answered)
     query = query.where(queue.c.judge == judge, queue.c.held_out == held_out)
     latest_first = func.max(reviews.c.updated_at).desc()
-    return _cases(connection, query.group_by(queue.c.number).order_by(latest_first).limit(most))
+    return _cases(
+        connection, query.group_by(queue.c.number).order_by(latest_first).limit(most)
+    )
 
 
 def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | None:
@@ -481,7 +516,9 @@ def case_of(connection: Connection, judge: str, case_id: str) -> QueuedCase | No
     return next(iter(cases_of(connection, judge, [case_id])), None)
 
 
-def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[QueuedCase]:
+def cases_of(
+    connection: Connection, judge: str, ids: Sequence[str]
+) -> list[QueuedCase]:
     """Return cases of the queue in the order of the given ids, without those that are not there."""
     found = dict[str, QueuedCase]()
     for part in parts_of(ids):
@@ -490,7 +527,9 @@ def cases_of(connection: Connection, judge: str, ids: Sequence[str]) -> list[Que
     return [found[case_id] for case_id in ids if case_id in found]
 
 
-def ids_with_content(connection: Connection, judge: str, content_hash: str) -> list[str]:
+def ids_with_content(
+    connection: Connection, judge: str, content_hash: str
+) -> list[str]:
     """Return the ids of the cases that hold the same as one with this hash."""
     same = (queue.c.judge == judge, queue.c.content_hash == content_hash)
     return list(connection.execute(select(queue.c.case_id).where(*same)).scalars())
@@ -511,7 +550,9 @@ def versions_in_view(connection: Connection, judge: str) -> set[int]:
     return set(connection.execute(taught).scalars())
 
 
-def turned_unanswered(connection: Connection, judge: str, person: str, *, most: int) -> list[str]:
+def turned_unanswered(
+    connection: Connection, judge: str, person: str, *, most: int
+) -> list[str]:
     """Return cases without this person's answer on which teaching changed the judge's verdict.
 
     Cases that are held out come by chance alone: if they were chosen by how their verdict changed,
@@ -523,21 +564,31 @@ def turned_unanswered(connection: Connection, judge: str, person: str, *, most: 
     query = query.where(queue.c.version != queue.c.first_version)
     rows = connection.execute(query.order_by(queue.c.number).limit(most))
     return [
-        row.case_id for row in rows if value_text(row.first_value)[:VERDICT_LENGTH] != row.verdict
+        row.case_id
+        for row in rows
+        if value_text(row.first_value)[:VERDICT_LENGTH] != row.verdict
     ]
 
 
 def progress_of(connection: Connection, judge: str, person: str) -> Progress:
     """Return how far a person is with the queue of a judge."""
     wants = _given(judge) < _needed(answers_wanted(connection, judge))
-    wanting = select(func.count()).select_from(queue).where(queue.c.judge == judge, wants)
+    wanting = (
+        select(func.count()).select_from(queue).where(queue.c.judge == judge, wants)
+    )
     # A person cannot take up a skipped case again if it has its answers from others by now.
-    skipped = wanting.where(exists().where(of_person(judge, person), reviews.c.state == "skipped"))
-    waiting = wanting.where(~exists().where(of_person(judge, person), reviews.c.state != "undone"))
+    skipped = wanting.where(
+        exists().where(of_person(judge, person), reviews.c.state == "skipped")
+    )
+    waiting = wanting.where(
+        ~exists().where(of_person(judge, person), reviews.c.state != "undone")
+    )
     query = select(
         func.count(case((reviews.c.state == "answered", 1))).label("answered"),
         func.count(case((reviews.c.state == "unclear", 1))).label("unclear"),
-        func.count(case((reviews.c.state == "answered", reviews.c.rationale))).label("explained"),
+        func.count(case((reviews.c.state == "answered", reviews.c.rationale))).label(
+            "explained"
+        ),
         skipped.scalar_subquery().label("skipped"),
         waiting.scalar_subquery().label("waiting"),
     )
@@ -606,16 +657,22 @@ def list_cases(
 def list_batches(connection: Connection, judge: str) -> list[Batch]:
     """Return what was added at once, the latest first."""
     answered = func.count(case((_given(judge) > 0, 1)))
-    query = select(queue.c.added_at, func.count().label("total"), answered.label("answered"))
+    query = select(
+        queue.c.added_at, func.count().label("total"), answered.label("answered")
+    )
     query = query.where(queue.c.judge == judge).group_by(queue.c.added_at)
-    rows = connection.execute(query.order_by(queue.c.added_at.desc()).limit(_MOST_FOUND))
+    rows = connection.execute(
+        query.order_by(queue.c.added_at.desc()).limit(_MOST_FOUND)
+    )
     return [Batch(**row._mapping) for row in rows]
 
 
 def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
     """Return how many cases that are held out a person has not seen."""
     seen = exists().where(of_person(judge, person), reviews.c.state != "undone")
-    waiting = select(func.count()).where(queue.c.judge == judge, queue.c.held_out == 1, ~seen)
+    waiting = select(func.count()).where(
+        queue.c.judge == judge, queue.c.held_out == 1, ~seen
+    )
     return int(connection.execute(waiting).scalar_one())
 
 
@@ -628,7 +685,9 @@ def find_cases(
         return []
     # As JSON spells them: most rows need not be read.
     words = [to_json(word)[1:-1] for word in wanted.split()]
-    query = select(type_coerce(queue.c.example, Text)).where(queue.c.judge == judge.name)
+    query = select(type_coerce(queue.c.example, Text)).where(
+        queue.c.judge == judge.name
+    )
     cases = dict[str, Example]()
     for row in connection.execute(query.order_by(queue.c.number)).scalars():
         if all(word in row.casefold() for word in words):

@@ -72,7 +72,9 @@ class ServerTables:
             receipt.judge,
             guidelines=receipt.guidelines,
             cases=residue.cases | {key.id for key in residue.keys},
-            versions={version.number for version in receipt.versions if version.guidelines},
+            versions={
+                version.number for version in receipt.versions if version.guidelines
+            },
         )
         holds = _reader(residue)
         for table in (queue, reviews):
@@ -112,7 +114,9 @@ def _passage(row: Row[Any]) -> Passage:
     return Passage(id=row.case_id, source=row.person, content=content, labels=labels)
 
 
-def _words(table: Table, column: Column[Any], judge: str | None, row: Row[Any]) -> Iterator[Words]:
+def _words(
+    table: Table, column: Column[Any], judge: str | None, row: Row[Any]
+) -> Iterator[Words]:
     """Yield the texts of a column; of a receipt what others may have written, for the rest are its own fixed words."""
     value = row._mapping[column]  # SQLAlchemy's public name for it
     if column is jobs.c.result and row.kind == "erase":
@@ -123,7 +127,9 @@ def _words(table: Table, column: Column[Any], judge: str | None, row: Row[Any]) 
     for text in texts_in(value):
         is_long = kind == "sentence" and len(text) > _SENTENCE
         place = f"{table.name}.{column.name}"
-        yield Words(place=place, judge=judge, text=text, kind="field" if is_long else kind)
+        yield Words(
+            place=place, judge=judge, text=text, kind="field" if is_long else kind
+        )
 
 
 def _written(row: Row[Any]) -> dict[str, Any]:
@@ -140,10 +146,14 @@ def _copies(value: Any) -> Iterator[Passage]:
         parts = value.values()
         case_id = value.get("id")
         if isinstance(case_id, str) and not _OF_CASES.isdisjoint(value):
-            content = [field for name, field in value.items() if name not in ("id", "source")]
+            content = [
+                field for name, field in value.items() if name not in ("id", "source")
+            ]
             yield Passage(id=case_id, source=None, content=content, copy=True)
             if isinstance(value.get("source"), str):
-                yield Passage(id=case_id, source=value["source"], content=content, copy=True)
+                yield Passage(
+                    id=case_id, source=value["source"], content=content, copy=True
+                )
     for part in parts:
         yield from _copies(part)
 
@@ -159,9 +169,13 @@ def _forget_rows(
     holds: Callable[[str], bool],
 ) -> int:
     """Delete what was said of erased cases and by erased keys; of the other rows empty what repeats it."""
-    own = [column.label(f"own_{number}") for number, column in enumerate(table.primary_key)]
+    own = [
+        column.label(f"own_{number}") for number, column in enumerate(table.primary_key)
+    ]
     person = [table.c.person] if table is reviews else []
-    read = [_written_as(column).label(f"read_{column.name}") for column in _emptied(table)]
+    read = [
+        _written_as(column).label(f"read_{column.name}") for column in _emptied(table)
+    ]
     columns = [*own, table.c.case_id.label("of_case"), *person, *read]
     touched = 0
     for row in connection.execute(select(*columns).where(table.c.judge == judge)).all():
@@ -170,7 +184,9 @@ def _forget_rows(
         if table is reviews:
             goes = goes or FeedbackKey(row.of_case, row.person) in residue.keys
         if goes or blank:
-            this = (column == row[number] for number, column in enumerate(table.primary_key))
+            this = (
+                column == row[number] for number, column in enumerate(table.primary_key)
+            )
             change = delete(table) if goes else update(table).values(blank)
             connection.execute(change.where(and_(*this)))
             touched += 1
@@ -179,8 +195,13 @@ def _forget_rows(
 
 def _emptied(table: Table) -> list[Column[Any]]:
     """Return the columns that are emptied, and not their row deleted: words in passing, and names of others."""
-    passing = [column for column in table.c if column.info.get("memalign") == "sentence"]
-    return [*passing, *(column for column in table.c if column.name in _NAMES_OF_OTHERS)]
+    passing = [
+        column for column in table.c if column.info.get("memalign") == "sentence"
+    ]
+    return [
+        *passing,
+        *(column for column in table.c if column.name in _NAMES_OF_OTHERS),
+    ]
 
 
 def _blank(
@@ -193,7 +214,12 @@ def _blank(
         if column.name in _NAMES_OF_OTHERS:
             if _is_name(residue, text):
                 blank[column.name] = _NAMES_OF_OTHERS[column.name]
-        elif any(map(holds, texts_in(from_json(text) if isinstance(column.type, Json) else text))):
+        elif any(
+            map(
+                holds,
+                texts_in(from_json(text) if isinstance(column.type, Json) else text),
+            )
+        ):
             blank[column.name] = None
     return blank
 
@@ -213,13 +239,17 @@ def _forget_work(connection: Connection, receipt: Receipt, residue: Residue) -> 
             connection.execute(this.values(asked_by=_GONE))
         texts = [name for name, text in _written(row).items() if _holds(residue, text)]
         if texts:
-            connection.execute(this.values(result=row.result | dict.fromkeys(texts, _GONE)))
+            connection.execute(
+                this.values(result=row.result | dict.fromkeys(texts, _GONE))
+            )
 
 
 def _leave_team(connection: Connection, judge: str) -> None:
     """Take those out of the team who leave it with what the running job erases; their sessions go with them."""
     erases = (jobs.c.judge == judge, jobs.c.kind == "erase", jobs.c.state == "running")
-    for arguments in connection.execute(select(jobs.c.arguments).where(*erases)).scalars():
+    for arguments in connection.execute(
+        select(jobs.c.arguments).where(*erases)
+    ).scalars():
         delete_members(connection, (arguments or {}).get("leaves") or ())
 
 
@@ -239,14 +269,21 @@ def forget_judgments(
     rules, examples, count = set(guidelines), set(cases), 0
     empty: dict[str, Any] = {"judgment": None, "verdict": None, "version": None}
     judged = (queue.c.judge == judge, queue.c.judgment.is_not(None))
-    written = select(queue.c.number, _written_as(queue.c.judgment).label("text"), queue.c.version)
+    written = select(
+        queue.c.number, _written_as(queue.c.judgment).label("text"), queue.c.version
+    )
     for row in connection.execute(written.where(*judged)).all():
         shown = msgspec.json.decode(row.text, type=_Shown)
-        applied = {*shown.guideline_ids, *(finding.guideline for finding in shown.findings)}
+        applied = {
+            *shown.guideline_ids,
+            *(finding.guideline for finding in shown.findings),
+        }
         of_version = bool(rules) and (row.version is None or row.version in versions)
         by_model = of_version and shown.decided_by != "expert"
         if by_model or rules & applied or examples & set(shown.example_ids):
-            connection.execute(update(queue).where(queue.c.number == row.number).values(empty))
+            connection.execute(
+                update(queue).where(queue.c.number == row.number).values(empty)
+            )
             count += 1
     return count
 
@@ -288,4 +325,6 @@ def _is_name(residue: Residue, name: str | None) -> bool:
 
 def _holds(residue: Residue, text: str) -> bool:
     """Return whether a text repeats what is erased, be it in passing."""
-    return residue.copied(text) or (len(text) <= _SENTENCE and residue.in_sentence(text))
+    return residue.copied(text) or (
+        len(text) <= _SENTENCE and residue.in_sentence(text)
+    )

@@ -14,7 +14,9 @@ from memalign_server.store.erasing import ERASED
 from memalign_server.store.rows import Job, JobState
 from memalign_server.store.tables import jobs, later, new_id, now
 
-_KEPT = 30 * 86400  # seconds that an ended job is kept; the receipt of an erasure is kept for good
+_KEPT = (
+    30 * 86400
+)  # seconds that an ended job is kept; the receipt of an erasure is kept for good
 _MOST = 50  # jobs of one list
 _COLUMNS = [column for column in jobs.c if column.name not in ("arguments", "result")]
 _UNDONE = jobs.c.state.in_(("queued", "running"))
@@ -37,20 +39,37 @@ def _jobs(connection: Connection, query: Select[Any]) -> list[Job]:
 
 
 def add_job(
-    connection: Connection, kind: str, judge: str, arguments: Mapping[str, Any], *, asked_by: str
+    connection: Connection,
+    kind: str,
+    judge: str,
+    arguments: Mapping[str, Any],
+    *,
+    asked_by: str,
 ) -> Job:
     """Keep a job that is asked for; drop those that ended long ago.
 
     Raises:
         JudgeNotFound: No judge has the name.
     """
-    if connection.execute(select(judges.c.id).where(judges.c.name == judge)).first() is None:
+    if (
+        connection.execute(select(judges.c.id).where(judges.c.name == judge)).first()
+        is None
+    ):
         raise JudgeNotFound(f"no judge {judge!r} in the registry")
     job = Job(
-        id=new_id(), kind=kind, judge=judge, state="queued", asked_by=asked_by, created_at=now()
+        id=new_id(),
+        kind=kind,
+        judge=judge,
+        state="queued",
+        asked_by=asked_by,
+        created_at=now(),
     )
-    row = {column.name: getattr(job, column.name) for column in (*_COLUMNS, jobs.c.result)}
-    connection.execute(delete(jobs).where(jobs.c.ended_at < later(-_KEPT), jobs.c.kind != "erase"))
+    row = {
+        column.name: getattr(job, column.name) for column in (*_COLUMNS, jobs.c.result)
+    }
+    connection.execute(
+        delete(jobs).where(jobs.c.ended_at < later(-_KEPT), jobs.c.kind != "erase")
+    )
     connection.execute(insert(jobs).values(**row, arguments=dict(arguments)))
     return job
 
@@ -79,14 +98,23 @@ def receipts_of(connection: Connection, judge: str) -> list[Job]:
 def begin_job(connection: Connection, job: str) -> Order | None:
     """Note that a job runs, and return what it is to do; None if its judge was deleted."""
     same = jobs.c.id == job
-    connection.execute(update(jobs).where(same).values(state="running", started_at=now()))
-    query = select(jobs.c.kind, jobs.c.judge, jobs.c.arguments, jobs.c.problem).where(same)
+    connection.execute(
+        update(jobs).where(same).values(state="running", started_at=now())
+    )
+    query = select(jobs.c.kind, jobs.c.judge, jobs.c.arguments, jobs.c.problem).where(
+        same
+    )
     row = connection.execute(query).first()
     return None if row is None else Order(**row._mapping)
 
 
 def end_job(
-    connection: Connection, job: str, state: JobState, *, result: Any, problem: str | None
+    connection: Connection,
+    job: str,
+    state: JobState,
+    *,
+    result: Any,
+    problem: str | None,
 ) -> None:
     """Write how a job ended; without what it gave if an erasure emptied it meanwhile: that may repeat what went."""
     same = jobs.c.id == job
@@ -105,10 +133,19 @@ def undone_receipts(connection: Connection) -> dict[str, dict[str, Any]]:
 
 def fail_undone(connection: Connection, problem: str) -> None:
     """Write that the jobs which a server before this one did not end have failed."""
-    ending = {"state": "failed", "problem": problem, "ended_at": now(), "arguments": None}
+    ending = {
+        "state": "failed",
+        "problem": problem,
+        "ended_at": now(),
+        "arguments": None,
+    }
     connection.execute(update(jobs).where(_UNDONE).values(ending))
 
 
-def change_receipt(connection: Connection, job: str, receipt: Mapping[str, Any]) -> None:
+def change_receipt(
+    connection: Connection, job: str, receipt: Mapping[str, Any]
+) -> None:
     """Keep a receipt to which something was added."""
-    connection.execute(update(jobs).where(jobs.c.id == job).values(result=dict(receipt)))
+    connection.execute(
+        update(jobs).where(jobs.c.id == job).values(result=dict(receipt))
+    )

@@ -37,4 +37,7 @@ def is_redacted(connection: Connection, judge: str, version: int) -> bool:
     """Return whether a version has lost something to an erasure: then its memory has no hash any more."""
     query = select(versions.c.number).join(judges, judges.c.id == versions.c.judge)
     same = (judges.c.name == judge, versions.c.number == version)
-    return connection.execute(query.where(*same, versions.c.memory_hash == "")).first() is not None
+    return (
+        connection.execute(query.where(*same, versions.c.memory_hash == "")).first()
+        is not None
+    )

@@ -33,7 +33,9 @@ from memalign.types import Example, Judgment
 metadata = MetaData()
 
 TEXT = {"memalign": "field"}  # words of people or of judged systems
-PASSING = {"memalign": "sentence"}  # words of models and notes, which may repeat others in passing
+PASSING = {
+    "memalign": "sentence"
+}  # words of models and notes, which may repeat others in passing
 NAME = {"memalign": "name"}
 CASE_ID = {"memalign": "id"}
 
@@ -61,7 +63,9 @@ class JudgeKey(TypeDecorator[str]):
         """Return the name of the judge that has the number."""
         named = judges_table.alias()
         same = named.c.id == type_coerce(column, Integer())
-        return select(named.c.name).where(same).correlate_except(named).scalar_subquery()
+        return (
+            select(named.c.name).where(same).correlate_except(named).scalar_subquery()
+        )
 
 
 class Json(TypeDecorator[Any]):
@@ -136,7 +140,9 @@ def now() -> str:
 
 def later(seconds: float) -> str:
     """Return the time this many seconds from now; before now if negative."""
-    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="microseconds")
+    return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(
+        timespec="microseconds"
+    )
 
 
 def to_json(value: object) -> str:
@@ -193,7 +199,9 @@ people = Table(
     Column(
         "name", String(200), nullable=False, info=NAME
     ),  # also the source of this person's feedback
-    Column("name_key", Text, nullable=False, unique=True, info=NAME),  # the name as it is compared
+    Column(
+        "name_key", Text, nullable=False, unique=True, info=NAME
+    ),  # the name as it is compared
     Column("role", String(16), nullable=False),  # owner, reviewer
     Column(
         "link", _DIGEST, unique=True
@@ -210,7 +218,10 @@ sessions = Table(
     metadata,
     Column("digest", _DIGEST, primary_key=True),
     Column(
-        "person", _ID, ForeignKey("memalign_server_people.id", ondelete="CASCADE"), nullable=False
+        "person",
+        _ID,
+        ForeignKey("memalign_server_people.id", ondelete="CASCADE"),
+        nullable=False,
     ),
     Column("expires_at", _TIME, nullable=False),
     Index("memalign_server_sessions_person", "person"),
@@ -285,7 +296,9 @@ reviews = Table(
     Column("state", String(16), nullable=False),  # answered, skipped, unclear
     Column("value", Json, info=TEXT),  # their verdict now; NULL for words alone
     Column("rationale", Text, info=TEXT),
-    Column("blind_value", Json, info=TEXT),  # the first answer, given before the judge's was shown
+    Column(
+        "blind_value", Json, info=TEXT
+    ),  # the first answer, given before the judge's was shown
     Column("judge_value", Json, info=PASSING),  # what the judge said then
     Column("judge_version", Integer),  # and which version it was
     Column("revision", Integer, nullable=False),  # counts the answers, from 1
@@ -302,7 +315,9 @@ reviews = Table(
     Column(
         "overruled_by", String(200), info=NAME
     ),  # who put these words out of force; NULL where they are in force
-    Column("overruled_for", String(200), info=NAME),  # and whose hold instead; "" for nobody's
+    Column(
+        "overruled_for", String(200), info=NAME
+    ),  # and whose hold instead; "" for nobody's
     Column(
         "form", String(64), nullable=False
     ),  # the form that gave the last one: the same form saves once
@@ -354,7 +369,9 @@ jobs = Table(
     judge_column(),
     Column("state", String(16), nullable=False),  # queued, running, done, failed
     Column("asked_by", String(200), nullable=False, info=NAME),
-    Column("arguments", Json, info=PASSING),  # NULL once the job has ended, or an erasure took them
+    Column(
+        "arguments", Json, info=PASSING
+    ),  # NULL once the job has ended, or an erasure took them
     Column("result", Json, info=PASSING),
     Column("problem", Text, info=PASSING),
     Column("created_at", _TIME, nullable=False),

@@ -79,21 +79,33 @@ def delete_members(connection: Connection, ids: Collection[str]) -> int:
 
 def check_team_keeps_owner(connection: Connection, leaving: Collection[str]) -> None:
     """Raise InputError if the team has an owner, and none would be left without these people, by id."""
-    owners = set(connection.execute(select(people.c.id).where(people.c.role == "owner")).scalars())
+    owners = set(
+        connection.execute(
+            select(people.c.id).where(people.c.role == "owner")
+        ).scalars()
+    )
     if owners and owners.issubset(leaving):
         raise Refused("the team needs an owner: add another one first")
 
 
 def use_link(connection: Connection, digest: str) -> bool:
     """Use a link up; return whether it was there, and nobody was quicker."""
-    taking = update(people).where(people.c.link == digest).values(link=None, link_until=None)
+    taking = (
+        update(people).where(people.c.link == digest).values(link=None, link_until=None)
+    )
     return connection.execute(taking).rowcount == 1
 
 
-def insert_session(connection: Connection, digest: str, person: str, *, seconds: int) -> None:
+def insert_session(
+    connection: Connection, digest: str, person: str, *, seconds: int
+) -> None:
     """Keep a session for somebody, and no session that has ended."""
     connection.execute(delete(sessions).where(sessions.c.expires_at < now()))
-    row: dict[str, Any] = {"digest": digest, "person": person, "expires_at": later(seconds)}
+    row: dict[str, Any] = {
+        "digest": digest,
+        "person": person,
+        "expires_at": later(seconds),
+    }
     connection.execute(insert(sessions).values(**row))
 
 

@@ -36,7 +36,9 @@ def trust_page(screen: Screen) -> Response:
         "trust.html",
         page="trust",
         trust=trust,
-        texts={mistake.example.id: case_text(mistake.example) for mistake in trust.mistakes},
+        texts={
+            mistake.example.id: case_text(mistake.example) for mistake in trust.mistakes
+        },
         enough=ENOUGH,
         to_add=max(0, trust.missing - trust.waiting) * ONE_IN,
         owners=[member.name for member in team if member.role == Role.OWNER.value],

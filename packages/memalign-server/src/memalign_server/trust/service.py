@@ -15,7 +15,12 @@ from memalign.metrics import wilson_interval
 from memalign.types import Example
 from memalign.values import Value, ValueType
 from memalign_server.store import Transaction
-from memalign_server.store.answers import AnsweredCase, agreements_with, blind_answers, busiest
+from memalign_server.store.answers import (
+    AnsweredCase,
+    agreements_with,
+    blind_answers,
+    busiest,
+)
 from memalign_server.store.cases import cases_of, waiting_to_measure
 
 __all__ = [
@@ -69,7 +74,12 @@ class Agreement:
             return {"cases": self.n}
         low, high = self.interval
         interval = {"low": low, "high": high, "confidence": 0.95, "method": "wilson"}
-        return {"cases": self.n, "agreed": self.agreed, "share": self.share, "interval": interval}
+        return {
+            "cases": self.n,
+            "agreed": self.agreed,
+            "share": self.share,
+            "interval": interval,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +151,9 @@ class _Measured:
     first_version: int | None
 
 
-def trust_of(connection: Transaction, judge: str, kind: ValueType, person: str) -> Trust:
+def trust_of(
+    connection: Transaction, judge: str, kind: ValueType, person: str
+) -> Trust:
     """Return what a person is told of a judge: nothing of a case that they have not answered."""
     cases = _measured(connection, judge, kind)
     now = _now(cases, kind)
@@ -192,7 +204,9 @@ def _measured_case(pairs: Sequence[AnsweredCase], kind: ValueType) -> _Measured 
     It is None if they differ, or if the verdict of a judge of another type cannot be read.
     """
     case = pairs[0].case
-    blind = [pair.answer.blind_value for pair in pairs if pair.answer.blind_value is not None]
+    blind = [
+        pair.answer.blind_value for pair in pairs if pair.answer.blind_value is not None
+    ]
     if not all(kind.agree(blind[0], other) for other in blind[1:]):
         return None
     try:
@@ -228,7 +242,9 @@ def _agreement(pairs: Sequence[tuple[Value, Value]], kind: ValueType) -> Agreeme
     return Agreement(n=len(pairs), agreed=agreed)
 
 
-def _pairs(connection: Transaction, judge: str, kind: ValueType, person: str) -> tuple[Pair, ...]:
+def _pairs(
+    connection: Transaction, judge: str, kind: ValueType, person: str
+) -> tuple[Pair, ...]:
     """Return the reader with each colleague; for who answers nothing, the busiest with theirs."""
     pairs = _pairs_of(connection, judge, kind, person, one=None)
     if pairs:
@@ -238,30 +254,47 @@ def _pairs(connection: Transaction, judge: str, kind: ValueType, person: str) ->
 
 
 def _pairs_of(
-    connection: Transaction, judge: str, kind: ValueType, person: str, *, one: str | None
+    connection: Transaction,
+    judge: str,
+    kind: ValueType,
+    person: str,
+    *,
+    one: str | None,
 ) -> tuple[Pair, ...]:
     """Return a person with those who answered the most of the same cases."""
     counts = agreements_with(connection, judge, person, kind.agree)
     most_common = sorted(counts.items(), key=lambda count: count[1][0], reverse=True)
     pairs = []
     for other, (n, agreed) in most_common[:_SHOWN]:
-        pairs.append(Pair(one=one, other=other, agreement=Agreement(n=n, agreed=agreed)))
+        pairs.append(
+            Pair(one=one, other=other, agreement=Agreement(n=n, agreed=agreed))
+        )
     return tuple(pairs)
 
 
 def _mistakes(
-    connection: Transaction, judge: str, kind: ValueType, person: str, cases: Sequence[_Measured]
+    connection: Transaction,
+    judge: str,
+    kind: ValueType,
+    person: str,
+    cases: Sequence[_Measured],
 ) -> tuple[Mistake, ...]:
     """Return the latest cases on which the judge contradicts the reader, blind and now."""
     wrong: dict[str, _Measured] = {}
     for case in reversed(cases):
         own = case.people.get(person)
-        if own is None or kind.agree(case.verdict, case.answer) or kind.agree(case.verdict, own):
+        if (
+            own is None
+            or kind.agree(case.verdict, case.answer)
+            or kind.agree(case.verdict, own)
+        ):
             continue
         wrong[case.case_id] = case
     mistakes = []
     for queued in cases_of(connection, judge, list(wrong)[:_SHOWN]):
         case = wrong[queued.case_id]
-        mistake = Mistake(example=queued.example, verdict=case.verdict, answer=case.answer)
+        mistake = Mistake(
+            example=queued.example, verdict=case.verdict, answer=case.answer
+        )
         mistakes.append(mistake)
     return tuple(mistakes)

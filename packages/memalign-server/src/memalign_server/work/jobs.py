@@ -49,9 +49,13 @@ class Jobs:
         self.store, self._registry, self._kinds = store, registry, kinds
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._progress: dict[str, tuple[str, int, int]] = {}  # of running jobs: phase, done, total
+        self._progress: dict[
+            str, tuple[str, int, int]
+        ] = {}  # of running jobs: phase, done, total
 
-    def start(self, kind: str, judge: str, arguments: Mapping[str, Any], *, asked_by: str) -> Job:
+    def start(
+        self, kind: str, judge: str, arguments: Mapping[str, Any], *, asked_by: str
+    ) -> Job:
         """Ask for work of a kind on a judge, with arguments as JSON values; it begins as soon as it may.
 
         Raises:
@@ -89,7 +93,12 @@ class Jobs:
             return jobs.receipts_of(connection, judge)
 
     def end(
-        self, job: str, state: JobState, *, result: Any = None, problem: str | None = None
+        self,
+        job: str,
+        state: JobState,
+        *,
+        result: Any = None,
+        problem: str | None = None,
     ) -> None:
         """Write how a job ended.
 
@@ -154,10 +163,14 @@ class Jobs:
         while True:
             try:
                 return await asyncio.shield(
-                    asyncio.to_thread(self.end, job, state, result=result, problem=problem)
+                    asyncio.to_thread(
+                        self.end, job, state, result=result, problem=problem
+                    )
                 )
             except RegistryError:
-                _log.warning("cannot write how job %s ended; trying again", job, exc_info=True)
+                _log.warning(
+                    "cannot write how job %s ended; trying again", job, exc_info=True
+                )
                 await asyncio.sleep(_PAUSE)
 
     async def _do(self, job: str) -> dict[str, Any] | None:

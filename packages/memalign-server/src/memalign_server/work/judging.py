@@ -18,7 +18,12 @@ from memalign.registry import Registry
 from memalign.types import Example, Judgment
 from memalign_server.problems import Refused
 from memalign_server.store import Store
-from memalign_server.store.cases import cases_ahead, latest_answered, store_judgments, unjudged
+from memalign_server.store.cases import (
+    cases_ahead,
+    latest_answered,
+    store_judgments,
+    unjudged,
+)
 from memalign_server.store.erasing import ERASED
 from memalign_server.store.judges import is_redacted
 
@@ -40,8 +45,14 @@ async def judge_hidden(judge: Judge, examples: Sequence[Example]) -> list[Judgme
     pairs = [(judge.without_case(example), example) for example in examples]
     others = [example for hiding, example in pairs if hiding is judge]
     runs = [judge.ajudge_many(others)] if others else []
-    runs += [hiding.ajudge_many([example]) for hiding, example in pairs if hiding is not judge]
-    judgments = {judgment.id: judgment for run in await asyncio.gather(*runs) for judgment in run}
+    runs += [
+        hiding.ajudge_many([example])
+        for hiding, example in pairs
+        if hiding is not judge
+    ]
+    judgments = {
+        judgment.id: judgment for run in await asyncio.gather(*runs) for judgment in run
+    }
     return [judgments[example.id] for example in examples]
 
 
@@ -49,9 +60,13 @@ async def useful_ranks(
     useful: Usefulness, judged: Sequence[tuple[Example, Judgment]]
 ) -> dict[str, float]:
     """Return how useful an answer on each case is, by its id, in the order of `memalign next`."""
-    rated = [(example, judgment) for example, judgment in judged if judgment.error is None]
+    rated = [
+        (example, judgment) for example, judgment in judged if judgment.error is None
+    ]
     scores = await useful(rated) if rated else []
-    return {example.id: score for (example, _), score in zip(rated, scores, strict=True)}
+    return {
+        example.id: score for (example, _), score in zip(rated, scores, strict=True)
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +88,9 @@ class Work:
 
     async def latest(self) -> tuple[Judge, int]:
         """Return the newest version of the judge, and its number."""
-        version = (await asyncio.to_thread(self.registry.history, self.judge))[-1].number
+        version = (await asyncio.to_thread(self.registry.history, self.judge))[
+            -1
+        ].number
         return await asyncio.to_thread(self.registry.load, self.judge, version), version
 
     def unjudged(self) -> list[Example]:
@@ -114,13 +131,20 @@ class Work:
         """
         with self.store.read() as connection:
             ahead = cases_ahead(connection, judge.name, n=AHEAD)
-            measuring = latest_answered(connection, judge.name, held_out=True, most=HELD_OUT)
-            teaching = latest_answered(connection, judge.name, held_out=False, most=AGAIN)
+            measuring = latest_answered(
+                connection, judge.name, held_out=True, most=HELD_OUT
+            )
+            teaching = latest_answered(
+                connection, judge.name, held_out=False, most=AGAIN
+            )
         behind = (
             case
             for case in (*ahead, *measuring, *teaching)
             if case.judgment is None or case.is_behind(version)
         )
-        cases = {example.id: example for example in (*(case.example for case in behind), *blank)}
+        cases = {
+            example.id: example
+            for example in (*(case.example for case in behind), *blank)
+        }
         judgments = await self.judge_cases(judge, version, cases.values())
         return sum(judgment.error is not None for judgment in judgments)

@@ -34,7 +34,9 @@ async def align(work: Work) -> dict[str, Any]:
         tuple(work.arguments.get("feedback") or ()),
         bool(work.arguments.get("skip_invalid")),
     )
-    result = await work.registry.aalign(work.judge, rows, skip_invalid=skip, **work.options())
+    result = await work.registry.aalign(
+        work.judge, rows, skip_invalid=skip, **work.options()
+    )
     return await _learned(work, result)
 
 
@@ -52,24 +54,52 @@ async def unalign(work: Work) -> dict[str, Any]:
     force, by that choice, and what `holder` said holds instead.
     """
     keys, source = tuple(work.arguments.get("keys") or ()), work.arguments.get("source")
-    keep, words = tuple(work.arguments.get("keep") or ()), bool(work.arguments.get("words"))
+    keep, words = (
+        tuple(work.arguments.get("keep") or ()),
+        bool(work.arguments.get("words")),
+    )
     before, _ = await work.latest()
     result = await work.registry.aunalign(
         work.judge, *keys, source=source, keep=keep, **work.options()
     )
     by = work.arguments.get("by")
-    others = [key for key in result.removed if by is not None and not same_person(key.source, by)]
+    others = [
+        key
+        for key in result.removed
+        if by is not None and not same_person(key.source, by)
+    ]
     said = [note for note in map(before.memory.annotation, others) if note is not None]
     with work.store.write() as connection:
-        withdraw(connection, work.judge, set(result.removed).difference(others), words_only=words)
-        overrule(
-            connection, work.judge, said, by=by or "", holder=work.arguments.get("holder") or ""
+        withdraw(
+            connection,
+            work.judge,
+            set(result.removed).difference(others),
+            words_only=words,
         )
-        rules, cases = {rule.id for rule in result.forgotten}, {key.id for key in result.removed}
+        overrule(
+            connection,
+            work.judge,
+            said,
+            by=by or "",
+            holder=work.arguments.get("holder") or "",
+        )
+        rules, cases = (
+            {rule.id for rule in result.forgotten},
+            {key.id for key in result.removed},
+        )
         versions = versions_in_view(connection, work.judge)
-        forget_judgments(connection, work.judge, guidelines=rules, cases=cases, versions=versions)
-    failed = await work.judge_again(result.judge, result.version or 0, blank=work.unjudged())
-    return {**result.to_dict(), "summary": result.summary, "failed": failed, "overruled": len(said)}
+        forget_judgments(
+            connection, work.judge, guidelines=rules, cases=cases, versions=versions
+        )
+    failed = await work.judge_again(
+        result.judge, result.version or 0, blank=work.unjudged()
+    )
+    return {
+        **result.to_dict(),
+        "summary": result.summary,
+        "failed": failed,
+        "overruled": len(said),
+    }
 
 
 async def teach(work: Work) -> dict[str, Any]:
@@ -91,7 +121,9 @@ async def teach(work: Work) -> dict[str, Any]:
     if wrong:
         await work.registry.aunalign(work.judge, *wrong, **work.options())
         mark_taught(work.store, work.judge, dict.fromkeys(wrong, 0))
-    verdicts = {one.feedback.id: one.verdict for one in lessons if one.verdict is not None}
+    verdicts = {
+        one.feedback.id: one.verdict for one in lessons if one.verdict is not None
+    }
     result = await work.registry.aalign(
         work.judge,
         [lesson.feedback for lesson in lessons],
@@ -99,7 +131,9 @@ async def teach(work: Work) -> dict[str, Any]:
         own_verdicts=verdicts,
         **work.options(),
     )
-    if result.broken:  # nothing was committed: the answers stay untaught, and are taught again
+    if (
+        result.broken
+    ):  # nothing was committed: the answers stay untaught, and are taught again
         raise MemalignError("; ".join(map(str, result.broken)))
     taught = _taught(lessons, result)
     mark_taught(work.store, work.judge, taught)
@@ -145,7 +179,8 @@ async def trial(work: Work) -> dict[str, Any]:
         part = answered[start : start + _TRIED_AT_ONCE]
         stale = [case.example for case, _ in part if case.version != version]
         before, after = await asyncio.gather(
-            judge_hidden(judge, stale), judge_hidden(reworded, [case.example for case, _ in part])
+            judge_hidden(judge, stale),
+            judge_hidden(reworded, [case.example for case, _ in part]),
         )
         if all(judgment.error for judgment in after):
             return {**wording, "cases": [], "problem": after[0].error}
@@ -181,7 +216,12 @@ async def pull(work: Work) -> dict[str, Any]:
     )
     with work.store.write() as connection:
         added, repeated = add_cases(connection, work.judge, pulled.examples)
-    counts = {"added": added, "known": repeated, "skipped": pulled.skipped, "more": pulled.more}
+    counts = {
+        "added": added,
+        "known": repeated,
+        "skipped": pulled.skipped,
+        "more": pulled.more,
+    }
     return {**await _judge_queue(work, judge, version), **counts}
 
 
@@ -203,7 +243,11 @@ async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]
         if judgment.error is not None and judgment.id not in old
     ]
     judged = sum(judgment.error is None for judgment in judgments)
-    return {"judged": judged, "failed": len(problems), "problem": next(iter(problems), None)}
+    return {
+        "judged": judged,
+        "failed": len(problems),
+        "problem": next(iter(problems), None),
+    }
 
 
 KINDS: Mapping[str, Kind] = {

@@ -28,7 +28,8 @@ __all__ = ["add_annotations", "checked_rows", "sort_rows", "with_own_verdicts"]
 
 CHANGED = "the feedback changed"
 FOREIGN = (
-    "the file of judgments was written by another judge or version: no verdict is taken from it"
+    "the file of judgments was written by another judge or version: "
+    "no verdict is taken from it"
 )
 
 
@@ -75,7 +76,9 @@ def checked_rows(
     invalid.sort(key=lambda error: error.line)
     if invalid and not skip_invalid:
         raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
-    known = [said.value for said in judge.memory.annotations() if said.value is not None]
+    known = [
+        said.value for said in judge.memory.annotations() if said.value is not None
+    ]
     return FeedbackFile(
         rows=tuple(rows),
         lines=tuple(lines),
@@ -213,8 +216,15 @@ class _OwnVerdicts:
         replaced feedback.
         """
         memory = self.memories.get(judgment.memory_hash)
-        known = case.pre_alignment is not None and case.pre_alignment.judge == self.made_by
-        if memory is None or known or not self._is_own(judgment) or judgment.value is None:
+        known = (
+            case.pre_alignment is not None and case.pre_alignment.judge == self.made_by
+        )
+        if (
+            memory is None
+            or known
+            or not self._is_own(judgment)
+            or judgment.value is None
+        ):
             return None
         exposed = memory.exposure(judgment.example_ids)
         on_case = {said.key for said in self.judge.memory.annotations_on(case)}

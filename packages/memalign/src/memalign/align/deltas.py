@@ -16,7 +16,9 @@ REFUSED = (
     "its rule was refused: {}; write it yourself (memalign guideline NAME --add), "
     "or reword the feedback"
 )
-NOT_MENTIONED = "the model's answer did not mention it; it is asked again at the next align"
+NOT_MENTIONED = (
+    "the model's answer did not mention it; it is asked again at the next align"
+)
 NOT_TAKEN = "its rule was not taken: {}"
 REMARK = "learned without one more rule from it: {}"
 # Not in the model's words: it saw other people's feedback.
@@ -100,11 +102,15 @@ def apply_answer(
             remark = Outcome(kind="taught", reason=REMARK.format(fault))
             outcomes[key] = remark if fault else None
         elif key in refused:
-            outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(fault), exposed_to=seen)
+            outcomes[key] = Outcome(
+                kind="refused", reason=REFUSED.format(fault), exposed_to=seen
+            )
         elif key in impossible:
             outcomes[key] = Outcome(kind="waiting", reason=NOT_TAKEN.format(fault))
         elif key in passed:
-            outcomes[key] = Outcome(kind="example", reason=NOTHING_DRAWN, exposed_to=seen)
+            outcomes[key] = Outcome(
+                kind="example", reason=NOTHING_DRAWN, exposed_to=seen
+            )
         else:
             outcomes[key] = _unanswered(memory, answer, key)
     return _with_conflicts(memory, answer.conflicts), outcomes
@@ -150,7 +156,9 @@ def _carried_out(memory: Memory, answer: CallAnswer, delta: Delta) -> Memory:
     return memory.with_guidelines([*changed, new])
 
 
-def _supported(memory: Memory, guideline_id: str, keys: Collection[FeedbackKey]) -> Memory:
+def _supported(
+    memory: Memory, guideline_id: str, keys: Collection[FeedbackKey]
+) -> Memory:
     """Return the memory with this feedback behind a guideline.
 
     Other feedback of the same align may have revised the guideline. Then it is behind the revisions
@@ -162,7 +170,9 @@ def _supported(memory: Memory, guideline_id: str, keys: Collection[FeedbackKey])
         supporters = tuple(sorted({*guideline.supported_by, *keys}))
         memory = memory.with_guidelines([replace(guideline, supported_by=supporters)])
         revision = guideline.replaced_by
-        name = revision if revision and revision == memory.successor(guideline) else None
+        name = (
+            revision if revision and revision == memory.successor(guideline) else None
+        )
     return memory
 
 
@@ -180,8 +190,12 @@ def _unanswered(memory: Memory, answer: CallAnswer, key: FeedbackKey) -> Outcome
 def _with_conflicts(memory: Memory, named: Iterable[FeedbackConflict]) -> Memory:
     """Return the memory with new conflicts, except those that a person dismissed."""
     conflicts = {conflict.feedback: conflict for conflict in memory.conflicts}
-    dismissed = [set(each.feedback) for each in memory.conflicts if each.dismissed_by is not None]
+    dismissed = [
+        set(each.feedback) for each in memory.conflicts if each.dismissed_by is not None
+    ]
     for new in named:
         if not any(keys.issuperset(new.feedback) for keys in dismissed):
             conflicts.setdefault(new.feedback, new)
-    return replace(memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts)))
+    return replace(
+        memory, conflicts=tuple(conflicts[keys] for keys in sorted(conflicts))
+    )

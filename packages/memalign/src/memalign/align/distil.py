@@ -15,7 +15,12 @@ from msgspec import structs
 
 from memalign import aio
 from memalign.align.deltas import CallAnswer, apply_answer
-from memalign.align.distil_answer import AnswerReader, changes_schema, merge_schema, merged_rules
+from memalign.align.distil_answer import (
+    AnswerReader,
+    changes_schema,
+    merge_schema,
+    merged_rules,
+)
 from memalign.align.likeness import by_likeness, word_likeness
 from memalign.align.run import AlignRun
 from memalign.align.word_for_word import NO_WORDS
@@ -26,7 +31,12 @@ from memalign.judge import Judge, named_parts
 from memalign.judge.borne_out import decidable
 from memalign.memory import Annotation, Case, Memory, Outcome, PreAlignmentVerdict
 from memalign.models.base import ChatModel, ChatRequest
-from memalign.prompts.fitting import FeedbackRecord, fit_guidelines, fit_records, guideline_tokens
+from memalign.prompts.fitting import (
+    FeedbackRecord,
+    fit_guidelines,
+    fit_records,
+    guideline_tokens,
+)
 from memalign.prompts.rendering import DistilRecord, render_distil, render_merge
 from memalign.types import CodeTest, FeedbackKey, Guideline
 
@@ -119,7 +129,9 @@ def _outgrown(memory: Memory) -> int:
     return count
 
 
-def _calls(judge: Judge, model: ChatModel, run: AlignRun, size: int) -> list[DistilCall]:
+def _calls(
+    judge: Judge, model: ChatModel, run: AlignRun, size: int
+) -> list[DistilCall]:
     """Split pending feedback into the fewest equal calls.
 
     Guidelines in force get their budget, and a quarter of the context at most.
@@ -139,7 +151,9 @@ def _calls(judge: Judge, model: ChatModel, run: AlignRun, size: int) -> list[Dis
     return calls
 
 
-def _concerning(memory: Memory, keys: Sequence[FeedbackKey], room: int) -> tuple[Guideline, ...]:
+def _concerning(
+    memory: Memory, keys: Sequence[FeedbackKey], room: int
+) -> tuple[Guideline, ...]:
     """Return all guidelines in force or, if that is too much, those most like the feedback."""
     fitting, left = fit_guidelines(memory.semantic, room)
     if left:
@@ -191,7 +205,9 @@ class DistilCall:
 
     def _halves(self) -> tuple[DistilCall, DistilCall]:
         half = (len(self.keys) + 1) // 2
-        return replace(self, keys=self.keys[:half]), replace(self, keys=self.keys[half:])
+        return replace(self, keys=self.keys[:half]), replace(
+            self, keys=self.keys[half:]
+        )
 
     async def _answer(self) -> tuple[CallAnswer, bool]:
         """Return the model's answer, and whether fewer records may be answered better."""
@@ -225,7 +241,9 @@ class DistilCall:
         )
         return AnswerReader(judge=self.judge, call=call)
 
-    def _own_verdict(self, annotation: Annotation, case: Case) -> PreAlignmentVerdict | None:
+    def _own_verdict(
+        self, annotation: Annotation, case: Case
+    ) -> PreAlignmentVerdict | None:
         """Return the judge's verdict before its experts' if it is known and can be compared."""
         comparable = self.judge.value_type.closed and annotation.value is not None
         return case.pre_alignment if comparable else None
@@ -263,7 +281,11 @@ class DistilCall:
     def _fits(self, records: Sequence[DistilRecord]) -> bool:
         """Return whether an answer still fits into the context of a prompt with these records."""
         request = self._request(records)
-        used = estimate_tokens(request.system) + estimate_tokens(request.user) + request.max_tokens
+        used = (
+            estimate_tokens(request.system)
+            + estimate_tokens(request.user)
+            + request.max_tokens
+        )
         return used + MARGIN <= self.model.limits.context_tokens
 
     def _request(self, records: Sequence[DistilRecord]) -> ChatRequest:
@@ -280,7 +302,9 @@ class DistilCall:
         return ChatRequest(
             system=system,
             user=user,
-            schema=changes_schema(list(self._reader.labels), guideline_ids, self._tested),
+            schema=changes_schema(
+                list(self._reader.labels), guideline_ids, self._tested
+            ),
             schema_name="changes",
             # A model that thinks first gets the room that the judge gives it.
             max_tokens=max(room, parameters.get("max_tokens", 0)),
@@ -290,7 +314,11 @@ class DistilCall:
     @cached_property
     def _tested(self) -> tuple[str, ...]:
         """The fields that tests may read; none if the labels are too few to bear a test out."""
-        return named_parts(self.judge.instructions) if decidable(self._reader.cases) else ()
+        return (
+            named_parts(self.judge.instructions)
+            if decidable(self._reader.cases)
+            else ()
+        )
 
     @property
     def _most(self) -> int:
@@ -300,17 +328,23 @@ class DistilCall:
 # -- merging ---------------------------------------------------------------------------------------
 
 
-async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: AlignRun) -> Memory:
+async def _merged(
+    judge: Judge, memory: Memory, model: ChatModel, run: AlignRun
+) -> Memory:
     """Return the memory with its distilled guidelines merged by one call; a note says if it failed.
 
     Merged guidelines replace their sources, which become active again when the merged one goes.
     Guidelines that a person wrote, confirmed or retired are left alone.
     """
-    guidelines = [rule for rule in memory.semantic if rule.supported_by and not rule.people]
+    guidelines = [
+        rule for rule in memory.semantic if rule.supported_by and not rule.people
+    ]
     if len(guidelines) < 2:
         return memory
     system, user = render_merge(
-        instructions=judge.instructions, value_type=judge.value_type, guidelines=guidelines
+        instructions=judge.instructions,
+        value_type=judge.value_type,
+        guidelines=guidelines,
     )
     request = ChatRequest(
         system=system,
@@ -324,7 +358,9 @@ async def _merged(judge: Judge, memory: Memory, model: ChatModel, run: AlignRun)
         reply = await run.calls.complete(model, request)
     except ModelError as error:
         why = run.failure(error)
-        run.notes.append(f"the guidelines were not merged, they stay as they are: {why}")
+        run.notes.append(
+            f"the guidelines were not merged, they stay as they are: {why}"
+        )
         return memory
     run.spend(reply.usage)
     exposed: set[FeedbackKey] = set()

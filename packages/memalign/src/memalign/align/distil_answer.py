@@ -37,7 +37,9 @@ def _object(properties: dict[str, Any], required: Collection[str]) -> dict[str, 
     }
 
 
-def _array(properties: dict[str, Any], required: Collection[str] = ()) -> dict[str, Any]:
+def _array(
+    properties: dict[str, Any], required: Collection[str] = ()
+) -> dict[str, Any]:
     return {"type": "array", "items": _object(properties, required or properties)}
 
 
@@ -76,7 +78,9 @@ def changes_schema(
         }
         change["tests"] = _array(test)
     conflicts = _array({"feedback": feedback, "about": _TEXT})
-    return _object({"changes": _array(change, needed), "conflicts": conflicts}, ["changes"])
+    return _object(
+        {"changes": _array(change, needed), "conflicts": conflicts}, ["changes"]
+    )
 
 
 def merge_schema(ids: Sequence[str]) -> dict[str, Any]:
@@ -128,14 +132,18 @@ class AnswerReader:
                 tried += len(_entries(entry.get("tests")))
         deltas = tuple(self._delta(change, tried) for change in changes)
         conflicts = map(self._conflict, _entries(data.get("conflicts")))
-        return replace(self.call, deltas=deltas, conflicts=tuple(filter(None, conflicts)))
+        return replace(
+            self.call, deltas=deltas, conflicts=tuple(filter(None, conflicts))
+        )
 
     def _delta(self, change: Mapping[str, Any], tried: int) -> Delta:
         """Read one change; `tried` is the number of tests in the whole answer."""
         keys = self._keys(change.get("feedback"))
         guideline = _word(change.get("guideline")).strip().upper()
         action = _action(change)
-        if action == "REVISE" and not self.call.guideline_ids:  # there was nothing to revise
+        if (
+            action == "REVISE" and not self.call.guideline_ids
+        ):  # there was nothing to revise
             action = "ADD"
         delta = Delta(action=action, feedback=keys, guideline=guideline)
         if action not in ("ADD", "REVISE"):
@@ -155,7 +163,9 @@ class AnswerReader:
         about = tidy(_word(_field(entry, "about")))
         if self._fault(about, keys) is not None:
             about = ""
-        return FeedbackConflict(feedback=keys, about=about, exposed_to=self.call.exposed_to)
+        return FeedbackConflict(
+            feedback=keys, about=about, exposed_to=self.call.exposed_to
+        )
 
     def _fault(self, text: str, keys: Collection[FeedbackKey]) -> str | None:
         """Return why a text about this feedback may not enter a prompt, or None."""

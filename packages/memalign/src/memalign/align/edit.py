@@ -17,7 +17,13 @@ from memalign.memory.guard import guideline_fault, tidy
 from memalign.memory.label_policy import checked_authority
 from memalign.types import FeedbackKey, Guideline
 
-__all__ = ["dismiss_conflict", "edit_guideline", "lock", "set_policy", "write_guideline"]
+__all__ = [
+    "dismiss_conflict",
+    "edit_guideline",
+    "lock",
+    "set_policy",
+    "write_guideline",
+]
 
 
 def edit_guideline(
@@ -135,7 +141,9 @@ def write_guideline(judge: Judge, text: str, *, by: str, pinned: bool = False) -
     return judge.replace(memory=judge.memory.with_guidelines([new]))
 
 
-def dismiss_conflict(judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str) -> Judge:
+def dismiss_conflict(
+    judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str
+) -> Judge:
     """Dismiss a conflict between comments, because a person says that there is none.
 
     A later distillation that names the same feedback does not bring it back, unless the feedback
@@ -158,12 +166,18 @@ def dismiss_conflict(judge: Judge, keys: Iterable[str | FeedbackKey], *, by: str
     conflicts = []
     for conflict in memory.conflicts:
         seen = conflict.feedback
-        if conflict.dismissed_by is not None or any(side.isdisjoint(seen) for side in sides):
+        if conflict.dismissed_by is not None or any(
+            side.isdisjoint(seen) for side in sides
+        ):
             conflicts.append(conflict)
         else:
-            conflicts.append(FeedbackConflict(feedback=seen, exposed_to=seen, dismissed_by=by))
+            conflicts.append(
+                FeedbackConflict(feedback=seen, exposed_to=seen, dismissed_by=by)
+            )
     if len(sides) < 2 or tuple(conflicts) == memory.conflicts:
-        named = [", ".join(map(str, conflict.feedback)) for conflict in memory.open_conflicts]
+        named = [
+            ", ".join(map(str, conflict.feedback)) for conflict in memory.open_conflicts
+        ]
         raise InputError(
             "no conflict between these: name both sides, such as t-1@ana t-2@ben; "
             f"conflicts: {'; '.join(named) or 'none'}"
@@ -238,7 +252,9 @@ def set_policy(judge: Judge, *, authority: Sequence[str]) -> Judge:
 def _named(by: str) -> str:
     name = by.strip()
     if not name or same_person(name, "distilled"):
-        raise InputError("say who changes it: by='ana'; 'distilled' is what a model did")
+        raise InputError(
+            "say who changes it: by='ana'; 'distilled' is what a model did"
+        )
     return name
 
 

@@ -80,7 +80,11 @@ def _usable(
     usable = dict[CodeTest, None]()
     for entry in tests if isinstance(tests, list) else ():
         test = _test(entry)
-        if test is not None and test.field in fields and checked(test, judged, comments) is None:
+        if (
+            test is not None
+            and test.field in fields
+            and checked(test, judged, comments) is None
+        ):
             usable[test] = None
     return list(usable)[:MOST_TESTS]
 
@@ -89,7 +93,11 @@ def _test(entry: object) -> CodeTest | None:
     """Return the test that an entry is, or None if the entry is malformed."""
     if not isinstance(entry, dict):
         return None
-    plain = {name: part for name, part in entry.items() if part is not None and name != "value"}
+    plain = {
+        name: part
+        for name, part in entry.items()
+        if part is not None and name != "value"
+    }
     try:
         return msgspec.convert(plain, CodeTest)
     except msgspec.ValidationError:

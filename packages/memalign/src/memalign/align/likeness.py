@@ -38,7 +38,9 @@ def word_likeness(memory: Memory, keys: Sequence[FeedbackKey]) -> dict[str, floa
     alike = dict.fromkeys(rules, 0.0)
     for key in keys:
         annotation, case = memory.record(key)
-        said = set(words_and_pairs(annotation.rationale or embedding_text(case.example)))
+        said = set(
+            words_and_pairs(annotation.rationale or embedding_text(case.example))
+        )
         for name, words in rules.items():
             shared = math.fsum(weights[word] for word in words & said)
             alike[name] = max(alike[name], shared)

@@ -46,14 +46,20 @@ async def broken_locks(judge: Judge, run: AlignRun) -> tuple[BrokenLock, ...]:
 def _broken(judge: Judge, case: Case, judgment: Judgment | str) -> BrokenLock:
     label = judge.memory.label(case)
     if isinstance(judgment, str):
-        return BrokenLock(id=case.id, label=label, reason=f"could not be judged: {judgment}")
+        return BrokenLock(
+            id=case.id, label=label, reason=f"could not be judged: {judgment}"
+        )
     names = dict.fromkeys(judgment.guideline_ids)
     for finding in judgment.findings:
         names[finding.guideline] = None
-    return BrokenLock(id=case.id, label=label, value=judgment.value, guideline_ids=tuple(names))
+    return BrokenLock(
+        id=case.id, label=label, value=judgment.value, guideline_ids=tuple(names)
+    )
 
 
-def with_lessons_waiting(judge: Judge, reason: str = WAITS, *, quotes: bool = False) -> Judge:
+def with_lessons_waiting(
+    judge: Judge, reason: str = WAITS, *, quotes: bool = False
+) -> Judge:
     """Return a judge whose pending feedback waits for one reason.
 
     Args:
@@ -63,7 +69,9 @@ def with_lessons_waiting(judge: Judge, reason: str = WAITS, *, quotes: bool = Fa
     """
     keys = tuple(annotation.key for annotation in judge.memory.pending)
     waiting = Outcome(kind="waiting", reason=reason, exposed_to=keys if quotes else ())
-    return judge.replace(memory=judge.memory.with_outcomes(dict.fromkeys(keys, waiting)))
+    return judge.replace(
+        memory=judge.memory.with_outcomes(dict.fromkeys(keys, waiting))
+    )
 
 
 def held_back(result: AlignResult) -> AlignResult:

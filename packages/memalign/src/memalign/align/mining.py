@@ -72,7 +72,9 @@ def with_mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> 
     return memory.with_guidelines(changed) if changed else memory
 
 
-def mined(memory: Memory, value_type: ValueType, fields: Sequence[str]) -> tuple[CodeTest, ...]:
+def mined(
+    memory: Memory, value_type: ValueType, fields: Sequence[str]
+) -> tuple[CodeTest, ...]:
     """Return the tests that labels bear out, without tests that add no case to those before them.
 
     Args:
@@ -114,7 +116,9 @@ class Rule(NamedTuple):
         return self.table[0]
 
 
-def _rules(columns: Mapping[Column, CodeTest], cases: Sequence[LabelledCase]) -> list[Rule]:
+def _rules(
+    columns: Mapping[Column, CodeTest], cases: Sequence[LabelledCase]
+) -> list[Rule]:
     """Return every test in both senses for every label, the sense that finds something first."""
     labels = sorted({case.label for case in cases}, key=str)
     outcomes = {label: outcome_of(cases, label) for label in labels}
@@ -124,7 +128,9 @@ def _rules(columns: Mapping[Column, CodeTest], cases: Sequence[LabelledCase]) ->
             answers = column if holding else column.turned()
             for label, outcome in outcomes.items():
                 meant = replace(test, holds=holding, value=label)
-                rules.append(Rule(meant, answers.yes, answers.table(outcome), len(rules)))
+                rules.append(
+                    Rule(meant, answers.yes, answers.table(outcome), len(rules))
+                )
     return rules
 
 
@@ -173,7 +179,9 @@ def _forms(text: str) -> Iterator[str]:
     """Yield the shapes of pieces that are no plain words, such as references and initials."""
     for piece in text.split():
         stripped = piece.strip(_AROUND)
-        form = shape(stripped.removesuffix(".") if stripped.count(".") == 1 else stripped)
+        form = shape(
+            stripped.removesuffix(".") if stripped.count(".") == 1 else stripped
+        )
         if len(form) > 1 and not re.fullmatch("A?a+", form):
             yield form
 
@@ -199,7 +207,9 @@ def _chance_limit(rules: Sequence[Rule]) -> float:
     least = []
     for rule in rules:
         right, wrong, missed, rest = rule.table
-        swapped = min(wrong, missed)  # labels that could be dealt so that the test agrees best
+        swapped = min(
+            wrong, missed
+        )  # labels that could be dealt so that the test agrees best
         best = (right + swapped, wrong - swapped, missed - swapped, rest + swapped)
         least.append(chance(best))
     least.sort()

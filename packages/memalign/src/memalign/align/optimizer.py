@@ -83,7 +83,9 @@ class MemAlign:
         if self.authority is not None:
             object.__setattr__(self, "authority", checked_authority(self.authority))
 
-    def calls(self, answers: AnswerStore | None = None, dry_run: DryRun | None = None) -> Calls:
+    def calls(
+        self, answers: AnswerStore | None = None, dry_run: DryRun | None = None
+    ) -> Calls:
         """Create the model calls of one run, within this optimizer's limits.
 
         Args:
@@ -91,7 +93,10 @@ class MemAlign:
             dry_run: Counts calls instead of making them.
         """
         return Calls(
-            answers=answers, max_cost=self.max_cost, concurrency=self.concurrency, dry_run=dry_run
+            answers=answers,
+            max_cost=self.max_cost,
+            concurrency=self.concurrency,
+            dry_run=dry_run,
         )
 
     async def align(
@@ -187,7 +192,9 @@ class MemAlign:
         judge = self._configured(judge)
 
         # 1. Forget, without a model. From here on every question is asked by a judge that forgot.
-        staying = () if people_agree else exposed_wordings(judge.memory, run.removed, keep)
+        staying = (
+            () if people_agree else exposed_wordings(judge.memory, run.removed, keep)
+        )
         if staying:
             names = ", ".join(staying)
             run.notes.append(
@@ -209,9 +216,13 @@ class MemAlign:
             learned = with_lessons_waiting(judge, f"{WHY}: {error}", quotes=True)
         return run.result(learned)
 
-    def _begin(self, judge: Judge, progress: Progress | None, calls: Calls | None) -> AlignRun:
+    def _begin(
+        self, judge: Judge, progress: Progress | None, calls: Calls | None
+    ) -> AlignRun:
         return AlignRun(
-            before=judge, progress=progress or notebook_progress(), calls=calls or self.calls()
+            before=judge,
+            progress=progress or notebook_progress(),
+            calls=calls or self.calls(),
         )
 
     def _configured(self, judge: Judge) -> Judge:
@@ -235,7 +246,9 @@ class MemAlign:
             return judge
         model = open_reflection_model(judge, self.reflection_model)
         if model.limits.writes:
-            return await distil(judge, model, run, size=self.shard_size or model.limits.shard_size)
+            return await distil(
+                judge, model, run, size=self.shard_size or model.limits.shard_size
+            )
         judge = word_for_word(judge)
         fields = named_parts(judge.instructions)
         return judge.replace(memory=with_mined(judge.memory, judge.value_type, fields))
@@ -270,7 +283,9 @@ async def _embedded(judge: Judge, run: AlignRun) -> Judge:
     if not missing:
         return judge
     run.tell("embed", 0, len(missing))
-    rows = await run.calls.embed(model, [embedding_text(case.example) for case in missing])
+    rows = await run.calls.embed(
+        model, [embedding_text(case.example) for case in missing]
+    )
     run.tell("embed", len(missing), len(missing))
     cases = []
     for case, row in zip(missing, rows, strict=True):

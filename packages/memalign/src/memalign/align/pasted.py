@@ -8,7 +8,9 @@ from memalign.errors import InputError
 
 __all__ = ["check_instructions", "pasted_guidelines"]
 
-_BLOCK = re.compile(r"Distilled\s+Guidelines\s*\(\s*\d+\s*\)\s*:.*", re.IGNORECASE | re.DOTALL)
+_BLOCK = re.compile(
+    r"Distilled\s+Guidelines\s*\(\s*\d+\s*\)\s*:.*", re.IGNORECASE | re.DOTALL
+)
 """As MLflow shows the guidelines of an aligned judge in its instructions."""
 
 

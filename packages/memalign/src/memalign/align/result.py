@@ -32,7 +32,15 @@ _SHOWN = 8
 """Guidelines and conflicts that a terminal shows."""
 _WIDTH = 120
 """Characters of each."""
-_ORDER = ("learned", "merged", "disputed", "rejected", "withdrawn", "unchanged", "invalid")
+_ORDER = (
+    "learned",
+    "merged",
+    "disputed",
+    "rejected",
+    "withdrawn",
+    "unchanged",
+    "invalid",
+)
 """The order in which a summary counts rows."""
 
 
@@ -115,7 +123,9 @@ class BrokenLock(msgspec.Struct, frozen=True, kw_only=True):
         if self.reason:
             return f"locked case {self.id} {self.reason}"
         named = f" ({', '.join(self.guideline_ids)})" if self.guideline_ids else ""
-        verdict = f"judged {value_text(self.value)}, experts say {value_text(self.label)}"
+        verdict = (
+            f"judged {value_text(self.value)}, experts say {value_text(self.label)}"
+        )
         return f"locked case {self.id}: {verdict}{named}"
 
 
@@ -212,11 +222,17 @@ class AlignResult(Generic[ValueT_co]):
         if self.guidelines:
             parts.append(f"new {_span(self.guidelines)}")
         if self.broken:
-            parts.append(f"locked and not kept: {', '.join(lock.id for lock in self.broken)}")
+            parts.append(
+                f"locked and not kept: {', '.join(lock.id for lock in self.broken)}"
+            )
         if self.conflicts:
             parts.append(f"conflicts: {len(self.conflicts)}")
-        parts.append(f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s")
-        parts.append("cost unknown" if self.usage.cost is None else dollars(self.usage.cost))
+        parts.append(
+            f"{self.seconds:.0f} s" if self.seconds >= 1 else f"{self.seconds:.2g} s"
+        )
+        parts.append(
+            "cost unknown" if self.usage.cost is None else dollars(self.usage.cost)
+        )
         return ", ".join(parts)
 
     def __str__(self) -> str:
@@ -240,17 +256,27 @@ class AlignResult(Generic[ValueT_co]):
         return html_view(above, ("guideline", "text", "taught by"), rows)
 
     def _conflict_lines(self) -> list[str]:
-        return [f"conflict: {', '.join(each.ids)}: {each.reason}" for each in self.conflicts]
+        return [
+            f"conflict: {', '.join(each.ids)}: {each.reason}" for each in self.conflicts
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values, for programs; the judge is named, not included."""
-        plain: dict[str, Any] = {"judge": self.judge.name, "memory_hash": self.judge.memory.hash}
+        plain: dict[str, Any] = {
+            "judge": self.judge.name,
+            "memory_hash": self.judge.memory.hash,
+        }
         for each in fields(self):
             if each.name not in ("judge", "held"):
                 plain[each.name] = as_json(getattr(self, each.name))
         if self.impact is not None:
-            plain["impact"] |= {"fixed": self.impact.fixed, "broken": self.impact.broken}
-        plain["pending"] = [{"key": str(key), "reason": reason} for key, reason in self.pending]
+            plain["impact"] |= {
+                "fixed": self.impact.fixed,
+                "broken": self.impact.broken,
+            }
+        plain["pending"] = [
+            {"key": str(key), "reason": reason} for key, reason in self.pending
+        ]
         return plain
 
 
@@ -286,7 +312,12 @@ def conflicts_in(memory: Memory) -> tuple[Conflict, ...]:
     for named in memory.open_conflicts:
         values = {key: memory.record(key)[0].value for key in named.feedback}
         comments.append(
-            Conflict(kind="comments", ids=_cases_of(values), annotations=values, reason=named.about)
+            Conflict(
+                kind="comments",
+                ids=_cases_of(values),
+                annotations=values,
+                reason=named.about,
+            )
         )
     return (*labels.values(), *comments)
 

@@ -8,7 +8,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from memalign.align.annotations import sort_rows
-from memalign.align.result import AlignResult, BrokenLock, Impact, RowReport, conflicts_in
+from memalign.align.result import (
+    AlignResult,
+    BrokenLock,
+    Impact,
+    RowReport,
+    conflicts_in,
+)
 from memalign.io import FeedbackFile
 from memalign.judge import Judge, Progress
 from memalign.memory import Memory
@@ -97,7 +103,9 @@ class AlignRun:
         rows = []
         for bad in self.file.invalid:
             rows.append(
-                RowReport(line=bad.line, key=bad.id or "", status="invalid", reason=bad.reason)
+                RowReport(
+                    line=bad.line, key=bad.id or "", status="invalid", reason=bad.reason
+                )
             )
         for line, row in zip(self.file.lines, self.file.rows, strict=True):
             entry = ledger[row.key]
@@ -115,4 +123,6 @@ class AlignRun:
 def _only_in(memory: Memory, other: Memory) -> tuple[Guideline, ...]:
     """Return the guidelines of a memory that another one has not."""
     known = {guideline.id for guideline in other.guidelines}
-    return tuple(guideline for guideline in memory.guidelines if guideline.id not in known)
+    return tuple(
+        guideline for guideline in memory.guidelines if guideline.id not in known
+    )

@@ -61,7 +61,9 @@ async def judge_hidden(
             hidden = judge.without_case(case.example)
             task = task_of(hidden)
             example = case.example
-            judgment = await decide(task, hidden.memory, example, run.calls, standing=False)
+            judgment = await decide(
+                task, hidden.memory, example, run.calls, standing=False
+            )
         except (ModelError, InputError, AccessDenied) as error:
             return run.failure(error)
         run.spend(replace(judgment.usage, seconds={}))

@@ -32,12 +32,19 @@ def word_for_word(judge: Judge) -> Judge:
             outcomes[key] = Outcome(kind="example", reason=NO_WORDS, exposed_to=(key,))
             continue
         text = comment_as_rule(annotation, case, judge.value_type)
-        fault = guideline_fault(text, judged_texts(case.example.content), [annotation.rationale])
+        fault = guideline_fault(
+            text, judged_texts(case.example.content), [annotation.rationale]
+        )
         if fault is not None:
-            outcomes[key] = Outcome(kind="refused", reason=REFUSED.format(fault), exposed_to=(key,))
+            outcomes[key] = Outcome(
+                kind="refused", reason=REFUSED.format(fault), exposed_to=(key,)
+            )
             continue
         new = Guideline(
-            id=f"G{memory.next_guideline}", text=text, supported_by=(key,), exposed_to=(key,)
+            id=f"G{memory.next_guideline}",
+            text=text,
+            supported_by=(key,),
+            exposed_to=(key,),
         )
         memory = memory.with_guidelines([new])
         outcomes[key] = None

@@ -60,7 +60,9 @@ def align(
     judged: OwnVerdicts = None,
     skip_invalid: Annotated[
         bool,
-        typer.Option("--skip-invalid", help="Leave out invalid rows and learn from the others."),
+        typer.Option(
+            "--skip-invalid", help="Leave out invalid rows and learn from the others."
+        ),
     ] = False,
     allow_erased: AllowErased = False,
     impact: Annotated[
@@ -89,7 +91,10 @@ def align(
     from memalign.models.dry_run import DryRun
 
     optimizer = MemAlign(
-        columns=columns_of(columns), concurrency=concurrency, max_cost=max_cost, impact=impact
+        columns=columns_of(columns),
+        concurrency=concurrency,
+        max_cost=max_cost,
+        impact=impact,
     )
     rows = () if feedback is None else rows_of(feedback, source=source)
     options: dict[str, Any] = {
@@ -134,7 +139,9 @@ def run_and_report(
     with show_progress() as progress:
         result = action(registry, progress)
     if result.taken_up:
-        say(f"reused {counted(result.taken_up, 'answer')} that an interrupted run had paid for")
+        say(
+            f"reused {counted(result.taken_up, 'answer')} that an interrupted run had paid for"
+        )
     session.give({"version": result.version, **result.to_dict()}, *report_parts(result))
     invalid = any(row.status == "invalid" for row in result.rows)
     failed = result.pending or result.stopped or result.broken or invalid
@@ -152,7 +159,13 @@ def report_parts(result: AlignResult) -> list[Any]:
     """
     name = result.judge.name
     parts = _feedback(result)
-    did = (result.rows, result.removed, result.usage.calls, result.taken_up, result.stopped)
+    did = (
+        result.rows,
+        result.removed,
+        result.usage.calls,
+        result.taken_up,
+        result.stopped,
+    )
     if not any(did):
         parts.append("nothing to learn: you gave no file, and no feedback is pending")
     if result.removed:
@@ -191,12 +204,20 @@ def _guidelines(result: AlignResult) -> list[Any]:
     memory = result.judge.memory
     parts: list[Any] = []
     if result.forgotten:
-        parts.append(guideline_table(result.forgotten, title="Forgotten guidelines", limit=_LIMIT))
+        parts.append(
+            guideline_table(
+                result.forgotten, title="Forgotten guidelines", limit=_LIMIT
+            )
+        )
     if result.guidelines:
-        active_first = sorted(result.guidelines, key=lambda rule: memory.status(rule) != "active")
+        active_first = sorted(
+            result.guidelines, key=lambda rule: memory.status(rule) != "active"
+        )
         rest = f"for all: memalign guideline {result.judge.name}"
         parts.append(
-            guideline_table(active_first, memory, title="New guidelines", limit=_LIMIT, rest=rest)
+            guideline_table(
+                active_first, memory, title="New guidelines", limit=_LIMIT, rest=rest
+            )
         )
     return parts
 

@@ -77,7 +77,10 @@ _GROUPS: dict[str, dict[str, tuple[Callable[..., int], str]]] = {
 _NAME_WIDTH, _SUMMARY_WIDTH = 15, 89  # of the overview: all groups line up
 _EXIT_CODES = [
     ("0", "The command is done. A gate (`memalign evaluate` with a criterion) passed."),
-    ("1", "The command is done, but something failed and is listed. A gate: the judge is worse."),
+    (
+        "1",
+        "The command is done, but something failed and is listed. A gate: the judge is worse.",
+    ),
     ("2", "The command could not run; the message says why."),
     ("3", "A gate: there are too few cases to tell."),
     ("130", "The command was interrupted with Ctrl-C."),
@@ -127,8 +130,12 @@ class Commands(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
         except Exception as error:
             # Wrong use: Typer tells people, and has no word for programs.
-            if as_json and callable(usage_message := getattr(error, "format_message", None)):
-                print_json({"error": {"type": "UsageError", "message": usage_message()}})
+            if as_json and callable(
+                usage_message := getattr(error, "format_message", None)
+            ):
+                print_json(
+                    {"error": {"type": "UsageError", "message": usage_message()}}
+                )
             raise
         raise typer.Exit(code or 0)
 
@@ -143,7 +150,9 @@ class Commands(TyperGroup):
         try:
             command = get_command(import_module("memalign_server.command").app)
         except ImportError as error:
-            if ctx is None or ctx.resilient_parsing:  # the shell completes another command
+            if (
+                ctx is None or ctx.resilient_parsing
+            ):  # the shell completes another command
                 return None
             raise ConfigurationError(
                 f"memalign serve needs the package memalign-server ({error}); to install it from a "
@@ -154,9 +163,15 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the overview: the commands in groups, the options that all take, the exit codes."""
-        for group, names in {**_GROUPS, "Models and server": ["models", "serve"]}.items():
+        for group, names in {
+            **_GROUPS,
+            "Models and server": ["models", "serve"],
+        }.items():
             with formatter.section(group):
-                lines = [(name.ljust(_NAME_WIDTH), self._summary(ctx, name)) for name in names]
+                lines = [
+                    (name.ljust(_NAME_WIDTH), self._summary(ctx, name))
+                    for name in names
+                ]
                 formatter.write_dl(lines)
         with formatter.section("Options for every command"):
             formatter.write_dl([help_record(option) for option in Command.shared])
@@ -204,7 +219,10 @@ def memalign_(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+            "--version",
+            callback=_show_version,
+            is_eager=True,
+            help="Show the version and exit.",
         ),
     ] = False,
 ) -> None:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from memalign.types import Feedback, Usage
 
 INSTRUCTIONS = (
-    "Is the shop's reply good enough to send?\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
+    "Is the shop's reply good enough to send?\n"
+    "Customer: {{ inputs }}\nReply: {{ outputs }}"
 )
 WITHDRAWN = "ana"
 """The person whose words are withdrawn at the end."""
@@ -76,7 +77,9 @@ def demo(
     calls it will make and what they cost. The embedded model costs nothing and takes about two
     minutes after a download of 1.1 GB, for which the demo asks first.
     """
-    tell = partial(show, stderr=session.json)  # so that with --json stdout has JSON alone
+    tell = partial(
+        show, stderr=session.json
+    )  # so that with --json stdout has JSON alone
     chat = RecordedModel() if model is None else live_model(model, tell, yes=yes)
     story = story_on(chat)
     tell(*_opening(story, chat))
@@ -98,7 +101,9 @@ def demo(
             "recorded": isinstance(chat, RecordedModel),
             "agreement": agreement,
             "usage": usage,
-            "verdicts": {name: list(side.judgments.values()) for name, side in verdicts.items()},
+            "verdicts": {
+                name: list(side.judgments.values()) for name, side in verdicts.items()
+            },
             "align": learned.to_dict(),
             "unalign": forgot.to_dict(),
         }
@@ -111,7 +116,9 @@ def story_on(chat: ChatModel) -> Story:
     """Return the demo's story with `chat` as the judge's model."""
     from memalign.judge import Judge
 
-    judge = Judge(name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model=chat)
+    judge = Judge(
+        name="support", instructions=INSTRUCTIONS, feedback_value_type=bool, model=chat
+    )
     return Story(judge, demo_rows("feedback.jsonl"), demo_rows("held_out.jsonl"))
 
 
@@ -119,7 +126,9 @@ def demo_rows(name: str) -> tuple[Feedback, ...]:
     """Read a file of the demo: `feedback.jsonl`, or `held_out.jsonl`, which it is not taught."""
     from memalign.io import read_feedback
 
-    with resources.as_file(resources.files("memalign.cli") / "demo_data" / name) as path:
+    with resources.as_file(
+        resources.files("memalign.cli") / "demo_data" / name
+    ) as path:
         return read_feedback(path).rows
 
 
@@ -147,9 +156,17 @@ def live_model(name: str, tell: Callable[[str], None], *, yes: bool) -> ChatMode
     from memalign.models import resolve
     from memalign.models.catalogue import CATALOGUE
 
-    embedded = CATALOGUE.get(name.removeprefix("local:")) if name.startswith("local:") else None
+    embedded = (
+        CATALOGUE.get(name.removeprefix("local:"))
+        if name.startswith("local:")
+        else None
+    )
     missing = embedded is not None and not embedded.present
-    if embedded is not None and missing and download(embedded, yes=yes, log=tell) is None:
+    if (
+        embedded is not None
+        and missing
+        and download(embedded, yes=yes, log=tell) is None
+    ):
         raise ConfigurationError(
             "nothing was downloaded. `memalign demo` without --model needs no model"
         )
@@ -168,7 +185,9 @@ def estimate(story: Story) -> Usage:
     taught = aio.run(MemAlign().align(story.judge, story.lessons, calls=calls)).judge
     forgetful = aio.run(MemAlign().unalign(taught, source=WITHDRAWN, calls=calls)).judge
     for version in (story.judge, taught, forgetful):
-        version.judge_many([row.example for row in story.unseen if row.example], max_cost=calls)
+        version.judge_many(
+            [row.example for row in story.unseen if row.example], max_cost=calls
+        )
     return dry_run.usage
 
 
@@ -203,13 +222,21 @@ def _taught(story: Story, tell: Callable[..., None]) -> AlignResult:
     """Teach the judge, and show some comments and what came of them."""
     tell("", f"2. Two experts review {len(story.lessons)} other replies and say why")
     shown = [story.lessons[place] for place in SHOWN_LESSONS]
-    words = [(row.source, row.outputs, _word(row.value), row.rationale) for row in shown]
+    words = [
+        (row.source, row.outputs, _word(row.value), row.rationale) for row in shown
+    ]
     title = f"{len(shown)} of {len(story.lessons)} comments"
-    tell(table(("expert", "reply", "send it?", "the expert's words"), words, title=title))
+    tell(
+        table(("expert", "reply", "send it?", "the expert's words"), words, title=title)
+    )
     with show_progress() as progress:
         learned = story.judge.align(story.lessons, progress=progress)
     memory = learned.judge.memory
-    tell(guideline_table(learned.guidelines, memory, title="What the judge learned", limit=ROWS))
+    tell(
+        guideline_table(
+            learned.guidelines, memory, title="What the judge learned", limit=ROWS
+        )
+    )
     return learned
 
 
@@ -232,9 +259,13 @@ def _judged_again(
         f"right on {len(right(after))} of {len(story.unseen)}, {len(right(before))} before; "
         f"{fixed} fixed, {broken} broken",
     )
-    by_rule = sum(judgment.decided_by == "rule" for judgment in after.judgments.values())
+    by_rule = sum(
+        judgment.decided_by == "rule" for judgment in after.judgments.values()
+    )
     if by_rule:
-        tell(f"{by_rule} of them by a rule that code decides: no call, and the words are named.")
+        tell(
+            f"{by_rule} of them by a rule that code decides: no call, and the words are named."
+        )
     return after
 
 
@@ -247,7 +278,9 @@ def _forgotten(
 ) -> tuple[AlignResult, Evaluation]:
     """Withdraw one person's words, and judge again where teaching had changed a verdict."""
     name = WITHDRAWN.capitalize()
-    tell("", f"4. {name} leaves and withdraws her words: what they taught goes with them")
+    tell(
+        "", f"4. {name} leaves and withdraws her words: what they taught goes with them"
+    )
     with show_progress() as progress:
         forgot = learned.judge.unalign(source=WITHDRAWN, progress=progress)
     rows = changed(story, before, after)

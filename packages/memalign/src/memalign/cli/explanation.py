@@ -20,14 +20,19 @@ def explain(
     session: Session,
     name: Name,
     out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The file that `memalign judge -o` wrote.")
+        Path,
+        typer.Argument(metavar="OUT", help="The file that `memalign judge -o` wrote."),
     ],
-    example_id: Annotated[str, typer.Argument(metavar="ID", help="The id of the example.")],
+    example_id: Annotated[
+        str, typer.Argument(metavar="ID", help="The id of the example.")
+    ],
     *,
     examples: Annotated[
         str,
         typer.Option(
-            "--examples", metavar="FILE", help=f"The file of examples that was judged; {STDIN}"
+            "--examples",
+            metavar="FILE",
+            help=f"The file of examples that was judged; {STDIN}",
         ),
     ],
     columns: ColumnMap = None,
@@ -56,9 +61,13 @@ def explain(
         raise InputError(f"{examples} has no example with the id {example_id!r}")
     if not file.fits(example):
         advice = "use the file as it was, or judge it again"
-        raise InputError(f"{examples}: {example_id!r} has changed since it was judged; {advice}")
+        raise InputError(
+            f"{examples}: {example_id!r} has changed since it was judged; {advice}"
+        )
     number, judge = session.registry().judged_by(name, file.judge, judgment.memory_hash)
-    explained = aio.run(explain_judgment(task_of(judge), judge.memory, example, judgment))
+    explained = aio.run(
+        explain_judgment(task_of(judge), judge.memory, example, judgment)
+    )
     data = {"judge": name, "version": number, "id": example_id, **explained}
     session.give(data, *_parts(explained["judgment"], data))
     return DONE
@@ -103,5 +112,8 @@ def _as_text(prompt: dict[str, Any]) -> str:
     """Return a prompt's messages, or a decision model's item and questions, one below the other."""
     if "system" in prompt:
         return f"--- system\n{prompt['system']}\n--- user\n{prompt['user']}\n"
-    asked = [f"--- {question['key']}\n{question['text']}\n" for question in prompt["questions"]]
+    asked = [
+        f"--- {question['key']}\n{question['text']}\n"
+        for question in prompt["questions"]
+    ]
     return "".join([f"--- item\n{prompt['item']}\n", *asked])

@@ -45,7 +45,10 @@ Matching = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be forgotten without changing anything.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Show what would be forgotten without changing anything."
+    ),
 ]
 
 _LIMIT = 30  # lines
@@ -102,7 +105,11 @@ def unalign(
 
 
 def _named(
-    judge: Judge, chosen: Sequence[str | FeedbackKey], *, source: str | None, matching: str | None
+    judge: Judge,
+    chosen: Sequence[str | FeedbackKey],
+    *,
+    source: str | None,
+    matching: str | None,
 ) -> tuple[FeedbackKey, ...]:
     """Return the feedback that keys, a person and a text name; UnknownKey if there is none."""
     if matching is None:
@@ -116,7 +123,9 @@ def _named(
     return going
 
 
-def _changes(judge: Judge, going: Sequence[FeedbackKey], *, people_agree: bool) -> MemoryDiff:
+def _changes(
+    judge: Judge, going: Sequence[FeedbackKey], *, people_agree: bool
+) -> MemoryDiff:
     """Return what forgetting changes at once, without a model."""
     from memalign.memory.forget import forget, without_disputed
     from memalign.registry.diff import compare
@@ -148,24 +157,32 @@ def erase(
     chosen = tuple(keys or ())
     if not chosen and source is None and matching is None and not dry_run:
         registry.compact()
-        session.give({"compacted": True}, "the registry is rewritten without what was deleted")
+        session.give(
+            {"compacted": True}, "the registry is rewritten without what was deleted"
+        )
         return DONE
-    preview = registry.erase(name, chosen, source=source, matching=matching, dry_run=True)
+    preview = registry.erase(
+        name, chosen, source=source, matching=matching, dry_run=True
+    )
     shown = [str(preview), *_wordings(session, name, preview.wordings)]
     if dry_run:
         session.give(preview.to_dict(), *shown)
         return DONE
     show(*shown, stderr=True)
     if not confirmed(
-        f"Erase {preview.counts} from every version of {name} and every table, for good?", yes=yes
+        f"Erase {preview.counts} from every version of {name} and every table, for good?",
+        yes=yes,
     ):
         session.give({"done": False}, "nothing was changed")
         return DONE
     session.after_interrupt = (
-        f"run the same command again. If it finds nothing any more: memalign erase {name}"
+        "run the same command again. If it finds nothing any more: "
+        f"memalign erase {name}"
     )
     with show_progress() as progress:
-        receipt = registry.erase(name, chosen, source=source, matching=matching, progress=progress)
+        receipt = registry.erase(
+            name, chosen, source=source, matching=matching, progress=progress
+        )
     session.give(receipt.to_dict(), str(receipt))
     return DONE if receipt.complete and not receipt.pending else FAILURES
 
@@ -179,4 +196,6 @@ def _wordings(session: Session, name: str, ids: Sequence[str]) -> list[str]:
         return []
     memory = session.judge(name)[1].memory
     going = [rule for rule in memory.guidelines if rule.id in ids]
-    return [f"  {rule.id} ({', '.join(sorted(rule.people))}): {rule.text}" for rule in going]
+    return [
+        f"  {rule.id} ({', '.join(sorted(rule.people))}): {rule.text}" for rule in going
+    ]

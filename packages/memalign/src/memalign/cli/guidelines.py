@@ -29,21 +29,29 @@ def guideline(
     guideline_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="GID", help="A guideline, for example G2. Without it, all are listed."
+            metavar="GID",
+            help="A guideline, for example G2. Without it, all are listed.",
         ),
     ] = None,
     *,
-    text: Annotated[str | None, typer.Option(metavar="T", help="Replace the text.")] = None,
-    add: Annotated[str | None, typer.Option(metavar="T", help="Write a new guideline.")] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="T", help="Replace the text.")
+    ] = None,
+    add: Annotated[
+        str | None, typer.Option(metavar="T", help="Write a new guideline.")
+    ] = None,
     pin: Annotated[
         bool | None,
         typer.Option(
-            "--pin/--unpin", help="Always keep the guideline in the prompt, or undo that."
+            "--pin/--unpin",
+            help="Always keep the guideline in the prompt, or undo that.",
         ),
     ] = None,
     retire: Annotated[
         bool | None,
-        typer.Option("--retire/--restore", help="Stop using the guideline, or use it again."),
+        typer.Option(
+            "--retire/--restore", help="Stop using the guideline, or use it again."
+        ),
     ] = None,
     rule: Annotated[
         bool | None,
@@ -55,7 +63,9 @@ def guideline(
     force: Force = False,
     by: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="Who makes the change. The default is your user name."),
+        typer.Option(
+            metavar="WHO", help="Who makes the change. The default is your user name."
+        ),
     ] = None,
 ) -> int:
     """Show guidelines, or write and change them by hand.
@@ -85,7 +95,11 @@ def guideline(
     )
     saved = session.registry().update(name, change, "edit", force=force)
     memory = saved.judge.memory
-    changed = memory.guidelines[-1] if guideline_id is None else memory.guideline(guideline_id)
+    changed = (
+        memory.guidelines[-1]
+        if guideline_id is None
+        else memory.guideline(guideline_id)
+    )
     data = {"guidelines": guideline_values([changed], memory)}
     give_changes(session, saved, data, *rule_lines(saved.judge, [changed]))
     return DONE
@@ -112,7 +126,9 @@ def _show_guidelines(session: Session, name: str, guideline_id: str | None) -> i
     return DONE
 
 
-def _changed(judge: Judge, *, guideline_id: str | None, text: str | None, **changes: Any) -> Judge:
+def _changed(
+    judge: Judge, *, guideline_id: str | None, text: str | None, **changes: Any
+) -> Judge:
     """Return the judge with a guideline changed, or written if none is named."""
     from memalign.align import edit_guideline, write_guideline
 
@@ -128,7 +144,10 @@ def lock(
     ids: Annotated[list[str], typer.Argument(metavar="ID", help="The ids of cases.")],
     *,
     unlock: Annotated[
-        bool, typer.Option("--unlock", help="Allow later versions to change these verdicts again.")
+        bool,
+        typer.Option(
+            "--unlock", help="Allow later versions to change these verdicts again."
+        ),
     ] = False,
 ) -> int:
     """Lock cases that no later version may get wrong.
@@ -147,7 +166,11 @@ def user_name() -> str:
     """Return the name of whoever uses the computer, for what a person changes."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError, ImportError):  # neither the environment nor the system has a name
+    except (
+        OSError,
+        KeyError,
+        ImportError,
+    ):  # neither the environment nor the system has a name
         return "unknown"
 
 
@@ -169,7 +192,9 @@ def guideline_table(
         if guideline.origin != "distilled":
             sources.insert(0, f"by {guideline.origin}")
         source = "; ".join(filter(None, sources))
-        rows.append((guideline.id, status_text(guideline, memory), "\n".join(lines), source))
+        rows.append(
+            (guideline.id, status_text(guideline, memory), "\n".join(lines), source)
+        )
     return table(("id", "status", "guideline", "from"), rows, **options)
 
 
@@ -185,7 +210,9 @@ def rule_lines(judge: Judge, guidelines: Iterable[Guideline]) -> list[str]:
     return lines
 
 
-def guideline_values(guidelines: Iterable[Guideline], memory: Memory) -> list[dict[str, Any]]:
+def guideline_values(
+    guidelines: Iterable[Guideline], memory: Memory
+) -> list[dict[str, Any]]:
     """Return guidelines of `memory` as JSON values, each with its status."""
     from memalign.types import as_json
 

@@ -47,7 +47,9 @@ def history(session: Session, name: Name) -> int:
 def diff(
     session: Session,
     name: Name,
-    first: Annotated[int, typer.Argument(metavar="V1", min=1, help="The version to start from.")],
+    first: Annotated[
+        int, typer.Argument(metavar="V1", min=1, help="The version to start from.")
+    ],
     second: Annotated[
         int, typer.Argument(metavar="V2", min=1, help="The version to compare with it.")
     ],
@@ -58,7 +60,9 @@ def diff(
     return DONE
 
 
-def give_changes(session: Session, saved: Saved, data: Mapping[str, Any], *more: str) -> None:
+def give_changes(
+    session: Session, saved: Saved, data: Mapping[str, Any], *more: str
+) -> None:
     """Print what a change by hand did.
 
     Args:
@@ -90,9 +94,13 @@ def diff_lines(diff: MemoryDiff) -> list[str]:
         lines += _sides(f"{setting.name}: ", before, _setting_text(setting.after))
     for rule in diff.guidelines:
         before = _rule_text(rule.before, rule.state_before)
-        lines += _sides(f"{rule.name} ", before, _rule_text(rule.after, rule.state_after))
+        lines += _sides(
+            f"{rule.name} ", before, _rule_text(rule.after, rule.state_after)
+        )
         if rule.after is not None:  # with a guideline its tests go
-            lines += _tests(() if rule.before is None else rule.before.tests, rule.after.tests)
+            lines += _tests(
+                () if rule.before is None else rule.before.tests, rule.after.tests
+            )
     for change in diff.feedback:
         before = _feedback_text(change.before, change.state_before)
         after = _feedback_text(change.after, change.state_after)
@@ -140,7 +148,9 @@ def _feedback_text(annotation: Annotation | None, entry: LedgerEntry | None) -> 
 def rollback(
     session: Session,
     name: Name,
-    version: Annotated[int, typer.Argument(metavar="V", min=1, help="The version to go back to.")],
+    version: Annotated[
+        int, typer.Argument(metavar="V", min=1, help="The version to go back to.")
+    ],
 ) -> int:
     """Go back to an older version, as a new version.
 
@@ -168,7 +178,10 @@ def export(
     out: Annotated[
         Path,
         typer.Option(
-            "-o", "--out", metavar="FILE", help="The file to write; - is standard output."
+            "-o",
+            "--out",
+            metavar="FILE",
+            help="The file to write; - is standard output.",
         ),
     ],
     version: Version = None,
@@ -188,7 +201,12 @@ def export(
         sys.stdout.flush()
         return DONE
     document = registry.export(name, out, number)
-    data = {"judge": name, "version": number, "out": str(out), "checksum": document["checksum"]}
+    data = {
+        "judge": name,
+        "version": number,
+        "out": str(out),
+        "checksum": document["checksum"],
+    }
     session.give(data, f"wrote version {number} of {name} to {out}")
     return DONE
 
@@ -198,13 +216,16 @@ def import_(
     source: Annotated[
         str,
         typer.Argument(
-            metavar="FILE|URL", help="A bundle that `memalign export` wrote, or another registry."
+            metavar="FILE|URL",
+            help="A bundle that `memalign export` wrote, or another registry.",
         ),
     ],
     *,
     name: Annotated[
         str | None,
-        typer.Option("--name", metavar="NAME", help="Store the bundle's judge under this name."),
+        typer.Option(
+            "--name", metavar="NAME", help="Store the bundle's judge under this name."
+        ),
     ] = None,
     allow_erased: AllowErased = False,
 ) -> int:
@@ -223,8 +244,13 @@ def import_(
             raise InputError(f"--name applies to a bundle only; {kept}")
         other = Registry(source, create=False)
         imported = registry.import_registry(other, allow_erased=allow_erased)
-        lines = [f"imported {judge.name}: {counted(judge.latest, 'version')}" for judge in imported]
-        session.give({"imported": imported}, *lines or ["the registry has no judges to import"])
+        lines = [
+            f"imported {judge.name}: {counted(judge.latest, 'version')}"
+            for judge in imported
+        ]
+        session.give(
+            {"imported": imported}, *lines or ["the registry has no judges to import"]
+        )
         return DONE
     target = name or load_bundle(source).name
     before = {judge.name: judge.latest for judge in registry.list()}

@@ -19,7 +19,15 @@ from memalign.cli.guidelines import (
     user_name,
 )
 from memalign.cli.history import give_changes
-from memalign.cli.options import VALUE_TYPES, ColumnMap, Force, Name, Version, Yes, columns_of
+from memalign.cli.options import (
+    VALUE_TYPES,
+    ColumnMap,
+    Force,
+    Name,
+    Version,
+    Yes,
+    columns_of,
+)
 from memalign.cli.output import counted, fact_table, listed, table
 from memalign.cli.session import DONE, Session, confirmed
 from memalign.errors import InputError, JudgeNotFound
@@ -31,7 +39,8 @@ if TYPE_CHECKING:
     from memalign.memory import LedgerEntry
 
 CREATE_EXAMPLE = (
-    'memalign create tone --value-type bool --instructions "Is it polite? Reply: {{ outputs }}"'
+    "memalign create tone --value-type bool "
+    '--instructions "Is it polite? Reply: {{ outputs }}"'
 )
 
 _INSTRUCTIONS_HELP = (
@@ -44,7 +53,9 @@ def create(
     session: Session,
     name: Name,
     *,
-    instructions: Annotated[str, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)],
+    instructions: Annotated[
+        str, typer.Option(metavar="TEXT|@FILE", help=_INSTRUCTIONS_HELP)
+    ],
     value_type: Annotated[
         str, typer.Option(metavar="TYPE", help=f"What the judge answers: {VALUE_TYPES}")
     ],
@@ -61,7 +72,10 @@ def create(
     if model is None:
         model = resolve().name  # which says what is missing
     new = Judge(
-        name=name, instructions=_text_of(instructions), feedback_value_type=value_type, model=model
+        name=name,
+        instructions=_text_of(instructions),
+        feedback_value_type=value_type,
+        model=model,
     )
     new = replace(session.models, model=model).apply(new)
     session.registry(create=True).create(new)
@@ -75,9 +89,19 @@ def list_(session: Session) -> int:
     none = "there are no judges yet; to create one: memalign create --help"
     try:
         judges = session.registry().list()
-    except JudgeNotFound as error:  # an empty list is the answer, and a mistyped path is still seen
+    except (
+        JudgeNotFound
+    ) as error:  # an empty list is the answer, and a mistyped path is still seen
         judges, none = (), str(error)
-    columns = ("name", "latest", "value_type", "model", "feedback", "guidelines", "pending")
+    columns = (
+        "name",
+        "latest",
+        "value_type",
+        "model",
+        "feedback",
+        "guidelines",
+        "pending",
+    )
     rows = [[getattr(judge, column) for column in columns] for judge in judges]
     session.give({"judges": judges}, table(columns, rows) if rows else none)
     return DONE
@@ -89,7 +113,10 @@ def show(
     *,
     version: Version = None,
     ledger: Annotated[
-        bool, typer.Option("--ledger", help="Also list every piece of feedback with its state.")
+        bool,
+        typer.Option(
+            "--ledger", help="Also list every piece of feedback with its state."
+        ),
     ] = False,
 ) -> int:
     """Show a judge's settings, guidelines and pending feedback.
@@ -102,7 +129,9 @@ def show(
     data = described(judge, version=number)
     parts: list[Any] = [fact_table(_settings(data))]
     if memory.semantic:
-        parts.append(guideline_table(memory.semantic, memory, title="Guidelines in force"))
+        parts.append(
+            guideline_table(memory.semantic, memory, title="Guidelines in force")
+        )
         parts += rule_lines(judge, memory.semantic)
     away = len(memory.guidelines) - len(memory.semantic)
     if away:
@@ -143,7 +172,9 @@ def _settings(data: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 def _ledger(judge: Judge, entries: Iterable[LedgerEntry]) -> Table:
     """Make the table of every piece of feedback, with its state and the reason."""
-    rules = dict(line.split(": ", 1) for line in rule_lines(judge, judge.memory.guidelines))
+    rules = dict(
+        line.split(": ", 1) for line in rule_lines(judge, judge.memory.guidelines)
+    )
     rows = []
     for entry in entries:
         reasons = [entry.reason]
@@ -245,7 +276,9 @@ def described(judge: Judge, *, version: int) -> dict[str, Any]:
         "feedback": len(memory),
         "guidelines": guideline_values(memory.guidelines, memory),
         "pending": [{"key": entry.key, "reason": entry.reason} for entry in pending],
-        "conflicts": [{"feedback": one.feedback, "about": one.about} for one in conflicts],
+        "conflicts": [
+            {"feedback": one.feedback, "about": one.about} for one in conflicts
+        ],
     }
 
 

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from memalign.judge import Judge
     from memalign.types import Judgment, Usage
 
-_WITHOUT_OUT = 1_000  # judgments that a person still reads on a screen, and could bear to lose
+_WITHOUT_OUT = (
+    1_000  # judgments that a person still reads on a screen, and could bear to lose
+)
 _SHOWN = 40  # judgments on a screen
 
 
@@ -78,7 +80,9 @@ def judge(
     source = examples_of(examples, columns, chosen)
     if dry_run:
         run = partial(chosen.judge_many, source)
-        return give_trial(session, name, number, chosen, lambda calls: run(max_cost=calls))
+        return give_trial(
+            session, name, number, chosen, lambda calls: run(max_cost=calls)
+        )
     made = _Made(Usage())
     started = time.perf_counter()
     session.after_interrupt = after_interrupt(out)
@@ -115,7 +119,9 @@ def judge(
     if out is None:
         data["judgments"] = list(judgments)
         parts.append(_table(judgments))
-    counts += _counts({"there already": resumed, "failed": len(failed), "not judged": len(left)})
+    counts += _counts(
+        {"there already": resumed, "failed": len(failed), "not judged": len(left)}
+    )
     if asked is not None:
         counts.append(f"{asked} for people, whose sheet `memalign review` makes")
     counts.append(usage_text(made.usage, seconds))
@@ -133,9 +139,15 @@ def _counts(counts: Mapping[str, int]) -> list[str]:
     return [f"{count} {word}" for word, count in counts.items() if count]
 
 
-def _errors(judgments: Iterable[Judgment], *, not_judged: bool) -> list[tuple[str, str]]:
+def _errors(
+    judgments: Iterable[Judgment], *, not_judged: bool
+) -> list[tuple[str, str]]:
     """Return the errors by id, of calls that failed or of those that were not made."""
-    return [(one.id, one.error) for one in judgments if one.error and one.not_judged == not_judged]
+    return [
+        (one.id, one.error)
+        for one in judgments
+        if one.error and one.not_judged == not_judged
+    ]
 
 
 def _mark_for_people(out: Path | None, below: float | None) -> int | None:
@@ -177,7 +189,9 @@ def _check_ask_below(below: float | None, out: Path | None, judge: Judge) -> Non
             f"--ask-below is a confidence above 0 and at most 1, such as 0.8, not {below:g}"
         )
     if out is None:
-        raise InputError("--ask-below marks the lines of a file; name one: -o OUT.jsonl")
+        raise InputError(
+            "--ask-below marks the lines of a file; name one: -o OUT.jsonl"
+        )
     if not decides_alone(judge) and not judge.parameters.get("swap"):
         raise InputError(
             "--ask-below needs verdicts with a probability, and this judge's model gives none; "

@@ -41,7 +41,8 @@ class ModelOptions:
     embedding_model: Annotated[
         str | None,
         _option(
-            metavar="M", help="The model that finds similar cases. The default runs in the process."
+            metavar="M",
+            help="The model that finds similar cases. The default runs in the process.",
         ),
     ] = None
     retrieval_k: Annotated[
@@ -98,7 +99,9 @@ class ModelOptions:
 
         changes: dict[str, Any] = {}
         if self.model is not None:
-            open_model = resolve_decision if names_decision_model(self.model) else resolve
+            open_model = (
+                resolve_decision if names_decision_model(self.model) else resolve
+            )
             changes["model"] = open_model(self.model).name
         if self.embedding_model is not None:
             changes["embedding_model"] = resolve_embedding(self.embedding_model).name
@@ -128,7 +131,11 @@ class ModelOptions:
             "judge": judge.model_name,
             "reflection": judge.parameters.get("reflection_model"),
         }
-        names = {role: canonical_name(name) for role, name in models.items() if name is not None}
+        names = {
+            role: canonical_name(name)
+            for role, name in models.items()
+            if name is not None
+        }
         settings = {name: dict(known.get(name, {})) for name in names.values()}
         prices = None if self.price is None else _prices(self.price)
         for setting, value in {"prices": prices, "context": self.context}.items():
@@ -136,7 +143,9 @@ class ModelOptions:
                 continue
             if self.role not in names:
                 advice = f"to set one: --{self.role}-model NAME"
-                raise InputError(f"--for {self.role}: the judge has no such model; {advice}")
+                raise InputError(
+                    f"--for {self.role}: the judge has no such model; {advice}"
+                )
             settings[names[self.role]][setting] = value
         described = {}
         for name, values in settings.items():

@@ -35,11 +35,16 @@ def _names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The name of the judge.", autocompletion=_names)
+    str,
+    typer.Argument(
+        metavar="NAME", help="The name of the judge.", autocompletion=_names
+    ),
 ]
 Version = Annotated[
     int | None,
-    typer.Option("--version", metavar="N", min=1, help="Use version N instead of the latest."),
+    typer.Option(
+        "--version", metavar="N", min=1, help="Use version N instead of the latest."
+    ),
 ]
 ColumnMap = Annotated[
     list[str] | None,
@@ -53,14 +58,20 @@ ColumnMap = Annotated[
 FeedbackSource = Annotated[
     str | None,
     typer.Option(
-        "--source", metavar="WHO", help="Who gave the feedback, for rows without a source."
+        "--source",
+        metavar="WHO",
+        help="Who gave the feedback, for rows without a source.",
     ),
 ]
 AllowErased = Annotated[
     bool,
-    typer.Option("--allow-erased", help="Accept feedback that was erased from this judge before."),
+    typer.Option(
+        "--allow-erased", help="Accept feedback that was erased from this judge before."
+    ),
 ]
-JUDGED_HELP = "Use the judgments that `memalign judge -o` wrote instead of asking the model."
+JUDGED_HELP = (
+    "Use the judgments that `memalign judge -o` wrote instead of asking the model."
+)
 JudgedBefore = Annotated[
     Path | None, typer.Option("--judged", metavar="OUT.jsonl", help=JUDGED_HELP)
 ]
@@ -74,10 +85,17 @@ OwnVerdicts = Annotated[
     ),
 ]
 VALUE_TYPES = "bool, A|B|tie, int:1..5, float:0..1 or str."
-OUT_HELP = "Write the judgments here, one per line. Run the same command again to resume."
+OUT_HELP = (
+    "Write the judgments here, one per line. Run the same command again to resume."
+)
 Concurrency = Annotated[
     int | None,
-    _spending("--concurrency", metavar="N", min=1, help="Have at most N model calls in flight."),
+    _spending(
+        "--concurrency",
+        metavar="N",
+        min=1,
+        help="Have at most N model calls in flight.",
+    ),
 ]
 MaxCost = Annotated[
     float | None,
@@ -88,12 +106,20 @@ MaxCost = Annotated[
     ),
 ]
 DryRun = Annotated[
-    bool, _spending("--dry-run", help="Estimate calls, tokens and dollars without calling a model.")
+    bool,
+    _spending(
+        "--dry-run", help="Estimate calls, tokens and dollars without calling a model."
+    ),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Save the version although a locked case comes out wrong.")
+    bool,
+    typer.Option(
+        "--force", help="Save the version although a locked case comes out wrong."
+    ),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to the command's question.")]
+Yes = Annotated[
+    bool, typer.Option("--yes", "-y", help="Answer yes to the command's question.")
+]
 FILES = "JSONL, CSV, XLSX, JSON or Parquet file"
 STDIN = "- reads JSON lines from stdin."
 
@@ -161,7 +187,11 @@ def judge_with_columns(
 
 
 def give_trial(
-    session: Session, name: str, number: int, judge: Judge, run: Callable[[Calls], object]
+    session: Session,
+    name: str,
+    number: int,
+    judge: Judge,
+    run: Callable[[Calls], object],
 ) -> int:
     """Run a command without asking a model, print what it would cost, and return the exit code.
 
@@ -180,7 +210,9 @@ def give_trial(
     return give_estimate(session, name, number, trial.usage)
 
 
-def give_estimate(session: Session, name: str, version: int, usage: Usage, *, kept: int = 0) -> int:
+def give_estimate(
+    session: Session, name: str, version: int, usage: Usage, *, kept: int = 0
+) -> int:
     """Print an estimate, which says that it is one, and return the exit code.
 
     Args:
@@ -192,13 +224,17 @@ def give_estimate(session: Session, name: str, version: int, usage: Usage, *, ke
     """
     lines = []
     if usage.calls:
-        assumed = "an estimate that assumes answers of usual length; no model was called"
+        assumed = (
+            "an estimate that assumes answers of usual length; no model was called"
+        )
         lines.append(f"about {usage_text(usage)} ({assumed})")
         if usage.cost is None:
             advice = f"set it with: memalign edit {name} --price input=N,output=N"
             lines.append(f"the model's price is unknown; {advice}")
     elif kept:
-        paid = f"an earlier run paid for {counted(kept, 'answer')}, and kept what it got"
+        paid = (
+            f"an earlier run paid for {counted(kept, 'answer')}, and kept what it got"
+        )
         lines.append(f"no model call is needed: {paid}")
     else:
         lines.append("no model call is needed")

@@ -31,7 +31,11 @@ def show(*parts: RenderableType, stderr: bool = False) -> None:
         drawn = not isinstance(part, str)
         if place and (drawn or not isinstance(parts[place - 1], str)):
             console.print()
-        if isinstance(part, Table) and part.show_header and _needed_width(part) > console.width:
+        if (
+            isinstance(part, Table)
+            and part.show_header
+            and _needed_width(part) > console.width
+        ):
             part = _stacked(part)  # noqa: PLW2901
         console.print(part if drawn else _text(part), soft_wrap=not drawn)
 
@@ -40,7 +44,9 @@ def _text(value: object) -> Text:
     """Return a value as text in which nothing is markup."""
     from rich.text import Text
 
-    from memalign.content.normal import printable  # it loads msgspec, which help can do without
+    from memalign.content.normal import (
+        printable,
+    )  # it loads msgspec, which help can do without
 
     return Text(printable(value))
 
@@ -61,7 +67,11 @@ def _stacked(table: Table) -> str:
     rows = zip(*(column.cells for column in table.columns), strict=True)
     blocks = [str(table.title)] if table.title else []
     for row in rows:
-        lines = [f"{name}: {cell}" for name, cell in zip(names, row, strict=True) if str(cell)]
+        lines = [
+            f"{name}: {cell}"
+            for name, cell in zip(names, row, strict=True)
+            if str(cell)
+        ]
         blocks.append("\n  ".join(lines))
     return "\n".join(blocks)
 
@@ -79,7 +89,9 @@ def print_json(data: Mapping[str, Any] | Sequence[Any]) -> None:
 
     # What this stdout cannot spell is written as escapes.
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    text = json.dumps(msgspec.to_builtins(as_json(data)), ensure_ascii=not unicode, indent=2)
+    text = json.dumps(
+        msgspec.to_builtins(as_json(data)), ensure_ascii=not unicode, indent=2
+    )
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -118,11 +130,19 @@ def table(
     if limit is not None and len(rows) > limit:
         title = f"{title or ''} ({limit} of {len(rows):,}; {rest})".strip()
     drawn = Table(
-        box=SIMPLE_HEAD, show_edge=False, title=title, title_justify="left", title_style="bold"
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        title=title,
+        title_justify="left",
+        title_style="bold",
     )
-    drawn.min_width = len(title or "")  # Rich folds a title that is wider than its table
+    drawn.min_width = len(
+        title or ""
+    )  # Rich folds a title that is wider than its table
     for column in columns:
-        drawn.add_column(column, overflow="fold", ratio=1 if column == columns[-1] else None)
+        drawn.add_column(
+            column, overflow="fold", ratio=1 if column == columns[-1] else None
+        )
     for row in rows[:limit]:
         drawn.add_row(*(_text("" if cell is None else cell) for cell in row))
     return drawn
@@ -147,7 +167,9 @@ def listed(names: Sequence[object], limit: int = 30) -> str:
     return ", ".join(map(str, names[:limit])) + more
 
 
-def top(lines: Sequence[str], limit: int = 20, rest: str = "--json lists them all") -> list[str]:
+def top(
+    lines: Sequence[str], limit: int = 20, rest: str = "--json lists them all"
+) -> list[str]:
     """Return as many lines as a screen holds, and a line that says how many more there are."""
     more = len(lines) - limit
     if more <= 0:
@@ -157,7 +179,9 @@ def top(lines: Sequence[str], limit: int = 20, rest: str = "--json lists them al
 
 def label_text(value: Value | None) -> str:
     """Write a label as files do: `true`, `4`, `Refuted`."""
-    from memalign.values import value_text  # it loads msgspec, which help can do without
+    from memalign.values import (
+        value_text,
+    )  # it loads msgspec, which help can do without
 
     return value_text(value)
 
@@ -172,7 +196,9 @@ def conflict_text(
         annotations: The label by the key of each feedback.
         label: The label that counts, if there is one.
     """
-    labels = listed([f"{key}: {label_text(value)}" for key, value in annotations.items()])
+    labels = listed(
+        [f"{key}: {label_text(value)}" for key, value in annotations.items()]
+    )
     counts = "no label" if label is None else label_text(label)
     return f"conflict on {listed(ids)}: {labels}; {counts} counts"
 

@@ -46,5 +46,7 @@ def say_by_reason(word: str, pairs: Iterable[tuple[str, str]]) -> None:
     for example_id, reason in pairs:
         ids.setdefault(reason, []).append(example_id)
     commonest_first = sorted(ids.items(), key=lambda entry: -len(entry[1]))
-    lines = [f"{word}: {listed(names, 5)}: {reason}" for reason, names in commonest_first]
+    lines = [
+        f"{word}: {listed(names, 5)}: {reason}" for reason, names in commonest_first
+    ]
     show(*top(lines, rest="the output has all"), stderr=True)

@@ -24,7 +24,15 @@ from memalign.cli.options import (
     judge_with_columns,
     rows_of,
 )
-from memalign.cli.output import conflict_text, counted, listed, say, table, top, usage_text
+from memalign.cli.output import (
+    conflict_text,
+    counted,
+    listed,
+    say,
+    table,
+    top,
+    usage_text,
+)
 from memalign.cli.progress import say_by_reason, show_progress
 from memalign.cli.session import DONE, FAILURES, Session
 from memalign.errors import InputError
@@ -38,12 +46,15 @@ def next_(
     session: Session,
     name: Name,
     cases: Annotated[
-        str, typer.Argument(metavar="CASES", help=f"Unlabelled cases: a {FILES}; {STDIN}")
+        str,
+        typer.Argument(metavar="CASES", help=f"Unlabelled cases: a {FILES}; {STDIN}"),
     ],
     *,
     n: Annotated[
         int,
-        typer.Option("-n", metavar="N", min=1, help="How many cases to choose. The default is 5."),
+        typer.Option(
+            "-n", metavar="N", min=1, help="How many cases to choose. The default is 5."
+        ),
     ] = 5,
     judged: JudgedBefore = None,
     columns: ColumnMap = None,
@@ -107,7 +118,8 @@ def review(
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="SHEET", help="The .xlsx sheet to write.")
+        Path,
+        typer.Option("-o", "--out", metavar="SHEET", help="The .xlsx sheet to write."),
     ],
     with_verdicts: Annotated[
         bool,
@@ -120,7 +132,9 @@ def review(
     source: Annotated[
         str | None,
         typer.Option(
-            "--source", metavar="WHO", help="The name of the expert who fills in the sheet."
+            "--source",
+            metavar="WHO",
+            help="The name of the expert who fills in the sheet.",
         ),
     ] = None,
     columns: ColumnMap = None,
@@ -193,10 +207,14 @@ def _cases_to_review(
 
 def check(
     session: Session,
-    feedback: Annotated[str, typer.Argument(metavar="FEEDBACK", help=f"A {FILES}; {STDIN}")],
+    feedback: Annotated[
+        str, typer.Argument(metavar="FEEDBACK", help=f"A {FILES}; {STDIN}")
+    ],
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="The judge that will learn from the feedback."),
+        typer.Argument(
+            metavar="NAME", help="The judge that will learn from the feedback."
+        ),
     ] = None,
     *,
     columns: ColumnMap = None,
@@ -217,7 +235,10 @@ def check(
         and Path(name).is_file()
         and not Path(feedback).exists()
     ):
-        feedback, name = name, feedback  # every other command has the judge's name first
+        feedback, name = (
+            name,
+            feedback,
+        )  # every other command has the judge's name first
     judge = None
     remembered = None
     value_type = None
@@ -248,7 +269,10 @@ def _check_lines(review: FeedbackReview, name: str) -> list[str]:
         alpha = f"{review.alpha:.2f} (1 is perfect, 0 is chance)"
     people = f"{counted(review.compared, 'case')} labelled by two or more people"
     lines.append(f"agreement between people: Krippendorff's alpha on {people}: {alpha}")
-    copies = [f"duplicates, which count as one case: {listed(ids)}" for ids in review.duplicates]
+    copies = [
+        f"duplicates, which count as one case: {listed(ids)}"
+        for ids in review.duplicates
+    ]
     lines += top(copies)
     for conflict in review.conflicts:
         lines.append(conflict_text(conflict.ids, conflict.annotations, conflict.label))
@@ -263,4 +287,6 @@ def _shares(counts: Mapping[str, int]) -> str:
     total = sum(counts.values())
     if not total:
         return "none"
-    return listed([f"{word} {count} ({count / total:.0%})" for word, count in counts.items()])
+    return listed(
+        [f"{word} {count} ({count / total:.0%})" for word, count in counts.items()]
+    )

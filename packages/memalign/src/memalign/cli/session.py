@@ -52,7 +52,8 @@ def _shared(
     json: Annotated[
         bool,
         typer.Option(
-            "--json", help="Print the result as JSON on stdout. Everything else goes to stderr."
+            "--json",
+            help="Print the result as JSON on stdout. Everything else goes to stderr.",
         ),
     ] = False,
 ) -> None:
@@ -64,10 +65,14 @@ class Session(typer.Context):
 
     url: str = _REGISTRY
     json: bool = False
-    models: Any = None  # the options of the judge's models, in the commands that take them
+    models: Any = (
+        None  # the options of the judge's models, in the commands that take them
+    )
     after_interrupt: str = ""  # what Ctrl-C leaves behind, and what to do then
 
-    def give(self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType) -> None:
+    def give(
+        self, data: Mapping[str, Any] | Sequence[Any], *parts: RenderableType
+    ) -> None:
         """Print the result of the command.
 
         Args:
@@ -124,7 +129,9 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the usage, without braces around what must be there."""
-        return [re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
+        return [
+            re.sub("[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)
+        ]
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the example, on a line that can be copied, and where the shared options are."""
@@ -156,7 +163,10 @@ def help_record(param: Any) -> tuple[str, str]:
     names = ", ".join(sorted(param.opts, key=len))
     names += "".join(f" / {name}" for name in param.secondary_opts)
     needed = " [required]" if param.required else ""
-    return names if param.is_flag else f"{names} {param.metavar}", f"{param.help}{needed}"
+    return (
+        names if param.is_flag else f"{names} {param.metavar}",
+        f"{param.help}{needed}",
+    )
 
 
 def confirmed(question: str, *, yes: bool) -> bool:

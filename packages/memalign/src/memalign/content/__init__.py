@@ -4,7 +4,14 @@ from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import check_field, check_fields, check_parts
 from memalign.content.paths import Part, first_lacking, part_in, parts_in, sides_of
 from memalign.content.text import as_read, judged_texts, words_of
-from memalign.content.traces import Span, SpanTree, exported_spans, shown_spans, span_tree, trace_of
+from memalign.content.traces import (
+    Span,
+    SpanTree,
+    exported_spans,
+    shown_spans,
+    span_tree,
+    trace_of,
+)
 from memalign.content.walk import texts_in
 
 __all__ = [

@@ -51,7 +51,16 @@ _ROLES = {
 }
 """The usual name of a role by the names that frameworks have for it."""
 
-_OF_LANGCHAIN = {"human", "ai", "system", "tool", "function", "chat", "developer", *_ROLES}
+_OF_LANGCHAIN = {
+    "human",
+    "ai",
+    "system",
+    "tool",
+    "function",
+    "chat",
+    "developer",
+    *_ROLES,
+}
 _BOOKKEEPING = (
     "additional_kwargs",
     "response_metadata",
@@ -104,7 +113,9 @@ def turns_of(conversation: object) -> tuple[Turn, ...] | None:
         name = next((name for name in _LISTS if _is_list(conversation.get(name))), None)
         if name is None:
             keys = _keys(conversation)
-            raise InputError(f"conversation has no list of turns (its keys are {keys}); {_FORM}")
+            raise InputError(
+                f"conversation has no list of turns (its keys are {keys}); {_FORM}"
+            )
         beside = _without(conversation, (name,))
         if beside:
             turns.append(Turn(role=None, content=None, rest=beside))
@@ -135,7 +146,9 @@ def _turn(place: str, message: object) -> Turn:
     message = _usual(message)
     role = message.get("role")
     if role is None:
-        raise InputError(f"{place} has no role (its keys are {_keys(message)}); {_FORM}")
+        raise InputError(
+            f"{place} has no role (its keys are {_keys(message)}); {_FORM}"
+        )
     role = role.strip() if isinstance(role, str) else ""
     if not _ROLE.fullmatch(role):
         form = "a name of at most 80 letters, for example user or assistant"
@@ -212,7 +225,10 @@ def _of_parts(parts: Sequence[Any]) -> dict[str, Any]:
         else:
             said.append(part)
     if results:
-        return {"role": "tool", "content": [*said, *results] if said or results[1:] else results[0]}
+        return {
+            "role": "tool",
+            "content": [*said, *results] if said or results[1:] else results[0],
+        }
     return {"content": said or None, "tool_calls": calls}
 
 
@@ -220,7 +236,9 @@ def _named(part: object, *names: str) -> Any:
     """Return what a part holds under the first of these names."""
     if not isinstance(part, Mapping):
         return None
-    return next((part[name] for name in names if isinstance(part.get(name), Mapping)), None)
+    return next(
+        (part[name] for name in names if isinstance(part.get(name), Mapping)), None
+    )
 
 
 def _role(name: object) -> object:
@@ -253,7 +271,11 @@ def _content(value: object) -> object:
     """Return text parts as one text; anything else as it is."""
     if isinstance(value, Mapping) and _is_list(value.get("parts")):
         value = value["parts"]
-    if not isinstance(value, list | tuple) or not value or not all(map(_is_text, value)):
+    if (
+        not isinstance(value, list | tuple)
+        or not value
+        or not all(map(_is_text, value))
+    ):
         return value
     return "\n".join(part if isinstance(part, str) else part["text"] for part in value)
 
@@ -284,4 +306,8 @@ def _call(call: object) -> object:
 
 def _without(value: Mapping[str, Any], keys: Collection[str]) -> dict[str, Any]:
     """Return the other keys of an object, as far as they say anything."""
-    return {name: part for name, part in value.items() if name not in keys and part not in _EMPTY}
+    return {
+        name: part
+        for name, part in value.items()
+        if name not in keys and part not in _EMPTY
+    }

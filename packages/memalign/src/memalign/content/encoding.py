@@ -82,6 +82,8 @@ def encode_within(value: object, tokens: int | None) -> str:
     if tokens is None:
         return encode(value)
     if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
-        return shorten(value, tokens)  # megabytes of which little is shown are not encoded for it
+        return shorten(
+            value, tokens
+        )  # megabytes of which little is shown are not encoded for it
     text = encode(value)
     return text if estimate_tokens(text) <= tokens else shorten(value, tokens)

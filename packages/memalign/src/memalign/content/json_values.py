@@ -114,7 +114,9 @@ def decode_json(text: str | bytes) -> Any:
         value = msgspec.json.decode(text)
         json.loads(text, object_pairs_hook=_object_once, parse_int=str, parse_float=str)
     except RecursionError:
-        raise InputError(f"broken JSON: it is nested more than {MAX_DEPTH} levels deep") from None
+        raise InputError(
+            f"broken JSON: it is nested more than {MAX_DEPTH} levels deep"
+        ) from None
     except (msgspec.DecodeError, UnicodeError) as error:
         reason = str(error)
     else:
@@ -196,7 +198,9 @@ def plain(value: object, place: str = "it", faults: list[Fault] | None = None) -
         odds = [(None, str(error) if isinstance(error, _Odd) else _TOO_DEEP)]
     for way, reason in odds:
         steps = _steps(way)
-        written = "".join(f"[{step}]" if step.isdecimal() else f".{step[:40]}" for step in steps)
+        written = "".join(
+            f"[{step}]" if step.isdecimal() else f".{step[:40]}" for step in steps
+        )
         fault = Fault(f"{place}{written}", (place, *steps), reason)
         if faults is None:
             raise InputError(str(fault))
@@ -239,7 +243,9 @@ def _converted(value: Any, way: _Way, depth: int, odds: list[_OddPart]) -> Any:
     if kind is dict:
         return _object(value, way, depth, odds)
     if kind is list or kind is tuple:
-        return [_part(part, (way, place), depth, odds) for place, part in enumerate(value)]
+        return [
+            _part(part, (way, place), depth, odds) for place, part in enumerate(value)
+        ]
     return _converted(_unwrapped(value), way, depth + 1, odds)
 
 
@@ -311,7 +317,10 @@ def _unwrapped(value: Any) -> Any:
         return _fraction(value)
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, timedelta | UUID | PurePath) or type(value).__name__ == "datetime64":
+    if (
+        isinstance(value, timedelta | UUID | PurePath)
+        or type(value).__name__ == "datetime64"
+    ):
         return None if str(value) == "NaT" else str(value)
     return _of_collection(value)
 
@@ -354,7 +363,9 @@ def _of_library(value: Any) -> Any:
         reason = f"{type(error).__name__}: {str(error)[:80]}"
         raise _Odd(f"is a {kind} that cannot be read ({reason})") from None
     if found is value:
-        raise _Odd(f"is a {kind}, which is not a JSON value; pass text, a number, a list or a dict")
+        raise _Odd(
+            f"is a {kind}, which is not a JSON value; pass text, a number, a list or a dict"
+        )
     return found
 
 
@@ -369,9 +380,15 @@ def _by_its_library(value: Any) -> Any:
     if isinstance(value, type):
         return value
     if dataclasses.is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+        }
     if hasattr(type(value), "__attrs_attrs__"):
-        return {field.name: getattr(value, field.name) for field in type(value).__attrs_attrs__}
+        return {
+            field.name: getattr(value, field.name)
+            for field in type(value).__attrs_attrs__
+        }
     for method in _UNWRAPPING:
         if callable(getattr(value, method, None)):
             found = getattr(value, method)()

@@ -97,7 +97,10 @@ def _in_object(part: Mapping[str, Any]) -> _Medium | None:
         says_much = typed[1] or typed[3]
         if (says_much and _points(part, typed[0])) or _has_payload(part, typed[2]):
             return _Medium("file" if typed[2] == "document" else typed[2], typed[0])
-    mime = next((part[key] for key in ("mime_type", "media_type", "mimeType") if part.get(key)), "")
+    mime = next(
+        (part[key] for key in ("mime_type", "media_type", "mimeType") if part.get(key)),
+        "",
+    )
     kind = re.match(_MIME, str(mime), re.IGNORECASE)
     if kind and not _PAYLOADS.isdisjoint(part):
         return _Medium(kind[1] or "file", "its media type")
@@ -106,7 +109,13 @@ def _in_object(part: Mapping[str, Any]) -> _Medium | None:
 
 def _points(part: Mapping[str, Any], name: str) -> bool:
     """Return whether a part of type `name` holds something, or says where it is."""
-    wanted = _PAYLOADS | {name, name.removeprefix("input_"), "url", "image_url", "source"}
+    wanted = _PAYLOADS | {
+        name,
+        name.removeprefix("input_"),
+        "url",
+        "image_url",
+        "source",
+    }
     return any(part.get(key) for key in wanted)
 
 
@@ -135,7 +144,9 @@ def check_field(name: str, value: object) -> None:
         place, medium = found
         what, advice = MEDIA[medium.kind]
         field = Part.parse(name).field
-        raise InputError(f"{place} is {what} ({medium.sign}): {advice}, or leave it out of {field}")
+        raise InputError(
+            f"{place} is {what} ({medium.sign}): {advice}, or leave it out of {field}"
+        )
     if name == "conversation":
         turns_of(value)
 

@@ -63,7 +63,9 @@ _ONE_QUOTE = str.maketrans('"`', "''")
 
 # To blanks: all that is in no word. For ASCII ten times as quick as a regular expression, and the
 # same.
-_GAPS = {code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")}
+_GAPS = {
+    code: " " for code in range(128) if not (chr(code).isalnum() or chr(code) == "_")
+}
 
 
 # -- words of people -------------------------------------------------------------------------------
@@ -109,7 +111,9 @@ def search_form(text: str) -> str:
     plain = folded(text)
     if plain.isascii():
         return plain
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", plain)))
+    return unicodedata.normalize(
+        "NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", plain))
+    )
 
 
 # -- words of guidelines and cases -----------------------------------------------------------------
@@ -229,6 +233,8 @@ def whole_text(text: str) -> str:
 def printable(text: object) -> str:
     """Return a text without characters that a terminal obeys, for judged outputs are anybody's."""
     return "".join(
-        character if character.isprintable() or character in "\n\t" else "\N{REPLACEMENT CHARACTER}"
+        character
+        if character.isprintable() or character in "\n\t"
+        else "\N{REPLACEMENT CHARACTER}"
         for character in str(text).replace("\r\n", "\n")
     )

@@ -61,7 +61,11 @@ class Part(NamedTuple):
                 else:
                     raise LookupError
             except (LookupError, ValueError):
-                names = [str(name)[:40] for name in value] if isinstance(value, dict) else []
+                names = (
+                    [str(name)[:40] for name in value]
+                    if isinstance(value, dict)
+                    else []
+                )
                 place = Part(self.field, self.steps[:number])
                 has = ", ".join(names[:8]) or "no such part"
                 raise InputError(f"none: {place} has {has}") from None
@@ -74,7 +78,9 @@ def _parsed(text: str) -> Part:
     end = name.end() if name else 0
     steps: list[str | int] = []
     while name and (step := _STEP.match(text, end)):
-        steps.append(int(step["place"]) if step["place"] else step["name"] or step["key"])
+        steps.append(
+            int(step["place"]) if step["place"] else step["name"] or step["key"]
+        )
         end = step.end()
     if name is None or text[end:].strip():
         form = "a part is written inputs.question or outputs[0].text"
@@ -95,7 +101,9 @@ def parts_in(content: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]
     return {name: part_in(content, name) for name in names}
 
 
-def first_lacking(content: Mapping[str, Any], names: Iterable[str]) -> tuple[str, str] | None:
+def first_lacking(
+    content: Mapping[str, Any], names: Iterable[str]
+) -> tuple[str, str] | None:
     """Return the first named part that the content fields lack, and where the way to it ends."""
     for name in names:
         try:

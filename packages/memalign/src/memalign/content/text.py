@@ -48,7 +48,9 @@ def judged_texts(content: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         if tree is not None:
             value = [span.outputs for span in tree.spans if span.parent is None]
         elif turns:
-            own = [turn for turn in turns if (turn.role or "").lower() not in _OTHER_SIDE]
+            own = [
+                turn for turn in turns if (turn.role or "").lower() not in _OTHER_SIDE
+            ]
             value = [[turn.content, *turn.calls] for turn in own]
         text = "\n".join(_words(value))
         if text:
@@ -94,7 +96,9 @@ def _turns(name: str, value: object) -> tuple[Turn, ...]:
         return ()
     try:
         return turns_of(value) or ()
-    except InputError:  # of a memory that somebody put together by hand: whatever it is has words
+    except (
+        InputError
+    ):  # of a memory that somebody put together by hand: whatever it is has words
         return ()
 
 

@@ -34,7 +34,13 @@ PARENTS = (
     "span_parents",
 )
 TRACES = ("traceId", "trace_id", "root_span_id")
-STARTS = ("startTimeUnixNano", "start_time_unix_nano", "start_time", "startTime", "start")
+STARTS = (
+    "startTimeUnixNano",
+    "start_time_unix_nano",
+    "start_time",
+    "startTime",
+    "start",
+)
 ENDS = ("endTimeUnixNano", "end_time_unix_nano", "end_time", "endTime", "end")
 INPUTS = ("inputs", "input")
 OUTPUTS = ("outputs", "output")
@@ -78,8 +84,27 @@ STATUSES: dict[str, Literal["ok", "error", "unset"]] = {
 }
 READ = frozenset(
     (
-        *(*IDS, *PARENTS, *TRACES, *STARTS, *ENDS, *INPUTS, *OUTPUTS, *KINDS, *MESSAGES),
-        *("id", "name", "context", "attributes", "events", "status", "status_code", "level"),
+        *(
+            *IDS,
+            *PARENTS,
+            *TRACES,
+            *STARTS,
+            *ENDS,
+            *INPUTS,
+            *OUTPUTS,
+            *KINDS,
+            *MESSAGES,
+        ),
+        *(
+            "id",
+            "name",
+            "context",
+            "attributes",
+            "events",
+            "status",
+            "status_code",
+            "level",
+        ),
     )
 )
 """Fields of a span that are read as something."""
@@ -215,7 +240,11 @@ def _spans_in(trace: object) -> Sequence[Any]:
 def exported_spans(trace: object) -> list[Any]:
     """Return the spans in an object of OpenTelemetry's JSON export, none for anything else."""
     parts = [trace]
-    for keys in (("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",)):
+    for keys in (
+        ("resourceSpans", "resource_spans"),
+        ("scopeSpans", "scope_spans"),
+        ("spans",),
+    ):
         parts = [inner for part in parts for inner in _list(_first(part, keys)) or ()]
     return parts
 
@@ -298,7 +327,10 @@ def _parent(value: Mapping[str, Any]) -> str:
 
 
 def _taken(
-    span: Mapping[str, Any], keys: Sequence[str], attributes: dict[str, Any], named: Sequence[str]
+    span: Mapping[str, Any],
+    keys: Sequence[str],
+    attributes: dict[str, Any],
+    named: Sequence[str],
 ) -> Any:
     """Return the value of the first key, else of the first `named` attribute, taken out."""
     value = _first(span, keys)
@@ -331,7 +363,9 @@ def _kind_word(kind: object) -> str:
     return re.sub(r"[^\w-]", "", word)[:40]
 
 
-def _dotted(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _dotted(
+    span: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
     """Yield the attributes of a span with their names in full, also nested ones."""
     outer = {"span_attributes": span.get("span_attributes"), **attributes}
     waiting = [(name, value, 1) for name, value in outer.items()]
@@ -339,7 +373,9 @@ def _dotted(span: Mapping[str, Any], attributes: Mapping[str, Any]) -> Iterator[
         name, value, depth = waiting.pop()
         inner = _opened(value) if name.endswith("span_attributes") else value
         if isinstance(inner, Mapping) and depth < LEVELS:
-            waiting.extend((f"{name}.{key}", part, depth + 1) for key, part in inner.items())
+            waiting.extend(
+                (f"{name}.{key}", part, depth + 1) for key, part in inner.items()
+            )
         else:
             yield name, value
 
@@ -352,7 +388,9 @@ def _status(span: Mapping[str, Any]) -> tuple[Literal["ok", "error", "unset"], s
         code = _first(status, ("code", "status_code", "level"))
     error = span.get("error") if isinstance(span.get("error"), str) else ""
     message = str(_first(status, MESSAGES) or error)
-    word = str("" if code is None else code).upper().rpartition("_")[2].rpartition(".")[2]
+    word = (
+        str("" if code is None else code).upper().rpartition("_")[2].rpartition(".")[2]
+    )
     if error:
         return "error", message
     if word in STATUSES:
@@ -386,7 +424,9 @@ def _tidy(attributes: Mapping[str, Any], depth: int = 1) -> dict[str, Any]:
         if TRACERS.fullmatch(name) or _is_said(name):
             continue
         value = _opened(attributes[name])
-        if isinstance(value, Mapping) and (NAMESPACES.fullmatch(name) or 1 < depth < LEVELS):
+        if isinstance(value, Mapping) and (
+            NAMESPACES.fullmatch(name) or 1 < depth < LEVELS
+        ):
             value = _tidy(_attributes(value), depth + 1)
         if value not in (None, "", [], {}):
             tidy[name] = value
@@ -420,7 +460,11 @@ def _time(value: object) -> int | None:
     try:
         if isinstance(value, str):
             whole = value.isdecimal()
-            value = int(value) if whole else datetime.fromisoformat(value.strip()).timestamp()
+            value = (
+                int(value)
+                if whole
+                else datetime.fromisoformat(value.strip()).timestamp()
+            )
         nanoseconds = round(value * 1e9) if isinstance(value, float) else value
     # Not a time, or of a year that the system's clock does not know.
     except (ValueError, OverflowError, OSError):
@@ -475,7 +519,9 @@ def _tree(links: Sequence[Span]) -> SpanTree:
             if place not in spans and place not in hidden:
                 own = f"S{len(spans) + 1}"
                 link = links[place]
-                spans[place] = msgspec.structs.replace(link, id=own, parent=parent, depth=depth)
+                spans[place] = msgspec.structs.replace(
+                    link, id=own, parent=parent, depth=depth
+                )
                 below = reversed(children.get(place, ()))
                 waiting.extend((child, own, depth + 1) for child in below)
     orphans: list[str] = []
@@ -497,7 +543,9 @@ def _notes(orphans: Sequence[str], count: int) -> tuple[str, ...]:
     return (f"trace: {some} have no parent in it; shown as uppermost",)
 
 
-def _children(links: Sequence[Span], order: Iterable[int]) -> dict[int | None, list[int]]:
+def _children(
+    links: Sequence[Span], order: Iterable[int]
+) -> dict[int | None, list[int]]:
     """Return the places of spans by that of their parent, None where it is not there."""
     places: dict[str | None, int] = {}
     for place, link in enumerate(links):
@@ -508,7 +556,9 @@ def _children(links: Sequence[Span], order: Iterable[int]) -> dict[int | None, l
     return children
 
 
-def _judging(links: Sequence[Span], children: Mapping[int | None, Sequence[int]]) -> set[int]:
+def _judging(
+    links: Sequence[Span], children: Mapping[int | None, Sequence[int]]
+) -> set[int]:
     """Return the places of spans that say how good the run was, and of all below them."""
     uppermost = set(children.get(None, ()))
     waiting: list[int] = []

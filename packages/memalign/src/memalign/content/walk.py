@@ -31,7 +31,9 @@ def walk(value: object) -> Iterator[tuple[str | int | None, Any]]:
             waiting.extend(reversed(list(members(part))))
 
 
-def texts_in(value: object, *, keys: bool = True, numbers: bool = False) -> Iterator[str]:
+def texts_in(
+    value: object, *, keys: bool = True, numbers: bool = False
+) -> Iterator[str]:
     """Yield every text in a value, in order.
 
     Args:

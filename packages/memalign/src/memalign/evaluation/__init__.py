@@ -3,9 +3,25 @@
 from memalign.evaluation.agreement import Evaluation, aevaluate, evaluate
 from memalign.evaluation.cases import ScoredCase
 from memalign.evaluation.comparison import Comparison, compare
-from memalign.evaluation.criteria import Criterion, GateResult, check_criteria, gate, junit_xml
-from memalign.evaluation.feedback_review import FeedbackReview, agreement_of_people, review_feedback
-from memalign.evaluation.label_next import NextCase, NextCases, Usefulness, anext_cases, next_cases
+from memalign.evaluation.criteria import (
+    Criterion,
+    GateResult,
+    check_criteria,
+    gate,
+    junit_xml,
+)
+from memalign.evaluation.feedback_review import (
+    FeedbackReview,
+    agreement_of_people,
+    review_feedback,
+)
+from memalign.evaluation.label_next import (
+    NextCase,
+    NextCases,
+    Usefulness,
+    anext_cases,
+    next_cases,
+)
 from memalign.evaluation.labelled import LabelledCases, knows
 from memalign.evaluation.report_page import Report, as_html, as_markdown, report
 

@@ -23,7 +23,13 @@ from memalign.evaluation.intervals import (
 )
 from memalign.evaluation.judged import column_of, fitting, judged_rows, kept_judgments
 from memalign.evaluation.labelled import LabelledCases, need_judge
-from memalign.evaluation.promise import Passing, Promise, check_promise, promise_of, steps_of
+from memalign.evaluation.promise import (
+    Passing,
+    Promise,
+    check_promise,
+    promise_of,
+    steps_of,
+)
 from memalign.evaluation.sentences import plan_of, sentences_of, table_of
 from memalign.evaluation.traffic import Traffic, traffic_of
 from memalign.io import ExampleSource, FeedbackSource, RowSource
@@ -131,8 +137,12 @@ class Evaluation:
     @property
     def model_text(self) -> str:
         """The model that was asked, and which version answered if its answers name another."""
-        others = [name for name in self.answered_by if not self.model.endswith(f":{name}")]
-        return f"{self.model} (answered by {', '.join(others)})" if others else self.model
+        others = [
+            name for name in self.answered_by if not self.model.endswith(f":{name}")
+        ]
+        return (
+            f"{self.model} (answered by {', '.join(others)})" if others else self.model
+        )
 
     @property
     def sides(self) -> list[Evaluation]:
@@ -144,7 +154,9 @@ class Evaluation:
         """The cases on which judge and people differ; of numbers, the furthest apart come first."""
         wrong = [case for case in self.cases if case.correct is False]
         if ValueType.of(self.value_type).numeric:
-            wrong.sort(key=lambda case: -abs(float(case.value or 0) - float(case.label)))
+            wrong.sort(
+                key=lambda case: -abs(float(case.value or 0) - float(case.label))
+            )
         return wrong
 
     @property
@@ -158,7 +170,9 @@ class Evaluation:
         for label in self.labels:
             own = [case for case in sure if case.value == label]
             if len(own) < len(sure):
-                steps += [replace(step, label=value_text(label)) for step in steps_of(own)]
+                steps += [
+                    replace(step, label=value_text(label)) for step in steps_of(own)
+                ]
         return tuple(steps)
 
     def sentences(self) -> list[str]:
@@ -204,7 +218,11 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the figures and cases as plain JSON values."""
-        kept = [one.name for one in fields(self) if one.name not in ("judgments", "rows", "base")]
+        kept = [
+            one.name
+            for one in fields(self)
+            if one.name not in ("judgments", "rows", "base")
+        ]
         plain = {name: getattr(self, name) for name in kept}
         plain["disagreements"] = [case.id for case in self.disagreements]
         plain["thresholds"] = self.thresholds
@@ -289,7 +307,9 @@ async def aevaluate(
         worth["promise"] = _promise(evaluation.cases, promise)
     evaluation = replace(evaluation, **worth)
     if repeat is not None:
-        evaluation = await _repeated(evaluation, cases.examples, repeat, partial(run.ask, judge))
+        evaluation = await _repeated(
+            evaluation, cases.examples, repeat, partial(run.ask, judge)
+        )
     if against is not None:
         base = await run.side(against, kept_judgments(against, run.files, run.examples))
         evaluation = _compared(evaluation, base)
@@ -300,13 +320,17 @@ evaluate = aio.blocking(aevaluate)
 """Agreement with people, with intervals; the synchronous form of `aevaluate`."""
 
 
-def _check(judge: Judge, against: Judge | None, repeat: int | None, promise: float | None) -> None:
+def _check(
+    judge: Judge, against: Judge | None, repeat: int | None, promise: float | None
+) -> None:
     """Refuse what cannot be measured, before anything is read or paid for."""
     need_judge(judge, "evaluate(judge, labelled)")
     if against is not None:
         need_judge(against, "evaluate(judge, labelled, against=judge)")
     if repeat is not None and (not isinstance(repeat, int) or repeat < 2):
-        raise InputError(f"repeat is how often a case is judged: 2 or more, not {repeat}")
+        raise InputError(
+            f"repeat is how often a case is judged: 2 or more, not {repeat}"
+        )
     if promise is not None:
         check_promise(promise)
 
@@ -326,7 +350,11 @@ class _Run:
         self, judge: Judge, some: Sequence[Example], out: str | Path | None = None
     ) -> JudgmentList[Any]:
         return await judge.ajudge_many(
-            some, concurrency=self.concurrency, out=out, progress=self.progress, max_cost=self.calls
+            some,
+            concurrency=self.concurrency,
+            out=out,
+            progress=self.progress,
+            max_cost=self.calls,
         )
 
     def known(self, judge: Judge, on: object) -> Judgments:
@@ -363,7 +391,9 @@ def _promise(cases: Cases, least: float) -> Promise:
     if sure or not cases:
         return promise_of(sure, least)
     decision = "the verdicts carry no probability; those of decision models do"
-    return Promise(least=least, why=f"{decision}, and those of pairs with --param swap=true")
+    return Promise(
+        least=least, why=f"{decision}, and those of pairs with --param swap=true"
+    )
 
 
 async def _repeated(
@@ -373,7 +403,9 @@ async def _repeated(
     ask: Callable[[Sequence[Example]], Awaitable[Sequence[Judgment]]],
 ) -> Evaluation:
     """Judge a sample again, without answers that are kept, and compare the verdicts."""
-    scored = {case.id: case.value for case in evaluation.cases if case.value is not None}
+    scored = {
+        case.id: case.value for case in evaluation.cases if case.value is not None
+    }
     drawn = [example for example in examples if example.id in scored]
     sample = sorted(drawn, key=lambda example: example.content_hash)[:_SAMPLE]
     rounds = [await ask(sample) for _ in range(times - 1)]
@@ -430,7 +462,9 @@ def _evaluation(
         taught_accuracy=measure(kind, taught)["accuracy"] if taught else None,
         metrics=measure(kind, scored),
         labels=labels,
-        confusion=tuple(tuple(counts[row, column] for column in labels) for row in labels),
+        confusion=tuple(
+            tuple(counts[row, column] for column in labels) for row in labels
+        ),
         usage=usage,
         model=", ".join(models),
         answered_by=sorted({judgment.answered_by for judgment in given} - {""}),
@@ -442,7 +476,10 @@ def _evaluation(
 
 
 def _scored_cases(
-    kind: ValueType, labelled: LabelledCases, examples: Sequence[Example], judgments: Judgments
+    kind: ValueType,
+    labelled: LabelledCases,
+    examples: Sequence[Example],
+    judgments: Judgments,
 ) -> tuple[ScoredCase, ...]:
     """Put labels and verdicts together, for the examples that have been judged."""
     cases = []

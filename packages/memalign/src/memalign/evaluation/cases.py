@@ -48,7 +48,9 @@ def annotations_by_case(
 def labels_by_source(annotations: Sequence[Feedback]) -> dict[str, Value]:
     """Return one label for each person who gave one; an unknown source is a person too."""
     person = first_spellings(row.source for row in annotations)
-    return {person[row.source]: row.value for row in annotations if row.value is not None}
+    return {
+        person[row.source]: row.value for row in annotations if row.value is not None
+    }
 
 
 def labels_of_several(cases: Iterable[Sequence[Feedback]]) -> list[list[Value]]:
@@ -103,7 +105,11 @@ class ScoredCase:
     @property
     def correct(self) -> bool | None:
         """True if the verdict is the label; None when there is no verdict."""
-        return None if self.value is None else same_value(self.value, self.label, self.tolerance)
+        return (
+            None
+            if self.value is None
+            else same_value(self.value, self.label, self.tolerance)
+        )
 
 
 Cases = Sequence[ScoredCase]
@@ -121,4 +127,6 @@ def clusters(cases: Cases) -> list[str] | None:
     """
     if not any(case.group for case in cases):
         return None
-    return [f"group {case.group}" if case.group else f"case {case.id}" for case in cases]
+    return [
+        f"group {case.group}" if case.group else f"case {case.id}" for case in cases
+    ]

@@ -61,7 +61,9 @@ class Comparison:
         pairs = f"n = {self.n} cases scored by both"
         if self.left_out:
             pairs += f", {self.left_out} left out"
-        difference = f"{self.difference:+.2f}  {self.difference.no_interval or ''}".rstrip()
+        difference = (
+            f"{self.difference:+.2f}  {self.difference.no_interval or ''}".rstrip()
+        )
         counts = f"{len(self.fixed)} fixed, {len(self.broken)} broken"
         lines = [
             f"{_WORDS[self.verdict]}, {pairs}",
@@ -108,7 +110,9 @@ def compare(first: Evaluation | Cases, second: Evaluation | Cases) -> Comparison
         new = scored[old.id]
         if not same_value(old.label, new.label):
             labels = f"{value_text(old.label)} in the first and {value_text(new.label)}"
-            raise InputError(f"{old.id!r} has label {labels} in the second; {_SAME_FILE}")
+            raise InputError(
+                f"{old.id!r} has label {labels} in the second; {_SAME_FILE}"
+            )
         changes[old.id] = bool(new.correct) - bool(old.correct)
     n = len(shared)
     groups = clusters(shared)

@@ -143,19 +143,26 @@ def gate(
     for name, least in (minimum or {}).items():
         metric = _metric(name, ValueType.of(evaluation.value_type))
         demand = f"{metric.replace('_', ' ')} at least {least:g}"
-        criteria.append(_criterion(demand, evaluation.metrics[metric], least, evaluation.n))
+        criteria.append(
+            _criterion(demand, evaluation.metrics[metric], least, evaluation.n)
+        )
     if not_worse_than is not None:
         paired = evaluation.comparison
         if paired is None:
             raise InputError(_OTHER)
-        demand = f"accuracy not worse than the other judge's by {not_worse_than:g} points"
+        demand = (
+            f"accuracy not worse than the other judge's by {not_worse_than:g} points"
+        )
         least = -not_worse_than / 100
         criteria.append(_criterion(demand, paired.difference, least, paired.n, "+.2f"))
     if not criteria:
         raise InputError(_ONE)
     outcome = min((one.outcome for one in criteria), key=_FIRST.index)
     return GateResult(
-        judge=evaluation.judge, outcome=outcome, criteria=tuple(criteria), n=evaluation.n
+        judge=evaluation.judge,
+        outcome=outcome,
+        criteria=tuple(criteria),
+        n=evaluation.n,
     )
 
 
@@ -169,7 +176,9 @@ def junit_xml(result: GateResult) -> bytes:
     kinds: dict[Outcome, str] = {"worse": "failure", "too few cases": "skipped"}
     outcomes = [one.outcome for one in result.criteria]
     root = ET.Element("testsuites")
-    suite = ET.SubElement(root, "testsuite", name=title, tests=str(len(outcomes)), errors="0")
+    suite = ET.SubElement(
+        root, "testsuite", name=title, tests=str(len(outcomes)), errors="0"
+    )
     suite.set("failures", str(outcomes.count("worse")))
     suite.set("skipped", str(outcomes.count("too few cases")))
     for one in result.criteria:

@@ -18,7 +18,12 @@ from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["ConflictingLabels", "FeedbackReview", "agreement_of_people", "review_feedback"]
+__all__ = [
+    "ConflictingLabels",
+    "FeedbackReview",
+    "agreement_of_people",
+    "review_feedback",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +90,20 @@ def review_feedback(
     if judge is not None:
         reads = {"columns": judge.columns, "fields": named_parts(judge.instructions)}
     file = read_feedback(
-        feedback, value_type=value_type, hashes=hashes, skip_invalid=True, name="stdin", **reads
+        feedback,
+        value_type=value_type,
+        hashes=hashes,
+        skip_invalid=True,
+        name="stdin",
+        **reads,
     )
     invalid = [*file.invalid, *_misfits(file, judge)]
     refused = {error.line for error in invalid}
-    rows = [row for row, line in zip(file.rows, file.lines, strict=True) if line not in refused]
+    rows = [
+        row
+        for row, line in zip(file.rows, file.lines, strict=True)
+        if line not in refused
+    ]
     cases = list(annotations_by_case(rows, hashes).values())
     pairable = labels_of_several(cases)
     several = len(pairable) > 1
@@ -105,7 +119,9 @@ def review_feedback(
         conflicts=_conflicts(cases, value_type, memory.authority),
         alpha=agreement_of_people(pairable, value_type) if several else None,
         compared=len(pairable),
-        status=None if judge is None else dict(Counter(_status(memory, row) for row in rows)),
+        status=None
+        if judge is None
+        else dict(Counter(_status(memory, row) for row in rows)),
         invalid=tuple(sorted(invalid, key=lambda error: error.line)),
         notes=(*file.notes, *label_notes(rows, value_type, known)),
     )
@@ -147,7 +163,9 @@ def _with_missing(labels: Counter[str], value_type: ValueType | None) -> dict[st
 
 
 def _conflicts(
-    cases: Sequence[Sequence[Feedback]], value_type: ValueType | None, authority: Sequence[str]
+    cases: Sequence[Sequence[Feedback]],
+    value_type: ValueType | None,
+    authority: Sequence[str],
 ) -> tuple[ConflictingLabels, ...]:
     tolerance = 0.0 if value_type is None else value_type.tolerance
     found = []
@@ -191,6 +209,9 @@ def agreement_of_people(
         value_type: Of int judges the level is ordinal, of float judges interval; else it is
             nominal.
     """
-    levels: dict[str, Literal["ordinal", "interval"]] = {"int": "ordinal", "float": "interval"}
+    levels: dict[str, Literal["ordinal", "interval"]] = {
+        "int": "ordinal",
+        "float": "interval",
+    }
     kind = "" if value_type is None else value_type.kind
     return krippendorff_alpha(units, level=levels.get(kind, "nominal"))

@@ -101,7 +101,9 @@ def share_interval(right: Sequence[float], groups: Groups = None) -> Interval | 
         groups: The group of each case, which decides how many cases they are worth.
     """
     effect, degrees = design_effect(right, groups)
-    return wilson_interval(sum(right) / effect, len(right) / effect, level=LEVEL, degrees=degrees)
+    return wilson_interval(
+        sum(right) / effect, len(right) / effect, level=LEVEL, degrees=degrees
+    )
 
 
 def paired_interval(changes: Sequence[float], groups: Groups = None) -> Interval | None:
@@ -131,7 +133,10 @@ def mean_interval(values: Sequence[float], groups: Groups = None) -> Interval | 
 
 
 def agreement_interval(
-    statistic: Statistic, values: Sequence[Any], truth: Sequence[Any], groups: Groups = None
+    statistic: Statistic,
+    values: Sequence[Any],
+    truth: Sequence[Any],
+    groups: Groups = None,
 ) -> Interval | None:
     """Return the interval of kappa or CCC, by Tukey's jackknife (1958) with Student's t.
 
@@ -159,13 +164,17 @@ def agreement_interval(
     kernel = KERNELS[statistic]
     weights = np.ones(len(parts))
     if statistic is ccc and abs(value) < 1:
-        _, half = _jackknife(partial(kernel, first=values, second=truth), weights, parts)
+        _, half = _jackknife(
+            partial(kernel, first=values, second=truth), weights, parts
+        )
         if half is None:
             return None
         place = math.atanh(value)
         half /= 1 - value * value
         return math.tanh(place - half), math.tanh(place + half)
-    added = list(product(_two_labels([*truth, *values], ordered=statistic is ccc), repeat=2))
+    added = list(
+        product(_two_labels([*truth, *values], ordered=statistic is ccc), repeat=2)
+    )
     size = max(1, round(len(parts) / count))
     middle, half = _jackknife(
         partial(
@@ -221,7 +230,11 @@ def _jackknife(
 
 
 def design_effect(
-    values: Any, groups: Groups, *, labelled: int | None = None, together: float = _ALL_TOGETHER
+    values: Any,
+    groups: Groups,
+    *,
+    labelled: int | None = None,
+    together: float = _ALL_TOGETHER,
 ) -> tuple[float, int | None]:
     """Return how many cases tell as much as one independent case (Kish 1965).
 

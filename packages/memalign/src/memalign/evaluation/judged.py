@@ -49,7 +49,9 @@ def kept_judgments(
     return {}
 
 
-def judgments_from(path: str | Path, examples: Sequence[Example]) -> dict[str, Judgment]:
+def judgments_from(
+    path: str | Path, examples: Sequence[Example]
+) -> dict[str, Judgment]:
     """Take the judgments of the examples from a file that `judge -o` wrote. No model is asked.
 
     Args:

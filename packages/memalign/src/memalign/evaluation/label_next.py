@@ -138,7 +138,9 @@ def _fresh(judge: Judge, examples: Sequence[Example]) -> list[Example]:
     first: dict[str, Example] = {}
     for example in examples:
         first.setdefault(example.content_hash, example)
-    return [example for example in first.values() if not judge.memory.duplicates(example)]
+    return [
+        example for example in first.values() if not judge.memory.duplicates(example)
+    ]
 
 
 def _of_this_memory(
@@ -193,7 +195,9 @@ class Usefulness:
         if self._known is None:
             self._known = self._memory.matrix
             if self._memory.embedding_model != resolve_embedding(None).name:
-                self._known = await _embedded([case.example for case in self._memory.cases])
+                self._known = await _embedded(
+                    [case.example for case in self._memory.cases]
+                )
         signals = []
         for (_, judgment), vector in zip(rated, vectors, strict=True):
             nearest = float((self._known @ vector).max())
@@ -214,8 +218,12 @@ def _scores(rated: Rated, signals: Sequence[dict[str, float]]) -> list[float]:
 def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
     """Return the four reasons to label a case in words, and their degrees in [0, 1]."""
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
-    meant = {finding.value for finding in judgment.findings if finding.value is not None}
-    said = [1.0 if one.probability is None else one.probability for one in judgment.findings]
+    meant = {
+        finding.value for finding in judgment.findings if finding.value is not None
+    }
+    said = [
+        1.0 if one.probability is None else one.probability for one in judgment.findings
+    ]
     heard = [abs(2 * probability - 1) for probability in said]
     unlike = 1.0
     likeness = "memory has no cases yet"
@@ -232,4 +240,6 @@ def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
 
 async def _embedded(examples: Sequence[Example]) -> Vectors:
     # The in-process embedder, whatever retrieval uses: a ranking costs nothing but the judgments.
-    return await resolve_embedding(None).embed([embedding_text(example) for example in examples])
+    return await resolve_embedding(None).embed(
+        [embedding_text(example) for example in examples]
+    )

@@ -101,7 +101,9 @@ class LabelledCases:
         if not self.examples:
             every = f"every labelled case ({len(self.taught)}) is in the judge's memory"
             advice = "use cases that it has not learned from"
-            raise InputError(f"{every}, so they say nothing about unseen cases; {advice}")
+            raise InputError(
+                f"{every}, so they say nothing about unseen cases; {advice}"
+            )
         return self.examples
 
 
@@ -117,7 +119,8 @@ def knows(judge: Judge, case: Example | Feedback) -> bool:
     if example is None:
         return False
     return bool(
-        judge.memory.duplicates(example) or same_cases(task_of(judge), judge.memory, example)
+        judge.memory.duplicates(example)
+        or same_cases(task_of(judge), judge.memory, example)
     )
 
 
@@ -134,4 +137,6 @@ def need_judge(judge: object, call: str) -> None:
     from memalign.judge import Judge
 
     if not isinstance(judge, Judge):
-        raise TypeError(f"{call}: the judge comes first, and this is a {type(judge).__name__}")
+        raise TypeError(
+            f"{call}: the judge comes first, and this is a {type(judge).__name__}"
+        )

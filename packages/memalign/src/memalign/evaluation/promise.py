@@ -33,14 +33,30 @@ __all__ = [
     "steps_of",
 ]
 
-_GRID = (0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
+_GRID = (
+    0.0,
+    0.5,
+    0.6,
+    0.7,
+    0.75,
+    0.8,
+    0.85,
+    0.9,
+    0.925,
+    0.95,
+    0.96,
+    0.97,
+    0.98,
+    0.99,
+    0.995,
+)
 _ALPHA = 0.05
 _ROUNDING = 1e-9  # what floating point may take from a whole number of cases
 _Z_SQUARED = 2.7  # 1.645 squared, of a one-sided test at _ALPHA
-_FIRST = (
-    1.6  # times the fewest cases has the first test, so that one error does not end the sequence
-)
-_PART = 1 / 3  # and at least such a part of all cases, for the same reason
+_FIRST = 1.6
+"""The first test has so many times the fewest cases: one error does not end the sequence."""
+_PART = 1 / 3
+"""It has at least such a part of all cases, for the same reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +132,9 @@ def check_promise(least: float) -> None:
         InputError: It is not a share between 0 and 1.
     """
     if not isinstance(least, int | float) or not 0 < least < 1:
-        raise InputError(f"a promise is a share above 0 and below 1, such as 0.95, not {least!r}")
+        raise InputError(
+            f"a promise is a share above 0 and below 1, such as 0.95, not {least!r}"
+        )
 
 
 def promise_of(cases: Cases, least: float) -> Promise:
@@ -182,8 +200,12 @@ def _missing(steps: Sequence[Passing], least: float, fewest: int, n: int) -> Pro
     """Say how many labels are missing, judged by the threshold at which people agree most."""
     if n < fewest:
         why = f"even without an error it takes {fewest:,} labelled cases, and {n} are here"
-        return Promise(least=least, why=f"{why}: at least {fewest - n:,} more", missing=fewest - n)
-    tried = [step for step in steps if step.share >= _PART]  # no sequence begins with fewer
+        return Promise(
+            least=least, why=f"{why}: at least {fewest - n:,} more", missing=fewest - n
+        )
+    tried = [
+        step for step in steps if step.share >= _PART
+    ]  # no sequence begins with fewer
     best = max(tried, key=lambda step: (step.agreement.value or 0.0, step.n))
     agreed = best.agreement.value or 0.0
     why = f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"

@@ -144,7 +144,9 @@ def report(
         Section("What it costs", [_cost(evaluation)]),
     ]
     if gate is not None:
-        sections.append(Section(f"The gate: {gate.outcome}", str(gate).splitlines()[1:]))
+        sections.append(
+            Section(f"The gate: {gate.outcome}", str(gate).splitlines()[1:])
+        )
     return Report(
         title=f"{judge.name}: agreement with people",
         headline=headline,
@@ -186,7 +188,9 @@ def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
         rows.append([against, *evaluation.base.metrics.values()])
         shares = f"{comparison.difference:+.1%}"
         points = shares.replace("%", " points", 1).replace("%", "")
-        lines.append(f"{_VERDICTS[comparison.verdict]} “{against}”: {points} of accuracy.")
+        lines.append(
+            f"{_VERDICTS[comparison.verdict]} “{against}”: {points} of accuracy."
+        )
     by_person = _cases_by_person(evaluation)
     if len(by_person) > 1:
         for person, cases in sorted(by_person.items()):
@@ -229,11 +233,14 @@ def _agreement_of_pairs(shared: Sequence[Sequence[Value]], kind: ValueType) -> E
     return estimate_mean(same, groups, share_interval)
 
 
-def _where_it_errs(evaluation: Evaluation, cases: Mapping[str, ReportedCase]) -> Section:
+def _where_it_errs(
+    evaluation: Evaluation, cases: Mapping[str, ReportedCase]
+) -> Section:
     """Show how labels and verdicts meet, and three cases of each of the commonest errors."""
     names = [value_text(label) for label in evaluation.labels]
     rows = [
-        [name, *map(str, counts)] for name, counts in zip(names, evaluation.confusion, strict=True)
+        [name, *map(str, counts)]
+        for name, counts in zip(names, evaluation.confusion, strict=True)
     ]
     kinds: dict[str, list[ReportedCase]] = {}
     for wrong in evaluation.disagreements:
@@ -249,7 +256,10 @@ def _where_it_errs(evaluation: Evaluation, cases: Mapping[str, ReportedCase]) ->
     if len(errors) > _ERRORS:
         every = "the JSON report has every case"
         lines.append(f"The {_ERRORS} most frequent errors are below; {every}.")
-    shown = [(f"{title}: {len(alike)}", alike[:_EXAMPLES]) for title, alike in errors[:_ERRORS]]
+    shown = [
+        (f"{title}: {len(alike)}", alike[:_EXAMPLES])
+        for title, alike in errors[:_ERRORS]
+    ]
     head = ["people ↓ judge →", *names]
     return Section("Where it errs", lines, head, rows, errors=shown)
 
@@ -259,7 +269,9 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
     title = "What people taught it"
     memory = judge.memory
     if not memory.semantic:
-        return Section(title, ["Nobody has taught it anything yet, so it has no guidelines."])
+        return Section(
+            title, ["Nobody has taught it anything yet, so it has no guidelines."]
+        )
     applied = Counter[str]()
     for judgment in evaluation.judgments.values():
         applied.update(judgment.guideline_ids)
@@ -270,10 +282,14 @@ def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
         spelled = first_spellings(sources)
         people = Counter(spelled[source] for source in sources).most_common(_EXAMPLES)
         taught_by = ", ".join(f"{name} ({count})" for name, count in people)
-        rows.append([guideline.id, guideline.text, taught_by, str(applied[guideline.id])])
+        rows.append(
+            [guideline.id, guideline.text, taught_by, str(applied[guideline.id])]
+        )
     lines = [_TAUGHT]
     if len(used) > _LISTED:
-        lines.append(f"{len(used) - _LISTED} guidelines that applied less often are left out.")
+        lines.append(
+            f"{len(used) - _LISTED} guidelines that applied less often are left out."
+        )
     return Section(title, lines, ("", "guideline", "taught by", "applied"), rows)
 
 
@@ -303,7 +319,9 @@ def _reported_cases(evaluation: Evaluation) -> dict[str, ReportedCase]:
             id=case.id,
             label=value_text(case.label),
             value="" if case.value is None else value_text(case.value),
-            content={name: as_read(name, value) for name, value in rows[0].content.items()},
+            content={
+                name: as_read(name, value) for name, value in rows[0].content.items()
+            },
             words=words,
         )
     return cases

@@ -72,13 +72,19 @@ def table_of(evaluation: Evaluation) -> list[str]:
         taught = f"{one.taught} of {total + one.taught} cases were taught"
         lines.append(f"{taught} and are left out of every figure: {named}")
     if one.taught_accuracy is not None:
-        lines.append(f"taught cases alone: accuracy {one.taught_accuracy}, n = {one.taught}")
+        lines.append(
+            f"taught cases alone: accuracy {one.taught_accuracy}, n = {one.taught}"
+        )
     if one.metrics["accuracy"].no_interval:
         lines.append(one.metrics["accuracy"].no_interval)
-    lines += [f"{name.replace('_', ' ')} {figure}" for name, figure in one.metrics.items()]
+    lines += [
+        f"{name.replace('_', ' ')} {figure}" for name, figure in one.metrics.items()
+    ]
     names = [value_text(label) for label in one.labels]
     for name, row in zip(names, one.confusion, strict=True):
-        said = [f"{count} {label}" for label, count in zip(names, row, strict=True) if count]
+        said = [
+            f"{count} {label}" for label, count in zip(names, row, strict=True) if count
+        ]
         if said:
             lines.append(f"people say {name}, the judge says: {', '.join(said)}")
     return lines
@@ -97,7 +103,9 @@ def _agreement(evaluation: Evaluation) -> list[str]:
     if kind.kind == "str":
         return [f"Of texts that people wrote, {right}"]
     constant, share = constant_label(kind, cases)
-    always = f"Always answering {value_text(constant)} would be right in {percent(share)}"
+    always = (
+        f"Always answering {value_text(constant)} would be right in {percent(share)}"
+    )
     sentence = f"{always}; {right}"
     if (accuracy.value or 0) <= share:
         sentence += " So it is no better than that answer."
@@ -130,7 +138,9 @@ def _recalls(cases: Cases) -> str:
         if parts:
             parts.append(f"of those they call {name}, it calls {figure}")
         else:
-            parts.append(f"Of the cases that people call {name}, the judge calls {figure}")
+            parts.append(
+                f"Of the cases that people call {name}, the judge calls {figure}"
+            )
     return f"{'; '.join(parts)}."
 
 
@@ -176,7 +186,9 @@ def _share(share: Share, traffic: Traffic) -> str:
         own = f"The mean of {rows} is {share.judge:.2f} as the judge scores them"
         corrected, people = f"{share.corrected}", f"{share.people}"
     else:
-        own = f"Of {rows}, {percent(share.judge)} are {share.label} as the judge says it"
+        own = (
+            f"Of {rows}, {percent(share.judge)} are {share.label} as the judge says it"
+        )
         corrected, people = percent(share.corrected), percent(share.people)
     alone = f"People's labels alone: {people}."
     if share.refused:
@@ -194,7 +206,9 @@ def _promise(promise: Promise) -> list[str]:
     proof = f"people agree with at least {least} of them, at 95 % confidence ({here})"
     if kept.share == 1:
         return [f"All verdicts may pass without a person: {proof}."]
-    shares = f"{percent(kept.share)} of the verdicts pass, and {percent(1 - kept.share)}"
+    shares = (
+        f"{percent(kept.share)} of the verdicts pass, and {percent(1 - kept.share)}"
+    )
     return [
         f"Verdicts with a confidence of {kept.at:g} or more may pass without a person: {proof}.",
         f"So {shares} are left for people: memalign judge … --ask-below {kept.at:g}",
@@ -207,16 +221,26 @@ def passing_rows(evaluation: Evaluation) -> list[list[str | Estimate]]:
     for step in evaluation.thresholds:
         left = percent(1 - step.share)
         rows.append(
-            [step.label or "any", f"{step.at:g}", percent(step.share), step.agreement, left]
+            [
+                step.label or "any",
+                f"{step.at:g}",
+                percent(step.share),
+                step.agreement,
+                left,
+            ]
         )
     return rows
 
 
 def _repeated(repeated: Repeated) -> list[str]:
     if not repeated.n:
-        return [f"No case could be judged again: {repeated.stopped or 'none has a verdict'}"]
+        return [
+            f"No case could be judged again: {repeated.stopped or 'none has a verdict'}"
+        ]
     changed = f"{repeated.turned} of {repeated.n} cases: {percent(repeated.share)}."
-    lines = [f"Asked {repeated.times} times, the judge changed its verdict on {changed}"]
+    lines = [
+        f"Asked {repeated.times} times, the judge changed its verdict on {changed}"
+    ]
     if repeated.stopped:
         lines.append(f"Not all could be judged again: {repeated.stopped}")
     return lines
@@ -235,7 +259,11 @@ def plan_of(evaluation: Evaluation) -> list[str]:
     half = (accuracy.high - accuracy.low) / 2
     worth = (half / half_width(share, n)) ** 2  # above 1 where cases belong together
     lines = [f"With {n:,} cases agreement is known to ±{100 * half:.1f} points."]
-    for words, goal in (("half of that", half / 2), ("±5 points", 0.05), ("±3 points", 0.03)):
+    for words, goal in (
+        ("half of that", half / 2),
+        ("±5 points", 0.05),
+        ("±3 points", 0.03),
+    ):
         needed = fewest(partial(_reaches, share, goal))
         more = round(worth * needed) - n
         if more > 0:

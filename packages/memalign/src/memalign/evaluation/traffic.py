@@ -30,7 +30,14 @@ from memalign.evaluation.intervals import (
 from memalign.metrics import Estimate, student_t
 from memalign.values import Value, ValueType, value_text
 
-__all__ = ["Share", "Traffic", "corrected_mean", "corrected_share", "refusal", "traffic_of"]
+__all__ = [
+    "Share",
+    "Traffic",
+    "corrected_mean",
+    "corrected_share",
+    "refusal",
+    "traffic_of",
+]
 
 _FEWEST_LABELS = 20
 _FEWEST_VERDICTS = 3  # labelled cases that the judge calls otherwise than most
@@ -136,8 +143,12 @@ def _traffic(
     theirs = sorted({case.system or "no system" for case in cases})
     if theirs not in ([], [here]):
         named = ", ".join(theirs)
-        warnings.append(f"labelled cases come from {named}, and the judged rows from {here}")
-    shares = [_share(kind, label, cases, judged, warnings) for label in _labels(kind, judged)]
+        warnings.append(
+            f"labelled cases come from {named}, and the judged rows from {here}"
+        )
+    shares = [
+        _share(kind, label, cases, judged, warnings) for label in _labels(kind, judged)
+    ]
     return Traffic(
         system=system,
         labelled=len(cases),
@@ -181,7 +192,9 @@ def _share(
     refused = refusal(truth, verdicts, groups)
     if not refused:
         correct = corrected_mean if label is None else corrected_share
-        corrected = _on_scale(kind, correct(truth, verdicts, rest, groups, clusters(others)))
+        corrected = _on_scale(
+            kind, correct(truth, verdicts, rest, groups, clusters(others))
+        )
         warnings += _not_at_random(name, verdicts, rest)
     interval = mean_interval if label is None else share_interval
     return Share(
@@ -321,7 +334,9 @@ def _wilson(share: Floats, n: Floats, t: float) -> tuple[Floats, Floats]:
     return middle - half, middle + half
 
 
-def _worth(influence: Floats, labelled: int, groups: Groups, others: Groups) -> tuple[float, float]:
+def _worth(
+    influence: Floats, labelled: int, groups: Groups, others: Groups
+) -> tuple[float, float]:
     """Return the design effect of a figure, and Student's t.
 
     Args:
@@ -334,5 +349,7 @@ def _worth(influence: Floats, labelled: int, groups: Groups, others: Groups) -> 
     if groups or others:
         alone = [f"alone {place}" for place in range(len(influence))]
         named = [*(groups or alone[:labelled]), *(others or alone[labelled:])]
-    effect, degrees = design_effect(influence, named, labelled=labelled, together=_ALL_TOGETHER)
+    effect, degrees = design_effect(
+        influence, named, labelled=labelled, together=_ALL_TOGETHER
+    )
     return effect, student_t(LEVEL, (degrees or labelled - 1) - 1)

@@ -81,7 +81,9 @@ class EngineTask:
             _check_price(model)
         self.judge = judge.replace(model=model.name) if judge.model is None else judge
         self.signature = signature_of(self.judge)
-        wanted = {field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)}
+        wanted = {
+            field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)
+        }
         columns = list(wanted.values()) if columns is None else columns
         self.read = {field: name for field, name in wanted.items() if name in columns}
         """The columns that are read, by their fields."""
@@ -93,7 +95,9 @@ class EngineTask:
         self.keep = tuple(keep)
         for name in self.keep:
             if name not in columns:
-                raise InputError(f"{name!r} cannot be kept: it is no column of the rows")
+                raise InputError(
+                    f"{name!r} cannot be kept: it is no column of the rows"
+                )
             if name in verdict_schema(judge.value_type):
                 raise InputError(
                     f"{name!r} cannot be kept: it is a column of the verdicts; rename it"
@@ -119,7 +123,11 @@ class EngineTask:
     def hashed(self, table: pa.Table) -> pa.Table:
         """Return a table with two columns more: its ids as text, and the hash of each row."""
         hashes = content_hashes(task_of(self.judge), self._rows(table), columns={})
-        ids = table[self.read["id"]].cast("string") if "id" in self.read else _column(hashes)
+        ids = (
+            table[self.read["id"]].cast("string")
+            if "id" in self.read
+            else _column(hashes)
+        )
         table = table.append_column("memalign_id", ids)
         return table.append_column("memalign_hash", _column(hashes))
 
@@ -170,7 +178,13 @@ def _part(name: str, limit: float | None, tasks: int) -> float | None:
     """Return the part of a limit that each task has."""
     if limit is None:
         return None
-    if isinstance(limit, bool) or not isinstance(limit, int | float) or not 0 < limit < math.inf:
+    if (
+        isinstance(limit, bool)
+        or not isinstance(limit, int | float)
+        or not 0 < limit < math.inf
+    ):
         raise InputError(f"{name} is a number above 0, not {limit!r}")
-    _LOG.warning("%s=%g is divided by %d tasks: each has %g", name, limit, tasks, limit / tasks)
+    _LOG.warning(
+        "%s=%g is divided by %d tasks: each has %g", name, limit, tasks, limit / tasks
+    )
     return limit / tasks

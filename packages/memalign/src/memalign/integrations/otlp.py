@@ -20,7 +20,14 @@ from memalign.io.rows import Row, file_lines, json_rows
 __all__ = ["holds_spans", "trace_rows"]
 
 _HOUSEKEEPING = frozenset(
-    ("bookmarked", "public", "environment", "createdAt", "updatedAt", "isRootObservation")
+    (
+        "bookmarked",
+        "public",
+        "environment",
+        "createdAt",
+        "updatedAt",
+        "isRootObservation",
+    )
 )
 """What Langfuse writes of a span and changes afterwards, so that the same run would be another case."""
 _BEGINNING = re.compile(rb'\s*\[?\s*\{\s*"resource_?[sS]pans"\s*:')
@@ -37,10 +44,16 @@ def holds_spans(path: str | Path) -> bool:
     """
     place = path_of(path)
     try:
-        if place.suffix.lower() not in (".json", ".jsonl", ".ndjson") or not place.is_file():
+        if (
+            place.suffix.lower() not in (".json", ".jsonl", ".ndjson")
+            or not place.is_file()
+        ):
             return False
         with place.open("rb") as file:
-            return _BEGINNING.match(file.read(4_096).removeprefix(b"\xef\xbb\xbf")) is not None
+            return (
+                _BEGINNING.match(file.read(4_096).removeprefix(b"\xef\xbb\xbf"))
+                is not None
+            )
     except OSError:
         return False
 
@@ -66,20 +79,31 @@ def trace_rows(path: str | Path) -> list[Row | RowError]:
             errors.append(document)
             continue
         spans = [
-            span for span in exported_spans(document) if isinstance(span, dict) and "name" in span
+            span
+            for span in exported_spans(document)
+            if isinstance(span, dict) and "name" in span
         ]
         for span in spans:
-            kept = {name: value for name, value in span.items() if name not in _HOUSEKEEPING}
+            kept = {
+                name: value for name, value in span.items() if name not in _HOUSEKEEPING
+            }
             traces.setdefault(trace_of(span), []).append(kept)
         if nameless := [span["name"] for span in traces.pop("", [])]:
-            errors.append(RowError(line=number, reason=f"the span {nameless[0]!r} names no trace"))
+            errors.append(
+                RowError(line=number, reason=f"the span {nameless[0]!r} names no trace")
+            )
         elif not spans:
             errors.append(
-                RowError(line=number, reason="no spans: nothing in resourceSpans has a name")
+                RowError(
+                    line=number, reason="no spans: nothing in resourceSpans has a name"
+                )
             )
     return [
         *errors,
-        *(Row(line=n, fields=_fields(trace, traces[trace])) for n, trace in enumerate(traces, 1)),
+        *(
+            Row(line=n, fields=_fields(trace, traces[trace]))
+            for n, trace in enumerate(traces, 1)
+        ),
     ]
 
 
@@ -102,7 +126,9 @@ def _fields(trace: str, spans: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "outputs": _as_turns(answer),
         "trace": shown_spans(spans),
     }
-    return {name: value for name, value in fields.items() if value not in (None, "", [], {})}
+    return {
+        name: value for name, value in fields.items() if value not in (None, "", [], {})
+    }
 
 
 def _as_turns(value: Any) -> Any:
@@ -125,5 +151,7 @@ def _turn(message: Any) -> dict[str, str]:
     elif message.keys() != {"role", "content"}:
         return {}
     return (
-        {"role": str(message.get("role")), "content": content} if isinstance(content, str) else {}
+        {"role": str(message.get("role")), "content": content}
+        if isinstance(content, str)
+        else {}
     )

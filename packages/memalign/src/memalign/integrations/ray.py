@@ -89,14 +89,18 @@ def judge(
     )
 
 
-def _keys(done: Dataset | Frame | Collection[tuple[str, str]], signature: str) -> Dataset | None:
+def _keys(
+    done: Dataset | Frame | Collection[tuple[str, str]], signature: str
+) -> Dataset | None:
     """Return the ids and content hashes that a judge has answered, as a data set; None for nothing."""
     if isinstance(done, Dataset):
         return done.map_batches(_answered, fn_args=(signature,), batch_format="pyarrow")
     keys = sorted(keys_of(done, signature))
     if not keys:
         return None
-    return ray.data.from_arrow(pa.table(list(zip(*keys, strict=True)), names=list(_KEY)))
+    return ray.data.from_arrow(
+        pa.table(list(zip(*keys, strict=True)), names=list(_KEY))
+    )
 
 
 def _answered(table: pa.Table, signature: str) -> pa.Table:

@@ -85,16 +85,23 @@ def judge(
             [*rows.schema.fields, *(StructField(name, StringType()) for name in _KEY)]
         )
         hashed = rows.mapInArrow(_each(task.hashed, names, [*short, *_KEY]), keyed)
-        rows = hashed.join(_keys(df, done, task.signature), _KEY, "left_anti").select(*short)
+        rows = hashed.join(_keys(df, done, task.signature), _KEY, "left_anti").select(
+            *short
+        )
     schema = _verdicts(task, StructType([df.schema[name] for name in names]))
     return rows.repartition(tasks).mapInArrow(_each(task, names, schema.names), schema)
 
 
 def _found(df: DataFrame, name: str) -> str:
     """Return the name of a column as the DataFrame writes it: Spark ignores case."""
-    if name in df.columns or df.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+    if (
+        name in df.columns
+        or df.sparkSession.conf.get("spark.sql.caseSensitive") == "true"
+    ):
         return name
-    return next((column for column in df.columns if column.lower() == name.lower()), name)
+    return next(
+        (column for column in df.columns if column.lower() == name.lower()), name
+    )
 
 
 def _quoted(name: str) -> str:
@@ -124,17 +131,23 @@ def _keys(df: DataFrame, done: Any, signature: str) -> DataFrame:
     if isinstance(done, Collection) and not frame:
         schema = ", ".join(f"{name} string" for name in _KEY)
         return spark.createDataFrame([tuple(key) for key in done], schema)
-    earlier: Any = done if hasattr(done, "sparkSession") else spark.createDataFrame(done)
+    earlier: Any = (
+        done if hasattr(done, "sparkSession") else spark.createDataFrame(done)
+    )
     check_done(earlier.columns)
     answered = earlier.where(earlier.error.isNull() & (earlier.judge == signature))
-    return answered.selectExpr("CAST(id AS string) AS memalign_id", "content_hash AS memalign_hash")
+    return answered.selectExpr(
+        "CAST(id AS string) AS memalign_id", "content_hash AS memalign_hash"
+    )
 
 
 def _verdicts(task: EngineTask, given: StructType) -> StructType:
     """Return the schema of verdicts: ids and kept columns as they are in the rows."""
     fields = []
     for field in verdict_schema(task.judge.value_type).to_arrow():
-        fields.append(StructField(field.name, _TYPES.get(str(field.type), StringType())))
+        fields.append(
+            StructField(field.name, _TYPES.get(str(field.type), StringType()))
+        )
     if "id" in task.read:
         fields[0] = StructField("id", given[task.read["id"]].dataType)
     return StructType([*fields, *(given[name] for name in task.keep)])

@@ -5,7 +5,12 @@ from memalign.io.examples import Examples, read_examples
 from memalign.io.feedback import SKIP_HINT, FeedbackFile, label_notes, read_feedback
 from memalign.io.files import beside, try_lock, unlock
 from memalign.io.frames import Frame
-from memalign.io.judgments import JudgmentFile, JudgmentWriter, OwnVerdicts, read_judgments
+from memalign.io.judgments import (
+    JudgmentFile,
+    JudgmentWriter,
+    OwnVerdicts,
+    read_judgments,
+)
 from memalign.io.rows import Row
 from memalign.io.source import ExampleSource, FeedbackSource, RowSource
 

@@ -47,9 +47,13 @@ def checked_columns(columns: Mapping[str, str]) -> dict[str, str]:
                 f"{field!r} is not a field. Write FIELD=COLUMN; the fields are {', '.join(FIELDS)}"
             )
         if not isinstance(column, str) or not column.strip():
-            raise InputError(f"the mapping of {field} names no column; write {field}=COLUMN")
+            raise InputError(
+                f"the mapping of {field} names no column; write {field}=COLUMN"
+            )
         if column.strip() in checked.values():
-            raise InputError(f"column {column.strip()!r} is mapped to two fields; map it to one")
+            raise InputError(
+                f"column {column.strip()!r} is mapped to two fields; map it to one"
+            )
         checked[field] = column.strip()
     return {field: column for field, column in checked.items() if field != column}
 
@@ -79,7 +83,10 @@ def parse_columns(texts: Iterable[str]) -> dict[str, str]:
 
 
 def unmapped(
-    name: str, missing: Iterable[str], present: Collection[str], names: Mapping[str, str]
+    name: str,
+    missing: Iterable[str],
+    present: Collection[str],
+    names: Mapping[str, str],
 ) -> InputError:
     """Return the error for rows that lack fields.
 
@@ -153,7 +160,9 @@ def nearest(columns: Iterable[str]) -> dict[str, str]:
 def _field_near(column: str) -> str | None:
     name = column_form(column)
     if name not in _FIELD_BY_NAME:
-        name = next(iter(get_close_matches(name, _FIELD_BY_NAME, n=1, cutoff=_CLOSE)), "")
+        name = next(
+            iter(get_close_matches(name, _FIELD_BY_NAME, n=1, cutoff=_CLOSE)), ""
+        )
     return _FIELD_BY_NAME.get(name)
 
 
@@ -167,7 +176,11 @@ def unused(columns: Iterable[str]) -> list[str]:
         notes.append(f"{column}: not used; did you mean {column} → {field}? Use {use}")
     others: list[str] = []
     for name in columns:
-        if name not in likely and name not in _OURS and not name.startswith("memalign "):
+        if (
+            name not in likely
+            and name not in _OURS
+            and not name.startswith("memalign ")
+        ):
             others.append(name)
     if others:
         listed = ", ".join(others[:_MOST_NAMED])[:300]
@@ -187,7 +200,9 @@ class Columns:
         ids: The columns from which an id is read.
     """
 
-    def __init__(self, names: Mapping[str, str] | None = None, *, required: bool = False) -> None:
+    def __init__(
+        self, names: Mapping[str, str] | None = None, *, required: bool = False
+    ) -> None:
         self.names = MappingProxyType(checked_columns(names or {}))
         self.required = required
         self._fields = {column: field for field, column in self.names.items()}

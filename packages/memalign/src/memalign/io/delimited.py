@@ -80,7 +80,9 @@ def _records(
                     f"so the cell runs on to line {end}"
                 )
             if first:
-                raise InputError(f"{path}: the header on line {line} is broken: {reason}") from None
+                raise InputError(
+                    f"{path}: the header on line {line} is broken: {reason}"
+                ) from None
             yield RowError(line=line, reason=f"broken CSV: {reason}")
             continue
         if any(cell.strip() for cell in cells):
@@ -163,7 +165,9 @@ def _cells_row(
     if extra or (len(cells) < len(header) and not ragged):
         counts = f"the row has {len(cells)} cells and the header {len(header)}"
         return RowError(line=line, reason=f"{counts}; write one cell for each column")
-    said = (None if isinstance(cell, str) and not cell.strip() else cell for cell in cells)
+    said = (
+        None if isinstance(cell, str) and not cell.strip() else cell for cell in cells
+    )
     return Row(line=line, fields=dict(zip_longest(header, islice(said, len(header)))))
 
 

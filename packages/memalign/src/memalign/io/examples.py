@@ -105,7 +105,10 @@ class Examples:
 
 
 def read_examples(
-    rows: ExampleSource, *, name: str = "examples", columns: Mapping[str, str] | None = None
+    rows: ExampleSource,
+    *,
+    name: str = "examples",
+    columns: Mapping[str, str] | None = None,
 ) -> list[Example]:
     """Return all examples of whatever `Examples.of` takes, by the same rules.
 
@@ -139,7 +142,9 @@ class _ExampleReader(RowReader):
         super().__init__(parts)
         self._hashes: dict[str, str] = {}
         self._lines: dict[str, int] = {}  # of each example, the line with its content
-        self._without: dict[str, Row] = {}  # feedback whose content has not come yet, by id
+        self._without: dict[
+            str, Row
+        ] = {}  # feedback whose content has not come yet, by id
 
     def use(self, row: Row) -> None:
         """Keep the hash of the example if its content is new. Raises InputError."""

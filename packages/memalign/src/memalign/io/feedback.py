@@ -27,7 +27,8 @@ from memalign.values import Value, ValueType, value_text
 __all__ = ["SKIP_HINT", "FeedbackFile", "label_notes", "read_feedback"]
 
 SKIP_HINT = (
-    "Fix these rows, or let align leave them out: --skip-invalid (in Python: skip_invalid=True)"
+    "Fix these rows, or let align leave them out: --skip-invalid "
+    "(in Python: skip_invalid=True)"
 )
 
 
@@ -139,7 +140,10 @@ class _FeedbackReader(RowReader):
     """The feedback of the rows so far."""
 
     def __init__(
-        self, value_type: ValueType | None, hashes: Mapping[str, str], parts: Collection[str]
+        self,
+        value_type: ValueType | None,
+        hashes: Mapping[str, str],
+        parts: Collection[str],
     ) -> None:
         super().__init__(parts)
         self._value_type = value_type
@@ -155,7 +159,11 @@ class _FeedbackReader(RowReader):
     def use(self, row: Row) -> None:
         """Keep the row's feedback. Raises InputError."""
         fields = row.fields
-        if row.review and is_absent(fields.get("value")) and is_absent(fields.get("rationale")):
+        if (
+            row.review
+            and is_absent(fields.get("value"))
+            and is_absent(fields.get("rationale"))
+        ):
             self.unfilled += 1
             return
         self.filled_in += 1
@@ -193,7 +201,9 @@ class _FeedbackReader(RowReader):
         name = feedback.id
         if feedback.key in self._lines:
             line = self._lines[feedback.key]
-            raise InputError(f"{feedback.key} is also on line {line}; keep one of the two rows")
+            raise InputError(
+                f"{feedback.key} is also on line {line}; keep one of the two rows"
+            )
         if not feedback.content:
             return
         if name in self._contents:
@@ -236,9 +246,15 @@ class _FeedbackReader(RowReader):
                 f"{self.unfilled} of {total} rows of {source} are not filled in and were left out"
             )
         if self.made_ids:
-            notes.append(f"the rows have no id, so {self.made_ids} got one made from their content")
+            notes.append(
+                f"the rows have no id, so {self.made_ids} got one made from their content"
+            )
         return [*notes, *self.left_out.values(), *unused(self.columns)]
 
 
 def _differing(one: Feedback, other: Feedback) -> list[str]:
-    return [name for name in CONTENT_FIELDS if one.content.get(name) != other.content.get(name)]
+    return [
+        name
+        for name in CONTENT_FIELDS
+        if one.content.get(name) != other.content.get(name)
+    ]

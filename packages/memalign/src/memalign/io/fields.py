@@ -30,7 +30,20 @@ CONTENT_NEEDED = (
     "in this row or in another row with the same id"
 )
 MISSING = frozenset(
-    ("NULL", "null", "\\N", "nan", "NaN", "-nan", "<NA>", "NaT", "None", "#N/A", "N/A", "n/a")
+    (
+        "NULL",
+        "null",
+        "\\N",
+        "nan",
+        "NaN",
+        "-nan",
+        "<NA>",
+        "NaT",
+        "None",
+        "#N/A",
+        "N/A",
+        "n/a",
+    )
 )
 """Words that databases write for a missing cell; in content they are words like any other."""
 
@@ -126,7 +139,9 @@ def _label(value: object, value_type: ValueType | None) -> Value | None:
     if isinstance(value, bool | int | float | str):
         return value
     shown = repr(str(value)[:60])
-    raise InputError(f"value {shown} is not a label; a label is a boolean, a number or a text")
+    raise InputError(
+        f"value {shown} is not a label; a label is a boolean, a number or a text"
+    )
 
 
 def _name_of(field: str, value: object) -> str:

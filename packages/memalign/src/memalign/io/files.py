@@ -42,7 +42,9 @@ def path_of(where: str | Path) -> Path:
     """
     match = _URL.match(str(where))
     if match:
-        raise InputError(f"{match[0]}… is a URL; copy the file to this machine, and give its path")
+        raise InputError(
+            f"{match[0]}… is a URL; copy the file to this machine, and give its path"
+        )
     return Path(where)
 
 
@@ -83,7 +85,9 @@ def unlock(lock: BaseFileLock) -> None:
 
 
 @contextmanager
-def locked(path: Path, *, waiting: Callable[[], object] | None = None) -> Iterator[None]:
+def locked(
+    path: Path, *, waiting: Callable[[], object] | None = None
+) -> Iterator[None]:
     """Hold a lock file for the block; `waiting` is called once if somebody else holds it."""
     lock = try_lock(path)
     if lock is None:
@@ -109,7 +113,9 @@ def atomic_write(path: Path) -> Iterator[BinaryIO]:
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if is_device(path):  # a link such as /dev/stdout may lead to a pipe that has no path of its own
+    if is_device(
+        path
+    ):  # a link such as /dev/stdout may lead to a pipe that has no path of its own
         with path.open("wb") as device:
             yield device
         return

@@ -44,7 +44,9 @@ def is_frame(value: object) -> bool:
 
 def column_names(value: Any) -> list[str] | None:
     """Return the columns of a frame or data set, a named index among them, else None."""
-    names = getattr(value, "column_names", None)  # of Arrow tables and of Hugging Face's data sets
+    names = getattr(
+        value, "column_names", None
+    )  # of Arrow tables and of Hugging Face's data sets
     if names is None and is_frame(value):
         names = getattr(value, "columns", None)
     if names is None or isinstance(value, Mapping):
@@ -113,7 +115,11 @@ def _with_index(frame: Any) -> Any:
                     "rename one of them"
                 )
             frame = frame.reset_index(name, drop=True)
-    return frame.reset_index() if any(name is not None for name in frame.index.names) else frame
+    return (
+        frame.reset_index()
+        if any(name is not None for name in frame.index.names)
+        else frame
+    )
 
 
 def _named_once(frame: Any, kind: str, columns: Columns) -> Any:
@@ -138,9 +144,13 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
     try:
         import pyarrow.dataset as ds  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
-        raise ConfigurationError(f"reading {path} needs pyarrow: pip install pyarrow") from None
+        raise ConfigurationError(
+            f"reading {path} needs pyarrow: pip install pyarrow"
+        ) from None
     with reading(path, " as a Parquet file"):
-        data = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=False)
+        data = ds.dataset(
+            path, format="parquet", partitioning="hive", exclude_invalid_files=False
+        )
         names = data.schema.names
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -149,13 +159,18 @@ def parquet_rows(path: Path) -> Iterator[Row | RowError]:
                 f"{path}: it has the column {listed} twice; give every column its own name"
             )
         batches = data.to_batches(
-            batch_size=_BATCH, batch_readahead=1, fragment_readahead=1, use_threads=False
+            batch_size=_BATCH,
+            batch_readahead=1,
+            fragment_readahead=1,
+            use_threads=False,
         )
         rows = (row for batch in batches for row in batch.to_pylist())
         yield from _rows(rows, _class_names(data.schema.metadata))
 
 
-def _rows(rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]) -> Iterator[Row]:
+def _rows(
+    rows: Iterable[Mapping[str, Any]], names: Mapping[str, Sequence[str]]
+) -> Iterator[Row]:
     """Return mappings as rows, each with its position; codes of classes become their `names`."""
     # -1 says that there is no class.
     codes: dict[str, dict[Any, str | None]] = {}

@@ -155,7 +155,9 @@ def mark_for_people(path: str | Path, below: float) -> int:
     with atomic_write(target) as file:
         for _, judgment, raw in _lines_of(target):
             sure = judgment.confidence is not None and judgment.confidence >= below
-            ask = judgment.error is not None or (judgment.decided_by == "model" and not sure)
+            ask = judgment.error is not None or (
+                judgment.decided_by == "model" and not sure
+            )
             asked += ask
             file.write(json_line(msgspec.json.decode(raw) | {"ask": ask}))
     return asked
@@ -222,7 +224,11 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
     """
 
     def __init__(
-        self, path: str | Path, *, judge: str, examples: Mapping[str, str] | Iterable[Example] = ()
+        self,
+        path: str | Path,
+        *,
+        judge: str,
+        examples: Mapping[str, str] | Iterable[Example] = (),
     ) -> None:
         self._path = target_of(path_of(path))
         if self._path.suffix.lower() not in (".jsonl", ".ndjson"):
@@ -287,7 +293,9 @@ class JudgmentWriter(AbstractContextManager["JudgmentWriter"]):
         with self._path.open("rb") as file:
             for name in self._hashes:
                 if name in self._places:
-                    found.append(msgspec.json.decode(self._line(file, name), type=Judgment))
+                    found.append(
+                        msgspec.json.decode(self._line(file, name), type=Judgment)
+                    )
                 else:
                     found.append(msgspec.structs.replace(otherwise, id=name))
         return found

@@ -65,7 +65,9 @@ class RowReader:
         """Return the content that rows must have: what a judge reads, else the usual fields."""
         if self.parts:
             return tuple(dict.fromkeys(Part.parse(name).field for name in self.parts))
-        return () if self.columns.keys() & set(CONTENT_FIELDS) else ("inputs", "outputs")
+        return (
+            () if self.columns.keys() & set(CONTENT_FIELDS) else ("inputs", "outputs")
+        )
 
     def check_columns(self, source: RowSource, fields: Iterable[str]) -> None:
         """Check that a file or frame has a column for each field.

@@ -114,7 +114,9 @@ def write_review(
         raise InputError(f"cannot write {path}: {reason}") from None
 
 
-def _sheet_row(example: Example, judgment: Judgment | None, source: str | None) -> dict[str, Any]:
+def _sheet_row(
+    example: Example, judgment: Judgment | None, source: str | None
+) -> dict[str, Any]:
     """Return the cells of a case by their columns, with the case itself in hidden ones."""
     row: dict[str, Any] = {"id": example.id, "source": source}
     for name, value in example.content.items():
@@ -213,7 +215,9 @@ def _put(cell: Cell, value: Any) -> None:
         return
     text = printable(value)
     if len(text) > _LONGEST_CELL:
-        text = f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
+        text = (
+            f"{text[:_LONGEST_CELL]}… ({len(text) - _LONGEST_CELL:,} more characters)"
+        )
     cell.value = text
     cell.data_type = "s"
     cell.quotePrefix = True  # it is none either when somebody edits the cell

@@ -140,7 +140,9 @@ def _row_of(line: int, text: str) -> Row | RowError:
         return RowError(line=line, reason=str(error))
     if isinstance(value, dict):
         return Row(line=line, fields=value)
-    return RowError(line=line, reason=f"a row is a JSON object, not {str(value)[:40]!r}")
+    return RowError(
+        line=line, reason=f"a row is a JSON object, not {str(value)[:40]!r}"
+    )
 
 
 _BETWEEN = re.compile(r"[\s,\[\]]*")
@@ -177,7 +179,9 @@ def _after_gap(text: str, place: int) -> int:
 
 
 def _cut(rows: Sequence[Row | RowError], reason: str) -> RowError:
-    return RowError(line=len(rows) + 1, reason=f"{reason}; what follows it was not read")
+    return RowError(
+        line=len(rows) + 1, reason=f"{reason}; what follows it was not read"
+    )
 
 
 def folder_rows(folder: Path, files: Sequence[Path]) -> Iterator[Row | RowError]:
@@ -213,4 +217,6 @@ def decoded(line: int, raw: bytes) -> str | RowError:
         place = error.start + 1
         byte = raw[error.start]
         advice = "save the file as UTF-8 (in a spreadsheet: save it as CSV UTF-8)"
-        return RowError(line=line, reason=f"byte {place} (0x{byte:02x}) is not UTF-8; {advice}")
+        return RowError(
+            line=line, reason=f"byte {place} (0x{byte:02x}) is not UTF-8; {advice}"
+        )

@@ -31,7 +31,9 @@ REVIEW = "review"
 # one text can stand in every cell.
 # Bytes when unpacked, and characters of all cells: 100,000 cases of 2,000 characters.
 _LARGEST = 200_000_000
-_MOST_ROWS = 200_000  # a sheet has 1,048,576; the last of them are where a stray cell is
+_MOST_ROWS = (
+    200_000  # a sheet has 1,048,576; the last of them are where a stray cell is
+)
 _MOST_COLUMNS = 1_000  # more than a person can name; a sheet has 16,384
 
 
@@ -108,7 +110,9 @@ def _check_unpacked(path: Path, file: BinaryIO) -> None:
     with zipfile.ZipFile(file) as parts:
         size = sum(part.file_size for part in parts.infolist())
     if size > _LARGEST:
-        megabytes = f"{size // 1_000_000:,} MB, and at most {_LARGEST // 1_000_000} are read"
+        megabytes = (
+            f"{size // 1_000_000:,} MB, and at most {_LARGEST // 1_000_000} are read"
+        )
         raise InputError(f"{path} unpacks to {megabytes}; save it as .csv, or split it")
     file.seek(0)
 
@@ -148,7 +152,9 @@ def restored(row: Row) -> Row | RowError:
         return RowError(line=row.line, id=row_id, reason=reason)
     if row_id != case_id:
         moved = "its id was changed, or a column was sorted apart from the others"
-        return RowError(line=row.line, id=row_id, reason=f"the row is of case {case_id!r}: {moved}")
+        return RowError(
+            line=row.line, id=row_id, reason=f"the row is of case {case_id!r}: {moved}"
+        )
     ours = {*names, "id", *CONTENT_FIELDS, VERDICT, REASON}
     filled_in = {name: value for name, value in cells.items() if name not in ours}
     return replace(row, fields={"id": case_id, **case, **filled_in}, review=True)

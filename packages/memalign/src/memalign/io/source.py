@@ -74,7 +74,9 @@ class RowSource:
         Raises:
             InputError: The items are nothing that has rows, or the columns name no field.
         """
-        names = Columns(remembered) if columns is None else Columns(columns, required=True)
+        names = (
+            Columns(remembered) if columns is None else Columns(columns, required=True)
+        )
         if isinstance(items, RowSource):
             has_columns = items.columns.required or items.columns.names
             return items if has_columns else replace(items, columns=names)
@@ -82,7 +84,9 @@ class RowSource:
         if isinstance(items, str | Path):
             name = str(path_of(items))
         elif isinstance(items, Mapping):
-            raise InputError(f"{name}: a {kind} is one row or a set of splits; pass a list of rows")
+            raise InputError(
+                f"{name}: a {kind} is one row or a set of splits; pass a list of rows"
+            )
         elif isinstance(items, Iterator):
             items = tuple(items)
         elif not is_frame(items) and not isinstance(items, Iterable):
@@ -92,7 +96,9 @@ class RowSource:
         return cls(items=items, name=name, columns=names, source=source)
 
     @classmethod
-    def of_lines(cls, lines: Iterable[bytes], *, name: str, **options: Any) -> RowSource:
+    def of_lines(
+        cls, lines: Iterable[bytes], *, name: str, **options: Any
+    ) -> RowSource:
         """Return the rows of JSON lines that can be read only once, such as those of stdin.
 
         Args:
@@ -100,7 +106,9 @@ class RowSource:
             name: What errors call them.
             **options: Those of `of`.
         """
-        return cls.of(never_empty(name, json_rows(enumerate(lines, 1))), name=name, **options)
+        return cls.of(
+            never_empty(name, json_rows(enumerate(lines, 1))), name=name, **options
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -110,7 +118,9 @@ class RowSource:
     @property
     def has_columns(self) -> bool:
         """True if its rows have columns of their own, as files, frames and data sets have."""
-        return isinstance(self.items, str | Path) or column_names(self.items) is not None
+        return (
+            isinstance(self.items, str | Path) or column_names(self.items) is not None
+        )
 
     def rows(self, *, distinct: bool = False) -> Iterator[Row | RowError]:
         """Read the rows by their fields, in order; a row that cannot be read is a RowError.
@@ -141,14 +151,20 @@ class RowSource:
     def _lacks_ids(self) -> bool:
         """Return whether there are rows, and none of the first ones has an id."""
         rows = [row for row in islice(self._read(), _FIRST) if isinstance(row, Row)]
-        return bool(rows) and all(self.columns.ids.isdisjoint(row.fields) for row in rows)
+        return bool(rows) and all(
+            self.columns.ids.isdisjoint(row.fields) for row in rows
+        )
 
     def _read(self) -> Iterator[Row | RowError]:
         if isinstance(self.items, str | Path):
-            return never_empty(str(self.items), _file_rows(path_of(self.items), self.columns))
+            return never_empty(
+                str(self.items), _file_rows(path_of(self.items), self.columns)
+            )
         if self.has_columns or is_frame(self.items):
             return never_empty(self.name, frame_rows(self.items, self.columns))
-        return (_object_row(position, item) for position, item in enumerate(self.items, 1))
+        return (
+            _object_row(position, item) for position, item in enumerate(self.items, 1)
+        )
 
     def _named(self, row: Row) -> Row | RowError:
         """Return a row by its fields, with what a review sheet hides and the source of all."""
@@ -205,7 +221,9 @@ def _rows_of_folder(folder: Path) -> Iterator[Row | RowError]:
 FeedbackSource = str | Path | Frame | RowSource | Iterable[Feedback | Mapping[str, Any]]
 """Whatever feedback is read from."""
 
-ExampleSource = str | Path | Frame | RowSource | Iterable[Example | Feedback | Mapping[str, Any]]
+ExampleSource = (
+    str | Path | Frame | RowSource | Iterable[Example | Feedback | Mapping[str, Any]]
+)
 """Whatever examples are read from."""
 
 

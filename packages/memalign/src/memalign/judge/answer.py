@@ -47,7 +47,9 @@ def read_answer(
     guideline_ids = prompt.guideline_ids
     if "findings" in prompt.request.schema["properties"]:
         findings = _findings(task, memory, prompt, reply.data.get("findings"), notes)
-    if model.limits.writes:  # of one that names no findings, all that it read may have counted
+    if (
+        model.limits.writes
+    ):  # of one that names no findings, all that it read may have counted
         guideline_ids = tuple(finding.guideline for finding in findings)
     return Judgment(
         id=prompt.request.about,
@@ -83,13 +85,17 @@ def _findings(
     """Read the findings; one of a guideline that was not in the prompt is dropped, with a note."""
     if not isinstance(answer, list):
         if answer is not None:
-            notes.append("the model's findings were ignored because they are not a list")
+            notes.append(
+                "the model's findings were ignored because they are not a list"
+            )
         return ()
     findings: dict[str, Finding] = {}
     for entry in answer:
         name = entry.get("guideline") if isinstance(entry, dict) else None
         if name not in prompt.guideline_ids:
-            notes.append("a finding was ignored because it names a guideline that was not shown")
+            notes.append(
+                "a finding was ignored because it names a guideline that was not shown"
+            )
         elif name not in findings:
             findings[name] = _finding(task, memory, prompt, entry, notes)
     return tuple(findings.values())

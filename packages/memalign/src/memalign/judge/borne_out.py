@@ -54,7 +54,12 @@ class Column(NamedTuple):
         """Return how the answers and an outcome, a bit mask of cases, agree."""
         yes_and = (self.yes & outcome).bit_count()
         no_and = (self.no & outcome).bit_count()
-        return yes_and, self.yes.bit_count() - yes_and, no_and, self.no.bit_count() - no_and
+        return (
+            yes_and,
+            self.yes.bit_count() - yes_and,
+            no_and,
+            self.no.bit_count() - no_and,
+        )
 
     def turned(self) -> Column:
         """Return the answers of the contrary."""
@@ -89,7 +94,9 @@ def labelled_cases(
             return []
         label = memory.label(case)
         if label is not None:
-            cases.append(LabelledCase(label, Reading(content), memory.annotations_on(case)))
+            cases.append(
+                LabelledCase(label, Reading(content), memory.annotations_on(case))
+            )
     return cases
 
 

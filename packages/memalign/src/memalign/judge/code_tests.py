@@ -148,7 +148,9 @@ def found_words(test: CodeTest, reading: Reading) -> str | None:
     words = reading.text(test.field, str)
     text = reading.text(test.field, form_of(test))
     place = _place(test, text)
-    if place < 0 or len(text) != len(words):  # some letters have another length without capitals
+    if place < 0 or len(text) != len(
+        words
+    ):  # some letters have another length without capitals
         return literal_form(test.text)
     return words[place : place + len(literal_of(test))]
 
@@ -258,7 +260,10 @@ def sentence(test: CodeTest, *, positive: bool = True) -> str:
     bounds = _bounds_in_words(test)
     verb, rest = _SENTENCES[test.kind]
     found = rest.format(
-        text=text, s="s" if " " in text else "", bounds=bounds, of=f" of {bounds}" if bounds else ""
+        text=text,
+        s="s" if " " in text else "",
+        bounds=bounds,
+        of=f" of {bounds}" if bounds else "",
     ).removesuffix(' with ""')
     subject = _SUBJECTS.get(test.field, test.field)
     return f"{subject} {verb if positive else _DENIED[verb]} {found}"
@@ -269,7 +274,9 @@ def _bounds_in_words(test: CodeTest) -> str:
         return "" if test.high is None else f"at most {test.high:g}"
     if test.high is None:
         return f"at least {test.low:g}"
-    return f"{test.low:g}" if test.low == test.high else f"{test.low:g} to {test.high:g}"
+    return (
+        f"{test.low:g}" if test.low == test.high else f"{test.low:g} to {test.high:g}"
+    )
 
 
 def checked(

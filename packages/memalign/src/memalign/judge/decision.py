@@ -16,7 +16,10 @@ from memalign.models.base import Decision, DecisionModel, Question
 from memalign.models.calls import Calls
 from memalign.models.judge_models import open_judging_model
 from memalign.prompts.fitting import fit_guidelines
-from memalign.prompts.rendering import render_guideline_question, render_verdict_question
+from memalign.prompts.rendering import (
+    render_guideline_question,
+    render_verdict_question,
+)
 from memalign.types import Finding, Guideline, Judgment, Usage
 from memalign.values import Value, ValueType, value_text
 
@@ -44,19 +47,27 @@ async def decided(task: Task, memory: Memory, item: Item, calls: Calls) -> Judgm
     model = cast("DecisionModel", open_judging_model(task))
     if not task.value_type.labels:
         kinds = "true or false, categories and whole numbers; other values need a chat model"
-        raise ConfigurationError(f"{model.name} is a decision model and answers {kinds}")
+        raise ConfigurationError(
+            f"{model.name} is a decision model and answers {kinds}"
+        )
     await calls.ready(model)
     started = time.perf_counter()
     request = decision_request(task, memory, item, model)
     timeout = task.parameters.get("timeout")
-    decision = await calls.decide(model, request.item, request.questions, timeout=timeout)
+    decision = await calls.decide(
+        model, request.item, request.questions, timeout=timeout
+    )
     chances = decision.probabilities.get("value")
     if not chances:
         why = decision.refused.get("value", f"{model.name} gave no verdict")
         raise ModelRejected(why, usage=decision.usage)
     value = _value(task.value_type, chances)
     findings = _findings(memory, request.guidelines, decision)
-    broken = [finding.guideline for finding in findings if (finding.probability or 0.0) >= BROKEN]
+    broken = [
+        finding.guideline
+        for finding in findings
+        if (finding.probability or 0.0) >= BROKEN
+    ]
     refused = [f"no answer on {name}: {why}" for name, why in decision.refused.items()]
     spent = Usage(seconds={"model": time.perf_counter() - started})
     return Judgment(
@@ -121,7 +132,9 @@ def _verdict_question(task: Task, guidelines: Sequence[Guideline]) -> Question:
     )
 
 
-def _findings(memory: Memory, guidelines: Sequence[Guideline], decision: Decision) -> list[Finding]:
+def _findings(
+    memory: Memory, guidelines: Sequence[Guideline], decision: Decision
+) -> list[Finding]:
     """Return a finding for each answered guideline, the likeliest broken first."""
     findings = []
     for guideline in guidelines:
@@ -146,6 +159,8 @@ def _in_words(memory: Memory, broken: Sequence[str]) -> str:
 def _value(value_type: ValueType, chances: Mapping[str, float]) -> Value:
     """Return the likeliest label, or of whole numbers the one nearest to the mean."""
     if not value_type.numeric:
-        return max(value_type.labels, key=lambda label: chances.get(value_text(label), 0.0))
+        return max(
+            value_type.labels, key=lambda label: chances.get(value_text(label), 0.0)
+        )
     mean = sum(float(label) * chance for label, chance in chances.items())
     return min(value_type.labels, key=lambda label: (abs(float(label) - mean), label))

@@ -66,7 +66,9 @@ async def prompt_for(task: Task, memory: Memory, example: Example) -> dict[str, 
     return prompt
 
 
-async def _asked(task: Task, memory: Memory, item: Item) -> tuple[dict[str, Any], tuple[str, ...]]:
+async def _asked(
+    task: Task, memory: Memory, item: Item
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return what a judge's model is asked about an item, and the ids of the cases in it."""
     if decides_alone(task):
         model = cast("DecisionModel", open_judging_model(task))

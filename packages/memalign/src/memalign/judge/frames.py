@@ -78,7 +78,9 @@ class JudgmentList(list[Judgment[ValueT]]):
             index.
     """
 
-    def __init__(self, judgments: Iterable[Judgment[ValueT]], source: object = None) -> None:
+    def __init__(
+        self, judgments: Iterable[Judgment[ValueT]], source: object = None
+    ) -> None:
         super().__init__(judgments)
         self._frame = source if is_frame(source) else None
         # As it was judged: a frame may be sorted in place.
@@ -101,7 +103,9 @@ class JudgmentList(list[Judgment[ValueT]]):
         names = fields if columns == "all" else list(columns)
         for name in names:
             if name not in fields:
-                raise InputError(f"a judgment has no field {name!r}; it has {', '.join(fields)}")
+                raise InputError(
+                    f"a judgment has no field {name!r}; it has {', '.join(fields)}"
+                )
         rows = [_cells_of(judgment) for judgment in self]
         return _frame_like(self._frame, rows, names, self._index)
 
@@ -115,12 +119,17 @@ class JudgmentList(list[Judgment[ValueT]]):
         return "\n".join([self._summary(), *map(repr, self[:_SHOWN]), *self._rest()])
 
     def _repr_html_(self) -> str:
-        rows = [(one.id, one.error or one.value, one.rationale) for one in self[:_SHOWN]]
-        return html_view([self._summary(), *self._rest()], ("id", "value", "rationale"), rows)
+        rows = [
+            (one.id, one.error or one.value, one.rationale) for one in self[:_SHOWN]
+        ]
+        return html_view(
+            [self._summary(), *self._rest()], ("id", "value", "rationale"), rows
+        )
 
     def _summary(self) -> str:
         verdicts = (
-            "without a verdict" if one.value is None else value_text(one.value) for one in self
+            "without a verdict" if one.value is None else value_text(one.value)
+            for one in self
         )
         counts = Counter(verdicts).most_common()
         parts = [f"{count:,} {value}" for value, count in counts]
@@ -188,7 +197,9 @@ async def predict_batch(
         rows.append(row)
     schema = verdict_schema(task.value_type)
     index = getattr(frame, "index", None)
-    verdicts: FrameT = _frame_like(frame, rows, schema, None if index is None else index[places])
+    verdicts: FrameT = _frame_like(
+        frame, rows, schema, None if index is None else index[places]
+    )
     return verdicts
 
 
@@ -200,7 +211,9 @@ def verdict_schema(value_type: ValueType) -> nw.Schema:
     schema: dict[str, Any] = dict.fromkeys(_VERDICT, nw.String)
     schema["value"] = kinds.get(value_type.kind, nw.String)
     schema |= dict.fromkeys(("probability", "cost"), nw.Float64)
-    schema |= dict.fromkeys(("input_tokens", "cached_tokens", "output_tokens"), nw.Int64)
+    schema |= dict.fromkeys(
+        ("input_tokens", "cached_tokens", "output_tokens"), nw.Int64
+    )
     return nw.Schema({name: kind() for name, kind in schema.items()})
 
 
@@ -233,7 +246,9 @@ def keys_of(
     return set(zip(rows["id"].to_list(), rows["content_hash"].to_list(), strict=True))
 
 
-def content_hashes(task: Task, frame: Frame, *, columns: Mapping[str, str]) -> list[str | None]:
+def content_hashes(
+    task: Task, frame: Frame, *, columns: Mapping[str, str]
+) -> list[str | None]:
     """Return the hash of each row's content, as verdicts have it, or None for an unreadable row.
 
     Args:
@@ -245,7 +260,9 @@ def content_hashes(task: Task, frame: Frame, *, columns: Mapping[str, str]) -> l
     return [item.content_hash if isinstance(item, Example) else None for item in items]
 
 
-def _items(task: Task, frame: Any, renamed: Mapping[str, str]) -> Iterator[Example | Judgment]:
+def _items(
+    task: Task, frame: Any, renamed: Mapping[str, str]
+) -> Iterator[Example | Judgment]:
     """Yield what is judged of each row, in order, or the judgment that says why nothing is."""
     seen: dict[str, tuple[int, str]] = {}
     for position, row in enumerate(_rows(frame, renamed), 1):
@@ -277,7 +294,9 @@ def _rows(frame: Any, renamed: Mapping[str, str]) -> Iterable[Row | RowError]:
     return RowSource.of(content.to_native(), name="the frame").rows()
 
 
-def _example(row: Row | RowError, position: int, seen: dict[str, tuple[int, str]]) -> Example:
+def _example(
+    row: Row | RowError, position: int, seen: dict[str, tuple[int, str]]
+) -> Example:
     """Return a row as an example.
 
     Args:
@@ -295,7 +314,9 @@ def _example(row: Row | RowError, position: int, seen: dict[str, tuple[int, str]
         raise InputError(f"no content: one of {', '.join(CONTENT_FIELDS)} is required")
     place, content_hash = seen.setdefault(example.id, (position, example.content_hash))
     if content_hash != example.content_hash:
-        raise InputError(f"its content differs from that of row {place}, which has the same id")
+        raise InputError(
+            f"its content differs from that of row {place}, which has the same id"
+        )
     return example
 
 
@@ -308,7 +329,9 @@ def _cells_of(judgment: Judgment) -> dict[str, Any]:
     These are text, numbers and lists of text; findings are JSON text. A model may end its words in
     half a surrogate pair, which becomes a replacement character.
     """
-    cells: dict[str, Any] = as_json(msgspec.json.decode(json_line(judgment), type=Judgment))
+    cells: dict[str, Any] = as_json(
+        msgspec.json.decode(json_line(judgment), type=Judgment)
+    )
     usage: dict[str, Any] = cells.pop("usage")
     cells |= usage
     cells["seconds"] = sum(usage["seconds"].values(), 0.0)
@@ -333,7 +356,11 @@ def _frame_like(
     import narwhals as nw
 
     table = nw.from_native(source, eager_only=True, pass_through=True)
-    library = table.implementation if isinstance(table, nw.DataFrame) else nw.Implementation.PANDAS
+    library = (
+        table.implementation
+        if isinstance(table, nw.DataFrame)
+        else nw.Implementation.PANDAS
+    )
     cells = {name: [row[name] for row in rows] for name in columns}
     schema = columns if isinstance(columns, nw.Schema) else None
     if not library.is_pandas_like():

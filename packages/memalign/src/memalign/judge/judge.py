@@ -28,7 +28,12 @@ from memalign.io import (
 from memalign.judge.explain import prompt_for
 from memalign.judge.frames import FrameT, JudgmentList, predict_batch
 from memalign.judge.many import OnJudgment, Progress, judge_examples
-from memalign.judge.spec import check_name, check_retrieval_k, checked_model, checked_parameters
+from memalign.judge.spec import (
+    check_name,
+    check_retrieval_k,
+    checked_model,
+    checked_parameters,
+)
 from memalign.judge.standing import same_cases
 from memalign.judge.task import Task
 from memalign.judge.verdict import decide
@@ -135,11 +140,15 @@ class Judge(Generic[ValueT_co]):
             "trace": trace,
             "id": id,
         }
-        return await decide(task_of(self), self.memory, _example_of(example, content), Calls())
+        return await decide(
+            task_of(self), self.memory, _example_of(example, content), Calls()
+        )
 
     __call__ = aio.blocking(ajudge)
 
-    async def aprompt(self, example: Example | None = None, /, **fields: Any) -> dict[str, Any]:
+    async def aprompt(
+        self, example: Example | None = None, /, **fields: Any
+    ) -> dict[str, Any]:
         """Return what the model would read about an item, without asking it.
 
         An embedding model of a provider is asked for the similar cases.
@@ -155,7 +164,9 @@ class Judge(Generic[ValueT_co]):
             InputError: A field that the instructions name is missing.
             ConfigurationError: There is no model.
         """
-        return await prompt_for(task_of(self), self.memory, _example_of(example, fields))
+        return await prompt_for(
+            task_of(self), self.memory, _example_of(example, fields)
+        )
 
     prompt = aio.blocking(aprompt)
 
@@ -192,7 +203,9 @@ class Judge(Generic[ValueT_co]):
             ConfigurationError: There is no model to learn with, or its price is not known where a
                 limit is set.
         """
-        from memalign.align import MemAlign  # upward on purpose: the public surface hangs on Judge
+        from memalign.align import (
+            MemAlign,
+        )  # upward on purpose: the public surface hangs on Judge
 
         learner = optimizer or MemAlign()
         if columns is not None:
@@ -200,7 +213,11 @@ class Judge(Generic[ValueT_co]):
         if max_cost is not None:
             learner = replace(learner, max_cost=max_cost)
         return await learner.align(
-            self, feedback, skip_invalid=skip_invalid, own_verdicts=own_verdicts, progress=progress
+            self,
+            feedback,
+            skip_invalid=skip_invalid,
+            own_verdicts=own_verdicts,
+            progress=progress,
         )
 
     align = aio.blocking(aalign)
@@ -277,7 +294,9 @@ class Judge(Generic[ValueT_co]):
         """
         if isinstance(examples, Example | Mapping):
             one = "for one example, call judge(…)"
-            raise InputError(f"judge_many takes a list of examples or a file's path; {one}")
+            raise InputError(
+                f"judge_many takes a list of examples or a file's path; {one}"
+            )
         source = examples
         if columns is not None and not isinstance(source, Examples):
             source = RowSource.of(source, name="examples", columns=columns)
@@ -387,7 +406,9 @@ class Judge(Generic[ValueT_co]):
         value_type = ValueType.of(self.feedback_value_type)
         check_name(self.name)
         check_retrieval_k(self.retrieval_k)
-        if self.embedding_model is not None and not isinstance(self.embedding_model, str):
+        if self.embedding_model is not None and not isinstance(
+            self.embedding_model, str
+        ):
             checked_object(self.embedding_model, "embed")
         parameters = checked_parameters(self.parameters, value_type)
         # Whatever spelling was given, the judge keeps one, so that equal judges are equal.

@@ -15,7 +15,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from memalign import aio
-from memalign.errors import InputError, ModelError, ModelUnavailable, RateLimited, SpendLimitReached
+from memalign.errors import (
+    InputError,
+    ModelError,
+    ModelUnavailable,
+    RateLimited,
+    SpendLimitReached,
+)
 from memalign.io import Examples, ExampleSource, JudgmentWriter
 from memalign.judge.task import Task
 from memalign.judge.verdict import decide
@@ -131,7 +137,9 @@ class _Batch:
 
     async def judge_all(self, done: Container[str], keep: OnJudgment) -> None:
         """Judge all items that are not `done`, and `keep` the judgment of each."""
-        waiting = iter(self.source)  # workers share it: each takes the next item when it is free
+        waiting = iter(
+            self.source
+        )  # workers share it: each takes the next item when it is free
 
         async def work(number: int) -> None:
             # Under a spend limit one item follows the other until it is known what one costs.
@@ -155,7 +163,9 @@ class _Batch:
                     self.progress("judge", self.finished, len(self.source))
             self.priced.set()
 
-        await aio.together(work(number) for number in range(min(self.limit, len(self.source))))
+        await aio.together(
+            work(number) for number in range(min(self.limit, len(self.source)))
+        )
 
     async def _judged(self, example: Example) -> Judgment | None:
         """Return the judgment of one item, or None if the limit left no room for it."""
@@ -180,9 +190,14 @@ class _Batch:
             # A server that is down would cost every item all its attempts.
             alone = self.calls.spent is not None and not self.priced.is_set()
             in_flight = 1 if alone else self.limit
-            if self.failed_in_a_row >= max(_HOPELESS, 2 * in_flight) and not self.stopped:
+            if (
+                self.failed_in_a_row >= max(_HOPELESS, 2 * in_flight)
+                and not self.stopped
+            ):
                 count = f"{self.failed_in_a_row} examples in a row"
                 self.stopped = f"{count} failed, the last with {reason}"
         if usage.calls > 0:
             self.priced.set()
-        return Judgment(id=example.id, error=reason, memory_hash=self.memory.hash, usage=usage)
+        return Judgment(
+            id=example.id, error=reason, memory_hash=self.memory.hash, usage=usage
+        )

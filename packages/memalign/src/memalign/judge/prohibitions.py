@@ -43,7 +43,8 @@ _MOST = r"(?:at most|no more than|not more than|never more than|a maximum of|max
 
 _FORBIDS = rf"^{_SUBJECT}(?:{_NEVER} {_VERB}|no) "
 _BEGINNINGS = tuple(
-    re.compile(_FORBIDS + rest, re.IGNORECASE) for rest in (f"{_FILLER}{_OTHERS}", _FILLER, "")
+    re.compile(_FORBIDS + rest, re.IGNORECASE)
+    for rest in (f"{_FILLER}{_OTHERS}", _FILLER, "")
 )
 """What comes before the forbidden words; the optional parts may take the words themselves."""
 
@@ -68,11 +69,15 @@ _EXCEPTION = re.compile(
     r"|though|although|allowed|permitted|acceptable|fine|okay|ok|may(?! not))\b",
     re.IGNORECASE,
 )
-_NEGATION = re.compile(r"\b(?:never|no|not|cannot|nobody|nothing|none|neither)\b|n't\b", re.I)
+_NEGATION = re.compile(
+    r"\b(?:never|no|not|cannot|nobody|nothing|none|neither)\b|n't\b", re.I
+)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
-def forbidden_answer(test: CodeTest, text: str, comments: Iterable[str] = ()) -> bool | None:
+def forbidden_answer(
+    test: CodeTest, text: str, comments: Iterable[str] = ()
+) -> bool | None:
     """Return the answer of a test that a text forbids, or None if code may decide nothing.
 
     Args:
@@ -126,7 +131,9 @@ def _names(test: CodeTest, rest: str) -> bool:
 def _beyond(test: CodeTest, sentence: str) -> bool | None:
     """Return the answer of a test of numbers that means more than a sentence allows."""
     unit = "words?" if test.kind == "length" else re.escape(literal_form(test.text))
-    limit = re.compile(rf"^{_SUBJECT}{_MOST} (\d+) ?{unit}{_END.pattern}", re.IGNORECASE)
+    limit = re.compile(
+        rf"^{_SUBJECT}{_MOST} (\d+) ?{unit}{_END.pattern}", re.IGNORECASE
+    )
     match = limit.match(sentence)
     if match is None:
         return None

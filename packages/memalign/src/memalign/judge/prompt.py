@@ -20,12 +20,25 @@ from memalign.memory.retrieval import embedding_text, similar_cases
 from memalign.models.base import ChatModel, ChatRequest, Limits
 from memalign.models.calls import Calls
 from memalign.models.resolve import resolve_embedding
-from memalign.prompts.fitting import fit_example, fit_fields, fit_guidelines, guideline_tokens
+from memalign.prompts.fitting import (
+    fit_example,
+    fit_fields,
+    fit_guidelines,
+    guideline_tokens,
+)
 from memalign.prompts.rendering import RenderedExample, render_item, render_judge_system
 from memalign.types import Example, Finding
 from memalign.values import ValueType
 
-__all__ = ["Prompt", "budget_of", "prompt_of", "retrieve", "shown_case", "too_long", "whole_item"]
+__all__ = [
+    "Prompt",
+    "budget_of",
+    "prompt_of",
+    "retrieve",
+    "shown_case",
+    "too_long",
+    "whole_item",
+]
 
 _TASK_TOKENS = 500
 """What the system message has beside instructions and guidelines: the form of the answer."""
@@ -74,7 +87,9 @@ async def prompt_of(
     kept = kept_rules(memory, task.value_type, found) if found else set()
     told = [finding for finding in found if finding.test not in kept]
     said = [f"{finding.test}: {'yes' if finding.holds else 'no'}" for finding in told]
-    budget = budget_of(task, memory, model.limits, beside=sum(map(estimate_tokens, said)))
+    budget = budget_of(
+        task, memory, model.limits, beside=sum(map(estimate_tokens, said))
+    )
     # The system message is the same for every item, so that providers serve it from cache.
     stable = _stable(task, memory, model.limits, budget)
     # Similar cases, the most useful one next to the item, where models weigh an example most
@@ -90,14 +105,22 @@ async def prompt_of(
         request=replace(stable.request, user=user, about=item.example.id),
         example_ids=tuple(name for name, _ in examples),
         facts=found,
-        notes=(*notes, *example_notes, *fitted.notes, *(tree.notes if tree else ()), *stable.notes),
+        notes=(
+            *notes,
+            *example_notes,
+            *fitted.notes,
+            *(tree.notes if tree else ()),
+            *stable.notes,
+        ),
         item_texts=tuple(fitted.fields.values()),
     )
 
 
 def whole_item(task: Task, memory: Memory, item: Item, limits: Limits) -> str:
     """Return an item alone as prompts show it."""
-    return render_item(fit_fields(item.seen, budget_of(task, memory, limits).item).fields)
+    return render_item(
+        fit_fields(item.seen, budget_of(task, memory, limits).item).fields
+    )
 
 
 def _stable(task: Task, memory: Memory, limits: Limits, budget: Budget) -> Prompt:
@@ -116,11 +139,21 @@ def _stable(task: Task, memory: Memory, limits: Limits, budget: Budget) -> Promp
         schema = _answer_schema(task.value_type, ids, writes=limits.writes)
         optional = tuple(name for name in schema["properties"] if name != "value")
         request = ChatRequest(
-            system=system, user="", schema=schema, schema_name="judgment", optional=optional
+            system=system,
+            user="",
+            schema=schema,
+            schema_name="judgment",
+            optional=optional,
         )
         return Prompt(request=request, guideline_ids=ids, notes=too_long(omitted))
 
-    key = ("prompt", task.instructions, task.value_type, limits.writes, budget.guidelines)
+    key = (
+        "prompt",
+        task.instructions,
+        task.value_type,
+        limits.writes,
+        budget.guidelines,
+    )
     stable = cached(memory, key, make)
     request = replace(
         stable.request,
@@ -246,7 +279,9 @@ async def retrieve(
         limits: Those of the model that will see the cases.
         calls: Within whose limits the item is embedded; no judge model is asked.
     """
-    if not memory.cases:  # without the library of vectors, which takes a while to import
+    if (
+        not memory.cases
+    ):  # without the library of vectors, which takes a while to import
         return (), ()
     import numpy as np
 
@@ -264,12 +299,18 @@ async def retrieve(
                 "memalign align NAME",
             )
     fingerprint = task.base_fingerprint
-    cases = similar_cases(memory, example, vector, task.value_type, k, judge=fingerprint)
+    cases = similar_cases(
+        memory, example, vector, task.value_type, k, judge=fingerprint
+    )
     return cases, notes
 
 
 def _fitted_cases(
-    task: Task, memory: Memory, example: Example, similar: Sequence[Case], budget: Budget
+    task: Task,
+    memory: Memory,
+    example: Example,
+    similar: Sequence[Case],
+    budget: Budget,
 ) -> tuple[list[tuple[str, RenderedExample]], list[str]]:
     """Return the cases that fit, by id, the most useful last, and notes.
 

@@ -14,7 +14,13 @@ from typing import NamedTuple
 from memalign.cache import cached
 from memalign.content import Part
 from memalign.content.normal import literal_form
-from memalign.judge.borne_out import ALPHA, chance, column_of, labelled_cases, outcome_of
+from memalign.judge.borne_out import (
+    ALPHA,
+    chance,
+    column_of,
+    labelled_cases,
+    outcome_of,
+)
 from memalign.judge.code_tests import (
     Reading,
     form_of,
@@ -123,14 +129,20 @@ def rules_in_force(memory: Memory, value_type: ValueType) -> tuple[CodeRule, ...
     return cached(memory, ("rules", value_type), make)
 
 
-def kept_rules(memory: Memory, value_type: ValueType, found: Sequence[Finding]) -> set[str | None]:
+def kept_rules(
+    memory: Memory, value_type: ValueType, found: Sequence[Finding]
+) -> set[str | None]:
     """Return the tests among `found` whose rules would have decided the item, if it broke them.
 
     Nothing follows from a rule that an item keeps. A weak model that is told so takes it for the
     reason of its verdict: the embedded one had 5 of 24 items right with it, 17 without.
     """
-    breaking = {sentence(rule.test): rule.answer for rule in rules_in_force(memory, value_type)}
-    return {fact.test for fact in found if breaking.get(fact.test or "") is (not fact.holds)}
+    breaking = {
+        sentence(rule.test): rule.answer for rule in rules_in_force(memory, value_type)
+    }
+    return {
+        fact.test for fact in found if breaking.get(fact.test or "") is (not fact.holds)
+    }
 
 
 def rule_sentence(memory: Memory, value_type: ValueType, guideline: Guideline) -> str:
@@ -161,7 +173,9 @@ def lost_rules(before: Memory, after: Memory, value_type: ValueType) -> list[str
 # -- whether a test of a guideline becomes a rule ----------------------------------------------
 
 
-def _rules(memory: Memory, value_type: ValueType, guideline: Guideline) -> list[CodeRule | str]:
+def _rules(
+    memory: Memory, value_type: ValueType, guideline: Guideline
+) -> list[CodeRule | str]:
     """Return the rule of each test, or why it makes none."""
     tests = guideline.tests
     return [_Candidate(memory, value_type, guideline, test).rule() for test in tests]
@@ -232,7 +246,9 @@ class _Candidate:
     def _comments(self) -> list[str]:
         """Return the experts' own words behind the guideline."""
         annotations = map(self.memory.annotation, self.guideline.supported_by)
-        return [(annotation and annotation.rationale) or "" for annotation in annotations]
+        return [
+            (annotation and annotation.rationale) or "" for annotation in annotations
+        ]
 
     def _unlabelled(self, guideline: Guideline) -> str:
         """Return the text of a guideline without the label that stands at its end."""
@@ -270,7 +286,9 @@ class _Candidate:
         """Return the key of feedback with another label although the test answers so, or None."""
         cases = self.memory.cases
         readings = cached(
-            self.memory, "readings", lambda: [Reading(case.example.content) for case in cases]
+            self.memory,
+            "readings",
+            lambda: [Reading(case.example.content) for case in cases],
         )
         for case, reading in zip(cases, readings, strict=True):
             if holds(self.test, reading) is answer:
@@ -282,7 +300,9 @@ class _Candidate:
     def _is_borne_out(self, answer: bool, value: Value) -> bool:
         """Return whether labels agree with the rule better than by chance."""
         key = ("labelled cases", self.value_type)
-        cases = cached(self.memory, key, lambda: labelled_cases(self.memory, self.value_type))
+        cases = cached(
+            self.memory, key, lambda: labelled_cases(self.memory, self.value_type)
+        )
         column = column_of(cases, self.test)
         table = (column if answer else column.turned()).table(outcome_of(cases, value))
         return bool(cases) and chance(table) <= ALPHA
@@ -304,4 +324,6 @@ class _Candidate:
     def _allows(self, guideline: Guideline) -> bool:
         """Return whether a guideline names what the test finds, and does not forbid it."""
         named = named_in(self.test, guideline.text)
-        return named and forbidden_answer(self.test, self._unlabelled(guideline)) is None
+        return (
+            named and forbidden_answer(self.test, self._unlabelled(guideline)) is None
+        )

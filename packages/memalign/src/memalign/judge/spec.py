@@ -33,7 +33,9 @@ __all__ = [
 AnyModel = str | ChatModel | DecisionModel | EmbeddingModel
 """A model as a judge may have it: a name, or an object."""
 
-_NAME = re.compile(r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}")
+_NAME = re.compile(
+    r"[^\s/\\\x00-\x1f\x7f\ud800-\udfff][^/\\\x00-\x1f\x7f\ud800-\udfff]{0,99}"
+)
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
 
@@ -41,7 +43,9 @@ _FIELDS = ", ".join(f"{{{{ {name} }}}}" for name in CONTENT_FIELDS)
 def check_name(name: object) -> None:
     """Raise InputError for a text that cannot name a judge."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InputError("the name of a judge has 1 to 100 characters on one line, without slashes")
+        raise InputError(
+            "the name of a judge has 1 to 100 characters on one line, without slashes"
+        )
 
 
 def check_retrieval_k(number: object) -> None:
@@ -114,7 +118,11 @@ _PARAMETERS = msgspec.defstruct(
         ("seed", Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)], None),
         ("timeout", Annotated[float, Meta(ge=0, le=10**6)], None),
         ("swap", bool, None),
-        ("reasoning_effort", Literal["none", "minimal", "low", "medium", "high", "xhigh"], None),
+        (
+            "reasoning_effort",
+            Literal["none", "minimal", "low", "medium", "high", "xhigh"],
+            None,
+        ),
         ("reflection_model", str, None),
         ("models", Any, None),  # has a check of its own
     ],
@@ -122,7 +130,9 @@ _PARAMETERS = msgspec.defstruct(
 )
 
 
-def checked_parameters(parameters: Mapping[str, Any], value_type: ValueType) -> dict[str, Any]:
+def checked_parameters(
+    parameters: Mapping[str, Any], value_type: ValueType
+) -> dict[str, Any]:
     """Return a checked copy of a judge's parameters, with models in their one spelling.
 
     Args:

@@ -166,7 +166,9 @@ class Task:
     def _settings(self, memory: Memory) -> dict[str, Any]:
         """Return what can change a verdict beside the memory, which retrieval needs to matter."""
         parameters = {
-            name: value for name, value in self.parameters.items() if name not in _NOT_JUDGING
+            name: value
+            for name, value in self.parameters.items()
+            if name not in _NOT_JUDGING
         }
         settings = {
             "instructions": self.instructions,

@@ -89,7 +89,9 @@ async def _swapped_judgment(
     prompt = await prompt_of(task, memory, item, model, calls)
     turned = await prompt_of(task, memory, turned_item, model, calls)
     asking = [_answered(task, memory, side, model, calls) for side in (prompt, turned)]
-    first, second = _both_or_raise(await asyncio.gather(*asking, return_exceptions=True))
+    first, second = _both_or_raise(
+        await asyncio.gather(*asking, return_exceptions=True)
+    )
     second = _renamed(second, names, prompt)
     return replace(
         first,
@@ -121,7 +123,11 @@ def _swapped_names(task: Task, item: Item) -> dict[str, str]:
         InputError: No field has exactly two of the judge's choices as its keys.
     """
     choices = task.value_type.choices
-    shown = {name: value for name, value in item.example.content.items() if name in task.fields}
+    shown = {
+        name: value
+        for name, value in item.example.content.items()
+        if name in task.fields
+    }
     sides = tuple(sides_of(shown, choices))
     if len(sides) != 2:
         form = f'{{"{choices[0]}": …, "{choices[1]}": …}}'
@@ -145,10 +151,14 @@ def _renamed(judgment: Judgment, names: Mapping[Any, str], prompt: Prompt) -> Ju
     findings = []
     for finding in judgment.findings:
         if finding.test is None:
-            findings.append(replace(finding, value=names.get(finding.value, finding.value)))
+            findings.append(
+                replace(finding, value=names.get(finding.value, finding.value))
+            )
     # Its words call each side by the other's name, and are read beside a verdict that does not.
     reason = judgment.rationale
     if reason:
         reason = f"With {' and '.join(names)} swapped: {reason}"
     value = names.get(judgment.value, judgment.value)
-    return replace(judgment, value=value, rationale=reason, findings=(*findings, *prompt.facts))
+    return replace(
+        judgment, value=value, rationale=reason, findings=(*findings, *prompt.facts)
+    )

@@ -45,7 +45,9 @@ def forget(
         keep: Ids of guidelines whose wording a person keeps although their own feedback goes.
     """
     removed = frozenset(filter(memory.annotation, keys))
-    memory = forget_lessons(memory, removed, why=WHY, people_agree=people_agree, keep=keep)
+    memory = forget_lessons(
+        memory, removed, why=WHY, people_agree=people_agree, keep=keep
+    )
     cases = _cases_without(memory, removed)
     stones = {stone.key: stone for stone in memory.tombstones}
     for key in removed:
@@ -96,8 +98,12 @@ def forget_lessons(
     memory = replace(memory, conflicts=tuple(conflicts))
     memory = memory.without_verdicts_beside(memory.ids_beside(gone))
     memory = memory.without_guidelines(exposed)
-    memory = memory.with_guidelines(_unexposed(rule, gone) for rule in memory.guidelines)
-    return memory.with_outcomes(dict.fromkeys(waiting, Outcome(kind="waiting", reason=why)))
+    memory = memory.with_guidelines(
+        _unexposed(rule, gone) for rule in memory.guidelines
+    )
+    return memory.with_outcomes(
+        dict.fromkeys(waiting, Outcome(kind="waiting", reason=why))
+    )
 
 
 def exposed_wordings(
@@ -164,5 +170,7 @@ def _unexposed(guideline: Guideline, gone: frozenset[FeedbackKey]) -> Guideline:
     return replace(guideline, supported_by=_others(guideline.supported_by, gone))
 
 
-def _others(keys: Collection[FeedbackKey], gone: frozenset[FeedbackKey]) -> tuple[FeedbackKey, ...]:
+def _others(
+    keys: Collection[FeedbackKey], gone: frozenset[FeedbackKey]
+) -> tuple[FeedbackKey, ...]:
     return tuple(key for key in keys if key not in gone)

@@ -59,7 +59,9 @@ def tidy(text: str) -> str:
 
 
 def guideline_fault(
-    text: str, judged: JudgedTexts | Iterable[tuple[str, str]] = (), comments: Collection[str] = ()
+    text: str,
+    judged: JudgedTexts | Iterable[tuple[str, str]] = (),
+    comments: Collection[str] = (),
 ) -> str | None:
     """Return why `text` may not become a guideline, or None if it may.
 
@@ -74,7 +76,9 @@ def guideline_fault(
         return fault
     texts = judged if isinstance(judged, JudgedTexts) else JudgedTexts(judged)
     field = texts.copied(text, comments)
-    return None if field is None else f"it copies eight words of what was judged ({field})"
+    return (
+        None if field is None else f"it copies eight words of what was judged ({field})"
+    )
 
 
 def _size_fault(text: str) -> str | None:
@@ -130,7 +134,9 @@ class JudgedTexts:
                 self._sources[place] = _Source(source)
             judged = self._sources[place]
             for run in runs:
-                if judged.holds(run) and not any(comment.holds(run) for comment in quoted):
+                if judged.holds(run) and not any(
+                    comment.holds(run) for comment in quoted
+                ):
                     return field
         return None
 
@@ -156,7 +162,9 @@ class _Source:
 
     def holds(self, run: _WordRun) -> bool:
         text = self._words if run.words else self._text
-        if run.part not in self._parts:  # neighbours share it, and nearly always it is in no text
+        if (
+            run.part not in self._parts
+        ):  # neighbours share it, and nearly always it is in no text
             self._parts[run.part] = run.part in text
         return self._parts[run.part] and run.text in text
 

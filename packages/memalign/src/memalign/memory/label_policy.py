@@ -41,7 +41,9 @@ def policy_label(
         annotations: All that people said of the case.
         authority: The sources whose label decides, first one first.
     """
-    labelled = [annotation for annotation in annotations if annotation.value is not None]
+    labelled = [
+        annotation for annotation in annotations if annotation.value is not None
+    ]
     if len(labelled) < 2:  # nearly all cases, and asked of every case again and again
         return labelled[0].value if labelled else None
     sides: dict[tuple[str, str], list[Annotation | Feedback]] = {}

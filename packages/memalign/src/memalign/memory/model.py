@@ -17,7 +17,13 @@ import msgspec
 from memalign.errors import UnknownKey
 from memalign.keys import same_person, select_keys
 from memalign.memory.label_policy import policy_label
-from memalign.memory.status import GuidelineStatus, LedgerEntry, Standing, ledger_entries, standings
+from memalign.memory.status import (
+    GuidelineStatus,
+    LedgerEntry,
+    Standing,
+    ledger_entries,
+    standings,
+)
 from memalign.memory.text_search import Finder
 from memalign.types import Example, Feedback, FeedbackKey, Guideline, canonical_json
 from memalign.values import Value
@@ -133,8 +139,13 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         said = []
         for each in self.annotations:
             # From then on no guideline is missing, until something changes.
-            settled = each.outcome is not None and each.outcome.kind in ("example", "refused")
-            said.append((each.source, each.value, each.rationale, each.created_at, settled))
+            settled = each.outcome is not None and each.outcome.kind in (
+                "example",
+                "refused",
+            )
+            said.append(
+                (each.source, each.value, each.rationale, each.created_at, settled)
+            )
         verdict = msgspec.to_builtins(self.pre_alignment)
         return canonical_json([self.id, self.example.content_hash, said, verdict])
 
@@ -199,7 +210,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def semantic(self) -> tuple[Guideline, ...]:
         """The guidelines in force, in the order of prompts; they print line by line."""
-        return Guidelines(rule for rule in self.guidelines if self.status(rule) == "active")
+        return Guidelines(
+            rule for rule in self.guidelines if self.status(rule) == "active"
+        )
 
     @property
     def episodic(self) -> tuple[Case, ...]:
@@ -214,7 +227,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return bool(self.cases or self.guidelines)
 
     def __repr__(self) -> str:
-        guidelines = f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force"
+        guidelines = (
+            f"{len(self.semantic)} of {len(self.guidelines)} guidelines in force"
+        )
         counts = f"{guidelines}, {len(self.cases)} cases, {len(self.pending)} pending"
         return f"<Memory: {counts}, hash {self.hash}>"
 
@@ -279,7 +294,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             UnknownKey: A selector names nothing here, or several things, or nothing is selected.
         """
         if not selectors and source is None:
-            raise UnknownKey("name feedback by id (t-17), by key (t-17@ana) or by source")
+            raise UnknownKey(
+                "name feedback by id (t-17), by key (t-17@ana) or by source"
+            )
         keys = [said.key for said in self._by(source)]
         chosen = select_keys(keys, selectors) if selectors else {"": keys}
         found = dict[FeedbackKey, None]()
@@ -294,7 +311,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             found.update(dict.fromkeys(named))
         return tuple(found)
 
-    def matching(self, text: str, *, source: str | None = None) -> tuple[FeedbackKey, ...]:
+    def matching(
+        self, text: str, *, source: str | None = None
+    ) -> tuple[FeedbackKey, ...]:
         """Return the keys of the feedback whose case or words hold a text, in any spelling.
 
         Args:
@@ -326,7 +345,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             return self._guidelines_by_id[guideline_id]
         except KeyError:
             ids = ", ".join(self._guidelines_by_id) or "none"
-            raise UnknownKey(f"no guideline {guideline_id!r}; guidelines: {ids}") from None
+            raise UnknownKey(
+                f"no guideline {guideline_id!r}; guidelines: {ids}"
+            ) from None
 
     def sources_of(self, guideline: Guideline) -> tuple[FeedbackKey, ...]:
         """Return the keys that support the guideline, or one that it supersedes."""
@@ -355,7 +376,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def open_conflicts(self) -> tuple[FeedbackConflict, ...]:
         """The comments that contradict each other, unless somebody dismissed the conflict."""
-        return tuple(conflict for conflict in self.conflicts if conflict.dismissed_by is None)
+        return tuple(
+            conflict for conflict in self.conflicts if conflict.dismissed_by is None
+        )
 
     def exposure(self, example_ids: Iterable[str] = ()) -> frozenset[FeedbackKey]:
         """Return all feedback behind the guidelines in force, and on these cases."""
@@ -401,7 +424,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for guideline in self.guidelines:
             if guideline.id not in ids:
                 replaced = guideline.replaced_by in ids
-                rest.append(replace(guideline, replaced_by=None) if replaced else guideline)
+                rest.append(
+                    replace(guideline, replaced_by=None) if replaced else guideline
+                )
         return replace(self, guidelines=tuple(rest))
 
     def with_cases(self, cases: Iterable[Case]) -> Memory:
@@ -425,7 +450,9 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def with_outcomes(self, outcomes: Mapping[FeedbackKey, Outcome | None]) -> Memory:
         """Return a memory with what a distillation made of the feedback of these keys."""
         known = filter(None, map(self.annotation, outcomes))
-        return self.with_annotations(replace(each, outcome=outcomes[each.key]) for each in known)
+        return self.with_annotations(
+            replace(each, outcome=outcomes[each.key]) for each in known
+        )
 
     def without_verdicts_beside(self, ids: Collection[str]) -> Memory:
         """Return a memory without verdicts that were exposed to feedback on these cases."""

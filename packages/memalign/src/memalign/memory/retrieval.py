@@ -49,14 +49,21 @@ def embedding_text(example: Example) -> str:
     return "\n".join(words) or "\n".join(words_of("expectations", example.expectations))
 
 
-def was_misjudged(memory: Memory, case: Case, value_type: ValueType, judge: str) -> bool:
+def was_misjudged(
+    memory: Memory, case: Case, value_type: ValueType, judge: str
+) -> bool:
     """Return whether the judge of the fingerprint `judge` got the case wrong before it learned.
 
     False without a label or a verdict, and for free text, where two right answers differ.
     """
     before = case.pre_alignment
     label = memory.label(case)
-    if before is None or before.judge != judge or label is None or not value_type.closed:
+    if (
+        before is None
+        or before.judge != judge
+        or label is None
+        or not value_type.closed
+    ):
         return False
     return not value_type.agree(label, before.value)
 
@@ -124,7 +131,9 @@ def _alike(memory: Memory, case: Case, other: Case) -> bool:
 
 def _words(case: Case) -> str:
     """Return the words of a case to compare; the hash of its content if it has none."""
-    words = cached(case.example, "words", lambda: word_form(embedding_text(case.example)))
+    words = cached(
+        case.example, "words", lambda: word_form(embedding_text(case.example))
+    )
     return words or case.example.content_hash
 
 

@@ -111,7 +111,10 @@ def ledger_entries(memory: Memory) -> dict[FeedbackKey, LedgerEntry]:
 
 
 def _entry(
-    memory: Memory, annotation: Annotation, label: Value | None, carrying: Sequence[Guideline]
+    memory: Memory,
+    annotation: Annotation,
+    label: Value | None,
+    carrying: Sequence[Guideline],
 ) -> LedgerEntry:
     """Return the entry of one annotation.
 
@@ -131,18 +134,31 @@ def _entry(
     if carrying:
         return _carried(memory, annotation, carrying)
     if outcome is None or outcome.kind == "taught":
-        return LedgerEntry(key=annotation.key, state="pending", reason="not yet distilled")
-    return LedgerEntry(key=annotation.key, state=_STATES[outcome.kind], reason=outcome.reason)
+        return LedgerEntry(
+            key=annotation.key, state="pending", reason="not yet distilled"
+        )
+    return LedgerEntry(
+        key=annotation.key, state=_STATES[outcome.kind], reason=outcome.reason
+    )
 
 
-def _carried(memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]) -> LedgerEntry:
+def _carried(
+    memory: Memory, annotation: Annotation, carrying: Sequence[Guideline]
+) -> LedgerEntry:
     """Return the entry of feedback behind guidelines: learned if one was written from it."""
     shown = dict.fromkeys(memory.successor(rule) or rule.id for rule in carrying)
     state: LedgerState = "merged"
     reason = f"{memory.face(carrying[0]).id} already says it"
     for guideline in carrying:
-        if memory.status(guideline) != "superseded" and annotation.key in guideline.exposure:
+        if (
+            memory.status(guideline) != "superseded"
+            and annotation.key in guideline.exposure
+        ):
             state = "learned"
             remark = annotation.outcome
-            reason = remark.reason if remark is not None and remark.kind == "taught" else ""
-    return LedgerEntry(key=annotation.key, state=state, reason=reason, guideline_ids=tuple(shown))
+            reason = (
+                remark.reason if remark is not None and remark.kind == "taught" else ""
+            )
+    return LedgerEntry(
+        key=annotation.key, state=state, reason=reason, guideline_ids=tuple(shown)
+    )

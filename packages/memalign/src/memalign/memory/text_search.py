@@ -42,7 +42,11 @@ class NameFinder:
     def __init__(self, name: str) -> None:
         self._name = folded(name) or name
         spaced = self._name.isascii() or not UNSPACED.search(self._name)
-        edges = (r"(?<!\w)", r"(?!\w)") if spaced and re.search(r"\w", self._name) else ("", "")
+        edges = (
+            (r"(?<!\w)", r"(?!\w)")
+            if spaced and re.search(r"\w", self._name)
+            else ("", "")
+        )
         self._pattern = re.compile(f"{edges[0]}{re.escape(self._name)}{edges[1]}")
 
     def holds(self, text: str) -> bool:
@@ -55,5 +59,7 @@ class NameFinder:
             return False
         # Where a language writes no spaces, a name from another script is a word of its own all the
         # same.
-        parted = plain if plain.isascii() else UNSPACED.sub(lambda run: f" {run[0]} ", plain)
+        parted = (
+            plain if plain.isascii() else UNSPACED.sub(lambda run: f" {run[0]} ", plain)
+        )
         return bool(self._pattern.search(parted) or self._pattern.search(plain))

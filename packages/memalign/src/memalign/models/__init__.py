@@ -16,7 +16,12 @@ from memalign.models.base import (
     Question,
 )
 from memalign.models.judge_models import open_judging_model
-from memalign.models.resolve import default_model_name, resolve, resolve_decision, resolve_embedding
+from memalign.models.resolve import (
+    default_model_name,
+    resolve,
+    resolve_decision,
+    resolve_embedding,
+)
 
 __all__ = [
     "ChatModel",

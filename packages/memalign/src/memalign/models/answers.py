@@ -73,7 +73,9 @@ def _with_list(found: object, text: str, name: str, schema: Json) -> object:
         key = _key(found, name)
         if key is not None:
             return found | {name: _listed(found[key], entry)}
-        others = [part for part in (*found.values(), [found]) if _are_entries(part, entry)]
+        others = [
+            part for part in (*found.values(), [found]) if _are_entries(part, entry)
+        ]
         return {name: others[0]} if len(others) == 1 else found
     try:
         lines = list(_objects(text))
@@ -96,7 +98,10 @@ def _are_entries(value: object, entry: Collection[str]) -> bool:
     """Return whether a value is a list of objects with at least two of an entry's properties."""
     if not isinstance(value, list) or not value:
         return False
-    return all(isinstance(each, dict) and len(set(entry).intersection(each)) > 1 for each in value)
+    return all(
+        isinstance(each, dict) and len(set(entry).intersection(each)) > 1
+        for each in value
+    )
 
 
 # -- finding the object ----------------------------------------------------------------------------
@@ -133,7 +138,9 @@ def _found(text: str) -> object:
     if not end:
         return None
     thought = _OUTER.sub("", text[:end])
-    begun = thought.startswith(("{", "[", '"')) or thought.count("{") != thought.count("}")
+    begun = thought.startswith(("{", "[", '"')) or thought.count("{") != thought.count(
+        "}"
+    )
     # An answer that quotes such a tag has begun before it.
     return None if begun else _only_value(text[end:])
 
@@ -187,7 +194,9 @@ def _objects(text: str) -> Iterator[Json]:
 
 def _mended(text: str) -> str:
     """Return a text without what models write against JSON: final commas, unknown escapes."""
-    return _STRING_OR_COMMA.sub(lambda match: _BAD_ESCAPE.sub(r"\1\\\\", match[1] or ""), text)
+    return _STRING_OR_COMMA.sub(
+        lambda match: _BAD_ESCAPE.sub(r"\1\\\\", match[1] or ""), text
+    )
 
 
 def _decoded(text: str) -> object:
@@ -201,14 +210,20 @@ def _decoded(text: str) -> object:
 
 def _literal(whole: str) -> object:
     """Return the dictionary that an answer is in Python's spelling, if it is nothing else."""
-    if not whole.startswith("{") or not whole.endswith("}") or len(whole) > _LONGEST_LITERAL:
+    if (
+        not whole.startswith("{")
+        or not whole.endswith("}")
+        or len(whole) > _LONGEST_LITERAL
+    ):
         return None
     try:
         body = ast.parse(whole, mode="eval").body
         value = ast.literal_eval(body)
     except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
         return None
-    if not isinstance(body, ast.Dict) or len(value) < len(body.keys):  # it has a key twice
+    if not isinstance(body, ast.Dict) or len(value) < len(
+        body.keys
+    ):  # it has a key twice
         return None
     return value if all(isinstance(key, str) for key in value) else None
 
@@ -229,7 +244,9 @@ def _pairs(pairs: list[tuple[str, Any]]) -> Json:
 
 # Not strict about control characters: small models write line breaks inside strings as they are.
 # NaN is read as null.
-_decoder = json.JSONDecoder(strict=False, parse_constant=lambda _: None, object_pairs_hook=_pairs)
+_decoder = json.JSONDecoder(
+    strict=False, parse_constant=lambda _: None, object_pairs_hook=_pairs
+)
 
 
 # -- reading the object ----------------------------------------------------------------------------
@@ -246,7 +263,9 @@ def _unwrapped(data: Json, needed: Collection[str]) -> Json:
     if len(inner) != 1:
         return data
     value = _decoded(inner[0]) if isinstance(inner[0], str) else inner[0]
-    if isinstance(value, dict) and all(_key(value, name) is not None for name in needed):
+    if isinstance(value, dict) and all(
+        _key(value, name) is not None for name in needed
+    ):
         return value
     return data
 
@@ -268,7 +287,9 @@ def _read(data: Json, properties: Json, needed: list[str]) -> Json:
             read[name] = _value(data[key], part)
         except InvalidValue as error:
             if name in needed:
-                raise InvalidValue(f"answer.{name} breaks the rule {_rule(part)}") from error
+                raise InvalidValue(
+                    f"answer.{name} breaks the rule {_rule(part)}"
+                ) from error
             read[name] = data[key]
     return read
 
@@ -277,7 +298,11 @@ def _rule(schema: Json) -> str:
     """Return what a schema asks of a value, in JSON schema's words."""
     rule = next((name for name in ("enum", "minimum") if name in schema), "type")
     said = f"{rule}: {json.dumps(schema.get(rule), ensure_ascii=False)}"
-    return f"{said}, maximum: {json.dumps(schema['maximum'])}" if rule == "minimum" else said
+    return (
+        f"{said}, maximum: {json.dumps(schema['maximum'])}"
+        if rule == "minimum"
+        else said
+    )
 
 
 def _key(data: Json, name: str) -> str | None:
@@ -346,11 +371,15 @@ def _value_type(schema: Json) -> ValueType:
         case {"type": "boolean"}:
             return ValueType(kind="bool")
         case {"type": "integer", "enum": [*numbers]}:
-            return ValueType(kind="int", low=float(min(numbers)), high=float(max(numbers)))
+            return ValueType(
+                kind="int", low=float(min(numbers)), high=float(max(numbers))
+            )
         case {"enum": [*words]}:
             return ValueType(kind="choice", choices=tuple(words))
         case {"type": "integer" | "number" as kind}:
             low = schema.get("minimum", -UNBOUNDED)
             high = schema.get("maximum", UNBOUNDED)
-            return ValueType(kind="int" if kind == "integer" else "float", low=low, high=high)
+            return ValueType(
+                kind="int" if kind == "integer" else "float", low=low, high=high
+            )
     return ValueType(kind="str")

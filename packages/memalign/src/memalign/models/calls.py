@@ -154,7 +154,9 @@ class Calls:
             reply = await own_errors(model.name, lambda: model.complete(request))
             if not isinstance(reply, ChatReply) or not isinstance(reply.data, dict):
                 wanted = "and no ChatReply with a dictionary as data"
-                raise InvalidOutput(f"{model.name}: complete gave {_kind(reply)}, {wanted}")
+                raise InvalidOutput(
+                    f"{model.name}: complete gave {_kind(reply)}, {wanted}"
+                )
             return reply
 
         texts = (request.system, request.user)
@@ -182,7 +184,9 @@ class Calls:
             MemalignError: As `complete` does.
         """
         # All of a question that can change its answer: not the key that names it.
-        keys = {q.key: _key(model, (state, q.kind, q.text, *q.labels)) for q in questions}
+        keys = {
+            q.key: _key(model, (state, q.kind, q.text, *q.labels)) for q in questions
+        }
         answers: dict[str, dict[str, float]] = {}
         new = []
         for question in questions:
@@ -194,19 +198,25 @@ class Calls:
         if not new:
             return Decision(probabilities=answers)
         if self.dry_run is not None:
-            return Decision(probabilities=answers | self.dry_run.decision(model, state, new))
+            return Decision(
+                probabilities=answers | self.dry_run.decision(model, state, new)
+            )
 
         async def send() -> Decision:
             decision = await own_errors(
                 model.name, lambda: model.decide(state, new, timeout=timeout)
             )
             if not isinstance(decision, Decision):
-                raise InvalidOutput(f"{model.name}: decide gave {_kind(decision)}, and no Decision")
+                raise InvalidOutput(
+                    f"{model.name}: decide gave {_kind(decision)}, and no Decision"
+                )
             return decision
 
         texts = (state, *(question.text for question in new))
         decision = await self._paid(model, "decision", texts, send)
-        await self._keep({keys[name]: answer for name, answer in decision.probabilities.items()})
+        await self._keep(
+            {keys[name]: answer for name, answer in decision.probabilities.items()}
+        )
         answers |= decision.probabilities
         in_order = {key: answers[key] for key in keys if key in answers}
         return msgspec.structs.replace(decision, probabilities=in_order)
@@ -250,7 +260,10 @@ class Calls:
             return None
         try:
             return msgspec.convert(json.loads(answer), type=kind)
-        except (ValueError, msgspec.ValidationError):  # damaged, or of another version of memalign
+        except (
+            ValueError,
+            msgspec.ValidationError,
+        ):  # damaged, or of another version of memalign
             return None
 
     async def _keep(self, answers: Mapping[str, object]) -> None:
@@ -267,7 +280,9 @@ def check_concurrency(concurrency: int | None) -> None:
     """Raise InputError unless this is a number of calls in flight, or None for the model's own."""
     number = 1 if concurrency is None else concurrency
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise InputError(f"concurrency must be 1 or more, a whole number, not {concurrency!r}")
+        raise InputError(
+            f"concurrency must be 1 or more, a whole number, not {concurrency!r}"
+        )
 
 
 def _whole(reply: ChatReply) -> ChatReply:
@@ -277,7 +292,9 @@ def _whole(reply: ChatReply) -> ChatReply:
         msgspec.json.encode(words)
     except (UnicodeError, TypeError, ValueError, RecursionError):
         data, text, answered_by = rebuilt(words, whole_text)
-        return msgspec.structs.replace(reply, data=data, text=text, answered_by=answered_by)
+        return msgspec.structs.replace(
+            reply, data=data, text=text, answered_by=answered_by
+        )
     return reply
 
 
@@ -298,7 +315,9 @@ async def own_errors(name: str, call: Callable[[], Any]) -> Any:
         raise
     except Exception as error:
         said = " ".join(str(error).split())[:200]
-        raise ModelError(f"{name}: {type(error).__name__}{f': {said}' if said else ''}") from error
+        raise ModelError(
+            f"{name}: {type(error).__name__}{f': {said}' if said else ''}"
+        ) from error
 
 
 class SpendLimit:
@@ -359,10 +378,14 @@ class SpendLimit:
                     return await self._paid(model, kind, size, call)
         return await self._paid(model, kind, size, call)
 
-    async def _paid(self, model: Model, kind: _Kind, size: int, call: Send[AnswerT]) -> AnswerT:
+    async def _paid(
+        self, model: Model, kind: _Kind, size: int, call: Send[AnswerT]
+    ) -> AnswerT:
         self.check_price()
         expected = size * self._rate_of(model, kind)
-        while self._over(expected) and self._in_flight:  # calls in flight may turn out cheaper
+        while (
+            self._over(expected) and self._in_flight
+        ):  # calls in flight may turn out cheaper
             await self._settled.wait()
         if self._over(expected):
             self.stopped = f"one more call would pass the limit of ${self.most:g}"
@@ -393,7 +416,9 @@ class SpendLimit:
         if rate is not None:
             return rate
         dearest = max(self._rates.values(), default=0.0)
-        if not isinstance(model, PricedModel):  # a user's object may say what each call cost
+        if not isinstance(
+            model, PricedModel
+        ):  # a user's object may say what each call cost
             return dearest
         price = model.price_of(Usage(calls=1, input_tokens=1_000))
         if price is None:
@@ -427,6 +452,8 @@ _UNKNOWN_PRICE = (
 
 def _key(model: Model, question: ChatRequest | tuple[str, ...]) -> str:
     """Return 64 hex digits of the model, its address, and all that can change the answer."""
-    identity = getattr(model, "identity", "")  # of those that depend on more than their name
+    identity = getattr(
+        model, "identity", ""
+    )  # of those that depend on more than their name
     parts = [type(question).__name__, model.name, identity, question]
     return hashlib.sha256(json.dumps(msgspec.to_builtins(parts)).encode()).hexdigest()

@@ -122,8 +122,12 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
             settings.setdefault("max_retries", 0)
 
         async def send() -> Probabilities:
-            response = await call.model.decide(request, cast("DecisionModelSettings", settings))
-            found = {q.key: _probabilities(q, response.answers.get(q.key)) for q in group}
+            response = await call.model.decide(
+                request, cast("DecisionModelSettings", settings)
+            )
+            found = {
+                q.key: _probabilities(q, response.answers.get(q.key)) for q in group
+            }
             call.spent.append(self._usage(response.usage, response.model_name))
             call.names.append(response.model_name or "")
             return found
@@ -131,7 +135,9 @@ class ProviderDecisionModel(ProviderModel["ProviderDecider"]):
         call.answers.update(await self._call(send, clock=call.clock, spent=call.spent))
 
 
-def _grouped(questions: Sequence[Question], most: int | None) -> list[Sequence[Question]]:
+def _grouped(
+    questions: Sequence[Question], most: int | None
+) -> list[Sequence[Question]]:
     size = most or len(questions) or 1
     return [questions[start : start + size] for start in range(0, len(questions), size)]
 
@@ -156,7 +162,9 @@ def _typed(question: Question) -> DecisionQuestion:
     )
 
 
-def _probabilities(question: Question, answer: DecisionAnswer | None) -> dict[str, float]:
+def _probabilities(
+    question: Question, answer: DecisionAnswer | None
+) -> dict[str, float]:
     """Return a probability for each label, adding up to 1: what comes back is rounded.
 
     Raises:

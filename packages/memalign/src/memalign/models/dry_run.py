@@ -73,7 +73,9 @@ class DryRun:
         data = self._changes(request) if changes else _filled(request.schema)
         text = json.dumps(data, ensure_ascii=False)
         # A schema goes with the request, and is billed as input.
-        self._count(model, [request.system, request.user, json.dumps(request.schema)], text)
+        self._count(
+            model, [request.system, request.user, json.dumps(request.schema)], text
+        )
         return ChatReply(data=data, text=text, usage=Usage())
 
     def decision(
@@ -84,7 +86,9 @@ class DryRun:
         answers = {}
         for question in questions:
             texts += [question.text, *question.labels]
-            answers[question.key] = dict.fromkeys(question.labels, 1 / len(question.labels))
+            answers[question.key] = dict.fromkeys(
+                question.labels, 1 / len(question.labels)
+            )
         self._count(model, texts, "")
         return answers
 
@@ -94,7 +98,9 @@ class DryRun:
 
         return np.zeros((count, self.dimensions), dtype=np.float32)
 
-    def _count(self, model: ChatModel | DecisionModel, texts: list[str], answered: str) -> None:
+    def _count(
+        self, model: ChatModel | DecisionModel, texts: list[str], answered: str
+    ) -> None:
         _, spent = self._spent.get(model.name, (model, Usage()))
         read = round(estimate_tokens("".join(texts)) * GENEROUS)
         written = round(estimate_tokens(answered) * GENEROUS)
@@ -107,7 +113,9 @@ class DryRun:
         changes = []
         for label in change["feedback"]["items"]["enum"]:
             text = RULE.format(number=next(self._numbers))
-            changes.append({"action": "ADD", "feedback": [label], "text": text, "guideline": ""})
+            changes.append(
+                {"action": "ADD", "feedback": [label], "text": text, "guideline": ""}
+            )
         return {"changes": changes}
 
 
@@ -117,7 +125,10 @@ def _filled(schema: dict[str, Any]) -> Any:
         return schema["enum"][-1]
     match schema.get("type"):
         case "object":
-            return {name: _filled(part) for name, part in schema.get("properties", {}).items()}
+            return {
+                name: _filled(part)
+                for name, part in schema.get("properties", {}).items()
+            }
         case "array":
             return [_filled(schema["items"])]
         case "string":

@@ -28,7 +28,11 @@ __all__ = [
 
 
 class ModelSettings(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
 ):
     """What a judge's parameters say of one model."""
 
@@ -91,7 +95,9 @@ def _settings_of(judge: JudgeModels, model: object) -> dict[str, Any]:
     return {"prices": settings.prices, "context_tokens": settings.context}
 
 
-def open_reflection_model(judge: JudgeModels, model: str | ChatModel | None = None) -> ChatModel:
+def open_reflection_model(
+    judge: JudgeModels, model: str | ChatModel | None = None
+) -> ChatModel:
     """Return the model that writes the judge's guidelines.
 
     Args:
@@ -126,5 +132,8 @@ def checked_models(models: object) -> dict[str, dict[str, Any]]:
             "cached; dollars per million tokens) and context (1,024 tokens or more), such as "
             f"{example}; {error}"
         ) from error
-    named = {canonical_name(name): msgspec.to_builtins(model) for name, model in settings.items()}
+    named = {
+        canonical_name(name): msgspec.to_builtins(model)
+        for name, model in settings.items()
+    }
     return {name: model for name, model in named.items() if model}

@@ -86,7 +86,9 @@ class Limiter:
         if again:
             self._again += (1 - self._again) * _RETRIES
         full = again and self._again > _FULL
-        if self._used <= 1 and self._refused > _SCATTERED * max(self._begun, _WINDOW / 4):
+        if self._used <= 1 and self._refused > _SCATTERED * max(
+            self._begun, _WINDOW / 4
+        ):
             self._not_before = asyncio.get_running_loop().time() + _PAUSE
             self.limit = 1
             self._doubling = True

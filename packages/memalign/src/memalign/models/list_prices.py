@@ -18,7 +18,11 @@ _Dollars = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class Prices(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
 ):
     """US dollars for a million tokens.
 
@@ -37,7 +41,9 @@ class Prices(
         cached = self.input if self.cached is None else self.cached
         fresh = usage.input_tokens - usage.cached_tokens
         return (
-            fresh * self.input + usage.cached_tokens * cached + usage.output_tokens * self.output
+            fresh * self.input
+            + usage.cached_tokens * cached
+            + usage.output_tokens * self.output
         ) / 1e6
 
 
@@ -75,5 +81,8 @@ def _listed(usage: Usage, target: Target, model: str) -> PriceCalculation | None
     )
     try:
         return calc_price(tokens, model, **place)
-    except (LookupError, ValueError):  # counts that do not add up have an answer, which is paid for
+    except (
+        LookupError,
+        ValueError,
+    ):  # counts that do not add up have an answer, which is paid for
         return None

@@ -28,7 +28,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from memalign.errors import ConfigurationError, InvalidOutput, ModelRejected, ModelUnavailable
+from memalign.errors import (
+    ConfigurationError,
+    InvalidOutput,
+    ModelRejected,
+    ModelUnavailable,
+)
 from memalign.models.answers import answer_object
 from memalign.models.base import ChatReply, ChatRequest, Limits
 from memalign.models.catalogue import locate
@@ -91,11 +96,19 @@ class LocalChatModel:
         """
         self.name, self.path = locate(name)
         self._context = whole_number("MEMALIGN_LOCAL_CONTEXT") or _DEFAULT_CONTEXT
-        self.limits = Limits(context_tokens=self._context, concurrency=1, examples=0, writes=False)
-        self._threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(_usable_processors(), 8)
+        self.limits = Limits(
+            context_tokens=self._context, concurrency=1, examples=0, writes=False
+        )
+        self._threads = whole_number("MEMALIGN_LOCAL_THREADS") or min(
+            _usable_processors(), 8
+        )
         self._server: Any = None  # only touched in the worker thread
-        self._prefix_tokens: dict[int, int] = {}  # by the system message's hash; 0: it is not kept
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memalign-local")
+        self._prefix_tokens: dict[
+            int, int
+        ] = {}  # by the system message's hash; 0: it is not kept
+        self._worker = ThreadPoolExecutor(
+            max_workers=1, thread_name_prefix="memalign-local"
+        )
 
     def price_of(self, usage: Usage) -> float | None:  # the protocol's
         """Return 0: nobody is paid."""
@@ -123,11 +136,15 @@ class LocalChatModel:
             if given_up.is_set():
                 raise ModelUnavailable(f"{self.name}: the call was cancelled")
             if self._server is None:
-                self._server = load(self.path, context_tokens=self._context, threads=self._threads)
+                self._server = load(
+                    self.path, context_tokens=self._context, threads=self._threads
+                )
             deadline = time.monotonic() + timeout
 
             def ask(body: Json) -> LocalAnswer:
-                return self._ask(body, LocalAnswer(deadline=deadline, given_up=given_up), timeout)
+                return self._ask(
+                    body, LocalAnswer(deadline=deadline, given_up=given_up), timeout
+                )
 
             return self._complete(request, ask)
 
@@ -154,7 +171,9 @@ class LocalChatModel:
                     "MEMALIGN_LOCAL_CONTEXT",
                     usage=usage,
                 )
-        cuts = f"cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}"
+        cuts = (
+            f"cut at {request.max_tokens} tokens and again at {2 * request.max_tokens}"
+        )
         raise InvalidOutput(f"{self.name}: the answer was {cuts}", usage=usage)
 
     def _reply(self, request: ChatRequest, text: str, usage: Usage) -> ChatReply:
@@ -192,7 +211,11 @@ class LocalChatModel:
             raise ModelRejected(f"{self.name}: {error.get('message', error)}")
         if answer.stopped:
             cancelled = answer.given_up.is_set()
-            why = "the call was cancelled" if cancelled else f"no answer after {timeout:g} s"
+            why = (
+                "the call was cancelled"
+                if cancelled
+                else f"no answer after {timeout:g} s"
+            )
             raise ModelUnavailable(f"{self.name}: {why}")
         return answer
 
@@ -264,7 +287,9 @@ class LocalAnswer:
             self.usage = Usage(
                 calls=1,
                 input_tokens=counts["prompt_tokens"],
-                cached_tokens=(counts.get("prompt_tokens_details") or {}).get("cached_tokens", 0),
+                cached_tokens=(counts.get("prompt_tokens_details") or {}).get(
+                    "cached_tokens", 0
+                ),
                 output_tokens=counts["completion_tokens"],
                 cost=0.0,
             )
@@ -293,10 +318,16 @@ def _chat_body(request: ChatRequest, max_tokens: int) -> Json:
 
     # Compact JSON: white space is a fifth of the tokens of a short answer. "x-guidance" is
     # llguidance's.
-    layout = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+    layout = {
+        "whitespace_flexible": False,
+        "item_separator": ", ",
+        "key_separator": ": ",
+    }
     body: Json = {
         "messages": _messages(request.system, request.user),
-        "grammar": str(xllamacpp.json_schema_to_grammar({**request.schema, "x-guidance": layout})),
+        "grammar": str(
+            xllamacpp.json_schema_to_grammar({**request.schema, "x-guidance": layout})
+        ),
         "max_tokens": max_tokens,
         **_STREAMED,
     }

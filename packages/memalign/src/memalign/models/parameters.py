@@ -31,11 +31,13 @@ _UNKNOWN = re.compile(
     re.IGNORECASE,
 )
 _TOKENS = re.compile(
-    r"max_(new_|completion_|output_)?tokens|(completion|output|new) tokens", re.IGNORECASE
+    r"max_(new_|completion_|output_)?tokens|(completion|output|new) tokens",
+    re.IGNORECASE,
 )
 _NUMBER = re.compile(r"(?<![\w.\-])\d{2,7}(?![\w\-]|\.\d)")
 _LIMIT = re.compile(
-    r"most|maxim|less|exceed|large|range|between|<|≤|greater|limit|up to|\[", re.IGNORECASE
+    r"most|maxim|less|exceed|large|range|between|<|≤|greater|limit|up to|\[",
+    re.IGNORECASE,
 )
 _ROOM = re.compile(r"\(\d+ > (\d+) - (\d+)\)")
 _USEFUL = 128
@@ -78,7 +80,9 @@ def _shorter_answer(message: str, tokens: int, changes: Changes) -> Changes | No
     if room is not None:  # what the prompt leaves of the context
         left = int(room[1]) - int(room[2])
         return {"most": left} if left >= _USEFUL else None
-    fewer = [number for number in map(int, _NUMBER.findall(message)) if 16 <= number < tokens]
+    fewer = [
+        number for number in map(int, _NUMBER.findall(message)) if 16 <= number < tokens
+    ]
     if fewer and _LIMIT.search(message):
         return {"most": max(fewer)}
     if not _UNKNOWN.search(message):

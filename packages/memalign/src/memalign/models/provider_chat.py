@@ -40,7 +40,9 @@ _PROMPTED = (
 
 _AGAIN = "Your last answer could not be used: {}. Answer again, briefly, to the schema."
 
-_MORE_ROOM = ". Models that think first need room: memalign edit NAME --param max_tokens=N"
+_MORE_ROOM = (
+    ". Models that think first need room: memalign edit NAME --param max_tokens=N"
+)
 
 _REASONING_TOKENS = 8_192
 """What a model that reasons by default may think before it answers. It counts as output, and is
@@ -90,7 +92,9 @@ class _Call:
 class ProviderChatModel(ProviderModel["Model"]):
     """A ChatModel of a provider that pydantic-ai knows, or of any OpenAI-compatible server."""
 
-    _form: _Form | None = None  # the one that was answered first; plain is what every server takes
+    _form: _Form | None = (
+        None  # the one that was answered first; plain is what every server takes
+    )
 
     @shared
     async def complete(self, request: ChatRequest) -> ChatReply:
@@ -117,12 +121,16 @@ class ProviderChatModel(ProviderModel["Model"]):
             for attempt in (1, 2):
                 response, form = await self._ask(call, form, problem)
                 text = response.text or ""
-                data, problem = answer_object(text, request.schema, optional=request.optional)
+                data, problem = answer_object(
+                    text, request.schema, optional=request.optional
+                )
                 if data is not None and not problem:
                     self._form = self._form or form
                     name = response.model_name or ""
                     usage = sum(spent, Usage())
-                    return ChatReply(data=data, text=text, usage=usage, answered_by=name)
+                    return ChatReply(
+                        data=data, text=text, usage=usage, answered_by=name
+                    )
                 if response.finish_reason == "length":
                     problem = f"it was cut after {request.max_tokens * attempt} tokens"
                     remedy = _MORE_ROOM
@@ -134,7 +142,9 @@ class ProviderChatModel(ProviderModel["Model"]):
             fault = f"gave no answer that fits the schema: {problem}{remedy}"
             raise InvalidOutput(f"{self.name} {fault}")
 
-    async def _ask(self, call: _Call, form: _Form, problem: str) -> tuple[ModelResponse, _Form]:
+    async def _ask(
+        self, call: _Call, form: _Form, problem: str
+    ) -> tuple[ModelResponse, _Form]:
         """Return the response, and the form in which the endpoint took the request."""
         informed = False
         while True:
@@ -149,7 +159,9 @@ class ProviderChatModel(ProviderModel["Model"]):
                 else:
                     form = self._otherwise(error, settings, form)
 
-    def _otherwise(self, error: ModelRejected, settings: Settings, form: _Form) -> _Form:
+    def _otherwise(
+        self, error: ModelRejected, settings: Settings, form: _Form
+    ) -> _Form:
         """Return another form for a request that was refused, or raise the refusal."""
         if error.denied or isinstance(error, PromptTooLong):
             raise error
@@ -178,17 +190,25 @@ class ProviderChatModel(ProviderModel["Model"]):
         if problem:
             user = f"{user}\n\n{_AGAIN.format(problem)}"
         parameters = ModelRequestParameters(output_mode="text")
-        if not form.plain and call.model.profile.get("supports_json_schema_output", False):
+        if not form.plain and call.model.profile.get(
+            "supports_json_schema_output", False
+        ):
             shape = OutputObjectDefinition(
                 json_schema=request.schema, name=request.schema_name, strict=True
             )
-            parameters = ModelRequestParameters(output_mode="native", output_object=shape)
+            parameters = ModelRequestParameters(
+                output_mode="native", output_object=shape
+            )
         else:
             system = f"{system}\n\n{_PROMPTED}\n{json.dumps(request.schema, ensure_ascii=False)}"
         if form.plain:
-            message = ModelRequest(parts=[UserPromptPart(content=f"{system}\n\n{user}")])
+            message = ModelRequest(
+                parts=[UserPromptPart(content=f"{system}\n\n{user}")]
+            )
         else:
-            message = ModelRequest(parts=[UserPromptPart(content=user)], instructions=system)
+            message = ModelRequest(
+                parts=[UserPromptPart(content=user)], instructions=system
+            )
 
         def send() -> Awaitable[ModelResponse]:
             return model_request(
@@ -210,7 +230,9 @@ class ProviderChatModel(ProviderModel["Model"]):
         provider = self.target.provider
         reasons = any(call.model.profile.get(name) for name in _REASONS)
         tokens = request.max_tokens * 2 if longer else request.max_tokens
-        if reasons or "tokens" in form.changes:  # a name that only models that think insist on
+        if (
+            reasons or "tokens" in form.changes
+        ):  # a name that only models that think insist on
             tokens += _REASONING_TOKENS
         settings: Settings = {}
         body = dict(self.extra.get("extra_body", {}))
@@ -222,6 +244,10 @@ class ProviderChatModel(ProviderModel["Model"]):
         if not form.plain:
             sampling = {"temperature": None if reasons else request.temperature}
             sampling["seed"] = request.seed
-            settings |= {name: value for name, value in sampling.items() if value is not None}
+            settings |= {
+                name: value for name, value in sampling.items() if value is not None
+            }
         own = _OWN_SETTINGS.get(provider, {})
-        return adapted({**settings, **own, **self.extra, "extra_body": body}, form.changes)
+        return adapted(
+            {**settings, **own, **self.extra, "extra_body": body}, form.changes
+        )

@@ -14,7 +14,11 @@ from memalign.models.provider_model import ProviderModel, open_provider
 from memalign.models.providers import Target
 
 if TYPE_CHECKING:
-    from pydantic_ai.embeddings import EmbeddingModel, EmbeddingResult, EmbeddingSettings
+    from pydantic_ai.embeddings import (
+        EmbeddingModel,
+        EmbeddingResult,
+        EmbeddingSettings,
+    )
 
     from memalign.models.base import Vectors
 
@@ -40,7 +44,9 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
     further if the model still finds it too long.
     """
 
-    def __init__(self, target: Target, *, dimensions: int | None = None, **settings: Any) -> None:
+    def __init__(
+        self, target: Target, *, dimensions: int | None = None, **settings: Any
+    ) -> None:
         """Take a model of a provider.
 
         Args:
@@ -73,7 +79,9 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         if not texts:
             return np.zeros((0, 0), dtype=np.float32)
         cut = [text if text.strip() else _BLANK for text in texts]
-        batches = [cut[start : start + MAX_TEXTS] for start in range(0, len(cut), MAX_TEXTS)]
+        batches = [
+            cut[start : start + MAX_TEXTS] for start in range(0, len(cut), MAX_TEXTS)
+        ]
         rows = list(chain.from_iterable(await together(map(self._batch, batches))))
         vectors = checked_vectors(self.name, rows, len(texts))
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -84,9 +92,13 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         from pydantic_ai.embeddings import infer_embedding_model
 
         provider = open_provider(self.target)
-        return infer_embedding_model(self.target.plain_name, provider_factory=lambda _: provider)
+        return infer_embedding_model(
+            self.target.plain_name, provider_factory=lambda _: provider
+        )
 
-    async def _batch(self, texts: Sequence[str], longest: int = MAX_TEXT) -> list[Sequence[float]]:
+    async def _batch(
+        self, texts: Sequence[str], longest: int = MAX_TEXT
+    ) -> list[Sequence[float]]:
         try:
             return await self._request([text[:longest] for text in texts])
         except PromptTooLong:
@@ -109,5 +121,7 @@ class ProviderEmbedding(ProviderModel["EmbeddingModel"]):
         result = await self._call(send, clock=self._clock())
         found = list(result.embeddings)
         if len(found) != len(texts):
-            raise InvalidOutput(f"{self.name} gave {len(found)} vectors for {len(texts)} texts")
+            raise InvalidOutput(
+                f"{self.name} gave {len(found)} vectors for {len(texts)} texts"
+            )
         return found

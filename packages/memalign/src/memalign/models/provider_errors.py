@@ -27,7 +27,13 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from memalign.errors import ModelError, ModelRefused, ModelRejected, ModelUnavailable, RateLimited
+from memalign.errors import (
+    ModelError,
+    ModelRefused,
+    ModelRejected,
+    ModelUnavailable,
+    RateLimited,
+)
 from memalign.models.providers import Target
 from memalign.models.wire import INSIDE_200, SENTENCES, CutAnswer, first_text
 
@@ -159,7 +165,11 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Fail
         target: The model that was asked.
         seconds: How long its answer was waited for.
     """
-    from pydantic_ai.exceptions import ContentFilterError, UnexpectedModelBehavior, UserError
+    from pydantic_ai.exceptions import (
+        ContentFilterError,
+        UnexpectedModelBehavior,
+        UserError,
+    )
 
     if isinstance(error, ContentFilterError):
         return _STOPPED
@@ -169,26 +179,40 @@ def failure_of(error: Exception, target: Target, seconds: float = 120.0) -> Fail
         counted = field_of(error, INSIDE_200, objects=True) or {}
         tokens = (counted.get("prompt_tokens", 0), counted.get("completion_tokens", 0))
         return replace(failure, answered=any(tokens), tokens=tokens)
-    if isinstance(error, UserError):  # pydantic-ai itself knows that the model does not take it
+    if isinstance(
+        error, UserError
+    ):  # pydantic-ai itself knows that the model does not take it
         return Failure(ModelRejected, str(error).split("\n")[0])
     if isinstance(error, TimeoutError):
         advice = "To wait longer: memalign edit NAME --param timeout=SECONDS."
-        return Failure(ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True)
+        return Failure(
+            ModelUnavailable, f"no answer in {seconds:g} s", advice=advice, retry=True
+        )
     cause = _innermost(error)
-    answered = isinstance(error, UnexpectedModelBehavior) or isinstance(cause, CutAnswer)
+    answered = isinstance(error, UnexpectedModelBehavior) or isinstance(
+        cause, CutAnswer
+    )
     if answered or isinstance(cause, _UNREADABLE):  # which may not be repeated
         reason = "the server's answer is not what its API promises"
     else:  # "Connection error." says nothing, its cause names the refused address
         words = " ".join(str(cause).split())[:120] if isinstance(cause, OSError) else ""
         reason = f"no connection ({words or type(cause).__name__})"
-    place = f"that a server listens at {target.address}" if target.address else "the network"
+    place = (
+        f"that a server listens at {target.address}"
+        if target.address
+        else "the network"
+    )
     advice = f"Check {place}."
-    return Failure(ModelUnavailable, reason, advice=advice, retry=True, answered=answered)
+    return Failure(
+        ModelUnavailable, reason, advice=advice, retry=True, answered=answered
+    )
 
 
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status of an error, or the one that its category usually comes with."""
-    response = getattr(_innermost(error), "response", None)  # of a redirect, which nobody follows
+    response = getattr(
+        _innermost(error), "response", None
+    )  # of a redirect, which nobody follows
     status = getattr(error, "status_code", getattr(response, "status_code", None))
     if isinstance(status, int):
         return status
@@ -219,7 +243,9 @@ class _Told:
     def of(cls, error: Exception, status: int, target: Target) -> _Told:
         codes = (field_of(error, name) for name in ("code", "type", "status"))
         message = _without_keys(message_of(error)[:_LONGEST_READ], target)
-        return cls(error, status, " ".join(str(code) for code in codes if code), message)
+        return cls(
+            error, status, " ".join(str(code) for code in codes if code), message
+        )
 
     @property
     def words(self) -> str:
@@ -233,7 +259,11 @@ class _Told:
     def reason(self) -> str:
         """What happened, for people."""
         inside = field_of(self.error, INSIDE_200, objects=True) is not None
-        said = f"HTTP 200 with the error {self.status}" if inside else f"HTTP {self.status}"
+        said = (
+            f"HTTP 200 with the error {self.status}"
+            if inside
+            else f"HTTP {self.status}"
+        )
         return f"{said}, {self.message[:_LONGEST]}" if self.message else said
 
 
@@ -267,9 +297,13 @@ def _passing(told: _Told) -> Failure | None:
     if status == 429 or (status < 500 and limited):
         kind: type[ModelError] = RateLimited
         advice = "Ask for less at once (MEMALIGN_CONCURRENCY, --concurrency), or later."
-    elif status in (408, 409, 425) or (status >= 500 and not _FEATURE.search(told.message)):
+    elif status in (408, 409, 425) or (
+        status >= 500 and not _FEATURE.search(told.message)
+    ):
         kind = ModelUnavailable
-        advice = "The server failed, not your request. Try later, or ask for less at once "
+        advice = (
+            "The server failed, not your request. Try later, or ask for less at once "
+        )
         advice += "(--concurrency)."
     else:
         return None
@@ -297,7 +331,9 @@ def _without_keys(message: str, target: Target) -> str:
 def _is_filtered(told: _Told) -> bool:
     """Return whether a filter stopped one request, under whatever status."""
     metadata = field_of(told.error, "metadata", objects=True)
-    if isinstance(metadata, dict) and not metadata.keys().isdisjoint({"flagged_input", "reasons"}):
+    if isinstance(metadata, dict) and not metadata.keys().isdisjoint(
+        {"flagged_input", "reasons"}
+    ):
         return True
     return told.status < 500 and bool(_FILTERED.search(told.words))
 
@@ -308,7 +344,11 @@ def _denied(told: _Told, target: Target) -> str:
     words = f"{told.code} {told.message}"
     if status == 429:
         spent = _QUOTA.search(told.code) or _SPENT.search(told.message)
-        return f"The quota of {target.key_name} is used up; waiting does not help." if spent else ""
+        return (
+            f"The quota of {target.key_name} is used up; waiting does not help."
+            if spent
+            else ""
+        )
     if _is_wrong_key(status, words, told.message):
         return f"Check {target.key_name}: missing, wrong, without credit, or without this model."
     if _FEATURE.search(told.message):
@@ -323,7 +363,11 @@ def _denied(told: _Told, target: Target) -> str:
 
 def _is_wrong_key(status: int, words: str, message: str) -> bool:
     """Return whether key or account is at fault; the status decides if words say nothing else."""
-    if status in (401, 402) or _WRONG_KEY.search(words) or (status < 500 and _SPENT.search(words)):
+    if (
+        status in (401, 402)
+        or _WRONG_KEY.search(words)
+        or (status < 500 and _SPENT.search(words))
+    ):
         return True
     if _FEATURE.search(message):
         return False
@@ -337,7 +381,9 @@ def _is_wrong_key(status: int, words: str, message: str) -> bool:
 _IN_WORDS = _any(
     r"(?:try again|retry|wait|available|reset\w*)\D{0,20}?((?:\d[\d.]*\s*[a-z]+[\s,]*(?:and )?)+)"
 )
-_PIECE = _any(r"(\d+(?:\.\d+)?)\s*(ms|milli|s\b|sec|m\b|min|h\b|hour|h(?=\d)|m(?=\d)|d\b|day)")
+_PIECE = _any(
+    r"(\d+(?:\.\d+)?)\s*(ms|milli|s\b|sec|m\b|min|h\b|hour|h(?=\d)|m(?=\d)|d\b|day)"
+)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SECONDS = {"ms": 0.001, "milli": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 """The seconds of a unit, by its name or its first letter."""
@@ -348,7 +394,9 @@ def _wait_of(told: _Told) -> float | None:
     error = told.error
     response = getattr(error, "response", None)
     found = getattr(error, "headers", None) or getattr(response, "headers", None) or {}
-    headers = {str(name).lower(): str(value).strip() for name, value in dict(found).items()}
+    headers = {
+        str(name).lower(): str(value).strip() for name, value in dict(found).items()
+    }
     by_header = _by_header(headers)
     if by_header is not None:
         return by_header

@@ -117,16 +117,22 @@ class ProviderModel(Generic[ClientT]):
     @property
     def identity(self) -> str:
         """The address of a server that the user named, and the settings of every request."""
-        return json.dumps([self.target.base_url, self.extra], sort_keys=True, default=str)
+        return json.dumps(
+            [self.target.base_url, self.extra], sort_keys=True, default=str
+        )
 
     @cached_property
     def limits(self) -> Limits:
         """The model's limits, with the context window of genai-prices if that knows the model."""
         usual = Limits()
-        context = self.context_tokens or context_window(self.target) or usual.context_tokens
+        context = (
+            self.context_tokens or context_window(self.target) or usual.context_tokens
+        )
         records = min(usual.shard_size, max(context // RECORD_TOKENS, 1))
         concurrency = self.concurrency or USUAL_IN_FLIGHT
-        return Limits(context_tokens=context, shard_size=records, concurrency=concurrency)
+        return Limits(
+            context_tokens=context, shard_size=records, concurrency=concurrency
+        )
 
     def price_of(self, usage: Usage, model: str | None = None) -> float | None:
         """Return US dollars for a usage, or None if no price is known.
@@ -189,7 +195,9 @@ class ProviderModel(Generic[ClientT]):
         from pydantic_ai.models import infer_model
 
         # Every compatible server speaks chat completions; "openai:" now means the Responses API.
-        kind = "openai-chat" if self.target.provider == "openai" else self.target.provider
+        kind = (
+            "openai-chat" if self.target.provider == "openai" else self.target.provider
+        )
         provider = open_provider(self.target)
         return infer_model(f"{kind}:{self.target.model}", lambda _: provider)
 
@@ -197,11 +205,17 @@ class ProviderModel(Generic[ClientT]):
         """Return what to do about an error of opening, whose first line says what is missing."""
         said = str(error)
         if command := _INSTALL.search(said):
-            return f"{self.name} needs a library that is not installed. Run: {command[0]}"
-        reason = _OWN_ARGUMENT.sub("", said.strip().split("\n")[0]) or type(error).__name__
+            return (
+                f"{self.name} needs a library that is not installed. Run: {command[0]}"
+            )
+        reason = (
+            _OWN_ARGUMENT.sub("", said.strip().split("\n")[0]) or type(error).__name__
+        )
         hint = ""
         if "BASE_URL" in reason:
-            hint = f" Or write openai:{self.target.model}@URL, with the server's address."
+            hint = (
+                f" Or write openai:{self.target.model}@URL, with the server's address."
+            )
         if "Unknown provider" in reason:
             hint = f". Any other OpenAI-compatible server is openai:MODEL@URL. {SAVED_OBJECT}"
         return f"{self.name} cannot be used: {reason}{hint}"
@@ -240,8 +254,12 @@ class ProviderModel(Generic[ClientT]):
                 raise self._ended(failure, number) from failure.cause
             wait = self.retry.wait(number, failure.retry_after)
             if wait >= clock.left:
-                raise self._ended(_out_of_time(failure, clock), number) from failure.cause
-            await self.retry.pause(wait, number, subject=str(self.target), reason=failure.reason)
+                raise self._ended(
+                    _out_of_time(failure, clock), number
+                ) from failure.cause
+            await self.retry.pause(
+                wait, number, subject=str(self.target), reason=failure.reason
+            )
             number += 1
 
     async def _attempt(
@@ -290,7 +308,9 @@ class ProviderModel(Generic[ClientT]):
         # Not how long it took: a hundred items on a server that is down are one reason, told once.
         tries = f" ({attempts} attempts)" if attempts > 1 else ""
         said = f"{self.target}: {failure.reason.rstrip('.')}{tries}"
-        return failure.error(". ".join(filter(None, [said, failure.advice])), denied=failure.denied)
+        return failure.error(
+            ". ".join(filter(None, [said, failure.advice])), denied=failure.denied
+        )
 
     # -- what it costs -------------------------------------------------------------------------
 
@@ -320,7 +340,11 @@ class ProviderModel(Generic[ClientT]):
         self, read: int, written: int, cached: int = 0, *, model: str | None = None
     ) -> Usage:
         usage = Usage(
-            calls=1, input_tokens=read, cached_tokens=cached, output_tokens=written, cost=None
+            calls=1,
+            input_tokens=read,
+            cached_tokens=cached,
+            output_tokens=written,
+            cost=None,
         )
         if not read and not written:  # some endpoints count nothing
             return usage
@@ -332,7 +356,9 @@ def _out_of_time(failure: Failure, clock: CallClock) -> Failure:
     if not clock.left:
         return failure  # which says how long its answer was waited for
     reason = failure.reason.rstrip(".")
-    return replace(failure, reason=f"{reason}; no time is left of the call's {clock.total:g} s")
+    return replace(
+        failure, reason=f"{reason}; no time is left of the call's {clock.total:g} s"
+    )
 
 
 def open_provider(target: Target) -> Provider[Any]:
@@ -346,7 +372,11 @@ def open_provider(target: Target) -> Provider[Any]:
     else:
         kind: Any = infer_provider_class(target.provider)
         tolerant = any(base.__name__ == _OPENAI_SDK for base in kind.__mro__)
-        provider = kind(http_client=http_client()) if tolerant else infer_provider(target.provider)
+        provider = (
+            kind(http_client=http_client())
+            if tolerant
+            else infer_provider(target.provider)
+        )
     # Retries are ours alone. These clients take the number as a plain attribute; asking for none in
     # every request (pydantic-ai's `max_retries`, newer than the oldest version that we allow) would
     # copy the client each time.
@@ -381,7 +411,9 @@ def preload() -> None:
 
     It takes seconds, once in a process. A library that is missing is named by the first call.
     """
-    adapters = [f"pydantic_ai.{name}.openai" for name in ("models", "providers", "embeddings")]
+    adapters = [
+        f"pydantic_ai.{name}.openai" for name in ("models", "providers", "embeddings")
+    ]
     clients = [
         "pydantic_ai.direct",
         "openai.resources.chat",

@@ -56,7 +56,10 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
 _OPENAI = Provider(
     keys=("OPENAI_API_KEY",),
-    servers=("OPENAI_BASE_URL", "OPENAI_API_BASE"),  # the second of MLflow, LiteLLM, LangChain
+    servers=(
+        "OPENAI_BASE_URL",
+        "OPENAI_API_BASE",
+    ),  # the second of MLflow, LiteLLM, LangChain
     home="https://api.openai.com/v1",
 )
 
@@ -116,7 +119,8 @@ _NAME = re.compile(
 _ADDRESS = re.compile(r"(?P<model>.*?)@(?P<url>https?://.*)", re.IGNORECASE)
 
 SAVED_OBJECT = (
-    "If the judge was saved with a model object of that name, pass it: judge.replace(model=…)"
+    "If the judge was saved with a model object of that name, pass it: "
+    "judge.replace(model=…)"
 )
 
 SERVER_KEYS = "MEMALIGN_SERVER_KEYS"
@@ -142,12 +146,16 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     addressed: bool = False
 
     def __str__(self) -> str:
-        return f"{self.plain_name} at {self.address}" if self.address else self.plain_name
+        return (
+            f"{self.plain_name} at {self.address}" if self.address else self.plain_name
+        )
 
     @property
     def name(self) -> str:
         """The resolved name, `openai:gpt-4.1-mini` or `openai:qwen3@http://localhost:8000/v1`."""
-        return f"{self.plain_name}@{self.address}" if self.addressed else self.plain_name
+        return (
+            f"{self.plain_name}@{self.address}" if self.addressed else self.plain_name
+        )
 
     @property
     def address(self) -> str | None:
@@ -196,7 +204,9 @@ def parse_name(name: str) -> tuple[str, str]:
     provider = match["provider"].lower()
     provider = _ALIASES.get(provider, provider)
     model = match["model"].strip()
-    if provider == "local":  # a path may hold anything, and begins with a slash of its own
+    if (
+        provider == "local"
+    ):  # a path may hold anything, and begins with a slash of its own
         path = name.strip()[len("local:") :].strip()
         return provider, path if path.endswith(".gguf") else model
     plain, url = address_of(model)
@@ -238,7 +248,9 @@ def _parts_of(url: str) -> SplitResult | None:
     """Return the parts of an address, or None if it is none."""
     try:
         parts = urlsplit(url)
-        whole = bool(parts.hostname) and parts.port != 0  # a port that is no number raises
+        whole = (
+            bool(parts.hostname) and parts.port != 0
+        )  # a port that is no number raises
     except ValueError:
         return None
     return parts if whole and url.isprintable() and " " not in url else None
@@ -247,7 +259,9 @@ def _parts_of(url: str) -> SplitResult | None:
 def without_secrets(url: str) -> str:
     """Return an address as it may be shown: without user, password and query."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment=""))
+    return urlunsplit(
+        parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
+    )
 
 
 def target_of(name: str) -> Target:
@@ -263,7 +277,9 @@ def target_of(name: str) -> Target:
         model, address = address_of(model)
     base_url = address or _server_of(traits)
     addressed = address is not None
-    target = Target(provider=provider, model=model, base_url=base_url, addressed=addressed)
+    target = Target(
+        provider=provider, model=model, base_url=base_url, addressed=addressed
+    )
     if provider == "system-one" and base_url is None:
         raise ConfigurationError(
             f"{provider}:{model} needs its server's address: write "
@@ -273,7 +289,9 @@ def target_of(name: str) -> Target:
     if traits.keys and key is None and base_url is None:
         other = ""
         if traits.servers:
-            other = f", or name another server ({provider}:NAME@URL, {traits.servers[0]})"
+            other = (
+                f", or name another server ({provider}:NAME@URL, {traits.servers[0]})"
+            )
         raise ConfigurationError(
             f"{provider}:{model} needs a key: set {' or '.join(traits.keys)}{other}. Without a "
             "key: run `memalign models pull` and use --model local:qwen2.5-coder-1.5b"
@@ -341,5 +359,7 @@ def whole_number(variable: str) -> int | None:
     if not raw:
         return None
     if not (raw.isascii() and raw.isdigit() and int(raw)):
-        raise ConfigurationError(f"{variable}={raw!r}: a whole number from 1 up is needed")
+        raise ConfigurationError(
+            f"{variable}={raw!r}: a whole number from 1 up is needed"
+        )
     return int(raw)

@@ -85,7 +85,11 @@ def resolve(
     if provider == "local":
         return _local(model, settings or prices or context_tokens)
     return _opened(
-        ProviderChatModel, chosen, settings, prices=prices, context_tokens=context_tokens
+        ProviderChatModel,
+        chosen,
+        settings,
+        prices=prices,
+        context_tokens=context_tokens,
     )
 
 
@@ -132,7 +136,11 @@ def resolve_decision(
             "pydantic-ai opens as one"
         )
     return _opened(
-        ProviderDecisionModel, name, settings, prices=prices, context_tokens=context_tokens
+        ProviderDecisionModel,
+        name,
+        settings,
+        prices=prices,
+        context_tokens=context_tokens,
     )
 
 
@@ -172,14 +180,18 @@ def checked_object(model: T, *methods: str) -> T:
     """
     wanted = " or ".join(methods)
     embeds = "embed" in methods
-    what = f"the model {type(model).__name__!r}: an own model is an object with a name, "
+    what = (
+        f"the model {type(model).__name__!r}: an own model is an object with a name, "
+    )
     what += "and an async embed" if embeds else f"limits and an async {wanted}"
     name = getattr(model, "name", None)
     if not name or not isinstance(name, str):
         raise InputError(f"{what}; it has no name that is a text")
     if not embeds and not isinstance(getattr(model, "limits", None), Limits):
         raise InputError(f"{what}; its limits are no memalign Limits")
-    found = [method for name in methods if callable(method := getattr(model, name, None))]
+    found = [
+        method for name in methods if callable(method := getattr(model, name, None))
+    ]
     if not found:
         raise InputError(f"{what}; it has no method {wanted}")
     if not any(map(_is_async, found)):
@@ -192,7 +204,9 @@ def _is_async(method: Any) -> bool:
     if not inspect.isroutine(method) or hasattr(method, "__wrapped__"):
         return True
     returned = str(getattr(method, "__annotations__", {}).get("return", ""))
-    return inspect.iscoroutinefunction(method) or any(word in returned for word in _AWAITED)
+    return inspect.iscoroutinefunction(method) or any(
+        word in returned for word in _AWAITED
+    )
 
 
 _AWAITED = ("Awaitable", "Coroutine", "Future", "Task")
@@ -212,7 +226,10 @@ def _local(model: str, settings: object) -> LocalChatModel:
 
 
 def _opened(
-    kind: Callable[..., T], name: str | Target, extra: Mapping[str, Any] | None = None, **knobs: Any
+    kind: Callable[..., T],
+    name: str | Target,
+    extra: Mapping[str, Any] | None = None,
+    **knobs: Any,
 ) -> T:
     target = target_of(name) if isinstance(name, str) else name
     knobs["concurrency"] = whole_number("MEMALIGN_CONCURRENCY")
@@ -268,7 +285,10 @@ def _opens_as_decision_model(name: str) -> bool:
 
     # First by a provider without a key, which most decision models only keep; then by one that the
     # environment gives.
-    for factory in (lambda kind: object.__new__(infer_provider_class(kind)), infer_provider):
+    for factory in (
+        lambda kind: object.__new__(infer_provider_class(kind)),
+        infer_provider,
+    ):
         try:
             return isinstance(infer_model(name, factory), Deciding)
         except Exception as error:  # noqa: BLE001  # whoever opens it says what is missing

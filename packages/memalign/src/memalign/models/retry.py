@@ -69,13 +69,17 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
             requested: The provider's Retry-After.
         """
         if requested is None:
-            seconds = self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0)
+            seconds = (
+                self.base_seconds * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0)
+            )
         else:
             # Otherwise all calls that were told "in 20 seconds" would return at the same instant.
             seconds = requested + random.uniform(0, self.base_seconds)
         return min(seconds, self.max_wait)
 
-    async def pause(self, seconds: float, attempt: int, *, subject: str, reason: str) -> None:
+    async def pause(
+        self, seconds: float, attempt: int, *, subject: str, reason: str
+    ) -> None:
         """Wait after a failed attempt, and log it.
 
         Args:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["INSIDE_200", "SENTENCES", "CutAnswer", "first_text", "http_client", "readable"]
+__all__ = [
+    "INSIDE_200",
+    "SENTENCES",
+    "CutAnswer",
+    "first_text",
+    "http_client",
+    "readable",
+]
 
 Json = dict[str, Any]
 
@@ -45,7 +52,9 @@ def http_client() -> httpx2.AsyncClient:
     from pydantic_ai.models import get_user_agent
 
     class Client(httpx2.AsyncClient):
-        async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        async def send(
+            self, request: httpx2.Request, **options: Any
+        ) -> httpx2.Response:
             response = await super().send(request, **options)
             if response.status_code != 200 or options.get("stream"):
                 return response
@@ -58,7 +67,9 @@ def http_client() -> httpx2.AsyncClient:
             headers["content-type"] = "application/json"
             # In ASCII: a text may hold half of a surrogate pair, which UTF-8 cannot hold.
             data = json.dumps(body).encode()
-            return httpx2.Response(status, headers=headers, content=data, request=request)
+            return httpx2.Response(
+                status, headers=headers, content=data, request=request
+            )
 
     return Client(
         timeout=httpx2.Timeout(600, connect=5),
@@ -94,7 +105,11 @@ def readable(content: bytes) -> tuple[int, Json | None]:
     if _is_answer(body):
         return 200, _completion(body, choice, text)
     rows = body.get("data")
-    if isinstance(rows, list) and rows and all("embedding" in row for row in _objects(rows)):
+    if (
+        isinstance(rows, list)
+        and rows
+        and all("embedding" in row for row in _objects(rows))
+    ):
         return 200, _embeddings(body, rows)
     return 200, None
 
@@ -130,7 +145,9 @@ def _unwrapped(body: object) -> object:
 
 def _is_answer(body: Json) -> bool:
     """Return whether a body is a completion, however odd."""
-    return isinstance(body.get("choices"), list | dict) or isinstance(body.get("message"), dict)
+    return isinstance(body.get("choices"), list | dict) or isinstance(
+        body.get("message"), dict
+    )
 
 
 def _json(content: bytes) -> object:
@@ -156,12 +173,16 @@ def _events(content: bytes) -> object:
         whole |= {key: part for key, part in event.items() if part}
         choice = _choice(event)
         piece = choice.get("delta")
-        words.append(_text(piece.get("content")) if isinstance(piece, dict) else _text_of(choice))
+        words.append(
+            _text(piece.get("content")) if isinstance(piece, dict) else _text_of(choice)
+        )
         reason = choice.get("finish_reason") or reason
     if not words:
         return None
     message = {"role": "assistant", "content": "".join(words)}
-    return whole | {"choices": [{"index": 0, "finish_reason": reason, "message": message}]}
+    return whole | {
+        "choices": [{"index": 0, "finish_reason": reason, "message": message}]
+    }
 
 
 # -- parts of odd JSON ---
@@ -216,7 +237,9 @@ def _choice(body: Json) -> Json:
     choices = body.get("choices")
     if isinstance(choices, dict):
         choices = [*choices.values()]
-    if not isinstance(choices, list):  # a completion without any may have a message of its own
+    if not isinstance(
+        choices, list
+    ):  # a completion without any may have a message of its own
         choices = [body] if isinstance(body.get("message"), dict) else []
     found = [choice for choice in choices if isinstance(choice, dict)]
     return next(filter(_text_of, found), found[0] if found else {})
@@ -263,7 +286,9 @@ def _text(content: object) -> str:
         return content
     if isinstance(content, dict):
         text = content.get("text")
-        return text if isinstance(text, str) and "type" in content else json.dumps(content)
+        return (
+            text if isinstance(text, str) and "type" in content else json.dumps(content)
+        )
     if not isinstance(content, list):
         return ""
     words = []
@@ -285,7 +310,9 @@ _FILTERED = (
     "sensitive",
     "guardrail_intervened",
 )
-_REASONS = dict.fromkeys(_TOO_LONG, "length") | dict.fromkeys(_FILTERED, "content_filter")
+_REASONS = dict.fromkeys(_TOO_LONG, "length") | dict.fromkeys(
+    _FILTERED, "content_filter"
+)
 """Finish reasons of other servers that mean what one of OpenAI's does."""
 
 _UNREAD = (
@@ -362,7 +389,11 @@ def _usage(body: Json) -> Json | None:
         written = total - read
     if read is None or written is None:
         return None
-    counts = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    counts = {
+        "prompt_tokens": read,
+        "completion_tokens": written,
+        "total_tokens": read + written,
+    }
     return counts if used is body else _kept(used) | counts
 
 
@@ -384,16 +415,30 @@ def _kept(used: Json) -> Json:
 _STATUSES = (
     (429, r"rate.?limit|too.?many.?requests|resource.?exhausted|throttl"),
     (429, r"(tokens|requests) per (minute|day)"),
-    (402, r"insufficient.{0,12}(quota|credit|balance|fund)|billing|payment|arrear|out of credit"),
+    (
+        402,
+        r"insufficient.{0,12}(quota|credit|balance|fund)|billing|payment|arrear|out of credit",
+    ),
     (401, r"api.?key|unauthori[sz]ed|unauthenticated|authentication|invalid.?token"),
     (403, r"permission|forbidden|access.?denied"),
     (404, r"not.?found|does not exist|unknown.?model|invalid.?model"),
     (503, r"overload|unavailable|busy|loading"),
-    (400, r"invalid|bad.?request|content.?filter|inspection|context|too long|unsupported|unknown"),
+    (
+        400,
+        r"invalid|bad.?request|content.?filter|inspection|context|too long|unsupported|unknown",
+    ),
 )
 """The status that a code in words stands for; the first that fits counts."""
 
-_CODES = ("code", "status", "status_code", "statusCode", "error_code", "http_status", "type")
+_CODES = (
+    "code",
+    "status",
+    "status_code",
+    "statusCode",
+    "error_code",
+    "http_status",
+    "type",
+)
 """The fields in which servers say what kind of error it is."""
 
 
@@ -417,7 +462,11 @@ def _first(values: object) -> object:
 
 def _is_error(body: Json) -> bool:
     """Return whether a body that is no completion is an error as a whole."""
-    named = body.get("object") == "error" or body.get("success") is False or "detail" in body
+    named = (
+        body.get("object") == "error"
+        or body.get("success") is False
+        or "detail" in body
+    )
     codes = ("code", "status_code", "error_code", "error_msg", "statusCode")
     coded = any(body.get(name) for name in codes)
     return (named or coded) and bool(first_text(body, SENTENCES))

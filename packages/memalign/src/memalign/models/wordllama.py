@@ -74,7 +74,9 @@ def _load() -> tuple[Any, Any]:
 
     tokenizer = Tokenizer.from_file(str(_shipped("l2_supercat_tokenizer_config.json")))
     tokenizer.no_padding()
-    weights = load_file(_shipped(f"l2_supercat_{_DIMENSIONS}.safetensors"))["embedding.weight"]
+    weights = load_file(_shipped(f"l2_supercat_{_DIMENSIONS}.safetensors"))[
+        "embedding.weight"
+    ]
     return tokenizer, np.ascontiguousarray(weights, dtype=np.float32)
 
 
@@ -85,7 +87,9 @@ def _shipped(name: str) -> Path:
     """
     with suppress(PackageNotFoundError, StopIteration):
         return next(
-            Path(str(file.locate())) for file in files("wordllama") or () if file.name == name
+            Path(str(file.locate()))
+            for file in files("wordllama") or ()
+            if file.name == name
         )
     raise ConfigurationError(
         f"no {name} of the in-process embedder: pip install --force-reinstall wordllama"

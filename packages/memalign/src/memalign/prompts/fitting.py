@@ -128,7 +128,10 @@ def fit_example(
 
 
 def fit_records(
-    records: Sequence[FeedbackRecord], fits: Callable[[Sequence[DistilRecord]], bool], *, most: int
+    records: Sequence[FeedbackRecord],
+    fits: Callable[[Sequence[DistilRecord]], bool],
+    *,
+    most: int,
 ) -> tuple[DistilRecord, ...]:
     """Encode records, every text cut to the same number of tokens so that the prompt fits.
 
@@ -174,7 +177,9 @@ def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilReco
 
     return DistilRecord(
         label=record.label,
-        fields=tuple((name, _within(name, value, case)) for name, value in record.content),
+        fields=tuple(
+            (name, _within(name, value, case)) for name, value in record.content
+        ),
         judge=text_of(record.judge, case),
         judge_rationale=text_of(record.judge_rationale, case),
         value=text_of(record.value, words),
@@ -210,7 +215,10 @@ def _largest(fits: Callable[[int], bool], most: int) -> int:
 
 
 def fit_guidelines(
-    guidelines: Sequence[Guideline], tokens: int, *, nearest: Mapping[str, float] | None = None
+    guidelines: Sequence[Guideline],
+    tokens: int,
+    *,
+    nearest: Mapping[str, float] | None = None,
 ) -> tuple[tuple[Guideline, ...], tuple[str, ...]]:
     """Return the guidelines that fit, in their order, and the ids of the others.
 
@@ -239,12 +247,16 @@ def fit_guidelines(
             chosen.add(guideline.id)
             used += size
     fitting = tuple(guideline for guideline in guidelines if guideline.id in chosen)
-    return fitting, tuple(guideline.id for guideline in guidelines if guideline.id not in chosen)
+    return fitting, tuple(
+        guideline.id for guideline in guidelines if guideline.id not in chosen
+    )
 
 
 def guideline_tokens(guideline: Guideline) -> int:
     """Return how many tokens a guideline takes in a prompt."""
-    return estimate_tokens(guideline.text) + 2  # its id or dash, and the end of its line
+    return (
+        estimate_tokens(guideline.text) + 2
+    )  # its id or dash, and the end of its line
 
 
 # -- one field ---------------------------------------------------------------------------------
@@ -311,7 +323,9 @@ def _joined(lines: Iterable[str], tokens: int) -> str | None:
 
 def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
     """Show all spans with their values cut to one length, or an outline if that is too long."""
-    over = f"{counted(len(tree.spans), 'span')} are over the budget of {tokens:,} tokens"
+    over = (
+        f"{counted(len(tree.spans), 'span')} are over the budget of {tokens:,} tokens"
+    )
 
     def within(room: int) -> str | None:
         return _joined(tree_lines(tree, room), tokens)

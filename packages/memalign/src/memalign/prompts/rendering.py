@@ -71,7 +71,11 @@ class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # 0.2 s, if a prompt is made
+    from jinja2 import (
+        Environment,
+        PackageLoader,
+        StrictUndefined,
+    )  # 0.2 s, if a prompt is made
 
     # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`. And
     # no look at the disk for every prompt: our own files do not change.
@@ -130,7 +134,9 @@ def render_judge_system(
 
 
 def render_item(
-    fields: Mapping[str, str], examples: Sequence[RenderedExample] = (), facts: Sequence[str] = ()
+    fields: Mapping[str, str],
+    examples: Sequence[RenderedExample] = (),
+    facts: Sequence[str] = (),
 ) -> str:
     """Return the user message of a judge: past cases, what tests found, then the item.
 
@@ -140,7 +146,9 @@ def render_item(
         facts: Sentences of tests, which were checked as guidelines are.
     """
     shown = tuple(fields.items())
-    return render("judge_user", fields=shown, examples=tuple(examples), facts=tuple(facts))
+    return render(
+        "judge_user", fields=shown, examples=tuple(examples), facts=tuple(facts)
+    )
 
 
 def render_answer(rationale: str | None, value: Value | None) -> str:
@@ -192,7 +200,9 @@ def render_distil(
     """
     task = _task(instructions, value_type, fields=tuple(fields))
     one_more = len(records) == 1 and guidelines
-    system = render("distil_more_system" if one_more else "distil_system", **task, records=records)
+    system = render(
+        "distil_more_system" if one_more else "distil_system", **task, records=records
+    )
     return system, render("distil_user", guidelines=guidelines, records=records)
 
 
@@ -206,4 +216,8 @@ def render_merge(
 
 def _task(instructions: str, value_type: ValueType, **more: Any) -> dict[str, Any]:
     """Return what nearly every template says of the judge."""
-    return {"instructions": instructions.strip(), "values": values_in_words(value_type), **more}
+    return {
+        "instructions": instructions.strip(),
+        "values": values_in_words(value_type),
+        **more,
+    }

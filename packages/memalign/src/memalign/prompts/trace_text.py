@@ -37,7 +37,9 @@ def outline(tree: SpanTree, tokens: int) -> str:
     lines = [_facts(tree), *_ends(tree, max(tokens // 4, 40))]
     used = sum(map(estimate_tokens, lines)) + 30
     named: dict[int, str] = {}
-    for number in sorted(range(len(tree.spans)), key=lambda number: _rank(tree.spans[number])):
+    for number in sorted(
+        range(len(tree.spans)), key=lambda number: _rank(tree.spans[number])
+    ):
         line = _outlined(tree.spans[number])
         used += estimate_tokens(line)
         if used > tokens:

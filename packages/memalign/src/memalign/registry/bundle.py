@@ -24,7 +24,14 @@ from memalign.memory.guard import guideline_fault
 from memalign.registry.judge_rows import DAMAGE, judge_from, settings_of
 from memalign.types import canonical_json
 
-__all__ = ["FORMAT", "FORMAT_VERSION", "bundle_bytes", "bundle_of", "load_bundle", "write_bundle"]
+__all__ = [
+    "FORMAT",
+    "FORMAT_VERSION",
+    "bundle_bytes",
+    "bundle_of",
+    "load_bundle",
+    "write_bundle",
+]
 
 FORMAT = "memalign-judge"
 FORMAT_VERSION = 1
@@ -52,7 +59,9 @@ def bundle_of(judge: Judge) -> dict[str, Any]:
 def bundle_bytes(document: Mapping[str, Any]) -> bytes:
     """Return a bundle as a file keeps it. The same judge gives the same bytes."""
     text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-    return text.encode("utf-8", "surrogatepass")  # broken sources have halves of surrogate pairs
+    return text.encode(
+        "utf-8", "surrogatepass"
+    )  # broken sources have halves of surrogate pairs
 
 
 def write_bundle(judge: Judge, path: str | Path) -> dict[str, Any]:
@@ -142,11 +151,15 @@ def _document(path: str | Path) -> Mapping[str, Any]:
             f"cannot read the bundle {path}: {os.strerror(error.errno or 0)}"
         ) from None
     except InputError as error:
-        raise InputError(f"{path} is not a judge's bundle: it is no JSON ({error})") from None
+        raise InputError(
+            f"{path} is not a judge's bundle: it is no JSON ({error})"
+        ) from None
     if not isinstance(document, dict):
         raise InputError(f"{path} is not a judge's bundle: it holds no JSON object")
     return document
 
 
 def _checksum(document: Mapping[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(document).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(
+        canonical_json(document).encode("utf-8", "surrogatepass")
+    ).hexdigest()

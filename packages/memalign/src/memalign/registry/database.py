@@ -29,7 +29,12 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, StaticPool
 
-from memalign.errors import ConfigurationError, JudgeNotFound, RegistryError, RegistryTooNew
+from memalign.errors import (
+    ConfigurationError,
+    JudgeNotFound,
+    RegistryError,
+    RegistryTooNew,
+)
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
 from memalign.registry.tables import SCHEMA_VERSION, meta, metadata, our_tables
 
@@ -80,10 +85,15 @@ class Database:
         self.url = bare.render_as_string(hide_password=True).replace(":***@", "@", 1)
         path = self.url.removeprefix("sqlite:///")
         self._at = unquote(path) if path != self.url else path  # as people write it
-        self._timeout, self._milliseconds = busy_timeout, max(1, round(busy_timeout * 1000))
+        self._timeout, self._milliseconds = (
+            busy_timeout,
+            max(1, round(busy_timeout * 1000)),
+        )
         self._file: Path | None = None
         if parsed.get_backend_name() == "sqlite":
-            self._file = Path(str(parsed.database)).absolute()  # the process may change its folder
+            self._file = Path(
+                str(parsed.database)
+            ).absolute()  # the process may change its folder
             self.engine = _sqlite(parsed, self._file, busy_timeout)
         else:
             self.engine = _postgresql(parsed, busy_timeout)
@@ -93,7 +103,9 @@ class Database:
             if self._file
             else []
         )
-        self.unreachable: tuple[str, ...] = UNREACHABLE if self._file else UNREACHABLE_ON_POSTGRESQL
+        self.unreachable: tuple[str, ...] = (
+            UNREACHABLE if self._file else UNREACHABLE_ON_POSTGRESQL
+        )
         if create or self._file is None or self._file.exists():
             with self.read() as connection:
                 if self._is_ours(connection):
@@ -109,12 +121,16 @@ class Database:
 
     def _create(self, connection: Connection, tables: MetaData) -> None:
         tables.create_all(connection)
-        connection.execute(insert(meta).values(name="schema_version", value=str(SCHEMA_VERSION)))
+        connection.execute(
+            insert(meta).values(name="schema_version", value=str(SCHEMA_VERSION))
+        )
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a transaction in which every statement sees the same state."""
-        snapshot = {} if self._file is not None else {"isolation_level": "REPEATABLE READ"}
+        snapshot = (
+            {} if self._file is not None else {"isolation_level": "REPEATABLE READ"}
+        )
         with self._connected(**snapshot) as connection, connection.begin():
             yield connection
 
@@ -137,7 +153,10 @@ class Database:
                 source: Any = connection.connection.driver_connection
                 source.backup(copy)
             engine = create_engine(
-                "sqlite://", creator=lambda: copy, poolclass=StaticPool, hide_parameters=True
+                "sqlite://",
+                creator=lambda: copy,
+                poolclass=StaticPool,
+                hide_parameters=True,
             )
             event.listen(engine, "connect", _configure)
             event.listen(engine, "begin", _begin)
@@ -155,7 +174,9 @@ class Database:
         """
         with self._connected(**{_WRITE: True}) as connection, connection.begin():
             if self._file is None:
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = {self._milliseconds}")
+                connection.exec_driver_sql(
+                    f"SET LOCAL lock_timeout = {self._milliseconds}"
+                )
                 # By name: a judge that is created has no row yet. In one order, or two might wait
                 # for each other.
                 for lock in sorted(locks or ("",)):
@@ -224,7 +245,9 @@ class Database:
                 ):
                     connection.exec_driver_sql(statement)
                 return
-            self._wait_for_readers(connection)  # until they have ended it would be kept for them
+            self._wait_for_readers(
+                connection
+            )  # until they have ended it would be kept for them
             quote = connection.dialect.identifier_preparer.quote
             names = map(quote, our_tables(connection))
             connection.exec_driver_sql(f"SET lock_timeout = {self._milliseconds}")
@@ -263,7 +286,9 @@ class Database:
 
     def _wait_for_readers(self, connection: Connection) -> None:
         until = time.monotonic() + self._timeout
-        now = connection.exec_driver_sql("SELECT pg_current_xact_id()::text").scalar_one()
+        now = connection.exec_driver_sql(
+            "SELECT pg_current_xact_id()::text"
+        ).scalar_one()
         while reader := connection.execute(text(_READERS), {"now": now}).scalar():
             if time.monotonic() > until:
                 raise RegistryError(
@@ -291,7 +316,8 @@ class Database:
             return self._explain_lock("writing")
         if "not a database" in problem:
             return (
-                f"{self._at} is not a registry: the file is no SQLite database; name another file"
+                f"{self._at} is not a registry: the file is no SQLite database; "
+                "name another file"
             )
         if "unable to open" in problem:
             return (
@@ -356,7 +382,9 @@ def _configure(connection: Any, _record: Any) -> None:
 def _begin(connection: Connection) -> None:
     options = connection.get_execution_options()
     if options.get("isolation_level") != "AUTOCOMMIT":
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if options.get(_WRITE) else "BEGIN")
+        connection.exec_driver_sql(
+            "BEGIN IMMEDIATE" if options.get(_WRITE) else "BEGIN"
+        )
 
 
 def _postgresql(url: URL, busy_timeout: float) -> Engine:

@@ -56,7 +56,9 @@ class MemoryDiff:
         return bool(self.settings or self.guidelines or self.feedback)
 
 
-def compare(before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)) -> MemoryDiff:
+def compare(
+    before: Judge, after: Judge, *, versions: tuple[int, int] = (0, 0)
+) -> MemoryDiff:
     """Return what changed from one judge to another.
 
     Args:
@@ -108,7 +110,11 @@ def _guideline_changes(before: Memory, after: Memory) -> Iterator[Change]:
 def _feedback_changes(before: Memory, after: Memory) -> Iterator[Change]:
     old = {entry.key: entry for entry in before.ledger()}
     new = {entry.key: entry for entry in after.ledger()}
-    keys = {annotation.key for memory in (before, after) for annotation in memory.annotations()}
+    keys = {
+        annotation.key
+        for memory in (before, after)
+        for annotation in memory.annotations()
+    }
     for key in sorted(keys):
         was = before.annotation(key)
         now = after.annotation(key)

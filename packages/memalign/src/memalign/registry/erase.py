@@ -29,7 +29,13 @@ from memalign.registry.database import Database
 from memalign.registry.erase_check import in_other_tables
 from memalign.registry.erase_reach import Values, reach_of
 from memalign.registry.erased_hashes import ErasedHashes, remember
-from memalign.registry.judge_rows import Codec, Contents, memory_contents, memory_of, named_damage
+from memalign.registry.judge_rows import (
+    Codec,
+    Contents,
+    memory_contents,
+    memory_of,
+    named_damage,
+)
 from memalign.registry.kinds import DISTILLED, KINDS, NAMES, SENTENCES
 from memalign.registry.other_tables import Passage, other_tables
 from memalign.registry.receipt import Receipt, RedactedVersion, in_words
@@ -39,7 +45,15 @@ from memalign.registry.tables import versions as versions_table
 from memalign.registry.versions import Head, Timeline
 from memalign.types import FeedbackKey, guideline_number
 
-__all__ = ["Plan", "Selectors", "erase_feedback", "forget", "plan_erasure", "select", "sought"]
+__all__ = [
+    "Plan",
+    "Selectors",
+    "erase_feedback",
+    "forget",
+    "plan_erasure",
+    "select",
+    "sought",
+]
 
 _change = msgspec.structs.replace
 _ERASED = "(erased)"
@@ -118,7 +132,10 @@ class History:
                     case, source = kind.about(value)
                     label = getattr(value, "value", None)
                     yield Passage(
-                        id=case, source=source, content=[*kind.texts(value)], labels=label
+                        id=case,
+                        source=source,
+                        content=[*kind.texts(value)],
+                        labels=label,
                     )
         yield from self.passages
 
@@ -192,7 +209,9 @@ def erase_feedback(
     with database.snapshot() as connection:
         plan = plan_erasure(connection, name, selectors)
     if dry_run:
-        receipt = replace(plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable)
+        receipt = replace(
+            plan.receipt, latest=None, dry_run=True, unreachable=database.unreachable
+        )
         return receipt, plan.residue
     with database.write(name) as connection:
         if not _is_current(connection, plan, selectors):
@@ -240,14 +259,20 @@ def _plan(connection: Connection, history: History, selectors: Selectors) -> Pla
             f"no version and no table of {history.name!r} holds feedback{selectors}"
             f"{_when(history, selectors)}"
         )
-    residue = sought(history, forgotten, named, cases, keep=selectors.keep, guidelines=True)
+    residue = sought(
+        history, forgotten, named, cases, keep=selectors.keep, guidelines=True
+    )
     latest = history.head.latest
     memory = None
     if latest in forgotten.versions:
         memory = memory_of(_at(forgotten.rest, latest), history.codec.decode)
     receipt = _receipt(history, forgotten, residue, copied, memory)
     return Plan(
-        history=history, forgotten=forgotten, residue=residue, memory=memory, receipt=receipt
+        history=history,
+        forgotten=forgotten,
+        residue=residue,
+        memory=memory,
+        receipt=receipt,
     )
 
 
@@ -289,7 +314,9 @@ def _is_current(connection: Connection, plan: Plan, selectors: Selectors) -> boo
     passages = _passages(connection, history.name)
     new = _not_among(passages, history.passages)
     for passage in (*new, *_not_among(history.passages, passages)):
-        named = selectors.source is not None and same_person(passage.source, selectors.source)
+        named = selectors.source is not None and same_person(
+            passage.source, selectors.source
+        )
         held = selectors.text is not None and passage.held_by(selectors.text)
         if passage.id in residue.touched or named or held:
             return False
@@ -356,7 +383,9 @@ def _named(
     for selector, found in select_keys(sorted(keys), selectors.keys).items():
         ids = set[str]()
         if isinstance(selector, str):
-            ids = {case for case, source in readings(selector) if source is None} & cases
+            ids = {
+                case for case, source in readings(selector) if source is None
+            } & cases
         if not found and not ids:
             day = history.erased.erased_on(selector)
             hint = (
@@ -383,7 +412,9 @@ def _when(history: History, selectors: Selectors) -> str:
 # -- forget ----------------------------------------------------------------------------------------
 
 
-def forget(history: History, residue: Residue, copied: Collection[str] = ()) -> Forgotten:
+def forget(
+    history: History, residue: Residue, copied: Collection[str] = ()
+) -> Forgotten:
     """Return what every version loses.
 
     Only what the erasure may touch is read and written again, version by version: the rest is the
@@ -562,7 +593,9 @@ def sought(
     """
     spoken = {key.id for key in _said(history.passages) - named.keys}
     alone = forgotten.ids("case") - spoken - set(keep)
-    going = {case for case in alone if ("case", case) not in forgotten.rest}.union(cases)
+    going = {case for case in alone if ("case", case) not in forgotten.rest}.union(
+        cases
+    )
     rules = ("guideline",) if guidelines else ()
     texts = list(_texts(history, forgotten.gone, (*_WORDS, *rules)))
     staying = forgotten.staying()
@@ -583,7 +616,9 @@ def sought(
     )
 
 
-def _texts(history: History, bodies: Iterable[Row], kinds: Collection[str]) -> Iterator[str]:
+def _texts(
+    history: History, bodies: Iterable[Row], kinds: Collection[str]
+) -> Iterator[str]:
     """Yield what people and judged systems wrote in rows of these kinds."""
     for kind, _, body in bodies:
         if kind in kinds:
@@ -593,7 +628,9 @@ def _texts(history: History, bodies: Iterable[Row], kinds: Collection[str]) -> I
 def _contents(history: History, bodies: Iterable[Row]) -> set[str]:
     """Return the hashes of what the cases among rows hold."""
     decode = history.codec.decode
-    return {decode(kind, body).content_hash for kind, _, body in bodies if kind == "case"}
+    return {
+        decode(kind, body).content_hash for kind, _, body in bodies if kind == "case"
+    }
 
 
 def _words_of(passage: Passage) -> Iterator[str]:
@@ -716,7 +753,13 @@ def _write_rows(connection: Connection, history: History, forgotten: Forgotten) 
         connection.execute(delete(rows).where(*same))
         for since, until, body in spans:
             last = None if until == history.head.latest + 1 else until
-            fields = {"kind": kind, "key": key, "since": since, "until": last, "body": body}
+            fields = {
+                "kind": kind,
+                "key": key,
+                "since": since,
+                "until": last,
+                "body": body,
+            }
             new.append({"judge": judge, **fields})
     if new:
         connection.execute(insert(rows), new)
@@ -732,7 +775,9 @@ def _write_versions(connection: Connection, plan: Plan) -> None:
             changed.setdefault(number, {})["note"] = _ERASED
     for number, values in changed.items():
         version = (versions_table.c.judge == judge, versions_table.c.number == number)
-        connection.execute(update(versions_table).where(*version).values(redacted=True, **values))
+        connection.execute(
+            update(versions_table).where(*version).values(redacted=True, **values)
+        )
     if plan.memory is not None:
         # Its rows are those of the version before, which has just lost the same; only the number is
         # new.

@@ -22,7 +22,14 @@ from memalign.registry.kinds import KINDS, Kind
 from memalign.registry.other_tables import Words, other_tables
 from memalign.registry.receipt import Receipt
 from memalign.registry.residue import Residue
-from memalign.registry.tables import answers, judges, metadata, our_tables, rows, versions
+from memalign.registry.tables import (
+    answers,
+    judges,
+    metadata,
+    our_tables,
+    rows,
+    versions,
+)
 
 __all__ = ["Trace", "in_other_tables", "search_again"]
 
@@ -79,7 +86,9 @@ def search_again(database: Database, receipt: Receipt, residue: Residue) -> Rece
         searched += f", and {size:,} bytes of the file"
     here = [trace for trace in traces if trace.judge in (None, own)]
     places = Counter(trace.place for trace in here)
-    counted = [f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())]
+    counted = [
+        f"{at} ({n} row{'' if n == 1 else 's'})" for at, n in sorted(places.items())
+    ]
     # Of another judge only its name.
     others = {trace.judge for trace in traces if trace.judge is not None} - {own}
     return replace(
@@ -93,7 +102,9 @@ def search_again(database: Database, receipt: Receipt, residue: Residue) -> Rece
     )
 
 
-def in_other_tables(connection: Connection, residue: Residue, own: str) -> Iterator[Trace]:
+def in_other_tables(
+    connection: Connection, residue: Residue, own: str
+) -> Iterator[Trace]:
     """Yield what other packages' tables hold of what a judge is to lose."""
     for tables in other_tables(connection):
         yield from _held(tables.words(connection), residue, own)
@@ -149,14 +160,26 @@ def _row(kind: str, key: str) -> str:
 def _other_words(connection: Connection) -> Iterator[Words]:
     """Yield what the registry's other tables hold of people's words."""
     noted = select(judges.c.name, versions.c.number, versions.c.note).join(judges)
-    for judge, number, note in connection.execute(noted.where(versions.c.note.is_not(None))):
+    for judge, number, note in connection.execute(
+        noted.where(versions.c.note.is_not(None))
+    ):
         row = f"version {number}"
-        yield Words(place=f"{versions.name}.note", judge=judge, text=note, kind="sentence", row=row)
+        yield Words(
+            place=f"{versions.name}.note",
+            judge=judge,
+            text=note,
+            kind="sentence",
+            row=row,
+        )
     for name in connection.scalars(select(judges.c.name)):
         yield Words(place=f"{judges.name}.name", judge=None, text=name, kind="other")
-    for judge, answer in connection.execute(select(judges.c.name, answers.c.answer).join(answers)):
+    for judge, answer in connection.execute(
+        select(judges.c.name, answers.c.answer).join(answers)
+    ):
         for text in texts_in(json.loads(answer)):
-            yield Words(place=f"{answers.name}.answer", judge=judge, text=text, kind="other")
+            yield Words(
+                place=f"{answers.name}.answer", judge=judge, text=text, kind="other"
+            )
 
 
 def _in_foreign_tables(
@@ -170,22 +193,30 @@ def _in_foreign_tables(
         if name.startswith(ours):
             continue
         try:
-            with connection.begin_nested():  # an error ends this part of the transaction only
+            with (
+                connection.begin_nested()
+            ):  # an error ends this part of the transaction only
                 yield from _in_table(connection, residue, name, quote(name))
         except DBAPIError:
-            unread.append(f"the table {name} in the same database, which may not be read")
+            unread.append(
+                f"the table {name} in the same database, which may not be read"
+            )
     own_schemas = {inspector.default_schema_name, "information_schema", "main"}
     for name in sorted({*inspector.get_schema_names()} - own_schemas):
         if inspector.get_table_names(name):
             unread.append(f"the schema {name} of the same database")
 
 
-def _in_table(connection: Connection, residue: Residue, name: str, quoted: str) -> Iterator[Trace]:
+def _in_table(
+    connection: Connection, residue: Residue, name: str, quoted: str
+) -> Iterator[Trace]:
     query = f"SELECT * FROM {quoted}"  # a name that the database gave
     found = connection.exec_driver_sql(query, execution_options={"yield_per": _MANY})
     for row in found.mappings():
         for column, value in row.items():
-            text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            text = (
+                value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+            )
             if any(map(residue.in_passing, texts_in(text))):
                 yield Trace(f"{name}.{column}", None)
 

@@ -70,7 +70,9 @@ def _says(kind: Kind, value: Any, residue: Residue) -> bool:
     """Return whether a value repeats what goes or names who goes, outside of people's own words."""
     if any(map(residue.is_name, kind.names(value))):
         return True
-    return residue.in_sentence(kind.reason(value)) or any(map(residue.certain, kind.quotes(value)))
+    return residue.in_sentence(kind.reason(value)) or any(
+        map(residue.certain, kind.quotes(value))
+    )
 
 
 def _same_content(cases: Iterable[tuple[str, Example]]) -> list[set[str]]:

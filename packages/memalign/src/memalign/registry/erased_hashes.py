@@ -46,7 +46,12 @@ class ErasedHashes:
     """The erased feedback of one judge, or of all judges (`judge=None`), as keyed hashes."""
 
     def __init__(self, connection: Connection, judge: int | None) -> None:
-        columns = (judges.c.secret, erasures.c.kind, erasures.c.digest, erasures.c.erased_at)
+        columns = (
+            judges.c.secret,
+            erasures.c.kind,
+            erasures.c.digest,
+            erasures.c.erased_at,
+        )
         query = select(*columns).join(erasures)
         if judge is not None:
             query = query.where(judges.c.id == judge)
@@ -100,7 +105,9 @@ class ErasedHashes:
         """Forget the hashes of what is in `memory` again: somebody asked for it to come back."""
         facts = set[_Fact]()
         for case in memory.cases:
-            facts.update((_Fact("case", case.example.content_hash), _Fact("id", case.id)))
+            facts.update(
+                (_Fact("case", case.example.content_hash), _Fact("id", case.id))
+            )
             for said in case.annotations:
                 facts.update((_Fact.of_key(said.key), _Fact.of_person(said.source)))
         digests = {fact.digest(secret) for secret in self._secrets for fact in facts}
@@ -113,7 +120,9 @@ class ErasedHashes:
         if isinstance(selector, FeedbackKey):
             return self._day(_Fact.of_key(selector))
         for case, source in readings(selector):
-            fact = _Fact.of_key(FeedbackKey(case, source)) if source else _Fact("id", case)
+            fact = (
+                _Fact.of_key(FeedbackKey(case, source)) if source else _Fact("id", case)
+            )
             if day := self._day(fact):
                 return day
         return None
@@ -131,7 +140,9 @@ class ErasedHashes:
         for (kind, digest), day in sorted(self._days.items()):
             if kind == "key":
                 key = FeedbackKey(f"erased:{digest[:16]}", "")
-                found.append(LedgerEntry(key=key, state="erased", reason=f"erased on {day}"))
+                found.append(
+                    LedgerEntry(key=key, state="erased", reason=f"erased on {day}")
+                )
         return tuple(found)
 
     def _day(self, fact: _Fact) -> date | None:
@@ -160,8 +171,12 @@ def remember(
         cases: Their ids.
         person: The person whose everything was erased.
     """
-    secret = connection.execute(select(judges.c.secret).where(judges.c.id == judge)).scalar_one()
-    known = set(connection.scalars(select(erasures.c.digest).where(erasures.c.judge == judge)))
+    secret = connection.execute(
+        select(judges.c.secret).where(judges.c.id == judge)
+    ).scalar_one()
+    known = set(
+        connection.scalars(select(erasures.c.digest).where(erasures.c.judge == judge))
+    )
     facts = set(map(_Fact.of_key, keys))
     facts.update(_Fact("case", content) for content in contents)
     facts.update(_Fact("id", case) for case in cases)
@@ -172,7 +187,9 @@ def remember(
     values = list[dict[str, object]]()
     for kind, digest in sorted(new):
         if digest not in known:
-            values.append({"judge": judge, "kind": kind, "digest": digest, "erased_at": at})
+            values.append(
+                {"judge": judge, "kind": kind, "digest": digest, "erased_at": at}
+            )
     if values:
         connection.execute(insert(erasures), values)
 

@@ -27,7 +27,14 @@ Contents = dict[RowKey, bytes]
 _MODELS = ("model", "embedding_model")
 _STATE = ("next_guideline", "authority", "locks", "embedding_model")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+DAMAGE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
 """What reading damaged values raises."""
 
 
@@ -109,13 +116,19 @@ class Codec:
 
 def contents_of(judge: Judge) -> Contents:
     """Return the rows of a judge."""
-    settings = {("judge", name): encoded(value) for name, value in settings_of(judge).items()}
+    settings = {
+        ("judge", name): encoded(value) for name, value in settings_of(judge).items()
+    }
     return settings | memory_contents(judge.memory)
 
 
-def memory_contents(memory: Memory, encode: Callable[[Any], bytes] = encoded) -> Contents:
+def memory_contents(
+    memory: Memory, encode: Callable[[Any], bytes] = encoded
+) -> Contents:
     """Return the rows of a memory alone; `encode` may be a codec's."""
-    contents: Contents = {("memory", name): encoded(getattr(memory, name)) for name in _STATE}
+    contents: Contents = {
+        ("memory", name): encoded(getattr(memory, name)) for name in _STATE
+    }
     for case in memory.cases:
         contents["case", _key(case.id)] = encode(case.example)
         for annotation in case.annotations:
@@ -137,7 +150,9 @@ def judge_of(name: str, contents: Contents, *, models: Mapping[str, Any]) -> Jud
     `models` gives objects for the names of models that only the caller has.
     """
     settings = {
-        field: decoded(kind, body) for (kind, field), body in contents.items() if kind == "judge"
+        field: decoded(kind, body)
+        for (kind, field), body in contents.items()
+        if kind == "judge"
     }
     with named_damage(f"the judge {name!r}"):
         return judge_from(name, settings, memory_of(contents), models=models)
@@ -159,7 +174,9 @@ def judge_from(
     return Judge(name=name, feedback_value_type=value_type, memory=memory, **values)
 
 
-def memory_of(contents: Contents, decode: Callable[[str, bytes], Any] = decoded) -> Memory:
+def memory_of(
+    contents: Contents, decode: Callable[[str, bytes], Any] = decoded
+) -> Memory:
     """Return the memory of these rows; `decode` may be a codec's.
 
     Raises RegistryError if a row is damaged.
@@ -178,11 +195,18 @@ def _memory_of(contents: Contents, decode: Callable[[str, bytes], Any]) -> Memor
         annotations.setdefault(annotation.id, []).append(annotation)
     cases = list[Case]()
     for name, example in sorted(values["case"].items()):
-        said = sorted(annotations.get(name, ()), key=lambda annotation: annotation.source)
+        said = sorted(
+            annotations.get(name, ()), key=lambda annotation: annotation.source
+        )
         verdict = values["pre_alignment"].get(name)
         vector = values["vector"].get(name)
         cases.append(
-            Case(example=example, annotations=tuple(said), pre_alignment=verdict, vector=vector)
+            Case(
+                example=example,
+                annotations=tuple(said),
+                pre_alignment=verdict,
+                vector=vector,
+            )
         )
     fields: dict[str, Any] = {}
     for name, state in values["memory"].items():
@@ -213,5 +237,7 @@ def is_unicode(text: str) -> bool:
 
 def _key(key: str) -> str:
     if not is_unicode(key):
-        raise InputError(f"id or source {key!r} is not valid Unicode; give it another name")
+        raise InputError(
+            f"id or source {key!r} is not valid Unicode; give it another name"
+        )
     return key

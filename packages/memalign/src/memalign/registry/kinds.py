@@ -118,10 +118,18 @@ KINDS = {
     ),
     "annotation": Kind(
         type=Annotation,
-        texts=lambda said: [said.id, said.rationale, _free_label(said.value), said.meta],
+        texts=lambda said: [
+            said.id,
+            said.rationale,
+            _free_label(said.value),
+            said.meta,
+        ],
         names=lambda said: [said.source],
         reason=lambda said: said.outcome.reason if said.outcome is not None else "",
-        keys=lambda said: [said.key, *(said.outcome.exposed_to if said.outcome else ())],
+        keys=lambda said: [
+            said.key,
+            *(said.outcome.exposed_to if said.outcome else ()),
+        ],
         about=lambda said: said.key,
     ),
     "pre_alignment": Kind(
@@ -134,7 +142,10 @@ KINDS = {
     "guideline": Kind(
         type=Guideline,
         texts=_texts_of_guideline,
-        names=lambda guideline: [*(guideline.people - {DISTILLED}), *_who_did(guideline)],
+        names=lambda guideline: [
+            *(guideline.people - {DISTILLED}),
+            *_who_did(guideline),
+        ],
         keys=lambda guideline: (*guideline.exposed_to, *guideline.supported_by),
         collection="guidelines",
         key=lambda guideline: guideline.id,

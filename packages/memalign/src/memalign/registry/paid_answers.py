@@ -62,7 +62,9 @@ class PaidAnswers:
                     # A row that is there already could not be read, or came from an align beside
                     # this one.
                     self._remove(connection, new)
-                    values = [{"key": key, "answer": answer} for key, answer in new.items()]
+                    values = [
+                        {"key": key, "answer": answer} for key, answer in new.items()
+                    ]
                     judge = {"judge": self._head.judge}
                     connection.execute(insert(answers), [judge | row for row in values])
         except RegistryError as error:
@@ -82,7 +84,10 @@ class PaidAnswers:
             head = versions.find(connection, self._name)
         except JudgeNotFound:
             return False
-        return (head.judge, head.forgettings) == (self._head.judge, self._head.forgettings)
+        return (head.judge, head.forgettings) == (
+            self._head.judge,
+            self._head.forgettings,
+        )
 
     def committed(self) -> None:
         """Remove what a version holds now: the answers that this run paid for or took up."""
@@ -91,5 +96,10 @@ class PaidAnswers:
                 self._remove(connection, keys)
 
     def _remove(self, connection: Connection, keys: Iterable[str]) -> None:
-        same = (answers.c.judge == self._head.judge, answers.c.key == bindparam("of_key"))
-        connection.execute(delete(answers).where(*same), [{"of_key": key} for key in keys])
+        same = (
+            answers.c.judge == self._head.judge,
+            answers.c.key == bindparam("of_key"),
+        )
+        connection.execute(
+            delete(answers).where(*same), [{"of_key": key} for key in keys]
+        )

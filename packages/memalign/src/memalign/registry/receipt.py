@@ -9,7 +9,13 @@ from typing import Any
 
 from memalign.types import FeedbackKey, as_json
 
-__all__ = ["UNREACHABLE", "UNREACHABLE_ON_POSTGRESQL", "Receipt", "RedactedVersion", "in_words"]
+__all__ = [
+    "UNREACHABLE",
+    "UNREACHABLE_ON_POSTGRESQL",
+    "Receipt",
+    "RedactedVersion",
+    "in_words",
+]
 
 UNREACHABLE = (
     "exported bundles and copies of the registry file",
@@ -73,7 +79,9 @@ class Receipt:
     """
 
     judge: str
-    at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    at: str = field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )
     keys: tuple[FeedbackKey, ...]
     cases: tuple[str, ...]
     guidelines: tuple[str, ...]
@@ -110,7 +118,9 @@ class Receipt:
     def without_names(self) -> dict[str, Any]:
         """Return what may be kept of it: how many cases and comments went, not their names."""
         naming = ("keys", "pending", "locked", "stays")
-        values = {name: value for name, value in self.to_dict().items() if name not in naming}
+        values = {
+            name: value for name, value in self.to_dict().items() if name not in naming
+        }
         return {
             **values,
             "cases": len(self.cases),
@@ -151,7 +161,9 @@ class Receipt:
         if self.complete:
             return "yes, no word is left"
         where = list(self.left)
-        where += [f"the judge {name}, where it is to be erased too" for name in self.elsewhere]
+        where += [
+            f"the judge {name}, where it is to be erased too" for name in self.elsewhere
+        ]
         which = f" ({_some(self.stays)})" if self.stays else ""
         return f"NO, words are left in {'; '.join(where)}{which}"
 

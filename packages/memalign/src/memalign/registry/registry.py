@@ -213,7 +213,9 @@ class Registry:
         """
         return compare(self.load(name, a), self.load(name, b), versions=(a, b))
 
-    def judged_by(self, name: str, signature: str, memory_hash: str) -> tuple[int, Judge]:
+    def judged_by(
+        self, name: str, signature: str, memory_hash: str
+    ) -> tuple[int, Judge]:
         """Find the newest version that gave certain judgments, and return its number and the judge.
 
         Args:
@@ -225,7 +227,10 @@ class Registry:
             InputError: No version gave them.
         """
         for info in reversed(self.history(name)):
-            if info.memory_hash not in ("", memory_hash):  # an erasure has changed those without
+            if info.memory_hash not in (
+                "",
+                memory_hash,
+            ):  # an erasure has changed those without
                 continue
             judge = self.load(name, info.number)
             # A version whose model cannot be opened here did not judge.
@@ -419,7 +424,9 @@ class Registry:
                 calls=calls,
             )
 
-        return await self._commit_step(name, step, learner, action="unalign", force=True)
+        return await self._commit_step(
+            name, step, learner, action="unalign", force=True
+        )
 
     unalign = aio.blocking(aunalign)
 
@@ -539,10 +546,16 @@ class Registry:
             time.sleep(_pause(attempt))
             latest, judge = self._load(name, None)
             changed = function(judge)
-            if action == "edit" and not force and changed.fingerprint != judge.fingerprint:
+            if (
+                action == "edit"
+                and not force
+                and changed.fingerprint != judge.fingerprint
+            ):
                 _check_locks(judge, changed)
             with suppress(VersionConflict):
-                number = commit(self._database, changed, action=action, note=note, parent=latest)
+                number = commit(
+                    self._database, changed, action=action, note=note, parent=latest
+                )
                 return Saved(judge=changed, version=number, parent=latest, before=judge)
         raise _conflict(name)
 
@@ -597,7 +610,11 @@ class Registry:
             UnknownKey: Nothing is there that these name.
             RegistryError: What was erased could not be wiped from the disk.
         """
-        chosen = (selectors,) if isinstance(selectors, str | FeedbackKey) else tuple(selectors)
+        chosen = (
+            (selectors,)
+            if isinstance(selectors, str | FeedbackKey)
+            else tuple(selectors)
+        )
         text = None if matching is None else Finder(matching)
         receipt, residue = erase_feedback(
             self._database, name, Selectors(chosen, source, text, keep), dry_run=dry_run
@@ -610,7 +627,11 @@ class Registry:
         return receipt
 
     def _rederived(
-        self, name: str, receipt: Receipt, optimizer: MemAlign | None, progress: Progress | None
+        self,
+        name: str,
+        receipt: Receipt,
+        optimizer: MemAlign | None,
+        progress: Progress | None,
     ) -> Receipt:
         try:
             result = self.align(name, (), optimizer=optimizer, progress=progress)
@@ -647,7 +668,11 @@ class Registry:
             InputError: The file cannot be written.
         """
         judge = self.load(name, version)
-        return bundle.bundle_of(judge) if path is None else bundle.write_bundle(judge, path)
+        return (
+            bundle.bundle_of(judge)
+            if path is None
+            else bundle.write_bundle(judge, path)
+        )
 
     def import_bundle(
         self,
@@ -671,7 +696,11 @@ class Registry:
         if name:
             judge = judge.replace(name=name)
         return commit(
-            self._database, judge, action="import", allow_erased=allow_erased, erased_anywhere=True
+            self._database,
+            judge,
+            action="import",
+            allow_erased=allow_erased,
+            erased_anywhere=True,
         )
 
     def import_registry(
@@ -694,7 +723,9 @@ class Registry:
             InvalidRows: A version holds feedback that was erased from any judge here, unless
                 `allow_erased`.
         """
-        return versions.import_judges(source._database, self._database, allow_erased=allow_erased)
+        return versions.import_judges(
+            source._database, self._database, allow_erased=allow_erased
+        )
 
     def _load(self, name: str, version: int | None) -> tuple[int, Judge]:
         with self._database.read() as connection:

@@ -69,7 +69,9 @@ class Residue:
         self._written = frozenset(folded(str(key)) for key in self.keys)
         self._runs = set[_Run]()
         self._short: dict[str, str] = {}  # with the same as a row of words
-        self._judged: dict[str, bool] = {}  # memories repeat a few reasons over and over
+        self._judged: dict[
+            str, bool
+        ] = {}  # memories repeat a few reasons over and over
         for text in texts:
             words = words_and_pairs(text)
             if len(words) >= RUN:
@@ -78,7 +80,9 @@ class Residue:
                 self._short[text.strip()] = " ".join(words)
         self._vocabulary = set[str]().union(*self._runs)
         # Short texts that are no chance inside a longer one.
-        self._phrases = {text for text in self._short.values() if text.count(" ") >= _PHRASE - 1}
+        self._phrases = {
+            text for text in self._short.values() if text.count(" ") >= _PHRASE - 1
+        }
         self.spare(survivors)
 
     @cached_property
@@ -109,7 +113,9 @@ class Residue:
             if self._runs or self._phrases:
                 words = words_and_pairs(text)
                 self._runs.difference_update(_runs_of(words, self._vocabulary))
-                self._phrases = {one for one in self._phrases if not _within(one, words)}
+                self._phrases = {
+                    one for one in self._phrases if not _within(one, words)
+                }
         self._vocabulary = set[str]().union(*self._runs)
         self._judged.clear()
 
@@ -157,7 +163,9 @@ class Residue:
     def in_sentence(self, text: str) -> bool:
         """Return whether a reason or note repeats an erased text or names an erased key."""
         if text not in self._judged:
-            self._judged[text] = bool(text) and (self.copied(text) or self.in_passing(text))
+            self._judged[text] = bool(text) and (
+                self.copied(text) or self.in_passing(text)
+            )
         return self._judged[text]
 
     def in_passing(self, text: str) -> bool:
@@ -178,16 +186,22 @@ class Residue:
         plain = folded(unescaped(text))
         for key in self._written:
             # `17@ana` is not named by `t-17@ana`, nor by `17@ana-maria`.
-            if key in plain and re.search(rf"(?<![\w@.:/-]){re.escape(key)}(?![\w@-])", plain):
+            if key in plain and re.search(
+                rf"(?<![\w@.:/-]){re.escape(key)}(?![\w@-])", plain
+            ):
                 return True
         return False
 
     def _runs_in(self, text: str) -> set[_Run]:
         if not self._runs:
             return set()
-        return self._runs.intersection(_runs_of(words_and_pairs(text), self._vocabulary))
+        return self._runs.intersection(
+            _runs_of(words_and_pairs(text), self._vocabulary)
+        )
 
-    def in_files(self, files: Iterable[Path], live: Iterable[bytes]) -> tuple[int, list[str]]:
+    def in_files(
+        self, files: Iterable[Path], live: Iterable[bytes]
+    ) -> tuple[int, list[str]]:
         """Search bytes, such as those of a database.
 
         Args:
@@ -208,7 +222,11 @@ class Residue:
         for data in live if any(traces.values()) else ():
             known = set(self._traces(data))
             traces = {name: remains - known for name, remains in traces.items()}
-        found = {f"{name} ({what})" for name, remains in traces.items() for what, _ in remains}
+        found = {
+            f"{name} ({what})"
+            for name, remains in traces.items()
+            for what, _ in remains
+        }
         return size, sorted(found)
 
     def _traces(self, data: bytes) -> Iterator[tuple[str, Any]]:

@@ -109,7 +109,11 @@ def without_statistics(*columns: Column[Any]) -> None:
     for column in columns:
         statement = f"ALTER TABLE {column.table.name} ALTER COLUMN {column.name} SET STATISTICS 0"
         off = sa.DDL(statement)  # type: ignore[no-untyped-call]
-        sa.event.listen(column.table, "after_create", off.execute_if(dialect="postgresql"))
+        sa.event.listen(
+            column.table, "after_create", off.execute_if(dialect="postgresql")
+        )
 
 
-without_statistics(rows.c.key, rows.c.body, versions.c.summary, versions.c.note, answers.c.answer)
+without_statistics(
+    rows.c.key, rows.c.body, versions.c.summary, versions.c.note, answers.c.answer
+)

@@ -122,12 +122,20 @@ def find(connection: Connection, name: str) -> Head:
 
     Raises JudgeNotFound, which names the judges that there are.
     """
-    query = select(judges.c.id, judges.c.latest, judges.c.forgettings).where(judges.c.name == name)
+    query = select(judges.c.id, judges.c.latest, judges.c.forgettings).where(
+        judges.c.name == name
+    )
     row = connection.execute(query).one_or_none() if is_unicode(name) else None
     if row is None:
-        names = connection.execute(select(judges.c.name).order_by(judges.c.name)).scalars().all()
+        names = (
+            connection.execute(select(judges.c.name).order_by(judges.c.name))
+            .scalars()
+            .all()
+        )
         listed = ", ".join(names[:20]) + (", …" if len(names) > 20 else "")
-        raise JudgeNotFound(f"no judge {name!r} in the registry; judges: {listed or 'none yet'}")
+        raise JudgeNotFound(
+            f"no judge {name!r} in the registry; judges: {listed or 'none yet'}"
+        )
     return Head(*row)
 
 
@@ -136,9 +144,13 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
 
     Raises JudgeNotFound, which says how many versions there are.
     """
-    highest = connection.execute(select(judges.c.latest).where(judges.c.id == judge)).scalar_one()
+    highest = connection.execute(
+        select(judges.c.latest).where(judges.c.id == judge)
+    ).scalar_one()
     if not 1 <= number <= highest:
-        raise JudgeNotFound(f"judge {name!r} has no version {number}; the latest is {highest}")
+        raise JudgeNotFound(
+            f"judge {name!r} has no version {number}; the latest is {highest}"
+        )
     query = select(rows.c.kind, rows.c.key, rows.c.body).where(rows.c.judge == judge)
     if number == highest:  # which an index finds
         query = query.where(rows.c.until.is_(None))
@@ -151,7 +163,10 @@ def read(connection: Connection, judge: int, number: int, *, name: str) -> Conte
 def memory_hash(connection: Connection, judge: int, number: int) -> str:
     """Return the hash of a version's memory as it was written; empty if an erasure changed it."""
     version = (versions.c.judge == judge, versions.c.number == number)
-    return str(connection.execute(select(versions.c.memory_hash).where(*version)).scalar() or "")
+    return str(
+        connection.execute(select(versions.c.memory_hash).where(*version)).scalar()
+        or ""
+    )
 
 
 def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
@@ -166,18 +181,27 @@ def timeline(connection: Connection, judge: int, latest: int) -> Timeline:
 
 def history(connection: Connection, judge: int) -> tuple[VersionInfo, ...]:
     """Return every version, the oldest first."""
-    query = select(versions).where(versions.c.judge == judge).order_by(versions.c.number)
+    query = (
+        select(versions).where(versions.c.judge == judge).order_by(versions.c.number)
+    )
     found = list[VersionInfo]()
     for row in connection.execute(query).mappings():
-        found.append(VersionInfo(**{name: row[name] for name in row if name != "judge"}))
+        found.append(
+            VersionInfo(**{name: row[name] for name in row if name != "judge"})
+        )
     return tuple(found)
 
 
 def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
     """Return what `Registry.list` says of every judge, by name."""
     named = (rows.c.kind == "judge", rows.c.key.in_(("value_type", "model")))
-    settings = select(rows.c.judge, rows.c.key, rows.c.body).where(*named, rows.c.until.is_(None))
-    values = {(of, key): decoded("judge", body) for of, key, body in connection.execute(settings)}
+    settings = select(rows.c.judge, rows.c.key, rows.c.body).where(
+        *named, rows.c.until.is_(None)
+    )
+    values = {
+        (of, key): decoded("judge", body)
+        for of, key, body in connection.execute(settings)
+    }
     newest = (versions.c.judge == judges.c.id) & (versions.c.number == judges.c.latest)
     query = select(judges, versions).join(versions, newest).order_by(judges.c.name)
     found = list[JudgeSummary]()
@@ -186,7 +210,9 @@ def summaries(connection: Connection) -> tuple[JudgeSummary, ...]:
             summary = JudgeSummary(
                 name=row.name,
                 latest=row.latest,
-                value_type=msgspec.convert(values[row.id, "value_type"], ValueType).spec,
+                value_type=msgspec.convert(
+                    values[row.id, "value_type"], ValueType
+                ).spec,
                 model=values[row.id, "model"],
                 updated_at=row.created_at,
                 **{size: getattr(row, size) for size in _SIZES},
@@ -229,8 +255,13 @@ def commit(
     """
     with database.write(judge.name) as connection:
         number, latest = _place(connection, judge.name, parent=parent, new=new)
-        before: Contents = read(connection, number, latest, name=judge.name) if latest else {}
-        if before and action in ("save", "import"):  # which need not come from the latest version
+        before: Contents = (
+            read(connection, number, latest, name=judge.name) if latest else {}
+        )
+        if before and action in (
+            "save",
+            "import",
+        ):  # which need not come from the latest version
             judge = _numbered(judge, before)
         after = contents_of(judge)
         if after == before:
@@ -241,7 +272,9 @@ def commit(
         else:
             known = memory_of(before) if before else Memory()
             refused = hashes.refusals(judge.memory, known)
-            _refuse(f"judge {judge.name!r}", {str(key): why for key, why in refused.items()})
+            _refuse(
+                f"judge {judge.name!r}", {str(key): why for key, why in refused.items()}
+            )
         if action == "unalign":
             forget_answers(connection, number)  # which may quote what was withdrawn
         return add_version(
@@ -256,7 +289,9 @@ def commit(
         )
 
 
-def _place(connection: Connection, name: str, *, parent: int | None, new: bool) -> tuple[int, int]:
+def _place(
+    connection: Connection, name: str, *, parent: int | None, new: bool
+) -> tuple[int, int]:
     """Return id and newest version of the judge that is to be kept, 0 if there is none yet."""
     try:
         judge, latest, _ = find(connection, name)
@@ -300,7 +335,9 @@ def _numbered(judge: Judge, before: Contents) -> Judge:
             )
     given = decoded("memory", before[_NEXT_GUIDELINE])
     memory = judge.memory
-    return judge.replace(memory=replace(memory, next_guideline=max(given, memory.next_guideline)))
+    return judge.replace(
+        memory=replace(memory, next_guideline=max(given, memory.next_guideline))
+    )
 
 
 def roll_back(connection: Connection, name: str, to: int) -> Rollback:
@@ -312,7 +349,9 @@ def roll_back(connection: Connection, name: str, to: int) -> Rollback:
     before = read(connection, judge, latest, name=name)
     after = read(connection, judge, to, name=name)
     # A guideline's id is never given twice, whatever comes back.
-    after[_NEXT_GUIDELINE] = max(before[_NEXT_GUIDELINE], after[_NEXT_GUIDELINE], key=int)
+    after[_NEXT_GUIDELINE] = max(
+        before[_NEXT_GUIDELINE], after[_NEXT_GUIDELINE], key=int
+    )
     number = latest
     if before != after:
         number = add_version(
@@ -372,7 +411,10 @@ def add_version(
         )
     number = parent + 1
     same = (judges.c.id == judge, judges.c.latest == parent)
-    if connection.execute(update(judges).where(*same).values(latest=number)).rowcount != 1:
+    if (
+        connection.execute(update(judges).where(*same).values(latest=number)).rowcount
+        != 1
+    ):
         raise VersionConflict("somebody else committed a version in the meantime")
     connection.execute(
         insert(versions).values(
@@ -395,14 +437,18 @@ def _write_difference(
 ) -> None:
     """End the rows that a version has no longer, and begin those that are new in it."""
     ended = [
-        {"of_kind": row[0], "of_key": row[1]} for row in before if after.get(row) != before[row]
+        {"of_kind": row[0], "of_key": row[1]}
+        for row in before
+        if after.get(row) != before[row]
     ]
     if ended:
         # A sum, so that the row is found by its key, and not among all living rows by the index on
         # `until`.
         living = (rows.c.judge == judge, (rows.c.until + 0).is_(None))
         row = (rows.c.kind == bindparam("of_kind"), rows.c.key == bindparam("of_key"))
-        connection.execute(update(rows).where(*living, *row).values(until=number), ended)
+        connection.execute(
+            update(rows).where(*living, *row).values(until=number), ended
+        )
     begun = list[dict[str, Any]]()
     for (kind, key), body in after.items():
         if before.get((kind, key)) != body:
@@ -421,7 +467,9 @@ def _summary(before: Contents, after: Contents) -> str:
         settings = list[str]()
     else:
         by_hand = [row for row in after if row[0] == "judge" or row[1] in BY_HAND]
-        settings = [f"{row[1]} changed" for row in by_hand if before.get(row) != after[row]]
+        settings = [
+            f"{row[1]} changed" for row in by_hand if before.get(row) != after[row]
+        ]
     parts = [
         *settings,
         *_changes(before, after, "annotation"),
@@ -507,7 +555,9 @@ def import_judges(
 def _copy(reading: Connection, writing: Connection, judge: Mapping[str, Any]) -> None:
     """Copy a judge with everything but kept answers."""
     values = {name: value for name, value in judge.items() if name != "id"}
-    new = writing.execute(insert(judges).values(values).returning(judges.c.id)).scalar_one()
+    new = writing.execute(
+        insert(judges).values(values).returning(judges.c.id)
+    ).scalar_one()
     for table in (versions, rows, erasures):
         query = select(table).where(table.c.judge == judge["id"])
         found = reading.execute(query.execution_options(yield_per=_MANY)).mappings()
@@ -524,7 +574,9 @@ def _erased_in(erased: ErasedHashes, spans: Timeline) -> dict[str, str]:
     reasons: dict[str, str] = {}
     for kind, key in sorted(spans):
         if kind in ("annotation", "tombstone", "case"):
-            feedback = FeedbackKey(key, "") if kind == "case" else FeedbackKey.parse(key)
+            feedback = (
+                FeedbackKey(key, "") if kind == "case" else FeedbackKey.parse(key)
+            )
             reason = erased.refusal(feedback, contents.get(feedback.id, ()))
             if reason:
                 reasons[key] = reason
@@ -536,7 +588,11 @@ def forget_answers(connection: Connection, judge: int) -> None:
 
     Running aligns go on, and keep nothing more.
     """
-    more = update(judges).where(judges.c.id == judge).values(forgettings=judges.c.forgettings + 1)
+    more = (
+        update(judges)
+        .where(judges.c.id == judge)
+        .values(forgettings=judges.c.forgettings + 1)
+    )
     connection.execute(more)
     connection.execute(delete(answers).where(answers.c.judge == judge))
 
@@ -551,7 +607,9 @@ def rename(connection: Connection, name: str, to: str) -> None:
     judge = find(connection, name)[0]
     other = select(judges.c.id).where(judges.c.name == to, judges.c.id != judge)
     if connection.execute(other).first() is not None:
-        raise JudgeExists(f"judge {to!r} is in the registry already: choose another name")
+        raise JudgeExists(
+            f"judge {to!r} is in the registry already: choose another name"
+        )
     connection.execute(update(judges).where(judges.c.id == judge).values(name=to))
 
 

@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from memalign.errors import ConfigurationError, InputError
-from tests.support.engines import JUDGE, Server, ray_of_two_workers, spark_of_two_workers
+from tests.support.engines import (
+    JUDGE,
+    Server,
+    ray_of_two_workers,
+    spark_of_two_workers,
+)
 from tests.support.rows import RawRow
 
 pa = pytest.importorskip("pyarrow")
@@ -43,7 +48,9 @@ def frame(spark: Any, rows: list[tuple[Any, Any]], kind: str = "string") -> Any:
     return spark.createDataFrame(rows, f"id {kind}, outputs string")
 
 
-def test_a_second_run_judges_what_is_missing(spark: Any, server: Server, tmp_path: Path) -> None:
+def test_a_second_run_judges_what_is_missing(
+    spark: Any, server: Server, tmp_path: Path
+) -> None:
     from memalign.integrations import spark as on_spark
 
     out = str(tmp_path / "out")
@@ -57,14 +64,23 @@ def test_a_second_run_judges_what_is_missing(spark: Any, server: Server, tmp_pat
     server.broken = ""
     rows[5] = ("i-5", "reply no more")
     done = spark.read.parquet(out).toArrow()
-    on_spark.judge(frame(spark, rows), JUDGE, tasks=3, done=done).write.mode("append").parquet(out)
+    on_spark.judge(frame(spark, rows), JUDGE, tasks=3, done=done).write.mode(
+        "append"
+    ).parquet(out)
     table = spark.read.parquet(out).where("error IS NULL")
     verdicts = {(row.id, row.rationale): row.value for row in table.collect()}
     assert (table.count(), len(verdicts)) == (31, 31)
-    assert (verdicts["i-5", "reply 5"], verdicts["i-5", "reply no more"]) == (True, False)
-    assert max(times for reply, times in server.asked.items() if reply != "reply 7") == 1
+    assert (verdicts["i-5", "reply 5"], verdicts["i-5", "reply no more"]) == (
+        True,
+        False,
+    )
+    assert (
+        max(times for reply, times in server.asked.items() if reply != "reply 7") == 1
+    )
     other = JUDGE.replace(instructions="Bad? {{ outputs }}")
-    assert on_spark.judge(frame(spark, rows[:3]), other, tasks=1, done=done).count() == 3
+    assert (
+        on_spark.judge(frame(spark, rows[:3]), other, tasks=1, done=done).count() == 3
+    )
 
 
 def test_verdicts_that_stay_on_the_engine_are_left_out(
@@ -84,7 +100,9 @@ def test_verdicts_that_stay_on_the_engine_are_left_out(
     table = spark.read.parquet(out).where("error IS NULL")
     assert dict(table.dtypes)["id"] == "bigint"
     assert sorted(row.id for row in table.collect()) == [*range(12)]
-    assert max(times for reply, times in server.asked.items() if reply != "reply 3") == 1
+    assert (
+        max(times for reply, times in server.asked.items() if reply != "reply 3") == 1
+    )
     key = table.where("id = 5").first()
     assert (
         on_spark.judge(
@@ -134,7 +152,11 @@ def test_a_batch_of_a_stream_that_is_replayed_is_written_once(
             raise RuntimeError("the driver is lost after the write")
 
     def run() -> None:
-        stream = spark.readStream.schema("id string, outputs string").json(arriving).writeStream
+        stream = (
+            spark.readStream.schema("id string, outputs string")
+            .json(arriving)
+            .writeStream
+        )
         stream = stream.foreachBatch(judge_batch).option(
             "checkpointLocation", str(tmp_path / "checkpoint")
         )
@@ -169,11 +191,15 @@ def test_a_job_keeps_its_rate(spark: Any, server: Server) -> None:
     assert 16 < rate < 22, rate
 
 
-def test_what_cannot_be_judged_is_said_before(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_judged_is_said_before(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from memalign.integrations import spark as on_spark
 
     rows = frame(spark, [("a", "x")])
-    with pytest.raises(InputError, match=r"no column of content: .* its columns: id, answer"):
+    with pytest.raises(
+        InputError, match=r"no column of content: .* its columns: id, answer"
+    ):
         on_spark.judge(rows.withColumnRenamed("outputs", "answer"), JUDGE)
     with pytest.raises(InputError, match="tasks"):
         on_spark.judge(rows, JUDGE, tasks=0)
@@ -192,14 +218,27 @@ def test_every_row_has_a_verdict_within_the_limit_of_all(server: Server) -> None
     with ray_of_two_workers(server.base_url) as ray:
         odd = [{"id": None, "outputs": "x"}, {"id": "i-x", "outputs": None}]
         ds = ray.data.from_items(rows(20) + odd).repartition(4)
-        verdicts = on_ray.judge(ds, JUDGE, tasks=2, batch_size=5, concurrency=4).take_all()
+        verdicts = on_ray.judge(
+            ds, JUDGE, tasks=2, batch_size=5, concurrency=4
+        ).take_all()
         assert len(verdicts) == 22
-        judged = {row["id"]: row["rationale"] for row in verdicts if row["error"] is None}
+        judged = {
+            row["id"]: row["rationale"] for row in verdicts if row["error"] is None
+        }
         assert judged == {f"i-{n:02}": f"reply {n:02}" for n in range(20)}
-        assert sum(row["error"].startswith("InputError") for row in verdicts if row["error"]) == 2
+        assert (
+            sum(
+                row["error"].startswith("InputError")
+                for row in verdicts
+                if row["error"]
+            )
+            == 2
+        )
         assert set(server.asked.values()) == {1}
         earlier = pa.Table.from_pylist(verdicts)
-        more = on_ray.judge(ray.data.from_items(rows(25)), JUDGE, tasks=1, done=earlier).take_all()
+        more = on_ray.judge(
+            ray.data.from_items(rows(25)), JUDGE, tasks=1, done=earlier
+        ).take_all()
         kept = [row | {"a.country": "pt"} for row in rows(25)]
         again = on_ray.judge(
             ray.data.from_items(kept),

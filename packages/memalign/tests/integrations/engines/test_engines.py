@@ -20,7 +20,9 @@ pa = pytest.importorskip("pyarrow")
 
 
 def judge_of(model: Any) -> ma.Judge:
-    return ma.Judge(name="j", instructions="{{ outputs }}", feedback_value_type=bool, model=model)
+    return ma.Judge(
+        name="j", instructions="{{ outputs }}", feedback_value_type=bool, model=model
+    )
 
 
 def paid(cost: float | None) -> ScriptedChatModel:
@@ -36,14 +38,21 @@ def rows(count: int) -> Any:
 
 def test_limits_are_divided_and_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "memalign.integrations"):
-        EngineTask(judge_of(paid(0.5)), 8, concurrency=4, max_cost=10.0, rows_per_second=50)
+        EngineTask(
+            judge_of(paid(0.5)), 8, concurrency=4, max_cost=10.0, rows_per_second=50
+        )
     assert "max_cost=10 is divided by 8 tasks: each has 1.25" in caplog.text
     assert "rows_per_second=50 is divided by 8 tasks: each has 6.25" in caplog.text
 
 
 @pytest.mark.parametrize(
     "limits",
-    [{"rows_per_second": 0}, {"rows_per_second": "5"}, {"max_cost": -1.0}, {"concurrency": 0}],
+    [
+        {"rows_per_second": 0},
+        {"rows_per_second": "5"},
+        {"max_cost": -1.0},
+        {"concurrency": 0},
+    ],
 )
 def test_what_is_no_limit_is_refused(limits: Any) -> None:
     with pytest.raises(InputError):
@@ -62,7 +71,8 @@ def test_a_task_spends_its_part_over_all_tables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "latency", "count"), [(10, 1.0, 40), (50, 0.5, 100), (2, 1.5, 6), (200, 0.0, 200)]
+    ("rate", "latency", "count"),
+    [(10, 1.0, 40), (50, 0.5, 100), (2, 1.5, 6), (200, 0.0, 200)],
 )
 def test_a_task_keeps_its_rate_however_long_calls_take(
     rate: int, latency: float, count: int
@@ -81,7 +91,9 @@ def test_a_task_keeps_its_rate_however_long_calls_take(
         assert verdicts["error"].null_count == count // 2
     took = starts[-1] - starts[0]
     assert took >= (count - 1) / rate * 0.9
-    assert took <= (count - 1) / rate * 1.1 + 0.3 + (latency if latency * rate > count // 2 else 0)
+    assert took <= (count - 1) / rate * 1.1 + 0.3 + (
+        latency if latency * rate > count // 2 else 0
+    )
 
 
 def test_ids_keep_their_type_and_blanks_and_may_be_equal() -> None:
@@ -97,11 +109,20 @@ def test_ids_keep_their_type_and_blanks_and_may_be_equal() -> None:
     verdicts = task(table)
     assert verdicts["id"].type == pa.int64()
     assert verdicts["id"].to_pylist() == [7, 7, None, 9]
-    assert [error is None for error in verdicts["error"].to_pylist()] == [True, True, False, False]
+    assert [error is None for error in verdicts["error"].to_pylist()] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert verdicts["note"].to_pylist() == ["x", "y", "z", "w"]
     parts = [task(table.slice(n, 1)) for n in range(4)]
-    assert pa.concat_tables(parts).drop_columns(["cost"]) == verdicts.drop_columns(["cost"])
-    blank = EngineTask(judge_of(model), 1)(pa.table({"id": [" 6 ", "  "], "outputs": ["a", "b"]}))
+    assert pa.concat_tables(parts).drop_columns(["cost"]) == verdicts.drop_columns(
+        ["cost"]
+    )
+    blank = EngineTask(judge_of(model), 1)(
+        pa.table({"id": [" 6 ", "  "], "outputs": ["a", "b"]})
+    )
     assert blank["id"].to_pylist() == [" 6 ", "  "]
     assert blank["error"].to_pylist()[0] is None
 
@@ -112,10 +133,14 @@ def test_a_column_that_cannot_be_kept_is_named() -> None:
         ("cost", "a column of the verdicts; rename it"),
     ):
         with pytest.raises(InputError, match=f"'{name}' cannot be kept: it is {why}"):
-            EngineTask(judge_of(paid(0.5)), 1, columns=["id", "outputs", "cost"], keep=[name])
+            EngineTask(
+                judge_of(paid(0.5)), 1, columns=["id", "outputs", "cost"], keep=[name]
+            )
 
 
-def test_a_limit_without_a_price_is_refused_before_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_without_a_price_is_refused_before_the_job(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     judge = judge_of("openai:nobody-knows-it")
     with pytest.raises(
@@ -126,7 +151,9 @@ def test_a_limit_without_a_price_is_refused_before_the_job(monkeypatch: pytest.M
     assert EngineTask(judge, 1, concurrency=1).judge is judge
 
 
-def test_workers_use_the_model_that_the_driver_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_use_the_model_that_the_driver_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("MEMALIGN_MODEL", "openai:test")
     assert EngineTask(judge_of(None), 1).judge.model == "openai:test"

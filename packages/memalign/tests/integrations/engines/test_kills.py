@@ -14,7 +14,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.engines import JUDGE, Server, ray_of_two_workers, spark_of_two_workers
+from tests.support.engines import (
+    JUDGE,
+    Server,
+    ray_of_two_workers,
+    spark_of_two_workers,
+)
 
 pa = pytest.importorskip("pyarrow")
 pytestmark = [
@@ -40,7 +45,9 @@ def killing(server: Server, name: str) -> Future[int]:
     def kill() -> int:
         while server.asked.total() < ROWS // 3:
             time.sleep(0.05)
-        victim = next(pid for pid, command in descendants(os.getpid()) if name in command)
+        victim = next(
+            pid for pid, command in descendants(os.getpid()) if name in command
+        )
         os.kill(victim, signal.SIGKILL)
         return victim
 
@@ -50,21 +57,27 @@ def killing(server: Server, name: str) -> Future[int]:
 def descendants(ancestor: int) -> Iterator[tuple[int, str]]:
     """The processes that a process started, and that these started."""
     ps = ["ps", "-ww", "-eo", "pid=,ppid=,args="]
-    lines = subprocess.run(ps, capture_output=True, text=True, check=True).stdout.splitlines()
+    lines = subprocess.run(
+        ps, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     for pid, parent, *command in (line.split(None, 2) for line in lines):
         if int(parent) == ancestor:
             yield int(pid), "".join(command)
             yield from descendants(int(pid))
 
 
-def judged(server: Server, run: Callable[[], None], read: Callable[[], Any], victim: str) -> Any:
+def judged(
+    server: Server, run: Callable[[], None], read: Callable[[], Any], victim: str
+) -> Any:
     """Run a job while one of its workers is killed, and check its verdicts."""
     killed = killing(server, victim)
     run()
     assert killed.result()
     table = read()
     assert table["error"].null_count == len(table) == ROWS
-    verdicts = dict(zip(table["id"].to_pylist(), table["rationale"].to_pylist(), strict=True))
+    verdicts = dict(
+        zip(table["id"].to_pylist(), table["rationale"].to_pylist(), strict=True)
+    )
     assert verdicts == {f"i-{n}": f"reply {n}" for n in range(ROWS)}
     assert ROWS <= server.asked.total() <= ROWS + 2 * ROWS // PARTS
     assert max(server.asked.values()) <= 2
@@ -87,7 +100,9 @@ def test_spark_loses_an_executor(server: Server, tmp_path: Path) -> None:
             "CoarseGrainedExecutorBackend",
         )
         assert (
-            on_spark.judge(rows, JUDGE, tasks=PARTS, done=done).count() == 0 == server.asked.total()
+            on_spark.judge(rows, JUDGE, tasks=PARTS, done=done).count()
+            == 0
+            == server.asked.total()
         )
 
 
@@ -105,8 +120,14 @@ def test_ray_loses_a_worker(server: Server, tmp_path: Path) -> None:
         out = str(tmp_path / "verdicts")
         done = judged(
             server,
-            lambda: on_ray.judge(rows, JUDGE, tasks=2, batch_size=ROWS // PARTS).write_parquet(out),
+            lambda: on_ray.judge(
+                rows, JUDGE, tasks=2, batch_size=ROWS // PARTS
+            ).write_parquet(out),
             lambda: pq.read_table(out),
             "MapWorker",
         )
-        assert on_ray.judge(rows, JUDGE, tasks=2, done=done).count() == 0 == server.asked.total()
+        assert (
+            on_ray.judge(rows, JUDGE, tasks=2, done=done).count()
+            == 0
+            == server.asked.total()
+        )

@@ -82,7 +82,9 @@ def test_rows_without_ids_take_their_contents_id() -> None:
     assert len(set(ids)) == 3
     for name in ids:
         assert re.fullmatch("c-.{12}", name)
-    assert feedback.notes == ("the rows have no id, so 3 got one made from their content",)
+    assert feedback.notes == (
+        "the rows have no id, so 3 got one made from their content",
+    )
     assert "the rows have no id" in str(judge().align(frame).notes)
     assert [judgment.id for judgment in judge().judge_many(frame)] == ids
     with pytest.raises(InvalidRows, match="id is missing"):
@@ -91,7 +93,10 @@ def test_rows_without_ids_take_their_contents_id() -> None:
 
 def test_two_people_on_one_case_without_an_id_are_two_annotations_of_it() -> None:
     one = {"outputs": "Hi.", "inputs": "?"}
-    said = [one | {"value": True, "source": "ana"}, one | {"value": False, "source": "ben"}]
+    said = [
+        one | {"value": True, "source": "ana"},
+        one | {"value": False, "source": "ben"},
+    ]
     rows = read_feedback(said).rows
     assert rows[0].id == rows[1].id
     first, second = read_examples([one, one])
@@ -113,9 +118,22 @@ def test_the_values_of_frames_become_those_of_json() -> None:
     )
     frame["outputs"] = [pd.array([1, 2]).to_numpy(), None]
     first, second = read_feedback(frame, value_type=ma.ValueType.of("bool")).rows
-    assert (first.id, first.outputs, first.value, first.rationale) == ("1", [1, 2], True, None)
-    assert (first.created_at, first.meta) == ("2026-03-01T00:00:00+00:00", {"score": 0.5})
-    assert (second.outputs, second.value, second.created_at, second.meta) == (None, None, None, {})
+    assert (first.id, first.outputs, first.value, first.rationale) == (
+        "1",
+        [1, 2],
+        True,
+        None,
+    )
+    assert (first.created_at, first.meta) == (
+        "2026-03-01T00:00:00+00:00",
+        {"score": 0.5},
+    )
+    assert (second.outputs, second.value, second.created_at, second.meta) == (
+        None,
+        None,
+        None,
+        {},
+    )
     raw = pd.DataFrame({"id": ["a"], "outputs": [b"\x00"]})
     with pytest.raises(InvalidRows, match=r"line 1 \(a\): a: outputs holds bytes"):
         read_examples(raw)
@@ -123,7 +141,12 @@ def test_the_values_of_frames_become_those_of_json() -> None:
 
 def test_columns_of_other_names_are_told_once() -> None:
     frame = pd.DataFrame(
-        {"question": ["Late?"], "answer": ["No."], "label": ["no"], "inputs": ["not this"]}
+        {
+            "question": ["Late?"],
+            "answer": ["No."],
+            "label": ["no"],
+            "inputs": ["not this"],
+        }
     )
     columns = {"inputs": "question", "outputs": "answer", "value": "label"}
     result = judge().align(frame, optimizer=ma.MemAlign(columns=columns))
@@ -154,7 +177,9 @@ def test_what_is_no_frame_says_what_to_give(rows: Any, message: str) -> None:
 # -- out ----------------------------------------------------------------------------------------------------------------
 
 
-def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Path) -> None:
+def test_judgments_of_a_frame_become_one_of_its_library(
+    kind: Any, tmp_path: Path
+) -> None:
     rows = kind(ROWS)
     library = type(rows).__module__.partition(".")[0]
     aligned = judge().align(ROWS).judge
@@ -184,12 +209,15 @@ def test_judgments_of_a_frame_become_one_of_its_library(kind: Any, tmp_path: Pat
             "model",
         } <= columns.keys()
         assert list(columns["example_ids"][0]) == list(judgments[0].example_ids)
-        assert nw.from_native(judgments.to_frame(["id", "cost"]), eager_only=True).columns == [
+        assert nw.from_native(
+            judgments.to_frame(["id", "cost"]), eager_only=True
+        ).columns == [
             "id",
             "cost",
         ]
         with pytest.raises(
-            InputError, match=r"a judgment has no field 'price'; it has id, value, rationale"
+            InputError,
+            match=r"a judgment has no field 'price'; it has id, value, rationale",
         ):
             judgments.to_frame(["price"])
     assert judge().judge_many([]).to_frame().shape == (0, 5)
@@ -205,7 +233,9 @@ def test_judgments_keep_the_index_that_their_rows_had() -> None:
 def test_costs_are_one_column_whatever_number_a_model_gives(kind: Any) -> None:
     answer = ChatReply(data={"value": True}, text="", usage=ma.Usage(calls=1, cost=0.5))
     one = judge().replace(
-        model=ScriptedChatModel([ModelRefused("no", usage=ma.Usage(cost=1)), answer, answer])
+        model=ScriptedChatModel(
+            [ModelRefused("no", usage=ma.Usage(cost=1)), answer, answer]
+        )
     )
     frame = one.judge_many(kind(ROWS), concurrency=1).to_frame(["cost"])
     assert nw.from_native(frame, eager_only=True)["cost"].to_list() == [1, 0.5, 0.5]

@@ -11,7 +11,9 @@ from pathlib import Path
 # Read when MLflow is imported: no word to its makers, and traces that are there when they are asked for.
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 os.environ["MLFLOW_ENABLE_ASYNC_TRACE_LOGGING"] = "false"
-os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it asks the network for prices
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = (
+    "True"  # else it asks the network for prices
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter(
@@ -22,7 +24,14 @@ import pytest
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer
 from tests.support.endpoint import Endpoint
-from tests.support.mlflow_world import Mind, fetched, following, lesson, tone_judge, tracking_server
+from tests.support.mlflow_world import (
+    Mind,
+    fetched,
+    following,
+    lesson,
+    tone_judge,
+    tracking_server,
+)
 
 # MLflow's own, with the newest versions of what it uses; ours stay errors of other kinds.
 THEIRS = (
@@ -48,7 +57,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     mlflow.set_tracking_uri(uri)
     with chdir(folder):  # a new store makes a folder for artifacts where it stands
-        mlflow.create_experiment("first", artifact_location=(folder / "artifacts").as_uri())
+        mlflow.create_experiment(
+            "first", artifact_location=(folder / "artifacts").as_uri()
+        )
     return uri
 
 
@@ -60,7 +71,9 @@ def server(store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 
 @pytest.fixture(autouse=True)
-def experiment(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def experiment(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[str]:
     mlflow.set_tracking_uri(store)
     name = f"{request.node.nodeid}"
     experiment_id = mlflow.create_experiment(

@@ -29,11 +29,18 @@ def steps(printed: str) -> None:
     assert printed.count("before: ") == (
         0 if "model: local:" in printed else 2
     )  # MLflow asks none in this process
-    distilled = re.search(r"aligned: \d learned(?:.|\n)*Distilled Guidelines \((\d)\):", printed)
+    distilled = re.search(
+        r"aligned: \d learned(?:.|\n)*Distilled Guidelines \((\d)\):", printed
+    )
     assert distilled
     assert f"semantic memory {distilled[1]}, episodic memory 4" in printed
     assert re.search(r"semantic memory \d, episodic memory 3", printed)
-    for line in ("registered: ['send']", "loaded: ", "the same memory: True", "evaluated 2 rows"):
+    for line in (
+        "registered: ['send']",
+        "loaded: ",
+        "the same memory: True",
+        "evaluated 2 rows",
+    ):
         assert line in printed
     assert printed.rstrip().endswith("registered: []")
 
@@ -50,14 +57,19 @@ def learned(printed: str) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, store: str) -> Iterator[None]:
     if "OPENAI_BASE_URL" not in Path(model_utils.__file__).read_text("utf-8"):
-        pytest.skip("this MLflow's own judges know no OPENAI_BASE_URL, and would ask OpenAI")
+        pytest.skip(
+            "this MLflow's own judges know no OPENAI_BASE_URL, and would ask OpenAI"
+        )
     with Endpoint(teachable) as endpoint:
         variables = {
             "OPENAI_API_KEY": "none",
             "MEMALIGN_MODEL": "openai:/small",
             "MLFLOW_TRACKING_URI": store,
         }
-        variables |= {"OPENAI_BASE_URL": endpoint.base_url, "OPENAI_API_BASE": endpoint.base_url}
+        variables |= {
+            "OPENAI_BASE_URL": endpoint.base_url,
+            "OPENAI_API_BASE": endpoint.base_url,
+        }
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         yield
@@ -82,7 +94,9 @@ def test_the_import_alone_changes_nothing_that_mlflows_demo_prints(capsys):
             for line in lines
             if re.match("before|after|semantic|registered|loaded|evaluated", line)
         ]
-        runs.append((results, sorted(line for line in lines if line.startswith("  - "))))
+        runs.append(
+            (results, sorted(line for line in lines if line.startswith("  - ")))
+        )
     assert runs[0] == runs[1]
     assert [len(part) for part in runs[0]] == [10, 4]
 
@@ -93,7 +107,11 @@ def mlflows_own(module: str) -> str:
         'load("send")  # (memalign)', 'get_scorer(name="send")'
     )
     dropped = ("(memalign)", "MemAlignOptimizer, load")
-    lines = [line for line in program.splitlines() if not any(words in line for words in dropped)]
+    lines = [
+        line
+        for line in program.splitlines()
+        if not any(words in line for words in dropped)
+    ]
     imports = [
         f"from {module} import MemAlignOptimizer",
         "from mlflow.genai.scorers import get_scorer",
@@ -102,9 +120,9 @@ def mlflows_own(module: str) -> str:
 
 
 def test_the_notebook_is_executed_and_shows_nobodys_folders():
-    cells: list[dict[str, Any]] = json.loads((EXAMPLES / "mlflow_demo.ipynb").read_text("utf-8"))[
-        "cells"
-    ]
+    cells: list[dict[str, Any]] = json.loads(
+        (EXAMPLES / "mlflow_demo.ipynb").read_text("utf-8")
+    )["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     outputs = [output for cell in code for output in cell["outputs"]]
@@ -113,8 +131,16 @@ def test_the_notebook_is_executed_and_shows_nobodys_folders():
         "display_data",
         "execute_result",
     }
-    steps("".join("".join(output["text"]) for output in outputs if output.get("name") == "stdout"))
-    assert not re.search(r"/(home|root|Users|tmp|usr|work|private|var)/", json.dumps(outputs))
+    steps(
+        "".join(
+            "".join(output["text"])
+            for output in outputs
+            if output.get("name") == "stdout"
+        )
+    )
+    assert not re.search(
+        r"/(home|root|Users|tmp|usr|work|private|var)/", json.dumps(outputs)
+    )
 
 
 def run(store: str, folder: Path, **environment: str) -> str:
@@ -136,6 +162,8 @@ def test_it_runs_on_a_tracking_server_too(server, tmp_path):
 @pytest.mark.slow
 @pytest.mark.embedded
 def test_it_runs_on_the_embedded_model(tmp_path):
-    printed = run("sqlite:///demo.db", tmp_path, MEMALIGN_MODEL="local:qwen2.5-coder-0.5b")
+    printed = run(
+        "sqlite:///demo.db", tmp_path, MEMALIGN_MODEL="local:qwen2.5-coder-0.5b"
+    )
     steps(printed)
     assert "model: local:/qwen2.5-coder-0.5b" in printed

@@ -17,7 +17,13 @@ from memalign.errors import InputError
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
 from memalign.registry.bundle import load_bundle, write_bundle
 from tests.support.endpoint import Endpoint
-from tests.support.mlflow_world import INSTRUCTIONS, fetched, lesson, refused, tone_judge
+from tests.support.mlflow_world import (
+    INSTRUCTIONS,
+    fetched,
+    lesson,
+    refused,
+    tone_judge,
+)
 
 HEADING = "Distilled Guidelines ("
 
@@ -77,7 +83,8 @@ def test_more_is_learned_beside_the_memory_and_all_of_it_is_forgotten(
     left.register()
     assert (
         "is unkind"
-        not in json.dumps(load("tone").model_dump()) + get_scorer(name="tone").instructions
+        not in json.dumps(load("tone").model_dump())
+        + get_scorer(name="tone").instructions
     )
 
 
@@ -109,15 +116,21 @@ def test_pasted_guidelines_without_a_memory_are_refused_before_any_call(
     assert len(endpoint.requests) == before
 
 
-def test_the_refusal_names_the_judge_whose_guidelines_were_pasted(aligned: MemAlignJudge) -> None:
+def test_the_refusal_names_the_judge_whose_guidelines_were_pasted(
+    aligned: MemAlignJudge,
+) -> None:
     aligned.register()
-    judge = tone_judge(name="other", instructions=f"Be strict.\n{aligned.instructions}\nSay why.")
+    judge = tone_judge(
+        name="other", instructions=f"Be strict.\n{aligned.instructions}\nSay why."
+    )
     with refused(r"load\('tone'\)"):
         judge.align(fetched(lesson(3, name="other")), MemAlignOptimizer())
 
 
 def test_a_changed_model_is_no_registered_judge(aligned: MemAlignJudge) -> None:
-    judge = tone_judge(instructions=registered(aligned).instructions, model="openai:/another")
+    judge = tone_judge(
+        instructions=registered(aligned).instructions, model="openai:/another"
+    )
     with refused(r"load\('tone'\)"):
         judge.align(fetched(lesson(3)), MemAlignOptimizer())
 
@@ -144,7 +157,12 @@ def test_nothing_is_learned_beside_pasted_guidelines_outside_of_mlflow_either(
         judge.align(
             [
                 ma.Feedback(
-                    id="1", inputs="q", outputs="a", value=False, rationale="cold", source="ana"
+                    id="1",
+                    inputs="q",
+                    outputs="a",
+                    value=False,
+                    rationale="cold",
+                    source="ana",
                 )
             ]
         )

@@ -21,10 +21,23 @@ from mlflow.genai.scorers import (
 )
 
 from memalign.integrations.mlflow import MemAlignJudge, MemAlignOptimizer, load
-from memalign.integrations.mlflow.base_judges import base_of, core_label, core_of, value_type_of
+from memalign.integrations.mlflow.base_judges import (
+    base_of,
+    core_label,
+    core_of,
+    value_type_of,
+)
 from tests.support.decision_servers import openai_decisions, system_one
 from tests.support.endpoint import Endpoint, system_of
-from tests.support.mlflow_world import fetched, labelled, lesson, refused, says, tone_judge, traced
+from tests.support.mlflow_world import (
+    fetched,
+    labelled,
+    lesson,
+    refused,
+    says,
+    tone_judge,
+    traced,
+)
 from tests.support.rows import RawRow
 
 
@@ -66,7 +79,9 @@ def test_a_value_type_of_mlflow_becomes_ours_or_is_refused(theirs, ours):
         value_type_of(theirs)
 
 
-@pytest.mark.parametrize(("spec", "shown"), [("int:1..5", "from 1 to 5"), (None, "a whole number")])
+@pytest.mark.parametrize(
+    ("spec", "shown"), [("int:1..5", "from 1 to 5"), (None, "a whole number")]
+)
 def test_a_prompt_names_only_bounds_that_somebody_gave(
     endpoint: Endpoint, spec: str | None, shown: str
 ):
@@ -74,7 +89,9 @@ def test_a_prompt_names_only_bounds_that_somebody_gave(
     says(trace_id := traced(1), 2, "two points")
     judge = tone_judge(feedback_value_type=int)
     aligned = judge.align(fetched(trace_id), MemAlignOptimizer(value_type=spec))
-    assert aligned(trace=fetched(trace_id)[0]).value == 2, "what people said of this very trace"
+    assert aligned(trace=fetched(trace_id)[0]).value == 2, (
+        "what people said of this very trace"
+    )
     assert aligned(trace=fetched(traced(2))[0]).value == 4
     assert shown in system_of(endpoint.requests[-1])
     assert "1000000000" not in str(endpoint.requests[-1])
@@ -94,7 +111,9 @@ def test_a_judge_of_traces_keeps_to_what_experts_said_of_a_trace(endpoint: Endpo
     verdict = aligned(trace=fetched(trace_id)[0])
     assert (verdict.value, verdict.metadata["memalign.decided_by"]) == (False, "expert")
     assert len(endpoint.requests) == before
-    says(trace_id, True, by="gpt", kind="LLM_JUDGE")  # an assessment is not part of the trace
+    says(
+        trace_id, True, by="gpt", kind="LLM_JUDGE"
+    )  # an assessment is not part of the trace
     assert aligned(trace=fetched(trace_id)[0]).value is False
 
 
@@ -120,14 +139,24 @@ def test_inference_parameters_address_and_headers_are_always_used(monkeypatch):
         judge = tone_judge(
             base_url=server.base_url,
             extra_headers={"X-Team": "support"},
-            inference_params={"temperature": 0.3, "top_p": 0.5, "max_tokens": 77, "house_rule": 1},
+            inference_params={
+                "temperature": 0.3,
+                "top_p": 0.5,
+                "max_tokens": 77,
+                "house_rule": 1,
+            },
         )
         aligned = judge.align(fetched(lesson(1), labelled(2)), MemAlignOptimizer())
         aligned(inputs="q", outputs="a")
         aligned.unalign(aligned._episodic_trace_ids)(inputs="q", outputs="a")
         assert len(server.requests) == 3
         for body in server.requests[1:]:
-            assert (body["temperature"], body["top_p"], body["max_tokens"], body["house_rule"]) == (
+            assert (
+                body["temperature"],
+                body["top_p"],
+                body["max_tokens"],
+                body["house_rule"],
+            ) == (
                 0.3,
                 0.5,
                 77,
@@ -187,7 +216,9 @@ def test_openais_decisions_are_a_base_and_guidelines_are_written_by_mlflows_defa
     endpoint: Endpoint,
 ):
     with openai_decisions(unkind) as decider:
-        judge = tone_judge(model="openai:/luna", model_api="decisions", base_url=decider.base_url)
+        judge = tone_judge(
+            model="openai:/luna", model_api="decisions", base_url=decider.base_url
+        )
         learned = learned_by(judge)
         assert {body["model"] for body in endpoint.requests} == {"gpt-4.1-mini"}
         verdict = learned(**CASE)
@@ -213,14 +244,18 @@ def test_system_one_models_keep_address_and_headers(
                 model="typesafe:/jev", base_url=decider.base_url, extra_headers=headers
             )
         else:
-            monkeypatch.setenv("MLFLOW_GATEWAY_URI", decider.base_url.removesuffix("/v1"))
+            monkeypatch.setenv(
+                "MLFLOW_GATEWAY_URI", decider.base_url.removesuffix("/v1")
+            )
             judge = tone_judge(model="gateway:/jev", model_api="decisions")
         learned = learned_by(judge, reflection_lm="openai:/large")
         assert learned(**CASE).value is False
     assert {body["model"] for body in endpoint.requests} == {"large"}
     assert {body["model"] for body in decider.bodies} == {"jev"}
     if way == "typesafe":
-        assert {headers["authorization"] for headers in decider.headers} == {"Bearer theirs"}
+        assert {headers["authorization"] for headers in decider.headers} == {
+            "Bearer theirs"
+        }
     else:
         assert set(decider.paths) == {"/gateway/typesafe/v1/systemone"}
 
@@ -245,13 +280,24 @@ def _custom() -> Any:
         (ConversationCompleteness, {"conversation"}),
     ],
 )
-def test_a_built_in_judge_is_aligned_by_its_instructions(endpoint: Endpoint, built_in, fields):
+def test_a_built_in_judge_is_aligned_by_its_instructions(
+    endpoint: Endpoint, built_in, fields
+):
     base = base_of(built_in(model="openai:/small"))
-    assert {field.name for field in base.get_input_fields()} >= fields - {"conversation"}
-    assert (base.name, base.model) == (built_in(model="openai:/small").name, "openai:/small")
+    assert {field.name for field in base.get_input_fields()} >= fields - {
+        "conversation"
+    }
+    assert (base.name, base.model) == (
+        built_in(model="openai:/small").name,
+        "openai:/small",
+    )
     assert set(core_of(base, value_type_of(base.feedback_value_type)).fields) == fields
     base = base_of(
-        Guidelines(name="kind", guidelines=["Be kind.", "Say {{ please }}"], model="openai:/small")
+        Guidelines(
+            name="kind",
+            guidelines=["Be kind.", "Say {{ please }}"],
+            model="openai:/small",
+        )
     )
     assert "- Be kind.\n- Say { { please } }" in base.instructions
 
@@ -267,7 +313,9 @@ def test_a_built_in_judge_is_aligned_by_its_instructions(endpoint: Endpoint, bui
         (lambda: "tone", "str cannot be aligned"),
     ],
 )
-def test_an_unalignable_judge_is_refused_with_reason(endpoint: Endpoint, judge, message):
+def test_an_unalignable_judge_is_refused_with_reason(
+    endpoint: Endpoint, judge, message
+):
     with refused(message):
         MemAlignOptimizer().align(judge(), fetched(lesson(1)))
     assert endpoint.requests == []
@@ -293,7 +341,10 @@ def test_a_copy_judges_learns_and_forgets_too(endpoint):
         assert (other.name, other.instructions) == (aligned.name, aligned.instructions)
         assert other.memalign_judge.memory == aligned.memalign_judge.memory
         assert (
-            other(inputs={"question": "question 1, as of today"}, outputs="answer 1").value is False
+            other(
+                inputs={"question": "question 1, as of today"}, outputs="answer 1"
+            ).value
+            is False
         )
         assert other.align(fetched(*aligned._episodic_trace_ids)) is other
         assert len(other.unalign(aligned._episodic_trace_ids[:1])._semantic_memory) == 1

@@ -80,13 +80,22 @@ def test_a_frame_of_traces_with_nan_is_judged(endpoint: Endpoint) -> None:
         assert judgment.id == span.trace_id
 
 
-def test_json_text_in_a_trace_is_the_case_that_a_keyword_or_a_row_names(endpoint: Endpoint) -> None:
+def test_json_text_in_a_trace_is_the_case_that_a_keyword_or_a_row_names(
+    endpoint: Endpoint,
+) -> None:
     text = '{"a": 1}'
-    aligned = tone_judge().align([odd_trace(lesson(1), "answer 1", text)], MemAlignOptimizer())
+    aligned = tone_judge().align(
+        [odd_trace(lesson(1), "answer 1", text)], MemAlignOptimizer()
+    )
     core = aligned.memalign_judge
     (case,) = core.memory.cases
     for outputs in (text, {"a": 1}):
         row = {**case.example.content, "id": "x", "outputs": outputs}
         assert Example(**row).content_hash == case.example.content_hash
-        assert core(**{name: row[name] for name in case.example.content}).decided_by == "expert"
-        assert [judgment.decided_by for judgment in core.judge_many([row])] == ["expert"]
+        assert (
+            core(**{name: row[name] for name in case.example.content}).decided_by
+            == "expert"
+        )
+        assert [judgment.decided_by for judgment in core.judge_many([row])] == [
+            "expert"
+        ]

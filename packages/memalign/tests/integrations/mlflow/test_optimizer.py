@@ -29,12 +29,19 @@ def test_a_verdict_is_mlflow_feedback_about_its_prompt(aligned):
     assert all(each in feedback.rationale for each in aligned._episodic_trace_ids), (
         "where the guidelines come from"
     )
-    assert (feedback.source.source_type, feedback.trace_id) == ("LLM_JUDGE", trace.info.trace_id)
-    assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(aligned._episodic_trace_ids)
+    assert (feedback.source.source_type, feedback.trace_id) == (
+        "LLM_JUDGE",
+        trace.info.trace_id,
+    )
+    assert set(feedback.metadata["retrieved_example_trace_ids"]) == set(
+        aligned._episodic_trace_ids
+    )
     assert feedback.metadata["memalign.guideline_ids"] == ["G1", "G2"]
     assert "case 1 is unkind" in str(feedback.metadata["memalign.guidelines"])
     assert feedback.metadata["guideline"] == INSTRUCTIONS
-    assert feedback.metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
+    assert (
+        feedback.metadata["memalign.memory_hash"] == aligned.memalign_judge.memory.hash
+    )
 
 
 def test_a_wrong_label_elsewhere_forgets_nothing_and_can_be_left_out(endpoint):
@@ -65,7 +72,9 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
     says(trace_id, False, by="ben")
     says(trace_id, True, by="eva")
     aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
-    labels = {episode.source: str(episode.result) for episode in aligned._episodic_memory}
+    labels = {
+        episode.source: str(episode.result) for episode in aligned._episodic_memory
+    }
     assert labels == {"ana@example.org": "False", "ben": "False", "eva": "True"}
     feedback = aligned(inputs={"question": "question 7"}, outputs="answer 7")
     assert feedback.metadata["retrieved_example_trace_ids"] == [trace_id]
@@ -75,7 +84,9 @@ def test_people_who_disagree_share_one_example_slot(endpoint, caplog):
         .align(fetched(trace_id), MemAlignOptimizer(authority=["eva"]))
         .memalign_judge.memory
     )
-    assert memory.label(memory.cases[0]) is True, "whoever has the authority outweighs a majority"
+    assert memory.label(memory.cases[0]) is True, (
+        "whoever has the authority outweighs a majority"
+    )
     assert any(before in note for note in aligned.alignment.notes), (
         "the latest of a person counts, and that is noted"
     )

@@ -38,8 +38,14 @@ from tests.support.mlflow_world import (
 )
 
 LIST = Path(__file__).parents[5] / "docs" / "reference" / "mlflow-tests.md"
-ABSENT = not find_spec("dspy") or tuple(map(int, mlflow.__version__.split(".")[:2])) < (3, 17)
-NEW: dict[str, Any] = {"inputs": {"question": "question 1 again"}, "outputs": "answer 1"}
+ABSENT = not find_spec("dspy") or tuple(map(int, mlflow.__version__.split(".")[:2])) < (
+    3,
+    17,
+)
+NEW: dict[str, Any] = {
+    "inputs": {"question": "question 1 again"},
+    "outputs": "answer 1",
+}
 
 Optimizer = Callable[..., "AlignmentOptimizer"]
 
@@ -49,12 +55,17 @@ Optimizer = Callable[..., "AlignmentOptimizer"]
         "memalign",
         pytest.param(
             "MLflow",
-            marks=pytest.mark.skipif(ABSENT, reason="there is no DSPy, or no MLflow 3.17 or newer"),
+            marks=pytest.mark.skipif(
+                ABSENT, reason="there is no DSPy, or no MLflow 3.17 or newer"
+            ),
         ),
     ]
 )
 def optimizer(
-    request: pytest.FixtureRequest, endpoint: Endpoint, mind: Mind, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    endpoint: Endpoint,
+    mind: Mind,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Optimizer:
     """The class whose instances align judges: `optimizer(retrieval_k=3)`."""
     if request.param == "memalign":
@@ -94,7 +105,11 @@ def unkind(*numbers: int) -> set[str]:
 
 def loaded(optimizer: Optimizer) -> Any:
     """The registered judge with its memory, as either side loads it."""
-    return load("tone") if optimizer is MemAlignOptimizer else scorers.get_scorer(name="tone")
+    return (
+        load("tone")
+        if optimizer is MemAlignOptimizer
+        else scorers.get_scorer(name="tone")
+    )
 
 
 def prompts(endpoint: Endpoint, words: str) -> list[str]:
@@ -104,7 +119,9 @@ def prompts(endpoint: Endpoint, words: str) -> list[str]:
         for body in endpoint.requests
         if words in user_of(body).rpartition("Now judge this item:")[2]
     ]
-    return [system_of(body) for body in judged if "source_trace_ids" not in user_of(body)]
+    return [
+        system_of(body) for body in judged if "source_trace_ids" not in user_of(body)
+    ]
 
 
 # -- learning --------------------------------------------------------------------------------------------------------
@@ -122,14 +139,17 @@ def test_an_aligned_judge_is_the_judge_with_guidelines(aligned, endpoint):
     assert len(traces_of(aligned)) == 3
     text, _, listed = aligned.instructions.partition("\n\nDistilled Guidelines (3):\n")
     assert text == base.instructions
-    assert {line.removeprefix("  - ") for line in listed.splitlines()} == unkind(1, 2, 3)
+    assert {line.removeprefix("  - ") for line in listed.splitlines()} == unkind(
+        1, 2, 3
+    )
     assert len(endpoint.requests) == 1
     behind = {
         guideline.guideline_text: list(guideline.source_trace_ids)
         for guideline in aligned._semantic_memory
     }
     said = {
-        rationale.removeprefix("say: "): [trace_id] for trace_id, _, rationale in episodes(aligned)
+        rationale.removeprefix("say: "): [trace_id]
+        for trace_id, _, rationale in episodes(aligned)
     }
     assert behind == said
 
@@ -137,23 +157,30 @@ def test_an_aligned_judge_is_the_judge_with_guidelines(aligned, endpoint):
 def test_learning_more_keeps_what_was_learned(optimizer, endpoint):
     before, more = (1, 2), (3, 4)
     ids = {number: lesson(number) for number in (*before, *more)}
-    first = tone_judge().align(fetched(*(ids[number] for number in before)), optimizer())
+    first = tone_judge().align(
+        fetched(*(ids[number] for number in before)), optimizer()
+    )
     says(again := traced(7), False, "say: case 1 is unkind")
     second = optimizer().align(first, fetched(*(ids[number] for number in more), again))
-    assert texts(second) == unkind(*before, *more), "words that are a guideline already add none"
+    assert texts(second) == unkind(*before, *more), (
+        "words that are a guideline already add none"
+    )
     assert set(second._episodic_trace_ids) == {*ids.values(), again}
     assert texts(first) == unkind(*before)
     second(**NEW)
     (prompt,) = prompts(endpoint, "question 1 again")
     assert [
-        prompt.count(f"- {rule}\n") + prompt.count(f": {rule}\n") for rule in unkind(*before)
+        prompt.count(f"- {rule}\n") + prompt.count(f": {rule}\n")
+        for rule in unkind(*before)
     ] == [1] * len(before)
 
 
 def test_the_same_feedback_twice_or_again_costs_nothing(optimizer, endpoint):
     (trace,) = fetched(lesson(1))
     aligned = tone_judge().align([trace, trace], optimizer())
-    assert aligned._episodic_trace_ids == list(traces_of(aligned)) == [trace.info.trace_id]
+    assert (
+        aligned._episodic_trace_ids == list(traces_of(aligned)) == [trace.info.trace_id]
+    )
     assert optimizer().align(aligned, [trace]) is aligned
     assert len(endpoint.requests) == 1
 
@@ -163,7 +190,9 @@ def test_changed_feedback_replaces_beside_old_and_new(aligned, optimizer, endpoi
     asked = len(endpoint.requests)
     (assessment,) = fetched(changed)[0].info.assessments
     source = AssessmentSource(source_type="HUMAN", source_id="ana")
-    edit = Feedback(name="tone", value=True, rationale="say: case 8 is unkind", source=source)
+    edit = Feedback(
+        name="tone", value=True, rationale="say: case 8 is unkind", source=source
+    )
     mlflow.update_assessment(
         trace_id=changed, assessment_id=assessment.assessment_id, assessment=edit
     )
@@ -201,7 +230,10 @@ def test_nothing_to_learn_from_is_refused_without_a_call(optimizer, endpoint, wh
     with pytest.raises(MlflowException) as error:
         tone_judge().align([] if who is None else fetched(trace_id), optimizer())
     assert endpoint.bodies == []
-    assert optimizer is not MemAlignOptimizer or error.value.error_code == "INVALID_PARAMETER_VALUE"
+    assert (
+        optimizer is not MemAlignOptimizer
+        or error.value.error_code == "INVALID_PARAMETER_VALUE"
+    )
 
 
 @pytest.mark.parametrize(
@@ -214,7 +246,9 @@ def test_nothing_to_learn_from_is_refused_without_a_call(optimizer, endpoint, wh
         ("pass fail maybe", "maybe"),
     ],
 )
-def test_of_several_people_the_majority_counts_and_in_a_tie_the_latest(optimizer, labels, counts):
+def test_of_several_people_the_majority_counts_and_in_a_tie_the_latest(
+    optimizer, labels, counts
+):
     trace_id = traced(1)
     for number, label in enumerate(labels.split()):
         says(trace_id, label, f"reason {number}", by=f"person {number}")
@@ -256,11 +290,15 @@ def test_what_one_of_several_takes_back_is_forgotten(optimizer):
     assert texts(again) == {"ana is right", "ben is right"}
 
 
-def test_a_trace_whose_feedback_is_all_gone_stops_the_align(aligned, optimizer, endpoint):
+def test_a_trace_whose_feedback_is_all_gone_stops_the_align(
+    aligned, optimizer, endpoint
+):
     before, asked = episodes(aligned), len(endpoint.bodies)
     for trace_id in traces_of(aligned):
         (assessment,) = fetched(trace_id)[0].info.assessments
-        mlflow.delete_assessment(trace_id=trace_id, assessment_id=assessment.assessment_id)
+        mlflow.delete_assessment(
+            trace_id=trace_id, assessment_id=assessment.assessment_id
+        )
         with pytest.raises(MlflowException, match="unalign"):
             optimizer().align(aligned, fetched(*traces_of(aligned), lesson(4)))
     assert (episodes(aligned), len(endpoint.bodies)) == (before, asked)
@@ -270,7 +308,9 @@ def test_a_judges_name_is_matched_whatever_its_case_and_spaces(optimizer):
     (trace,) = fetched(traced(1))
     trace.info.assessments = [
         Feedback(
-            name=name, value=False, source=AssessmentSource(source_type="HUMAN", source_id=who)
+            name=name,
+            value=False,
+            source=AssessmentSource(source_type="HUMAN", source_id=who),
         )
         for name, who in (("TONE", "ana"), ("  Tone ", "ben"))
     ]
@@ -286,10 +326,12 @@ def test_memory_reaches_the_prompt_and_not_the_base_judge(optimizer, endpoint):
     aligned = judge.align(fetched(lesson(1)), optimizer())
     verdict = aligned(**NEW)
     assert (verdict.value, verdict.metadata["guideline"]) == (False, INSTRUCTIONS)
-    properties = endpoint.requests[-1]["response_format"]["json_schema"]["schema"]["properties"]
-    assert [part["type"] for name, part in properties.items() if name in ("value", "result")] == [
-        "boolean"
+    properties = endpoint.requests[-1]["response_format"]["json_schema"]["schema"][
+        "properties"
     ]
+    assert [
+        part["type"] for name, part in properties.items() if name in ("value", "result")
+    ] == ["boolean"]
     (prompt,) = prompts(endpoint, "question 1 again")
     assert "case 1 is unkind" in prompt.replace("say: case 1 is unkind", "")
     assert "say: case 1 is unkind" in prompt or "say: case 1 is unkind" in user_of(
@@ -308,16 +350,25 @@ def test_rows_judged_at_once_are_shown_and_told_their_own_cases(optimizer, endpo
     aligned = tone_judge().align(fetched(*ids.values()), optimizer(retrieval_k=2))
 
     def judged(number: int) -> list[str]:
-        item = {"inputs": {"question": f"question {number} again"}, "outputs": f"answer {number}"}
+        item = {
+            "inputs": {"question": f"question {number} again"},
+            "outputs": f"answer {number}",
+        }
         return list(aligned(**item).metadata["retrieved_example_trace_ids"])
 
     with ThreadPoolExecutor(4) as pool:
         told = dict(zip(range(1, 5), pool.map(judged, range(1, 5)), strict=True))
     for number, named in told.items():
         (request,) = (
-            body for body in endpoint.requests if f"question {number} again" in user_of(body)
+            body
+            for body in endpoint.requests
+            if f"question {number} again" in user_of(body)
         )
-        shown = {trace_id for words, trace_id in ids.items() if words in str(request["messages"])}
+        shown = {
+            trace_id
+            for words, trace_id in ids.items()
+            if words in str(request["messages"])
+        }
         assert len(named) == 2
         assert set(named) == shown
         if (
@@ -328,16 +379,25 @@ def test_rows_judged_at_once_are_shown_and_told_their_own_cases(optimizer, endpo
 
 def test_a_judge_of_traces_keeps_its_tools(optimizer, endpoint, mind):
     mind.other = lambda body: (
-        {"result": False, "rationale": "a tool"} if body.get("tools") else as_mlflow_asks(body)
+        {"result": False, "rationale": "a tool"}
+        if body.get("tools")
+        else as_mlflow_asks(body)
     )
     judge = tone_judge(
         instructions="Was a tool used? {{ trace }}",
         base_url=f"{endpoint.base_url}/chat/completions",
     )
-    aligned = judge.align(fetched(trace_id := lesson(1)), optimizer(reflection_lm="openai:/large"))
+    aligned = judge.align(
+        fetched(trace_id := lesson(1)), optimizer(reflection_lm="openai:/large")
+    )
     verdict = aligned(trace=fetched(traced(2))[0])
-    assert (verdict.value, verdict.metadata["retrieved_example_trace_ids"]) == (False, [trace_id])
-    assert any("span" in tool["function"]["name"] for tool in endpoint.requests[-1]["tools"])
+    assert (verdict.value, verdict.metadata["retrieved_example_trace_ids"]) == (
+        False,
+        [trace_id],
+    )
+    assert any(
+        "span" in tool["function"]["name"] for tool in endpoint.requests[-1]["tools"]
+    )
     assert (
         system_of(endpoint.requests[-1]).count("case 1 is unkind") == 2
     )  # the guideline, and the case's comment
@@ -350,10 +410,14 @@ def test_unalign_forgets_these_traces_and_no_others(aligned, caplog):
     first, second, third = traces_of(aligned)
     left = aligned.unalign(traces=fetched(first, third))
     assert traces_of(left) == Counter([second])
-    assert [list(guideline.source_trace_ids) for guideline in left._semantic_memory] == [[second]]
+    assert [
+        list(guideline.source_trace_ids) for guideline in left._semantic_memory
+    ] == [[second]]
     assert len(texts(aligned)) == 3
     assert aligned.unalign(traces=fetched(stranger := traced(9))) is aligned
-    assert isinstance(aligned, MemAlignJudge) == (f"never learned from {stranger}" in caplog.text)
+    assert isinstance(aligned, MemAlignJudge) == (
+        f"never learned from {stranger}" in caplog.text
+    )
 
 
 def test_a_guideline_of_several_traces_outlives_one_of_them(optimizer):
@@ -405,10 +469,13 @@ def test_the_record_has_settings_guidelines_and_traces(optimizer):
         "embedding_dim": 32
     }
     assert set(memory["episodic_trace_ids"]) == set(traces_of(aligned))
-    assert {guideline["guideline_text"] for guideline in memory["semantic_memory"]} == texts(
-        aligned
-    )
-    for read in (Scorer.model_validate(record), Scorer.model_validate_json(json.dumps(record))):
+    assert {
+        guideline["guideline_text"] for guideline in memory["semantic_memory"]
+    } == texts(aligned)
+    for read in (
+        Scorer.model_validate(record),
+        Scorer.model_validate_json(json.dumps(record)),
+    ):
         assert (read.name, read.instructions) == ("tone", aligned.instructions)
 
 
@@ -423,7 +490,9 @@ def test_a_loaded_judge_judges_learns_on_and_forgets(aligned, optimizer, endpoin
     assert len(endpoint.bodies) == asked, "it asks nothing before it judges"
     verdict = judge(**NEW)
     assert verdict.value is False
-    assert set(verdict.metadata["retrieved_example_trace_ids"]) == set(traces_of(aligned))
+    assert set(verdict.metadata["retrieved_example_trace_ids"]) == set(
+        traces_of(aligned)
+    )
     first, *others = traces_of(aligned)
     more = optimizer().align(loaded(optimizer), fetched(first, lesson(4), lesson(5)))
     assert len(traces_of(more)) == 5
@@ -438,9 +507,14 @@ def test_a_loaded_judge_judges_learns_on_and_forgets(aligned, optimizer, endpoin
 
 def test_every_line_of_the_list_names_tests_that_exist():
     page = LIST.read_text("utf-8")
-    rows = re.findall(r"^\| `(test_\w+)` \| (held|differs) \| (.+) \|$", page, re.MULTILINE)
+    rows = re.findall(
+        r"^\| `(test_\w+)` \| (held|differs) \| (.+) \|$", page, re.MULTILINE
+    )
     states = Counter(state for _, state, _ in rows)
-    assert f"{len(rows)} tests: {states['held']} hold here, {states['differs']} differ" in page
+    assert (
+        f"{len(rows)} tests: {states['held']} hold here, {states['differs']} differ"
+        in page
+    )
     assert len({name for name, _, _ in rows}) == len(rows)
     files = Path(__file__).parents[2].rglob("test_*.py")
     tests = "\n".join(path.read_text("utf-8") for path in files)
@@ -454,7 +528,11 @@ def test_every_line_of_the_list_names_tests_that_exist():
 def _nodes(schema: Any) -> list[dict[str, Any]]:
     """Every object of a JSON Schema."""
     inner = (
-        schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+        schema.values()
+        if isinstance(schema, dict)
+        else schema
+        if isinstance(schema, list)
+        else ()
     )
     return [
         *([schema] if isinstance(schema, dict) else []),

@@ -48,7 +48,9 @@ def test_mlflow_itself_gives_a_plain_judge_with_the_guidelines(aligned):
     assert len(record) < 4000
     aligned.align(fetched(lesson(3))).register()
     first = scorers.get_scorer(name="tone", version=1)
-    assert [type(judge) for judge in (*scorers.list_scorers(), first)] == [InstructionsJudge] * 2
+    assert [type(judge) for judge in (*scorers.list_scorers(), first)] == [
+        InstructionsJudge
+    ] * 2
     assert first.instructions == aligned.instructions
     scorers.delete_scorer(name="tone", version="all")
     assert scorers.list_scorers() == []
@@ -78,7 +80,8 @@ def test_a_judge_that_cannot_be_registered_leaves_no_run(
         f"closed {tmp_path}", artifact_location=(wall / "artifacts").as_uri()
     )
     with pytest.raises(
-        MlflowException, match=r"its memory cannot be written to the artifacts .*Registry\(\)\.save"
+        MlflowException,
+        match=r"its memory cannot be written to the artifacts .*Registry\(\)\.save",
     ):
         aligned.register(experiment_id=closed)
     assert scorers.list_scorers(experiment_id=closed) == []
@@ -95,7 +98,9 @@ def test_a_judge_that_cannot_be_registered_leaves_no_run(
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize("described", [None, "Whether we are kind"])
 def test_what_get_scorer_gives_says_where_the_memory_is(described: str | None):
-    aligned = tone_judge(description=described).align(fetched(lesson(1)), MemAlignOptimizer())
+    aligned = tone_judge(description=described).align(
+        fetched(lesson(1)), MemAlignOptimizer()
+    )
     aligned.register()
     plain = scorers.get_scorer(name="tone")
     assert "memalign.integrations.mlflow.load('tone')" in plain.description
@@ -117,21 +122,29 @@ def test_a_judge_that_mlflow_aligned_learns_anew_from_its_traces(caplog):
         name, _base_judge = "tone", tone_judge()
 
     aligned = MemAlignOptimizer().align(MemoryAugmentedJudge(), fetched(lesson(1)))
-    assert [each.guideline_text for each in aligned._semantic_memory] == ["case 1 is unkind"]
+    assert [each.guideline_text for each in aligned._semantic_memory] == [
+        "case 1 is unkind"
+    ]
     assert "guidelines are distilled again from these traces" in caplog.text
 
 
 def test_one_of_our_records_does_not_break_listings(aligned):
     aligned.register()
     other = {"instructions": "another text {{ outputs }}"}
-    for changes, why in (({"omitted": 5}, "damaged"), (other, "edited after it was aligned")):
+    for changes, why in (
+        ({"omitted": 5}, "damaged"),
+        (other, "edited after it was aligned"),
+    ):
         record = record_of("tone")
         record["instructions_judge_pydantic_data"]["memalign"] |= changes
         _get_store().register_scorer(
             mlflow.tracking.fluent._get_experiment_id(), "tone", json.dumps(record)
         )
         (listed,) = scorers.list_scorers()
-        assert (type(listed), listed.instructions) == (InstructionsJudge, aligned.instructions)
+        assert (type(listed), listed.instructions) == (
+            InstructionsJudge,
+            aligned.instructions,
+        )
         with pytest.raises(MlflowException, match=why):
             load("tone")
         aligned.register()
@@ -168,7 +181,10 @@ def test_all_settings_survive_align_and_registration_but_headers(
         assert getattr(learned, "timeout", 7) == 7
         assert learned._optimizer == optimizer
         assert learned.memalign_judge.parameters == {"temperature": 0.2, "timeout": 20}
-    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in (1, 9)]
+    rows = [
+        {"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"}
+        for n in (1, 9)
+    ]
     result = mlflow.genai.evaluate(data=rows, scorers=[loaded])
     assert (result.metrics["tone/mean"], result.metrics["tone/max"]) == (0.5, 1.0)
     assert endpoint.requests[-1]["temperature"] == 0.2
@@ -178,7 +194,9 @@ def test_all_settings_survive_align_and_registration_but_headers(
 @pytest.mark.usefixtures("endpoint")
 @pytest.mark.parametrize("name", ["team/tone", "tone\\warm", "t" * 150])
 def test_any_name_that_mlflow_takes_is_kept(name: str):
-    tone_judge(name=name).align(fetched(lesson(1, name=name)), MemAlignOptimizer()).register()
+    tone_judge(name=name).align(
+        fetched(lesson(1, name=name)), MemAlignOptimizer()
+    ).register()
     assert [scorer.name for scorer in scorers.list_scorers()] == [name]
     loaded = load(name)
     verdict = loaded(inputs="q", outputs="answer 1")

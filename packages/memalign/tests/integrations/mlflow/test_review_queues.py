@@ -40,9 +40,15 @@ def test_experts_feedback_is_logged_once_and_changes_override():
         assert log_feedback(rows, name="tone") == missing | {
             str(row.key): outcome for row in rows[:3]
         }
-    assert assessments(one) == [("ana", False, "Too cold.", True), *fine, ("ben", True, None, True)]
+    assert assessments(one) == [
+        ("ana", False, "Too cold.", True),
+        *fine,
+        ("ben", True, None, True),
+    ]
     assert assessments(two) == [("ana", None, "Names no day.", True)]
-    changed = ma.Feedback(id=one, value=False, rationale="Too cold, and late.", source="ana")
+    changed = ma.Feedback(
+        id=one, value=False, rationale="Too cold, and late.", source="ana"
+    )
     assert log_feedback([changed], name="tone") == {f"{one}@ana": "overridden"}
     assert log_feedback([changed], name="tone") == {f"{one}@ana": "unchanged"}
     assert assessments(one) == [
@@ -59,7 +65,11 @@ def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
         id=trace_id, value=False, rationale="Too cold.", source="ana", created_at=early
     )
     edited = ma.Feedback(
-        id=trace_id, value=False, rationale="Cold, and late.", source="ana", created_at=late
+        id=trace_id,
+        value=False,
+        rationale="Cold, and late.",
+        source="ana",
+        created_at=late,
     )
     assert log_feedback([first], name="tone") == {f"{trace_id}@ana": "logged"}
     # Though the first was logged long after it was said.
@@ -79,8 +89,15 @@ def test_a_judges_memory_goes_to_mlflow_and_teaches_from_there(endpoint: Endpoin
         feedback_value_type=bool,
         model="openai:small",
     )
-    row = {"id": trace_id, "inputs": "question 1", "outputs": "answer 1", "source": "ana"}
-    taught = judge.align([{**row, "value": False, "rationale": "say: case 1 is unkind"}]).judge
+    row = {
+        "id": trace_id,
+        "inputs": "question 1",
+        "outputs": "answer 1",
+        "source": "ana",
+    }
+    taught = judge.align(
+        [{**row, "value": False, "rationale": "say: case 1 is unkind"}]
+    ).judge
     assert log_feedback(taught) == {f"{trace_id}@ana": "logged"}
     aligned = tone_judge().align(fetched(trace_id), MemAlignOptimizer())
     assert [guideline.guideline_text for guideline in aligned._semantic_memory] == [
@@ -106,7 +123,8 @@ def test_what_is_no_feedback_or_has_no_name_is_refused():
 
 
 @pytest.mark.skipif(
-    find_spec("mlflow.genai.review_queues") is None, reason="this MLflow has no review queues"
+    find_spec("mlflow.genai.review_queues") is None,
+    reason="this MLflow has no review queues",
 )
 def test_a_review_queues_answers_teach(endpoint: Endpoint):
     from mlflow.genai.label_schemas import InputPassFail, create_label_schema
@@ -119,7 +137,9 @@ def test_a_review_queues_answers_teach(endpoint: Endpoint):
 
     ids = [traced(1), traced(2)]
     choice = InputPassFail(positive_label="Kind", negative_label="Unkind")
-    schema = create_label_schema(name="tone", type="feedback", input=choice, enable_comment=True)
+    schema = create_label_schema(
+        name="tone", type="feedback", input=choice, enable_comment=True
+    )
     queue = create_review_queue(
         "experts", queue_type="custom", users=["ana"], schema_ids=[schema.schema_id]
     )
@@ -130,11 +150,14 @@ def test_a_review_queues_answers_teach(endpoint: Endpoint):
     set_review_queue_item_status(
         queue.queue_id, item_id=ids[0], status="complete", completed_by="ana"
     )
-    reviewed = [item.item_id for item in list_review_queue_items(queue.queue_id, status="complete")]
+    reviewed = [
+        item.item_id
+        for item in list_review_queue_items(queue.queue_id, status="complete")
+    ]
     aligned = tone_judge().align(fetched(*reviewed), MemAlignOptimizer())
     assert [guideline.guideline_text for guideline in aligned._semantic_memory] == [
         "case 1 is unkind"
     ]
-    assert [(episode._trace_id, episode.source) for episode in aligned._episodic_memory] == [
-        (ids[0], "ana")
-    ]
+    assert [
+        (episode._trace_id, episode.source) for episode in aligned._episodic_memory
+    ] == [(ids[0], "ana")]

@@ -23,8 +23,14 @@ from tests.support.mlflow_world import (
 )
 from tests.support.rows import RawRow
 
-NAMED: dict[str, Any] = {"reflection_lm": "openai:/large", "embedding_model": "openai:/embed"}
-CASE: RawRow = {"inputs": {"question": "question 1, as of today"}, "outputs": "answer 1"}
+NAMED: dict[str, Any] = {
+    "reflection_lm": "openai:/large",
+    "embedding_model": "openai:/embed",
+}
+CASE: RawRow = {
+    "inputs": {"question": "question 1, as of today"},
+    "outputs": "answer 1",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +54,9 @@ def elsewhere() -> Iterator[Endpoint]:
         assert server.bodies == []
 
 
-@pytest.mark.parametrize("way", ["OPENAI_API_BASE alone", "both variables", "base_url", "gateway"])
+@pytest.mark.parametrize(
+    "way", ["OPENAI_API_BASE alone", "both variables", "base_url", "gateway"]
+)
 def test_words_go_where_mlflow_sends_them_and_nowhere_else(
     here: Endpoint, elsewhere: Endpoint, monkeypatch, tmp_path, way
 ):
@@ -57,7 +65,9 @@ def test_words_go_where_mlflow_sends_them_and_nowhere_else(
     if way != "OPENAI_API_BASE alone":
         monkeypatch.setenv("OPENAI_BASE_URL", elsewhere.base_url)
     if way == "base_url":
-        changes = {"base_url": f"{here.base_url}/chat/completions"}  # MLflow posts to it as it is
+        changes = {
+            "base_url": f"{here.base_url}/chat/completions"
+        }  # MLflow posts to it as it is
     elif way == "gateway":
         changes = {"model": "gateway:/small"}
         monkeypatch.setenv("MLFLOW_GATEWAY_URI", here.base_url.removesuffix("/v1"))
@@ -83,7 +93,9 @@ def test_words_go_where_mlflow_sends_them_and_nowhere_else(
     assert bool(here.embedding_requests) is not bool(changes)
 
 
-def test_a_password_in_an_address_is_hidden(here: Endpoint, tmp_path, caplog, monkeypatch):
+def test_a_password_in_an_address_is_hidden(
+    here: Endpoint, tmp_path, caplog, monkeypatch
+):
     monkeypatch.setenv("OPENAI_API_KEY", "theirs")
     judge = tone_judge(base_url=here.base_url.replace("://", "://ana:hunter2@"))
     aligned = judge.align(fetched(lesson(1)), MemAlignOptimizer())
@@ -117,7 +129,10 @@ def test_a_model_that_cannot_be_asked_is_named_before_any_call(
 ):
     monkeypatch.setenv("MISTRAL_API_BASE", here.base_url)
     served = tone_judge(base_url=here.base_url)
-    for judge, settings in ((tone_judge(model=model), {}), (served, {"reflection_lm": model})):
+    for judge, settings in (
+        (tone_judge(model=model), {}),
+        (served, {"reflection_lm": model}),
+    ):
         with refused(message):
             MemAlignOptimizer(**settings).align(judge, fetched(lesson(1)))
     assert here.bodies == []
@@ -135,4 +150,7 @@ def test_a_gateway_judge_is_scheduled_and_stopped(here: Endpoint):
     assert scorers.get_scorer(name="tone").sample_rate == 0.5
     stopped = scorers.list_scorers()[0].stop()
     assert (stopped.status.value, stopped.model) == ("STOPPED", "gateway:/house")
-    assert load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value is False
+    assert (
+        load("tone")(inputs={"question": "question 1"}, outputs="answer 1").value
+        is False
+    )

@@ -29,13 +29,17 @@ def turns_of(judge: MemAlignJudge, case_id: str) -> Any:
 def ids(experiment: str) -> list[str]:
     one, two = session("s-1", 1, 2), session("s-2", 3, 4)
     says(one[0], False, "say: case 2 is unkind")
-    says(two[1], False, "say: case 4 is unkind", by="ben")  # on any trace of the session
+    says(
+        two[1], False, "say: case 4 is unkind", by="ben"
+    )  # on any trace of the session
     return [*one, *two]
 
 
 @pytest.fixture
 def aligned(endpoint: Endpoint, ids: list[str]) -> MemAlignJudge:
-    return MemAlignOptimizer().align(tone_judge(instructions=INSTRUCTIONS), fetched(*ids))
+    return MemAlignOptimizer().align(
+        tone_judge(instructions=INSTRUCTIONS), fetched(*ids)
+    )
 
 
 def test_a_session_is_one_case_named_by_trace(aligned, ids, endpoint):
@@ -69,7 +73,9 @@ def test_sessions_add_and_are_forgotten_by_their_traces(aligned, ids, endpoint, 
 
 
 def test_a_grown_session_is_one_case_as_it_is_now(endpoint, ids):
-    part = MemAlignOptimizer().align(tone_judge(instructions=INSTRUCTIONS), fetched(ids[3]))
+    part = MemAlignOptimizer().align(
+        tone_judge(instructions=INSTRUCTIONS), fetched(ids[3])
+    )
     again = part.align(fetched(*ids[2:], *session("s-2", 7)))
     assert again._episodic_trace_ids == [ids[3]]
     turns = turns_of(again, ids[3])

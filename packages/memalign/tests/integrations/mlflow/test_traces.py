@@ -16,7 +16,15 @@ from memalign.integrations.mlflow import MemAlignOptimizer, feedback_of
 from memalign.integrations.mlflow.assessments import read_feedback
 from memalign.integrations.mlflow.experiments import cases_of_experiment
 from memalign.integrations.mlflow.traces import content_of, without_verdicts
-from tests.support.mlflow_world import fetched, labelled, lesson, refused, says, tone_judge, traced
+from tests.support.mlflow_world import (
+    fetched,
+    labelled,
+    lesson,
+    refused,
+    says,
+    tone_judge,
+    traced,
+)
 from tests.support.rows import RawRow
 
 JUDGE = ma.Judge(
@@ -62,9 +70,9 @@ def test_people_behind_one_placeholder_are_told_apart():
         for who, word in (("User", "cold"), ("default", "warm"))
     }
     first = says(trace_id, False, "short", by="User")
-    words[override(trace_id, override(trace_id, first, True, by="User"), False, by="User")] = (
-        None  # an edited edit
-    )
+    words[
+        override(trace_id, override(trace_id, first, True, by="User"), False, by="User")
+    ] = None  # an edited edit
     assert {(source, word) for source, _, word in said(trace_id)} == {
         (f"unknown:{n}", word) for n, word in words.items()
     }
@@ -105,9 +113,12 @@ def test_a_trace_lacking_a_field_or_spans_is_skipped():
     assert (set(found.skipped), found.content) == ({span.trace_id, whole}, {}), (
         "and takes nothing back"
     )
-    with refused(r"2 of 2: .* came without its spans; search_traces\(include_spans=True\)"):
+    with refused(
+        r"2 of 2: .* came without its spans; search_traces\(include_spans=True\)"
+    ):
         tone_judge().align(
-            mlflow.search_traces(return_type="list", include_spans=False), MemAlignOptimizer()
+            mlflow.search_traces(return_type="list", include_spans=False),
+            MemAlignOptimizer(),
         )
 
 
@@ -119,7 +130,10 @@ def test_a_trace_whose_application_logged_no_inputs_teaches():
     aligned = tone_judge().align(fetched(span.trace_id), MemAlignOptimizer())
     (case,) = aligned.memalign_judge.memory.cases
     assert case.example.inputs == "(the application logged no inputs)"
-    assert aligned(trace=fetched(span.trace_id)[0]).metadata["memalign.decided_by"] == "expert"
+    assert (
+        aligned(trace=fetched(span.trace_id)[0]).metadata["memalign.decided_by"]
+        == "expert"
+    )
 
 
 PIXELS = "data:image/png;base64,iVBORw0KGgo="
@@ -128,7 +142,11 @@ ATTACHED = "mlflow-attachment://9b1c?content_type=image%2Fpng&trace_id=tr-1&size
 
 @pytest.mark.parametrize(
     "held",
-    [ATTACHED, PIXELS, "mlflow-attachment://9b1c?trace_id=tr-1&content_type=application%2Fpdf"],
+    [
+        ATTACHED,
+        PIXELS,
+        "mlflow-attachment://9b1c?trace_id=tr-1&content_type=application%2Fpdf",
+    ],
 )
 def test_a_picture_or_a_file_costs_its_own_trace(endpoint, caplog, held: str):
     with mlflow.start_span("reply") as span:
@@ -150,13 +168,17 @@ def test_traces_are_rows_of_an_evaluation():
     aligned = tone_judge().align(fetched(lesson(1), labelled(2)), MemAlignOptimizer())
     held_out = [labelled(number) for number in (5, 6, 7)]
     says(wrong := traced(8), False)
-    for traces in (fetched(*held_out, wrong, traced(9)), mlflow.search_traces(max_results=5)):
+    for traces in (
+        fetched(*held_out, wrong, traced(9)),
+        mlflow.search_traces(max_results=5),
+    ):
         rows = feedback_of(traces, aligned)
         assert {row.id for row in rows} == {*held_out, wrong}
         found = ma.evaluate(aligned.memalign_judge, rows)
         assert (found.n, found.metrics["accuracy"].value) == (4, 0.75)
     with pytest.raises(
-        InputError, match=r"not Trace; memalign.integrations.mlflow.feedback_of\(traces, judge\)"
+        InputError,
+        match=r"not Trace; memalign.integrations.mlflow.feedback_of\(traces, judge\)",
     ):
         ma.evaluate(aligned.memalign_judge, fetched(*held_out))
     for traces in ([], fetched(traced(10))):
@@ -167,7 +189,9 @@ def test_traces_are_rows_of_an_evaluation():
 @pytest.mark.usefixtures("endpoint")
 def test_a_wrong_label_is_named_by_its_trace_and_how_to_go_on():
     says(wrong := traced(1), "perhaps")
-    with refused(f"MemAlignOptimizer\\(skip_invalid=True\\) learns the others\n  {wrong}: "):
+    with refused(
+        f"MemAlignOptimizer\\(skip_invalid=True\\) learns the others\n  {wrong}: "
+    ):
         tone_judge().align(fetched(wrong, lesson(2)), MemAlignOptimizer())
 
 
@@ -189,7 +213,9 @@ def test_only_people_say_what_was_expected():
     trace_id = traced(1)
     for kind, by, value in (("CODE", "script", "guess"), ("HUMAN", "ana", "Paris")):
         source = AssessmentSource(source_type=kind, source_id=by)
-        mlflow.log_expectation(trace_id=trace_id, name="capital", value=value, source=source)
+        mlflow.log_expectation(
+            trace_id=trace_id, name="capital", value=value, source=source
+        )
     assert content_of(fetched(trace_id), ("expectations",)) == {
         "expectations": {"capital": "Paris"}
     }
@@ -218,12 +244,18 @@ def test_what_evaluators_and_people_said_is_not_shown_to_a_judge_of_traces(endpo
     assert "LEAK" not in str(content_of([trace], ("trace",)))
     shown = without_verdicts(trace)
     assert [each.name for each in shown.data.spans] == ["reply"]
-    assert (shown.info.assessments, len(trace.info.assessments), len(trace.data.spans)) == (
+    assert (
+        shown.info.assessments,
+        len(trace.info.assessments),
+        len(trace.data.spans),
+    ) == (
         [],
         2,
         3,
     )
-    judge = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
+    judge = tone_judge(
+        instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url
+    )
     judge.align(fetched(lesson(1)), MemAlignOptimizer())(trace=trace)
     assert "LEAK" not in str(endpoint.requests)
 
@@ -238,7 +270,9 @@ def test_feedback_is_the_same_over_http_as_from_the_store(store: str):
         says(two, False, "late", by="ana"),
         AssessmentSource(source_type="HUMAN", source_id="ana"),
     )
-    mlflow.override_feedback(trace_id=two, assessment_id=first, value=True, source=source)
+    mlflow.override_feedback(
+        trace_id=two, assessment_id=first, value=True, source=source
+    )
     judge = ma.Judge(
         name="tone",
         instructions="{{ inputs }} {{ outputs }}",
@@ -279,11 +313,16 @@ def test_learning_judging_and_forgetting_leave_no_trace(endpoint, experiment):
     aligned = tone_judge().align(traces, optimizer)
     assert aligned(trace=traces[0], inputs=case["inputs"]).value is False
     aligned.unalign(traces[:1])(**case)
-    of_traces = tone_judge(instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url)
+    of_traces = tone_judge(
+        instructions="Was a tool used? {{ trace }}", base_url=endpoint.base_url
+    )
     of_traces.align(traces, optimizer)(trace=new)
     assert len(endpoint.requests) >= 6
     assert count() == before
-    rows = [{"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"} for n in range(4)]
+    rows = [
+        {"inputs": {"question": f"question {n}"}, "outputs": f"answer {n}"}
+        for n in range(4)
+    ]
     mlflow.genai.evaluate(data=rows, scorers=[aligned])
     assert count() == before + len(rows), "those of the evaluation's rows alone"
 
@@ -299,7 +338,9 @@ def test_traces_of_an_experiment_are_cases(experiment: str, store: str):
         pass
     mlflow.set_trace_tag(ids[0], "kept", "yes")
     told: list[int] = []
-    mlflow.set_tracking_uri("sqlite:///elsewhere.db")  # what the process has set does not count
+    mlflow.set_tracking_uri(
+        "sqlite:///elsewhere.db"
+    )  # what the process has set does not count
     found = cases_of_experiment(
         experiment,
         FIELDS,
@@ -321,7 +362,9 @@ def test_traces_of_an_experiment_are_cases(experiment: str, store: str):
 def test_a_session_is_one_case(experiment: str, store: str):
     first = traced(1, session="s-1")
     traced(2, session="s-1")
-    (case,) = cases_of_experiment(experiment, ("conversation",), tracking_uri=store).examples
+    (case,) = cases_of_experiment(
+        experiment, ("conversation",), tracking_uri=store
+    ).examples
     assert case.id == first
     assert "question 2" in str(case.conversation)
 
@@ -330,7 +373,9 @@ def test_what_is_not_there_is_named(experiment: str, store: str):
     with pytest.raises(InputError, match="no experiment 'nowhere'"):
         cases_of_experiment("nowhere", FIELDS, tracking_uri=store)
     with pytest.raises(InputError, match="MLflow cannot give"):
-        cases_of_experiment(experiment, FIELDS, tracking_uri=store, filter_string="not a filter")
+        cases_of_experiment(
+            experiment, FIELDS, tracking_uri=store, filter_string="not a filter"
+        )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{free.getsockname()[1]}"

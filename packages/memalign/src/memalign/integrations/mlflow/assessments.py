@@ -82,7 +82,9 @@ def read_feedback(
         usable, why = _usable(every, name)
         content = content_of(item.traces, core.fields, base)
         unread = _unread(core, item, content) if usable else ""
-        if unread:  # nothing is taken back here: the trace may have come without its spans
+        if (
+            unread
+        ):  # nothing is taken back here: the trace may have come without its spans
             feedback.skipped[case_id] = unread
             continue
         feedback.content[case_id] = content
@@ -112,7 +114,9 @@ def _unread(core: memalign.Judge, item: Item, content: dict[str, Any]) -> str:
         if name not in content:
             return lacking(item.traces, name)
     try:
-        check_fields(Example(id=item.case_id, **content), named_parts(core.instructions))
+        check_fields(
+            Example(id=item.case_id, **content), named_parts(core.instructions)
+        )
     except InputError as error:
         return str(error)
     return ""
@@ -136,8 +140,12 @@ def feedback_of(traces: Iterable[Any], judge: Any) -> list[Feedback]:
     core = getattr(judge, "memalign_judge", judge)
     if not isinstance(core, memalign.Judge):
         given = type(judge).__name__
-        raise invalid(f"feedback_of takes an aligned judge, or one of memalign; got {given}")
-    found = read_feedback(listed(traces), judge.name, core, getattr(judge, "base_judge", None))
+        raise invalid(
+            f"feedback_of takes an aligned judge, or one of memalign; got {given}"
+        )
+    found = read_feedback(
+        listed(traces), judge.name, core, getattr(judge, "base_judge", None)
+    )
     if not found.rows:
         raise invalid(nothing_learned(found, judge.name))
     if found.skipped:
@@ -166,7 +174,9 @@ def listed(traces: Any, *, or_ids: bool = False) -> list[Any]:
     """
     if hasattr(traces, "columns") and "trace" in traces.columns:
         frame = traces["trace"]
-        traces = [Trace.from_json(each) if isinstance(each, str) else each for each in frame]
+        traces = [
+            Trace.from_json(each) if isinstance(each, str) else each for each in frame
+        ]
     kinds = (Trace, str) if or_ids else (Trace,)
     single = isinstance(traces, str | Trace) or hasattr(traces, "columns")
     every = [traces]
@@ -195,7 +205,11 @@ def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:
         said = person.feedback.value is not None or (person.rationale or "").strip()
         if said and person.feedback.error is None:
             usable.append(person)
-    why = "has no value and no rationale" if people else "is not by a person, or not valid"
+    why = (
+        "has no value and no rationale"
+        if people
+        else "is not by a person, or not valid"
+    )
     return usable, f"the feedback named {name!r} {why}"
 
 
@@ -218,7 +232,9 @@ def _by_source(usable: Sequence[Any], where: str, notes: list[str]) -> dict[str,
         source = spelt.setdefault(name_key(source), source)
         if source in latest:
             old = latest[source].assessment_id or _moment(latest[source])
-            notes.append(f"{where}: of what {source} said the latest counts, and {old} does not")
+            notes.append(
+                f"{where}: of what {source} said the latest counts, and {old} does not"
+            )
         latest[source] = assessment
     return latest
 
@@ -264,7 +280,9 @@ def log_feedback(feedback: Any, *, name: str = "") -> dict[str, str]:
         raise invalid(f"log_feedback takes a judge, or a list of Feedback; got {given}")
     name = name or getattr(feedback, "name", "")
     if not name:
-        raise invalid("log_feedback needs the assessments' name: log_feedback(rows, name='send')")
+        raise invalid(
+            "log_feedback needs the assessments' name: log_feedback(rows, name='send')"
+        )
     return {str(row.key): _log(row, name) for row in rows}
 
 
@@ -277,7 +295,10 @@ def _log(row: Feedback | Annotation, name: str) -> str:
     own = _assessments_of(trace, name, person)
     # Of somebody without a name, any assessment without one may be theirs, and none is overridden.
     for entry in own[-1:] if person else own:
-        if (entry.feedback.value, entry.rationale or None) == (row.value, row.rationale or None):
+        if (entry.feedback.value, entry.rationale or None) == (
+            row.value,
+            row.rationale or None,
+        ):
             return "unchanged"
     words = {
         "trace_id": row.id,

@@ -9,7 +9,11 @@ from typing import Any, Literal, get_args, get_origin
 
 import memalign
 from memalign.integrations.mlflow.errors import invalid, translated
-from memalign.integrations.mlflow.routes import JUDGE_PARAMETERS, inference_of, judge_model
+from memalign.integrations.mlflow.routes import (
+    JUDGE_PARAMETERS,
+    inference_of,
+    judge_model,
+)
 from memalign.values import UNBOUNDED, ValueType
 
 _logger = logging.getLogger(__name__)
@@ -18,7 +22,9 @@ _logger = logging.getLogger(__name__)
 _FIELDS = {
     **dict.fromkeys(("input", "inputs"), "inputs"),
     **dict.fromkeys(("output", "outputs"), "outputs"),
-    **dict.fromkeys(("ground_truth", "expected_output", "expectations"), "expectations"),
+    **dict.fromkeys(
+        ("ground_truth", "expected_output", "expectations"), "expectations"
+    ),
 }
 _BRACES = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 
@@ -36,7 +42,9 @@ def base_of(judge: Any) -> Any:
     if isinstance(judge, InstructionsJudge):
         return judge
     kind = type(judge).__name__
-    if kind == "MemoryAugmentedJudge":  # its class is not imported, which would need DSPy
+    if (
+        kind == "MemoryAugmentedJudge"
+    ):  # its class is not imported, which would need DSPy
         _logger.warning(
             "judge %s: MLflow's memory stays there; "
             "guidelines are distilled again from these traces",
@@ -93,7 +101,9 @@ def _criterion(judge: Any) -> str | None:
     missing = [name for name in fields if name not in {_FIELDS[name] for name in named}]
     if not set(missing) <= set(_FIELDS.values()):
         return None
-    return text + "".join(f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing)
+    return text + "".join(
+        f"\n{name.capitalize()}: {{{{ {name} }}}}" for name in missing
+    )
 
 
 def core_of(base: Any, value_type: ValueType) -> memalign.Judge:
@@ -115,7 +125,9 @@ def core_of(base: Any, value_type: ValueType) -> memalign.Judge:
             instructions=base.instructions,
             feedback_value_type=value_type,
             model=model,
-            parameters={name: inference[name] for name in JUDGE_PARAMETERS if name in inference},
+            parameters={
+                name: inference[name] for name in JUDGE_PARAMETERS if name in inference
+            },
         )
 
 
@@ -170,9 +182,13 @@ def core_label(value_type: ValueType, value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or value_type.kind != "choice":
         return value
-    return str(int(value) if value == value // 1 else value)  # a tracking server sends 3 as 3.0
+    return str(
+        int(value) if value == value // 1 else value
+    )  # a tracking server sends 3 as 3.0
 
 
 def mlflow_label(annotation: Any, value: Any) -> Any:
     """Return our label as MLflow's judge of that `feedback_value_type` gives it."""
-    return next((choice for choice in get_args(annotation) if str(choice) == value), value)
+    return next(
+        (choice for choice in get_args(annotation) if str(choice) == value), value
+    )

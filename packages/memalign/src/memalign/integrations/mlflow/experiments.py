@@ -69,7 +69,11 @@ def cases_of_experiment(
     try:
         if urlsplit(uri).scheme in ("http", "https"):
             http_request(
-                get_default_host_creds(uri), "/health", "GET", max_retries=0, timeout=_PATIENCE
+                get_default_host_creds(uri),
+                "/health",
+                "GET",
+                max_retries=0,
+                timeout=_PATIENCE,
             )
         problem = f"MLflow cannot give the traces of {experiment!r}"
         client = mlflow.MlflowClient(tracking_uri=uri)

@@ -68,7 +68,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             check_instructions(base.name, base.instructions)
         # Name, description, aggregations; in newer versions of MLflow also a time limit and the
         # level of sessions.
-        super().__init__(**{field: getattr(base, field) for field in type(base).model_fields})
+        super().__init__(
+            **{field: getattr(base, field) for field in type(base).model_fields}
+        )
         self._base_judge = base
         self._core = core
         self._optimizer = optimizer
@@ -116,7 +118,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             with mlflow.tracing.context(enabled=False):
                 return ask_mlflow(core, self._base_judge, content, arguments)
         if item is None:
-            names = ", ".join("session" if name == "conversation" else name for name in missing)
+            names = ", ".join(
+                "session" if name == "conversation" else name for name in missing
+            )
             raise invalid(
                 f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}"
             )
@@ -125,7 +129,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             judgment = core(item) if standing is None else standing
         return self._feedback(judgment, None if trace is None else trace.info.trace_id)
 
-    def _content(self, given: dict[str, Any], trace: Any, session: Any) -> dict[str, Any]:
+    def _content(
+        self, given: dict[str, Any], trace: Any, session: Any
+    ) -> dict[str, Any]:
         """Return the fields that the judge reads: what is given, and the rest from the traces."""
         fields = self._core.fields
         content: dict[str, Any] = {}
@@ -150,7 +156,8 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             "memalign.confidence": judgment.confidence,
             "memalign.answered_by": judgment.answered_by or None,
             "memalign.notes": list(judgment.notes) or None,
-            "memalign.findings": [str(finding) for finding in judgment.findings] or None,
+            "memalign.findings": [str(finding) for finding in judgment.findings]
+            or None,
         }
         if judgment.findings or judgment.decided_by != "model":
             metadata["memalign.decided_by"] = judgment.decided_by
@@ -161,7 +168,9 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
             rationale=rationale_of(judgment, memory),
             source=AssessmentSource(source_type="LLM_JUDGE", source_id=self.model),
             trace_id=trace_id,
-            metadata={name: value for name, value in metadata.items() if value is not None},
+            metadata={
+                name: value for name, value in metadata.items() if value is not None
+            },
         )
 
     # -- learning and forgetting -------------------------------------------------------------------
@@ -295,7 +304,10 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
     def model_dump(self, **_: Any) -> dict[str, Any]:
         """Return the record that MLflow stores: its own form for judges of instructions."""
         return record_of(
-            self._base_judge, self._core, self._optimizer.record(), self._reference or {}
+            self._base_judge,
+            self._core,
+            self._optimizer.record(),
+            self._reference or {},
         )
 
     def _create_copy(self) -> MemAlignJudge:

@@ -35,8 +35,12 @@ def load(
             not there, or its artifact is gone.
     """
     if not isinstance(name, str):
-        raise invalid(f"load takes the name of a registered judge, got {type(name).__name__}")
-    found = registered(name, experiment_id=experiment_id, version=version, headers=extra_headers)
+        raise invalid(
+            f"load takes the name of a registered judge, got {type(name).__name__}"
+        )
+    found = registered(
+        name, experiment_id=experiment_id, version=version, headers=extra_headers
+    )
     with damaged(name):
         optimizer = MemAlignOptimizer(**found.own["settings"])
     core = found.core(optimizer.routed_embedding())

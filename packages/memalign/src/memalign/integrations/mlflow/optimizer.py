@@ -83,12 +83,16 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def __post_init__(self) -> None:
         for name in ("retrieval_k", "embedding_dim"):
             number = getattr(self, name)
-            whole = isinstance(number, int) and not isinstance(number, bool) and number > 0
+            whole = (
+                isinstance(number, int) and not isinstance(number, bool) and number > 0
+            )
             if number is not None and not whole:
                 raise invalid(f"{name} must be a positive integer, got {number!r}")
         if self.value_type is not None:
             value_type_of(None, self.value_type)
-        checked = self._memalign(None, None)  # keys and addresses may follow until the first align
+        checked = self._memalign(
+            None, None
+        )  # keys and addresses may follow until the first align
         object.__setattr__(self, "authority", checked.authority)
 
     def align(self, judge: Any, traces: list[Any]) -> MemAlignJudge:
@@ -122,17 +126,26 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
         with translated(), _rows_by_trace(), mlflow.tracing.context(enabled=False):
             result = aio.run(
                 optimizer.align(
-                    before, feedback.rows, skip_invalid=self.skip_invalid, progress=self.progress
+                    before,
+                    feedback.rows,
+                    skip_invalid=self.skip_invalid,
+                    progress=self.progress,
                 )
             )
         if stale:
             active = {guideline.id for guideline in result.judge.memory.semantic}
-            forgotten = tuple(rule for rule in core.memory.semantic if rule.id not in active)
+            forgotten = tuple(
+                rule for rule in core.memory.semantic if rule.id not in active
+            )
             result = dataclasses.replace(
                 result, changed=True, removed=tuple(stale), forgotten=forgotten
             )
         result = dataclasses.replace(result, notes=(*feedback.notes, *result.notes))
-        return start if start is judge and not result.changed else self._reported(start, result)
+        return (
+            start
+            if start is judge and not result.changed
+            else self._reported(start, result)
+        )
 
     def unalign(self, judge: Any, traces: Iterable[Any]) -> MemAlignJudge:
         """Forget the feedback on traces, or ids of traces; see `MemAlignJudge.unalign`."""
@@ -158,7 +171,9 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
                 f"{key.source}: {value}" for key, value in conflict.annotations.items()
             )
             text = "judge %s: people differ on %s: %s; %s counts (%s)"
-            _logger.warning(text, name, _few(conflict.ids), given, conflict.label, conflict.reason)
+            _logger.warning(
+                text, name, _few(conflict.ids), given, conflict.label, conflict.reason
+            )
         # One call that failed leaves much feedback pending, for one reason.
         reasons: dict[str, list[str]] = {}
         for key, why in result.pending:
@@ -202,7 +217,11 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def routed_embedding(self) -> str | EmbeddingModel | None:
         """Return the embedding model at MLflow's route. Raises MlflowException."""
         model = self.embedding_model
-        return embedding_model(model, self.embedding_dim) if isinstance(model, str) else model
+        return (
+            embedding_model(model, self.embedding_dim)
+            if isinstance(model, str)
+            else model
+        )
 
     def _optimizer_for(self, core: memalign.Judge) -> MemAlign:
         """Return our optimizer.
@@ -224,9 +243,14 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def _memalign(
         self, reflection: str | ChatModel | None, embedding: str | EmbeddingModel | None
     ) -> MemAlign:
-        settings: dict[str, Any] = {"retrieval_k": self.retrieval_k, "authority": self.authority}
+        settings: dict[str, Any] = {
+            "retrieval_k": self.retrieval_k,
+            "authority": self.authority,
+        }
         with translated():
-            return MemAlign(reflection_model=reflection, embedding_model=embedding, **settings)
+            return MemAlign(
+                reflection_model=reflection, embedding_model=embedding, **settings
+            )
 
 
 @contextmanager
@@ -235,7 +259,9 @@ def _rows_by_trace() -> Iterator[None]:
     try:
         yield
     except InvalidRows as error:
-        reasons = "\n".join(f"  {row.id}: {row.reason}" for row in error.rows[: InvalidRows.SHOWN])
+        reasons = "\n".join(
+            f"  {row.id}: {row.reason}" for row in error.rows[: InvalidRows.SHOWN]
+        )
         more = "MemAlignOptimizer(skip_invalid=True) learns the others"
         raise InputError(
             f"{len(error.rows)} labels cannot be used, nothing was done; {more}\n{reasons}"

@@ -40,7 +40,10 @@ _ARTIFACT = "memalign/judge.json"
 
 
 def record_of(
-    base: Any, core: memalign.Judge, settings: Mapping[str, Any], reference: Mapping[str, Any]
+    base: Any,
+    core: memalign.Judge,
+    settings: Mapping[str, Any],
+    reference: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the record of a judge as JSON values: small, whatever the memory holds.
 
@@ -64,7 +67,9 @@ def record_of(
         "omitted": omitted,
         "description": base.description,
         "episodic_trace_ids": [case.id for case in core.memory.cases],
-        "semantic_memory": [guideline.record for guideline in learned_guidelines(core.memory)],
+        "semantic_memory": [
+            guideline.record for guideline in learned_guidelines(core.memory)
+        ],
     }
     data = {
         **dumped[DATA],
@@ -97,7 +102,9 @@ def registration(
     run = None
     what = f"no run can be made in experiment {experiment}"
     try:
-        run = client.create_run(experiment, run_name=f"memalign: {name}", tags=tags).info
+        run = client.create_run(
+            experiment, run_name=f"memalign: {name}", tags=tags
+        ).info
         place = f"experiment {experiment}, {run.artifact_uri}"
         what = f"its memory cannot be written to the artifacts of {place}"
         client.log_dict(run.run_id, document, _ARTIFACT)
@@ -112,13 +119,19 @@ def registration(
             "memalign.Registry().save(judge.memalign_judge)"
         ) from error
     try:
-        yield {"run_id": run.run_id, "artifact": _ARTIFACT, "checksum": document["checksum"]}
+        yield {
+            "run_id": run.run_id,
+            "artifact": _ARTIFACT,
+            "checksum": document["checksum"],
+        }
     except BaseException:
         client.delete_run(run.run_id)  # nothing refers to it
         raise
 
 
-def core_in_artifact(own: Mapping[str, Any], base: Any, embedding: Any) -> memalign.Judge:
+def core_in_artifact(
+    own: Mapping[str, Any], base: Any, embedding: Any
+) -> memalign.Judge:
     """Return the judge of ours that a record refers to.
 
     Raises MlflowException if its artifact is gone or was changed.
@@ -126,9 +139,7 @@ def core_in_artifact(own: Mapping[str, Any], base: Any, embedding: Any) -> memal
     import mlflow
 
     where = f"runs:/{own['run_id']}/{own['artifact']}"
-    reason = (
-        f"judge {base.name!r}: its memory ({where}) cannot be read; align it again on its traces"
-    )
+    reason = f"judge {base.name!r}: its memory ({where}) cannot be read; align it again on its traces"
     try:
         document = mlflow.artifacts.load_dict(where)
         if document.get("checksum") != own["checksum"]:

@@ -72,7 +72,9 @@ def registered(
         author = {**data, "instructions": own["instructions"]}
         record = {**record, "description": own["description"], DATA: author}
         base = base_of(Scorer.model_validate(record))
-        base.aggregations = record.get("aggregations")  # MLflow's reader took them only later
+        base.aggregations = record.get(
+            "aggregations"
+        )  # MLflow's reader took them only later
         for field, value in own["omitted"].items():
             if hasattr(base, field):  # a time limit is of newer versions of MLflow
                 setattr(base, field, value)
@@ -87,7 +89,9 @@ def damaged(name: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError) as error:
-        raise invalid(f"scorer {name!r}: its part of memalign is damaged: {error!r}") from error
+        raise invalid(
+            f"scorer {name!r}: its part of memalign is damaged: {error!r}"
+        ) from error
 
 
 def registered_as(judge: Any) -> Registered | None:
@@ -114,9 +118,16 @@ def registered_as(judge: Any) -> Registered | None:
         data = dict(getattr(stored.serialized_scorer, DATA) or {})
         if data.pop(OURS, None) is None:
             continue
-        if stored.scorer_name == judge.name and all(data.get(key) == own.get(key) for key in _SAME):
-            return registered(judge.name, experiment_id=experiment, version=stored.scorer_version)
-        if not behind and pasted_guidelines(data["instructions"]).strip() in judge.instructions:
+        if stored.scorer_name == judge.name and all(
+            data.get(key) == own.get(key) for key in _SAME
+        ):
+            return registered(
+                judge.name, experiment_id=experiment, version=stored.scorer_version
+            )
+        if (
+            not behind
+            and pasted_guidelines(data["instructions"]).strip() in judge.instructions
+        ):
             behind = stored.scorer_name
     with translated():
         check_instructions(judge.name, judge.instructions, memory_of=behind)
@@ -130,7 +141,11 @@ def _versions(experiment: str, name: str) -> list[Any]:
         every = list(_store().list_scorers(experiment))
         if name in {stored.scorer_name for stored in every}:
             own.extend(_store().list_scorer_versions(experiment, name))
-    except (MlflowException, NotImplementedError, AttributeError):  # a store without a registry
+    except (
+        MlflowException,
+        NotImplementedError,
+        AttributeError,
+    ):  # a store without a registry
         return []
     return [*sorted(own, key=lambda stored: -int(stored.scorer_version)), *every]
 

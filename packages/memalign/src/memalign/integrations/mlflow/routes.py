@@ -49,12 +49,17 @@ def judge_model(base: Any) -> str | ChatModel | DecisionModel:
     if provider == "gateway":
         from mlflow.genai.utils.gateway_utils import get_gateway_config
 
-        gateway = get_gateway_config(model)  # raises MlflowException if there is no server
+        gateway = get_gateway_config(
+            model
+        )  # raises MlflowException if there is no server
         headers = {**(gateway.extra_headers or {}), **headers}
         name = f"openai:{model}"
         base_url = base_url or gateway.api_base
     settings: dict[str, Any] = {"extra_headers": headers} if headers else {}
-    if provider == "typesafe" or str(getattr(base, "_model_api_mode", "")) == "decisions":
+    if (
+        provider == "typesafe"
+        or str(getattr(base, "_model_api_mode", "")) == "decisions"
+    ):
         with translated():
             target = _decision_target(provider, model, base_url, headers)
             return resolve_decision(target, settings=settings)
@@ -91,14 +96,18 @@ def chat_model(
     Raises:
         MlflowException: The model cannot be asked.
     """
-    address = base_url.rstrip("/").removesuffix("/chat/completions") if base_url else None
+    address = (
+        base_url.rstrip("/").removesuffix("/chat/completions") if base_url else None
+    )
     with translated():
         target = _target(name, address)
         if target is None and address:
             raise invalid(
                 f"{name!r} takes no base_url; write openai:/NAME for any compatible server"
             )
-        model = resolve(target or name, settings=settings)  # a missing key is known before any call
+        model = resolve(
+            target or name, settings=settings
+        )  # a missing key is known before any call
         return name if target is None and not settings else model
 
 
@@ -135,7 +144,9 @@ def _target(name: str, address: str | None) -> Target | None:
         return None
     theirs = os.environ.get("OPENAI_API_BASE")
     ours = os.environ.get("OPENAI_BASE_URL")
-    if address is None and ours and theirs != ours:  # MLflow reads both in the other order
+    if (
+        address is None and ours and theirs != ours
+    ):  # MLflow reads both in the other order
         address = theirs
     return _addressed("openai", model, address, "OPENAI_API_KEY") if address else None
 
@@ -145,7 +156,11 @@ def _decision_target(
 ) -> Target:
     """Return where a decision model answers that MLflow asks by the same name."""
     if provider == "openai":
-        url = base_url or os.environ.get("OPENAI_API_BASE") or os.environ.get("OPENAI_BASE_URL")
+        url = (
+            base_url
+            or os.environ.get("OPENAI_API_BASE")
+            or os.environ.get("OPENAI_BASE_URL")
+        )
         return _addressed("openai-decisions", model, url, "OPENAI_API_KEY")
     if provider == "gateway":
         server = str(base_url).partition("/gateway/")[0]
@@ -155,12 +170,18 @@ def _decision_target(
     # Its own client would send the key in place of an Authorization header.
     authorized = "authorization" in map(str.lower, headers)
     url = base_url or "https://api.typesafe.ai/v1"
-    return _addressed("system-one", model, url, "" if authorized else "TYPESAFE_API_KEY")
+    return _addressed(
+        "system-one", model, url, "" if authorized else "TYPESAFE_API_KEY"
+    )
 
 
 def _addressed(provider: str, model: str, url: str | None, variable: str) -> Target:
     """Return a model at an address that its name holds: only MLflow would know the route."""
     key = os.environ.get(variable)
     return Target(
-        provider=provider, model=model, base_url=url, api_key=key, addressed=url is not None
+        provider=provider,
+        model=model,
+        base_url=url,
+        api_key=key,
+        addressed=url is not None,
     )

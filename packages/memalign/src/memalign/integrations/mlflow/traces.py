@@ -103,7 +103,9 @@ def examples_of(traces: Iterable[Any], fields: Collection[str]) -> Iterator[Exam
             yield Example(id=item.case_id, **content)
 
 
-def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> dict[str, Any]:
+def content_of(
+    traces: list[Any], fields: Iterable[str], base: Any = None
+) -> dict[str, Any]:
     """Return the fields that an item's traces have.
 
     Args:
@@ -121,7 +123,9 @@ def content_of(traces: list[Any], fields: Iterable[str], base: Any = None) -> di
         content["expectations"] = _expectations(traces)
     if "trace" in wanted and traces[0].data.spans:
         # Without its assessments: they would give the verdict away, and change what is the same.
-        content["trace"] = {"data": {"spans": shown_spans(traces[0].to_dict()["data"]["spans"])}}
+        content["trace"] = {
+            "data": {"spans": shown_spans(traces[0].to_dict()["data"]["spans"])}
+        }
     read = {}
     for name, value in content.items():
         shown = opened(logged(value)) if name in wanted else None
@@ -144,7 +148,9 @@ def _conversation(traces: list[Any], base: Any) -> Any:
 def _root_fields(trace: Any) -> dict[str, Any]:
     """Return inputs and outputs of the root span; one that is missing beside the other is named."""
     for span in trace.data.spans:
-        if span.parent_id is None and (span.inputs is not None or span.outputs is not None):
+        if span.parent_id is None and (
+            span.inputs is not None or span.outputs is not None
+        ):
             fields = dict[str, Any](_NOTHING)
             for name in _NOTHING:
                 value = logged(getattr(span, name))
@@ -169,7 +175,10 @@ def without_verdicts(trace: Any) -> Any:
     info = copy.copy(trace.info)
     assessments = info.assessments or ()
     info.assessments = [each for each in assessments if each.expectation is not None]
-    shown = {span["span_id"] for span in shown_spans([span.to_dict() for span in trace.data.spans])}
+    shown = {
+        span["span_id"]
+        for span in shown_spans([span.to_dict() for span in trace.data.spans])
+    }
     spans = [span for span in trace.data.spans if span.to_dict()["span_id"] in shown]
     return type(trace)(info=info, data=type(trace.data)(spans=spans))
 
@@ -202,8 +211,13 @@ def holding(assessments: Iterable[Any]) -> list[Any]:
     people = []
     for assessment in every:
         human = getattr(assessment.source, "source_type", None) == "HUMAN"
-        if human and assessment.valid is not False and assessment.assessment_id not in overridden:
+        if (
+            human
+            and assessment.valid is not False
+            and assessment.assessment_id not in overridden
+        ):
             people.append(assessment)
     return sorted(
-        people, key=lambda each: (each.last_update_time_ms or 0, each.create_time_ms or 0)
+        people,
+        key=lambda each: (each.last_update_time_ms or 0, each.create_time_ms or 0),
     )
