@@ -306,7 +306,7 @@ def spelled(text: str) -> bytes:
         return json.dumps(text).encode()
 
 
-def test_erased_feedback_is_refused_until_asked_for(place: Place):
+def test_erased_feedback_costs_itself_until_asked_for(place: Place):
     chat, embedding = models()
     registry = place.registry(models=[chat, embedding])
     registry.create(judge(model=chat, embedding_model=embedding))
@@ -314,33 +314,37 @@ def test_erased_feedback_is_refused_until_asked_for(place: Place):
     rows = [row("t-7", "ana", SECRET), row("t-8", "bob", "too long")]
     registry.align("helpfulness", rows, optimizer=learner)
     registry.erase("helpfulness", ["t-7"], optimizer=learner)
-    with pytest.raises(
-        InvalidRows,
-        match=r"line 1 \(t-7@ana\): this feedback was erased on (.|\n)*--allow-erased",
-    ):
-        registry.align("helpfulness", rows, optimizer=learner)
     # The same case under another id, and the same words of the same person on it.
     again = row(
         "t-99", "eva", "another comment", inputs="question t-7", outputs="answer t-7"
     )
-    with pytest.raises(InvalidRows, match="a case of this content was erased"):
-        registry.align("helpfulness", [again], optimizer=learner)
-    result = registry.align(
-        "helpfulness",
-        [*rows, row("t-9", "bob", "fine")],
-        optimizer=learner,
-        skip_invalid=True,
-    )
+    more = [*rows, row("t-9", "bob", "fine"), again]
+    result = registry.align("helpfulness", more, optimizer=learner)
     assert [(r.line, r.key, r.status) for r in result.rows] == [
         (1, "t-7@ana", "invalid"),
         (2, "t-8@bob", "unchanged"),
         (3, "t-9@bob", "new"),
+        (4, "t-99@eva", "invalid"),
     ]
+    assert result.rows[0].reason.startswith("this feedback was erased on ")
+    assert "--allow-erased" in result.rows[0].reason
+    assert result.rows[3].reason.startswith("a case of this content was erased on ")
     assert nowhere(place, SECRET)
+    only_erased = registry.align("helpfulness", rows[:1], optimizer=learner)
+    assert not only_erased.changed
+    assert [r.status for r in only_erased.rows] == ["invalid"]
     registry.align("helpfulness", rows, optimizer=learner, allow_erased=True)
     assert "t-7@ana" in keys_of(registry.load("helpfulness"))
     assert not any(entry.state == "erased" for entry in registry.ledger("helpfulness"))
     assert not registry.align("helpfulness", rows, optimizer=learner).changed
+
+
+def test_a_bad_row_is_refused_together_with_what_was_erased(learned: Registry):
+    learned.erase("helpfulness", ["t-7"], rederive=False)
+    rows = [row("t-7", "ana", SECRET), row("t-9", "ana", "")]
+    rows[1]["value"] = "perhaps"
+    with pytest.raises(InvalidRows, match=r"2 invalid rows(.|\n)*t-7@ana(.|\n)*t-9"):
+        learned.align("helpfulness", rows)
 
 
 def test_a_bad_row_after_erasing_is_still_named(learned: Registry, tmp_path: Path):

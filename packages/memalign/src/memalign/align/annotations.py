@@ -46,7 +46,8 @@ def checked_rows(
         judge: The judge.
         source: The rows.
         skip_invalid: Whether rows that cannot be used are left out and named.
-        refuse: Gives a reason why a row may not be learned, or None.
+        refuse: Gives a reason why a row may not be learned, or None. Such a row is always left out
+            and named: nobody has to mend a file because some of its feedback was erased.
 
     Raises:
         InvalidRows: A row cannot be used, unless `skip_invalid`.
@@ -64,17 +65,21 @@ def checked_rows(
     )
     rows = []
     lines = []
-    invalid = list(file.invalid)
+    bad = list(file.invalid)
+    refused = []
     task = task_of(judge)
     for row, line in zip(file.rows, file.lines, strict=True):
-        fault = task.misfit(judge.memory, row) or (refuse and refuse(row))
-        if fault:
-            invalid.append(RowError(line=line, id=str(row.key), reason=fault))
-            continue
-        rows.append(row)
-        lines.append(line)
-    invalid.sort(key=lambda error: error.line)
-    if invalid and not skip_invalid:
+        misfit = task.misfit(judge.memory, row)
+        refusal = refuse(row) if refuse else None
+        if misfit:
+            bad.append(RowError(line=line, id=str(row.key), reason=misfit))
+        elif refusal:
+            refused.append(RowError(line=line, id=str(row.key), reason=refusal))
+        else:
+            rows.append(row)
+            lines.append(line)
+    invalid = sorted([*bad, *refused], key=lambda error: error.line)
+    if bad and not skip_invalid:
         raise InvalidRows(source.name, invalid, hint=SKIP_HINT)
     known = [
         said.value for said in judge.memory.annotations() if said.value is not None

@@ -118,7 +118,8 @@ class MemAlign:
             judge: The judge that learns.
             feedback: The rows; without any, only what is pending is learned.
             skip_invalid: Whether rows that cannot be used are left out and named.
-            refuse: Gives a reason why a row may not be learned, or None.
+            refuse: Gives a reason why a row may not be learned, or None. Such a row is always left
+                out and named.
             own_verdicts: Judgments that the judge gave before, by the ids of the cases, or a file
                 of them. They stand beside what its experts say. Nothing is asked for them.
             progress: Is told of each call.

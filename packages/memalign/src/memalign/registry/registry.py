@@ -301,8 +301,8 @@ class Registry:
             optimizer: The knobs; None: the usual ones.
             skip_invalid: Whether rows that cannot be used are reported and left out, instead of
                 refusing all.
-            allow_erased: Whether feedback may come back that was erased here; else it is an invalid
-                row.
+            allow_erased: Whether feedback may come back that was erased here; else its rows are
+                left out and named.
             own_verdicts: As for `Judge.align`, of the newest version or of one that had learned
                 nothing.
             progress: Called with the phase, how many of its steps are done, and how many there are.
