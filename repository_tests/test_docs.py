@@ -201,20 +201,21 @@ def test_the_commands_of_a_page_run_in_their_order(
     prepare_for_a_guide(folder)
     if page.endswith(("correct.md", "forget-a-person.md")):
         assert invoke("align", "helpfulness", "feedback.jsonl").code in (0, 1)
-    asked = 0
-    for words in commands_of(ROOT / page):
-        line = shlex.join(words)
-        if any(mark in line for mark in ELSEWHERE) or "NAME" in words:
-            continue
+    commands = [words for words in commands_of(ROOT / page) if runs_here(words)]
+    assert len(commands) >= 3
+    for words in commands:
         matching = [word.replace("José Müller", "parcel") for word in words[1:]]
         if words[1] in ("erase", "unalign", "delete") and "--dry-run" not in words:
             matching.append("--yes")
         done = invoke(*matching)
         # A judge that calls everything helpful is no good judge: gates may say so, and feedback may be pending.
-        assert done.code in (0, 1, 3), f"{line}: {done.err}"
+        assert done.code in (0, 1, 3), f"{shlex.join(words)}: {done.err}"
         assert "Traceback" not in done.err
-        asked += 1
-    assert asked >= 3
+
+
+def runs_here(words: list[str]) -> bool:
+    line = shlex.join(words)
+    return "NAME" not in words and not any(mark in line for mark in ELSEWHERE)
 
 
 def prepare_for_a_guide(folder: Path) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign import Example
+from memalign import Example, Judge
 from memalign.align import lock
 from memalign.errors import ModelRejected
 from memalign.judge import signature_of
@@ -27,6 +26,7 @@ from tests.support.learning import (
     Imp,
     bare,
     batches,
+    divide,
     key_of,
     learn,
     own_words,
@@ -55,20 +55,53 @@ ways = st.sampled_from(WAYS)
 some = settings(max_examples=20)
 
 
-def divide(
-    rows: list[RawRow], chosen: Iterable[bool]
-) -> tuple[list[RawRow], list[RawRow]]:
-    """Rows in two parts."""
-    flags = list(chosen)
-    kept = [row for row, flag in zip(rows, flags, strict=False) if flag]
-    return kept, [row for row in rows if row not in kept]
-
-
 choices = st.lists(st.booleans(), min_size=15, max_size=15)
 
 
 def words(text: str) -> set[str]:
     return set(words_in(text))
+
+
+def labelled_in_words(rows: list[RawRow]) -> list[RawRow]:
+    return [
+        row | {"value": f"label{n}"} if "value" in row else row
+        for n, row in enumerate(rows)
+    ]
+
+
+def taught_twice(
+    judge: Judge, first: list[RawRow], later: list[RawRow], *, revised: bool
+) -> tuple[Judge, list[RawRow]]:
+    """A judge that learned in two steps, and the feedback that stands then.
+
+    The second batch says one of the earlier rows anew, and comes with the verdicts of the judge before it.
+    """
+    aligned = judge.align(first).judge
+    items = {
+        row["id"]: Example(id=row["id"], inputs=row["inputs"], outputs=row["outputs"])
+        for row in later
+    }
+    judgments = aligned.judge_many(list(items.values()))
+    changed = [
+        row | {"rationale": f"word9999{n} do:add"}
+        for n, row in enumerate(first[:revised])
+    ]
+    taught = aligned.align(
+        [*changed, *later],
+        own_verdicts={judgment.id: judgment for judgment in judgments},
+    )
+    return taught.judge, [*changed, *first[revised:], *later]
+
+
+def withdrawn(taught: Judge, keys: set[str]) -> Judge:
+    """The judge without this feedback; its memory is whole and says what was withdrawn."""
+    result = taught.unalign(*keys)
+    memory = result.judge.memory
+    check_whole(memory)
+    no_verdict_outlives_its_source(memory)
+    gone = {str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"}
+    assert gone == keys == {*map(str, result.removed)}
+    return result.judge
 
 
 class TestLearning:
@@ -98,10 +131,8 @@ class TestLearning:
     ) -> None:
         mixed = shuffler.sample(rows, len(rows))
         expected = learn(bare(**way)[0], rows).judge.memory
-        slow, single = (
-            bare(Imp(delays=dict(enumerate(delays))), **way)[0],
-            bare(concurrency=1, **way)[0],
-        )
+        slow, _ = bare(Imp(delays=dict(enumerate(delays))), **way)
+        single, _ = bare(concurrency=1, **way)
         for memory in (
             learn(slow, mixed).judge.memory,
             learn(single, rows).judge.memory,
@@ -123,61 +154,32 @@ class TestForgetting:
     def test_withdrawn_or_changed_feedback_leaves_no_word_and_no_key(
         self, rows, early, chosen, way, fault, revised: bool
     ) -> None:
-        imp, (size, weak, value_type) = Imp(), way
+        imp = Imp()
+        size, weak, value_type = way
         judge, chat = bare(
             imp, shard_size=size, weak=weak, feedback_value_type=value_type
         )
-        if (
-            value_type is str
-        ):  # a judge of free text answers in words, and words can leak
-            rows = [
-                one | {"value": f"label{n}"} if "value" in one else one
-                for n, one in enumerate(rows)
-            ]
+        if value_type is str:  # a judge of free text answers in words, and they leak
+            rows = labelled_in_words(rows)
         first, later = divide(rows, early)
-        aligned = judge.align(first).judge
-        items = {
-            one["id"]: Example(
-                id=one["id"], inputs=one["inputs"], outputs=one["outputs"]
-            )
-            for one in later
-        }
-        verdicts = {
-            judgment.id: judgment
-            for judgment in aligned.judge_many(list(items.values()))
-        }
-        # Some of the earlier rows say something else now, in the same batch as new ones.
-        changed = [
-            one | {"rationale": f"word9999{n} do:add"}
-            for n, one in enumerate(first[:revised])
-        ]
-        taught = aligned.align([*changed, *later], own_verdicts=verdicts).judge
-        standing = [*changed, *first[revised:], *later]
+        taught, standing = taught_twice(judge, first, later, revised=revised)
         assert not own_words(first, standing) & words(text_of(taught.memory))
 
         gone, others = divide(standing, chosen)
         if not gone:
             return
-        keys = {key_of(one) for one in gone}
+        secret = own_words(gone, others)
         imp.storm = {} if fault is None else dict.fromkeys(KINDS, FAULTS[fault])
         requests = len(chat.requests)
-        result = taught.unalign(*keys)
-        memory = result.judge.memory
-        check_whole(memory)
-        no_verdict_outlives_its_source(memory)
-        assert {
-            str(entry.key) for entry in memory.ledger() if entry.state == "withdrawn"
-        } == keys
-        assert {*map(str, result.removed)} == keys
-        imp.healed, imp.storm = True, {}
-        final = result.judge.align([]).judge
+        left = withdrawn(taught, {key_of(one) for one in gone})
+        imp.healed = True
+        imp.storm = {}
+        final = left.align([]).judge
         final(inputs="question about it", outputs="another answer, to judge")
-        for remembered in (memory, final.memory):
+        for remembered in (left.memory, final.memory):
             what_was_taken_back_is_nowhere(remembered)
-            assert not own_words(gone, others) & words(
-                text_of(remembered, tombstones=False)
-            )
-        assert not own_words(gone, others) & words(prompts_of(chat, requests))
+            assert not secret & words(text_of(remembered, tombstones=False))
+        assert not secret & words(prompts_of(chat, requests))
 
     @some
     @given(batches(), ways)

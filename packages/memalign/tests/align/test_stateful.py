@@ -47,6 +47,7 @@ from tests.support.learning import (
     Imp,
     bare,
     batches,
+    divide,
     key_of,
     learn,
     prompts_of,
@@ -155,7 +156,8 @@ def what_waits_has_its_reason(memory: Memory) -> None:
     for entry in memory.ledger():
         if entry.state != "pending":
             continue
-        order, reason = orders[entry.key], entry.reason
+        order = orders[entry.key]
+        reason = entry.reason
         told = order not in TAKEN or re.search("shard|person|locked case", reason)
         # A revision of what another one has just revised, or of a guideline that the model invented.
         odd = order in ("revise", "foreign") and "rule was not taken" in reason
@@ -192,7 +194,8 @@ class JudgeMachine(RuleBasedStateMachine):
     def align(self, drawn: list[tuple[int, str, str | None, bool | None, int]]) -> None:
         rows = [one for one in self.hand.rows(drawn) if key_of(one) not in self.erased]
         assume(rows)
-        asked, before = len(self.model.requests), self.judge.memory
+        asked = len(self.model.requests)
+        before = self.judge.memory
         result = self.learn(rows)
         assert [report.key for report in result.rows] == [key_of(one) for one in rows]
         assert all(
@@ -525,8 +528,7 @@ def test_forgetting_leaves_what_the_others_alone_would_teach(
     drawn: list[RawRow], chosen: list[bool]
 ) -> None:
     rows = undisputed(drawn)
-    gone = [row for row, flag in zip(rows, chosen, strict=False) if flag]
-    kept = [row for row in rows if row not in gone]
+    gone, kept = divide(rows, chosen)
     assume(gone and kept)
     judge = bare(Imp(healed=True), shard_size=1)[0]
     alone = what_was_learned(learn(judge, kept).judge.memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memalign import Judge
+from memalign.align import AlignResult
 from memalign.models.local import LocalChatModel
 from tests.support.keys import keys
 
@@ -44,13 +45,20 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
         model=small,
     )
     result = judge.align(ROWS)
-    memory = result.judge.memory
+    its_guidelines_are_the_comments(result)
+    its_judgments_have_reasons(result.judge)
+    it_forgets(result.judge)
+
+
+def its_guidelines_are_the_comments(result: AlignResult) -> None:
     assert [report.status for report in result.rows] == ["new", "new"]
     assert result.usage.cost in (0.0, None)
     assert result.usage.calls == 0, "its guidelines are the comments, word for word"
-    (guideline,) = memory.semantic
+    (guideline,) = result.judge.memory.semantic
     assert str(ROWS[0]["rationale"]).rstrip(".") in guideline.text
 
+
+def its_judgments_have_reasons(judge: Judge) -> None:
     items = [
         {
             "id": "i-1",
@@ -63,18 +71,16 @@ def test_an_embedded_judge_learns_judges_and_forgets(small: LocalChatModel) -> N
             "outputs": "We are sorry. One charge is reversed today.",
         },
     ]
-    judgments = result.judge.judge_many(items, concurrency=1)
+    known = tuple(guideline.id for guideline in judge.memory.semantic)
+    judgments = judge.judge_many(items, concurrency=1)
     for judgment in judgments:
         assert isinstance(judgment.value, bool), judgment.error
         assert judgment.rationale
-        assert judgment.guideline_ids == tuple(
-            guideline.id for guideline in memory.semantic
-        )
+        assert judgment.guideline_ids == known
     assert judgments[1].usage.cached_tokens > 0, "the system message is read once"
 
-    forgot = result.judge.unalign("t-1").judge
+
+def it_forgets(judge: Judge) -> None:
+    forgot = judge.unalign("t-1").judge
     assert [case.id for case in forgot.memory.cases] == ["t-2"]
-    assert not any(
-        ("t-1", "ana") in guideline.exposed_to for guideline in forgot.memory.guidelines
-    )
     assert [g.exposed_to for g in forgot.memory.guidelines] in ([], [keys("t-2@ben")])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memalign import Judge
+from memalign.align import AlignResult
 from memalign.models import Limits
 from memalign.models.provider_chat import ProviderChatModel
 from memalign.models.providers import Target
@@ -66,12 +67,7 @@ def test_a_failed_lesson_waits_with_its_reason(name: str) -> None:
     fault, why = FAULTS[name]
     with Endpoint(lambda body: fault if distilling(body) else answer(body)) as endpoint:
         ill = judge_at(endpoint).align(rows(2))
-        assert [report.state for report in ill.rows] == ["pending", "pending"]
-        for key, reason in ill.pending:
-            assert re.match(why, reason), (key, reason)
-            assert "gpt-4.1-mini" in reason, "it says which model"
-            assert "matter number" not in reason, "and repeats nobody's words"
-        assert not ill.guidelines
+        both_wait(ill, why)
         endpoint.answer = answer
         asked = len(endpoint.requests)
         well = ill.judge.align([])
@@ -79,6 +75,15 @@ def test_a_failed_lesson_waits_with_its_reason(name: str) -> None:
     learned = [guideline.text.partition(",")[0] for guideline in well.guidelines]
     assert learned == ["Mind matter number 0", "Mind matter number 1"]
     assert all(map(distilling, endpoint.requests[asked:]))
+
+
+def both_wait(ill: AlignResult, why: str) -> None:
+    assert [report.state for report in ill.rows] == ["pending", "pending"]
+    for key, reason in ill.pending:
+        assert re.match(why, reason), (key, reason)
+        assert "gpt-4.1-mini" in reason, "it says which model"
+        assert "matter number" not in reason, "and repeats nobody's words"
+    assert not ill.guidelines
 
 
 @pytest.mark.parametrize("name", ["cut", "wrong schema", "no JSON"])
@@ -155,7 +160,8 @@ def test_a_storm_of_failures_changes_nothing_learned(seed: int) -> None:
         assert states(ill.judge).keys() == {row["id"] + "@ana" for row in feedback}
         assert ill.pending or ill.notes, "or the weather was too good to prove anything"
         endpoint.answer = answer
-        healed, peace = ill.judge.align([]), judge.align(feedback)
+        healed = ill.judge.align([])
+        peace = judge.align(feedback)
         assert not healed.pending
         assert not healed.notes
         assert {*states(healed.judge).values()} <= {"learned", "merged", "disputed"}

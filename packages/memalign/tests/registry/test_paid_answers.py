@@ -66,14 +66,17 @@ def texts(endpoint: Endpoint) -> list[str]:
 def test_a_killed_align_pays_for_no_answer_twice(
     endpoint: Endpoint, undisturbed: AlignResult, path: Path, tmp_path: Path
 ) -> None:
-    answered, seen, goes_on = 7, iter(range(1_000)), threading.Event()
+    answered = 7
+    seen = iter(range(1_000))
+    goes_on = threading.Event()
 
     def silent(body: Body) -> Any:
         if next(seen) >= answered:
             goes_on.wait(PATIENCE)
         return paying.answer(body)
 
-    registry, endpoint.answer = create(path), silent
+    registry = create(path)
+    endpoint.answer = silent
     (file := tmp_path / "feedback.json").write_text(json.dumps(ROWS), "utf-8")
     root = Path(__file__).parents[2]
     environment = os.environ | {
@@ -115,7 +118,8 @@ def test_a_killed_align_pays_for_no_answer_twice(
 def test_a_database_that_fills_up_stops_the_paying(
     endpoint: Endpoint, undisturbed: AlignResult, path: Path
 ) -> None:
-    registry, place = create(path), OnSQLite(path)
+    registry = create(path)
+    place = OnSQLite(path)
     place.execute(
         "CREATE TRIGGER full BEFORE INSERT ON memalign_answers WHEN (SELECT count(*) FROM memalign_answers) >= 4 "
         "BEGIN SELECT RAISE(ABORT, 'no room is left'); END"
@@ -140,10 +144,8 @@ def test_forgetting_leaves_no_kept_answer(
     registry = create(place.url)
     registry.create(paying.judge(name="another"))
     registry.align(NAME, rows(2, source="eve"), optimizer=OPTIMIZER)
-    running, other = (
-        PaidAnswers(registry._database, NAME),
-        PaidAnswers(registry._database, "another"),
-    )
+    running = PaidAnswers(registry._database, NAME)
+    other = PaidAnswers(registry._database, "another")
     run(running.keep({"0" * 64: b'"a quote of eve, who said word777"'}))
     run(other.keep({"0" * 64: b'"another judge\'s"'}))
     if step == "delete":
@@ -200,11 +202,9 @@ def test_keeping_does_not_stop_the_loop(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry.create(paying.judge())
-    running, slow, write = (
-        PaidAnswers(registry._database, NAME),
-        threading.Event(),
-        PaidAnswers._write,
-    )
+    running = PaidAnswers(registry._database, NAME)
+    slow = threading.Event()
+    write = PaidAnswers._write
 
     def waiting(self: PaidAnswers, new: Mapping[str, bytes]) -> None:
         assert slow.wait(PATIENCE)
@@ -224,7 +224,8 @@ def test_keeping_does_not_stop_the_loop(
 def test_four_aligns_at_once_pay_for_no_request_twice(
     endpoint: Endpoint, place: Place
 ) -> None:
-    registry, ready = create(place.url), threading.Barrier(4)
+    registry = create(place.url)
+    ready = threading.Barrier(4)
     feedback = [rows(2, source=f"expert{n}", first=10 * n) for n in range(4)]
 
     def align(part: list[RawRow]) -> Any:
@@ -238,6 +239,7 @@ def test_four_aligns_at_once_pay_for_no_request_twice(
     ids = [guideline.id for guideline in registry.load(NAME).memory.guidelines]
     assert len(set(ids)) == len(ids) == 8
     assert {result.version for result in results} == {2, 3, 4, 5}
-    assert sum(result.usage.calls for result in results) == len(endpoint.requests)
-    assert len(texts(endpoint)) == len(set(texts(endpoint)))
+    asked = texts(endpoint)
+    paid = sum(result.usage.calls for result in results)
+    assert paid == len(asked) == len(set(asked))
     assert answers(place) == 0

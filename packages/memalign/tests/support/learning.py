@@ -139,7 +139,8 @@ class Imp:
         changes: list[Any] = []
         for label, content, said in RECORD.findall(new):
             order = _order(said)
-            named, (action, target) = [label], _ACTIONS.get(order, ("ADD", ""))
+            named = [label]
+            action, target = _ACTIONS.get(order, ("ADD", ""))
             if order == "silent":
                 continue
             if order == "junk":
@@ -259,6 +260,14 @@ def own_words(
         }
 
     return of(rows) - of(others)
+
+
+def divide(
+    rows: list[RawRow], chosen: Iterable[bool]
+) -> tuple[list[RawRow], list[RawRow]]:
+    """Rows in two parts: those that are chosen, and the others."""
+    first = [row for row, flag in zip(rows, chosen, strict=False) if flag]
+    return first, [row for row in rows if row not in first]
 
 
 def states(judge: Judge) -> dict[str, str]:

@@ -178,7 +178,8 @@ def test_a_job_keeps_its_rate(spark: Any, server: Server) -> None:
         return server.answered(body)
 
     rows: list[tuple[Any, Any]] = [(f"i-{n}", f"reply {n}") for n in range(200)]
-    server.answer, begun = slow, list[float]()
+    begun = list[float]()
+    server.answer = slow
     try:
         on_spark.judge(
             frame(spark, rows), JUDGE, tasks=2, rows_per_second=20, concurrency=64
@@ -213,51 +214,60 @@ def rows(count: int) -> list[RawRow]:
 
 
 def test_every_row_has_a_verdict_within_the_limit_of_all(server: Server) -> None:
+    with ray_of_two_workers(server.base_url) as ray:
+        earlier = every_row_has_a_verdict(ray, server)
+        cost = what_is_missing_is_judged(ray, earlier)
+        server.asked.clear()
+        the_limit_is_that_of_all(ray, server, limit=8.5 * cost)
+
+
+def every_row_has_a_verdict(ray: Any, server: Server) -> list[RawRow]:
     from memalign.integrations import ray as on_ray
 
-    with ray_of_two_workers(server.base_url) as ray:
-        odd = [{"id": None, "outputs": "x"}, {"id": "i-x", "outputs": None}]
-        ds = ray.data.from_items(rows(20) + odd).repartition(4)
-        verdicts = on_ray.judge(
-            ds, JUDGE, tasks=2, batch_size=5, concurrency=4
-        ).take_all()
-        assert len(verdicts) == 22
-        judged = {
-            row["id"]: row["rationale"] for row in verdicts if row["error"] is None
-        }
-        assert judged == {f"i-{n:02}": f"reply {n:02}" for n in range(20)}
-        assert (
-            sum(
-                row["error"].startswith("InputError")
-                for row in verdicts
-                if row["error"]
-            )
-            == 2
-        )
-        assert set(server.asked.values()) == {1}
-        earlier = pa.Table.from_pylist(verdicts)
-        more = on_ray.judge(
-            ray.data.from_items(rows(25)), JUDGE, tasks=1, done=earlier
-        ).take_all()
-        kept = [row | {"a.country": "pt"} for row in rows(25)]
-        again = on_ray.judge(
-            ray.data.from_items(kept),
-            JUDGE,
-            tasks=1,
-            done=ray.data.from_arrow(earlier),
-            keep=["a.country"],
-        ).take_all()
-        assert {(row["id"], row["a.country"]) for row in again} == {
-            (f"i-{n:02}", "pt") for n in range(20, 25)
-        }
-        assert sorted(row["id"] for row in more) == [f"i-{n:02}" for n in range(20, 25)]
-        server.asked.clear()
-        limit = 8.5 * more[0]["cost"]
-        ds = ray.data.from_items(rows(20)).repartition(4)
-        verdicts = on_ray.judge(
-            ds, JUDGE, tasks=2, batch_size=5, max_cost=limit, rows_per_second=200
-        ).take_all()
-        count = sum(row["error"] is None for row in verdicts)
-        assert len(verdicts) == 20
-        assert 4 <= count == sum(server.asked.values()) <= 8
-        assert all("NotJudged" in row["error"] for row in verdicts if row["error"])
+    odd = [{"id": None, "outputs": "x"}, {"id": "i-x", "outputs": None}]
+    ds = ray.data.from_items(rows(20) + odd).repartition(4)
+    judging = on_ray.judge(ds, JUDGE, tasks=2, batch_size=5, concurrency=4)
+    verdicts: list[RawRow] = judging.take_all()
+    assert len(verdicts) == 22
+    judged = {row["id"]: row["rationale"] for row in verdicts if row["error"] is None}
+    assert judged == {f"i-{n:02}": f"reply {n:02}" for n in range(20)}
+    errors = [row["error"] for row in verdicts if row["error"]]
+    assert sum(error.startswith("InputError") for error in errors) == 2
+    assert set(server.asked.values()) == {1}
+    return verdicts
+
+
+def what_is_missing_is_judged(ray: Any, verdicts: list[RawRow]) -> float:
+    """Judge what an earlier run lacks; the cost of one row."""
+    from memalign.integrations import ray as on_ray
+
+    earlier = pa.Table.from_pylist(verdicts)
+    items = ray.data.from_items(rows(25))
+    more = on_ray.judge(items, JUDGE, tasks=1, done=earlier).take_all()
+    kept = [row | {"a.country": "pt"} for row in rows(25)]
+    again = on_ray.judge(
+        ray.data.from_items(kept),
+        JUDGE,
+        tasks=1,
+        done=ray.data.from_arrow(earlier),
+        keep=["a.country"],
+    ).take_all()
+    missing = [f"i-{n:02}" for n in range(20, 25)]
+    assert {(row["id"], row["a.country"]) for row in again} == {
+        (name, "pt") for name in missing
+    }
+    assert sorted(row["id"] for row in more) == missing
+    return float(more[0]["cost"])
+
+
+def the_limit_is_that_of_all(ray: Any, server: Server, limit: float) -> None:
+    from memalign.integrations import ray as on_ray
+
+    ds = ray.data.from_items(rows(20)).repartition(4)
+    verdicts = on_ray.judge(
+        ds, JUDGE, tasks=2, batch_size=5, max_cost=limit, rows_per_second=200
+    ).take_all()
+    count = sum(row["error"] is None for row in verdicts)
+    assert len(verdicts) == 20
+    assert 4 <= count == sum(server.asked.values()) <= 8
+    assert all("NotJudged" in row["error"] for row in verdicts if row["error"])
