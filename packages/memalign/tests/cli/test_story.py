@@ -249,7 +249,14 @@ def test_an_erase_by_key_or_person_shows_what_goes_and_asks(
 ) -> None:
     before = memalign("show", aligned, "--json").json["version"]
     refused = memalign("erase", aligned, *what, code=2)
-    assert not missing(refused.err, "would be erased", "comments: t-1@ana", "add --yes")
+    assert not missing(
+        refused.err,
+        "would be erased",
+        "comments: t-1@ana",
+        "to be learned again without them:",
+        "add --yes",
+    )
+    assert "pending" not in refused.err, "an erase learns it again at once"
     assert memalign("show", aligned, "--json").json["version"] == before
     preview = memalign("erase", aligned, *what, "--dry-run", "--json", code=0).json
     receipt = memalign("erase", aligned, *what, "--yes", "--json").json

@@ -67,7 +67,8 @@ class Receipt:
         versions: What each version lost.
         latest: The version that stands afterwards, with what was learned again; None when the
             latest never held any of them, and in a dry run.
-        pending: Feedback that waits to be distilled again; `problem` says why.
+        pending: Feedback that waits to be distilled again; `problem` says why. In a dry run it is
+            the feedback that an erasure would distil again.
         rederived: The guidelines that were written since.
         searched: What was searched afterwards; empty in a dry run.
         looked_for: What was looked for there, in words that name nothing of it.
@@ -130,7 +131,10 @@ class Receipt:
 
     def __str__(self) -> str:
         done = "would be erased" if self.dry_run else f"erased for good, {self.at}"
-        waiting = "pending until the next align, to be learned again"
+        if self.dry_run:
+            waiting = "to be learned again without them"
+        else:
+            waiting = "pending until the next align, to be learned again"
         parts: dict[str, Sequence[object]] = {
             "comments": self.keys,
             "cases": self.cases,
