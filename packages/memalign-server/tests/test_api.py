@@ -65,6 +65,9 @@ def team(shared: world.Shared) -> tuple[Any, Any]:
         "judged": 5,
         "failed": 0,
         "problem": None,
+        "added": 5,
+        "known": 0,
+        "changed": [],
     }
     return shared.signed_in("reviewer"), owner
 
@@ -127,6 +130,14 @@ def test_what_a_row_says_of_a_kept_case_stays_as_it_is_sent(local: TestClient) -
     done(local, "align", feedback=[row])
     (known,) = world.server_of(local).judges.latest("tone").judge.memory.cases
     assert (known.example.inputs, known.example.outputs) == ("Hm?", "No!")
+
+
+def test_cases_with_a_known_id_and_other_content_are_named(local: TestClient) -> None:
+    done(local, "cases", cases=CASES)
+    changed = {**CASES[0], "outputs": "Tomorrow."}
+    new = {"id": "new", "inputs": "Who?", "outputs": "Me."}
+    result = done(local, "cases", cases=[changed, CASES[1], new])
+    assert (result["added"], result["known"], result["changed"]) == (1, 1, ["late"])
 
 
 def test_an_id_names_one_kept_case(local: TestClient) -> None:

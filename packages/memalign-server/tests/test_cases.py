@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -98,6 +99,22 @@ def test_what_is_taken_out_loses_no_words_and_counts_again(queued: TestClient) -
     shows(queued.get(PAGE).text, "5 cases", "1 of them answered.")
 
 
+def test_two_uploads_of_one_minute_are_told_apart(queued: TestClient) -> None:
+    for name in ("june.csv", "july.csv", "july.csv"):
+        text = f"inputs,outputs\nWhere {len(ids(queued))}?,Soon.\n"
+        files = {"file": (name, text)}
+        queued.post("/judges/tone/setup/cases", files=files, data={"what": "cases"})
+    page = queued.get(PAGE).text
+    texts = re.findall(r'<a href="[^"]*batch=[^"]*">(.*?)</a>', page, re.DOTALL)
+    words = [" ".join(re.sub("<[^>]*>", "", text).split()) for text in texts]
+    assert [text.partition(",")[0] for text in words[:3]] == [
+        "july.csv",
+        "july.csv",
+        "june.csv",
+    ]
+    assert len({*words}) == len(words) == 4
+
+
 def test_an_upload_is_undone_at_once(queued: TestClient) -> None:
     before = ids(queued)
     added = upload(queued, "inputs,outputs\nWhere?,Soon.\nWhen?,Today.\n", what="cases")
@@ -131,8 +148,33 @@ def test_answers_in_a_file_are_offered_and_taken(local: TestClient) -> None:
         ("ana", False, "No day is named.", None),
         ("local", True, None, None),
     ]
-    upload(local, SHEET.replace("No day", "Not a day"), what="cases", said="true")
+    again = upload(
+        local, SHEET.replace("No day", "Not a day"), what="cases", said="true"
+    )
     assert len(world.stored(local, select(reviews))) == 2, "what was said here stays"
+    shows(local.get(again.headers["location"]).text, "2 answers were left out")
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown", "left"),
+    [
+        ("t-1,Where?,Tomorrow.,no,ana\n", "Take 1 answer", "1 answer was left out"),
+        ("t-2,When?,Today.,perhaps,ana\n", "Line 2:", ""),
+        ("t-2,When?,Today.,,\nt-3,Why?,So.,yes,ana\n", "Take 1 answer", ""),
+    ],
+)
+def test_no_answer_of_a_file_is_left_out_without_a_word(
+    local: TestClient, rows: str, shown: str, left: str
+) -> None:
+    put_in(local, [{"id": "t-1", "inputs": "Where?", "outputs": "Soon."}])
+    sheet = f"id,inputs,outputs,value,source\n{rows}"
+    page = upload(local, sheet).text
+    shows(page, shown)
+    assert ("cannot be read" in page) == ("perhaps" in rows)
+    added = upload(local, sheet, what="cases", said="true")
+    after = local.get(added.headers["location"]).text
+    assert ("left out" in after and "answer" in left) == bool(left)
+    assert left in after
 
 
 def test_answers_in_a_file_can_be_left_out(local: TestClient) -> None:

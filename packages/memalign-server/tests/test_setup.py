@@ -276,6 +276,82 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     )
 
 
+KNOWN = "id,inputs,outputs\nt-1,Where?,Soon.\nt-2,When?,Today.\nt-3,Why?,It rained.\n"
+CHANGED = KNOWN.replace("Soon.", "Tomorrow.").replace("It rained.", "It snowed.")
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        (
+            "en",
+            "2 are left out, because their ids are there already with other content: "
+            "t-1, t-3. Give them ids of their own",
+        ),
+        (
+            "pt",
+            "2 ficam de fora, porque os seus ids já existem com outro conteúdo: "
+            "t-1, t-3. Dê-lhes ids próprios",
+        ),
+        (
+            "es",
+            "2 quedan fuera, porque sus ids ya existen con otro contenido: "
+            "t-1, t-3. Deles ids propios",
+        ),
+    ],
+)
+def test_rows_with_a_known_id_and_other_content_are_named(
+    local: TestClient, language: str, words: str
+) -> None:
+    local.headers["accept-language"] = language
+    sent(local, "june.csv", KNOWN, "cases")
+    shown = words_of(f"<main>{sent(local, 'july.csv', CHANGED).text}</main>")
+    added = sent(local, "july.csv", CHANGED + "t-4,Who?,Me.\n", "cases")
+    after = words_of(local.get(added.headers["location"]).text)
+    assert words in shown
+    assert words in after
+    assert "1 new, 1 is there already" in after or language != "en"
+    again = sent(local, "july.csv", CHANGED, "cases")
+    assert words in words_of(local.get(again.headers["location"]).text)
+
+
+def test_many_rows_with_other_content_are_counted_and_some_named(
+    local: TestClient,
+) -> None:
+    rows = [{"id": f"t-{n}", "inputs": "Q?", "outputs": f"A{n}"} for n in range(9)]
+    put_in(local, rows)
+    lines = [json.dumps({**row, "outputs": f"B{row['id']}"}) for row in rows]
+    shown = sent(local, "b.jsonl", "\n".join(lines)).text
+    shows(shown, "9 are left out", "t-0, t-1, t-2, t-3, t-4…")
+    assert "Nothing new" not in shown
+    assert 'value="cases"' not in shown
+
+
+def test_content_that_the_queue_has_under_another_id_is_there_already(
+    local: TestClient,
+) -> None:
+    put_in(local, CASES)
+    swapped = [
+        {**CASES[0], "id": CASES[1]["id"]},
+        {**CASES[1], "id": CASES[0]["id"]},
+    ]
+    shown = sent(local, "b.jsonl", "\n".join(map(json.dumps, swapped))).text
+    shows(shown, "Nothing new: all 2 were there already.")
+
+
+def test_an_id_that_the_judge_has_learned_with_other_content_is_known(
+    local: TestClient,
+) -> None:
+    put_in(local, [*CASES])
+    answer(local, "late", value="false", rationale="It names no day.")
+    post(local, "/judges/tone/teach")
+    wait(local)
+    post(local, "/judges/tone/cases/take-out", case="late")
+    changed = json.dumps({"id": "late", "inputs": "Late?", "outputs": "No."})
+    page = words_of(f"<main>{sent(local, 'b.jsonl', changed).text}</main>")
+    shows(page, "1 is left out", "late. Give them ids of their own")
+
+
 @pytest.mark.parametrize(
     ("table", "column", "words"),
     [

@@ -58,7 +58,7 @@ class _Body(BaseModel):
             raise ValueError("a value is nested too deeply") from None
 
 
-class Case(_Body):
+class NewCase(_Body):
     """One case: at least one of its fields."""
 
     id: Annotated[str, Field(min_length=1, max_length=500)] | None = None
@@ -70,7 +70,7 @@ class Case(_Body):
     meta: dict[str, Any] = Field(default_factory=dict)
 
 
-class Cases(_Body):
+class NewCases(_Body):
     """Cases for review: rows of an example's fields."""
 
     cases: Rows
@@ -155,7 +155,7 @@ def list_judges(server: Here) -> list[JudgeSummary]:
 @of_judge.post("/judge", tags=["judging"])
 async def judge_one(
     judge: JudgeName,
-    case: Case,
+    case: NewCase,
     server: Here,
     person: Asking,
     keep: Annotated[
@@ -211,7 +211,7 @@ def _note(
         return  # most requests are about no case of the queue, and should not lock
     with server.store.write() as connection:
         if judgment is not None:
-            add_cases(connection, judge, [example])
+            add_cases(connection, judge, [example], memory=latest.judge.memory)
             same = ids_with_content(connection, judge, example.content_hash)
             if example.id not in same:
                 raise Problem(
@@ -237,10 +237,11 @@ def _own_source(person: Person, source: str) -> str:
 
 
 @of_judge.post("/cases", status_code=202, tags=["review"], dependencies=[OWNER])
-def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
+def put_cases(judge: JudgeName, body: NewCases, begin: Begin, server: Here) -> Job:
     """Put cases in the queue, and judge those that are not judged.
 
-    Content that is in the queue already stays as it is.
+    The job's result has how many were `added`; how many were `known`, with the same content; and
+    the ids of those that were left out, because their id has other content, as `changed`.
     """
     asked = server.judges.latest(judge).judge
     parts = named_parts(asked.instructions)
@@ -250,8 +251,8 @@ def put_cases(judge: JudgeName, body: Cases, begin: Begin, server: Here) -> Job:
         else []
     )
     with server.store.write() as connection:
-        add_cases(connection, judge, cases)
-    return begin("queue", {})
+        arrival = add_cases(connection, judge, cases, memory=asked.memory)
+    return begin("queue", {"arrival": arrival.counts})
 
 
 @of_judge.post("/align", status_code=202, tags=["learning"])

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.responses import RedirectResponse, Response
+from pydantic import BaseModel, Field
 
 from memalign import Judge
 from memalign.errors import InputError
@@ -33,9 +34,8 @@ from memalign_server.store.answers import activity_of, is_answered
 from memalign_server.store.cases import (
     add_cases,
     answers_wanted,
+    compare_cases,
     counts_of,
-    list_batches,
-    new_cases,
     set_answers_wanted,
 )
 from memalign_server.work.jobs import Job
@@ -48,18 +48,38 @@ Block = Literal["question", "cases", "experts", "erase", ""]
 
 MOST = 10_000
 """Traces that one pull may read."""
+_NAMED = 5  # ids that a message names
+_NAME = 60  # characters of each
 _NEWS = (
     "job",
-    "added",
-    "repeated",
-    "kept",
-    "batch",
     "guest",
     "personal_link",
     "matching",
     "mentions",
     "others",
 )
+
+
+class UploadResult(BaseModel):
+    """What became of a file, as the address of the page says it.
+
+    Attributes:
+        added: How many cases are new.
+        repeated: How many others are there already, with the same content.
+        changed: How many were left out, because their ids have other content.
+        names: Some of these ids.
+        kept: How many answers came with the cases.
+        dropped: How many answers were left out.
+        batch: What was added, to be taken out again; "" for nothing.
+    """
+
+    added: int = 0
+    repeated: int = 0
+    changed: int = 0
+    names: str = Field("", max_length=500)
+    kept: int = 0
+    dropped: int = 0
+    batch: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,6 +134,7 @@ class Setup:
             wanted = answers_wanted(connection, self.judge)
         context: dict[str, Any] = {
             "setup": self,
+            "some_names": some_names,
             "marked": marked,
             "receipts": self.server.jobs.receipts(self.judge)
             if open == "erase"
@@ -126,6 +147,7 @@ class Setup:
             "answers": answers,
             "largest": LARGEST_BODY,
             "most": MOST,
+            "arrived": UploadResult(),
             **dict.fromkeys(_NEWS),
         }
         return render(
@@ -145,23 +167,13 @@ Screen = Annotated[Setup, Depends()]
 @router.get("/setup")
 def setup_page(
     setup: Screen,
+    arrived: Annotated[UploadResult, Query()],
     open: Block = "",
     job: str = "",
-    added: int = 0,
-    repeated: int = 0,
-    kept: int = 0,
-    batch: str = "",
 ) -> Response:
     """Show the four blocks; with a job what it brought."""
     open_provider(setup.latest.model_name)
-    return setup.render(
-        open,
-        job=setup.server.jobs.find(job),
-        added=added,
-        repeated=repeated,
-        kept=kept,
-        batch=batch,
-    )
+    return setup.render(open, job=setup.server.jobs.find(job), arrived=arrived)
 
 
 @router.post("/setup/cases")
@@ -182,24 +194,41 @@ def take_cases(
     upload = _read(setup, file, column or ())
     if not upload.cases:
         raise Refused("no row of {name} can be used as it is", name=upload.name)
-    kept = 0
+    judge = setup.latest
+    offered = upload.said if said else ()
     with setup.server.store.write() as connection:
-        added, repeated = add_cases(connection, setup.judge, upload.cases)
-        if said:
-            kind = setup.latest.value_type
-            kept = keep_said(
-                connection, setup.judge, upload.said, by=setup.person.name, kind=kind
-            )
-        batch = list_batches(connection, setup.judge)[0].added_at if added else None
-    judging = setup.start("queue").id if added else None
-    return setup.redirect(
-        open="cases",
-        job=judging,
-        added=added,
-        repeated=repeated,
-        kept=kept or None,
-        batch=batch,
+        arrival = add_cases(
+            connection,
+            setup.judge,
+            upload.cases,
+            memory=judge.memory,
+            origin=upload.name,
+        )
+        kept = keep_said(
+            connection,
+            setup.judge,
+            offered,
+            by=setup.person.name,
+            kind=judge.value_type,
+        )
+    arrived = UploadResult(
+        added=len(arrival.new),
+        repeated=arrival.repeated,
+        changed=len(arrival.changed),
+        names=some_names(arrival.changed),
+        kept=kept,
+        dropped=len(offered) - kept,
+        batch=arrival.batch if arrival.new else "",
     )
+    judging = setup.start("queue").id if arrival.new else None
+    news = arrived.model_dump(exclude_defaults=True)
+    return setup.redirect(open="cases", job=judging, **news)
+
+
+def some_names(ids: Sequence[str]) -> str:
+    """Return the first ids, with a mark if there are more."""
+    names = ", ".join(case_id[:_NAME] for case_id in ids[:_NAMED])
+    return f"{names}…" if len(ids) > _NAMED else names
 
 
 def _read(setup: Setup, file: UploadFile, column: Sequence[str]) -> Upload:
@@ -215,8 +244,11 @@ def _shown(
     """Show what a file holds, or why it cannot be read."""
     try:
         upload = _read(setup, file, column)
+        judge = setup.latest
         with setup.server.store.read() as connection:
-            new = len(new_cases(connection, setup.judge, upload.cases))
+            arrival = compare_cases(
+                connection, setup.judge, upload.cases, memory=judge.memory
+            )
     except InputError as error:
         problem = error_text(setup.request, error)
         return render(
@@ -231,8 +263,9 @@ def _shown(
         "upload.html",
         judge=setup.judge,
         upload=upload,
-        labels={field: label_of(field, setup.latest) for field in setup.latest.fields},
-        new=new,
+        labels={field: label_of(field, judge) for field in judge.fields},
+        arrival=arrival,
+        some_names=some_names,
         said=said,
         reason_of=reason_of,
     )

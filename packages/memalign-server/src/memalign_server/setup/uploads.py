@@ -117,6 +117,7 @@ class Upload:
         bad: The rows that cannot be used, in order.
         labels: Columns that hold what people said already.
         said: What their rows say of the cases that can be used.
+        unread: The rows that can be used, but not what they say.
         guessed: The encoding that was guessed, because the file is not UTF-8; "" for none.
     """
 
@@ -128,6 +129,7 @@ class Upload:
     bad: Sequence[RowError] = ()
     labels: Sequence[str] = ()
     said: Sequence[Feedback] = ()
+    unread: Sequence[RowError] = ()
     guessed: str = ""
 
     @property
@@ -230,9 +232,23 @@ def _with_cases(
     cases, refused = _cases(filled, upload.name, judge)
     lines = {row.line for row in refused}
     usable = [row for row in filled if row.line not in lines]
-    said = _said(usable, judge) if upload.labels else ()
     bad = sorted([*bad, *empty, *refused], key=lambda error: error.line)
-    return replace(upload, cases=cases, bad=bad, said=said)
+    upload = replace(upload, cases=cases, bad=bad)
+    saying = [row for row in usable if _says_something(row)] if upload.labels else []
+    if not saying:
+        return upload
+    read = read_feedback(
+        RowSource.of(saying),
+        value_type=judge.value_type,
+        fields=named_parts(judge.instructions),
+        skip_invalid=True,
+    )
+    return replace(upload, said=read.rows, unread=read.invalid)
+
+
+def _says_something(row: Row) -> bool:
+    said = (row.fields.get("value"), row.fields.get("rationale"))
+    return not all(map(_is_empty, said))
 
 
 def _filled(
@@ -289,19 +305,6 @@ def _cases(
             lines = {row.line for row in error.rows}
             rows = [row for row in rows if row.line not in lines]
     return [], refused
-
-
-def _said(rows: Sequence[Row], judge: Judge) -> Sequence[Feedback]:
-    """Return what the rows say of their cases.
-
-    Rows whose value cannot be read, and those that say nothing, are left out.
-    """
-    return read_feedback(
-        RowSource.of(rows),
-        value_type=judge.value_type,
-        fields=named_parts(judge.instructions),
-        skip_invalid=True,
-    ).rows
 
 
 def _check_unpacked(path: Path, name: str) -> None:

@@ -7,9 +7,9 @@ chance too; of the others, the most useful come first.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from secrets import randbelow
 from typing import Any, Final, TypeVar
 
@@ -36,6 +36,7 @@ from sqlalchemy import (
 from memalign.content import texts_in
 from memalign.evaluation import knows
 from memalign.judge import Judge
+from memalign.memory import Memory
 from memalign.types import Example, Judgment
 from memalign.values import value_text
 from memalign_server.problems import Refused
@@ -60,7 +61,8 @@ _MEASURING: Final = (
 )
 _AT_ONCE = 500  # rows of one statement, and ids of one IN (…)
 _CHANCES = 1_000_000
-_MOST_FOUND = 20  # cases of one search
+_MOST_FOUND = 20  # cases of one search, and batches of one list
+_MINUTE = 16  # characters of a time that say its minute
 
 T = TypeVar("T")
 
@@ -137,65 +139,148 @@ class ListedCase:
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """The cases that were added at once: how many there are, and how many are answered."""
+    """The cases that were added at once.
+
+    Attributes:
+        added_at: When that was, which also names the batch.
+        origin: The file or experiment that they came from; None for neither.
+        total: How many there are.
+        answered: How many of them somebody answered.
+        number: 1, or more for a later batch of the same origin and minute.
+    """
 
     added_at: str
+    origin: str | None
     total: int
     answered: int
+    number: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arrival:
+    """What becomes of cases that are put in a queue.
+
+    Attributes:
+        new: The cases that are new to the queue.
+        repeated: How many others it has with the same content, or are given twice.
+        changed: The ids of the rest, which are left out: the judge has other content under them.
+        batch: When the new ones were added; "" as long as they are not.
+    """
+
+    new: Sequence[Example]
+    repeated: int
+    changed: Sequence[str]
+    batch: str = ""
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Return what a job's result says of it."""
+        return {
+            "added": len(self.new),
+            "known": self.repeated,
+            "changed": list(self.changed),
+        }
 
 
 # -- put in and judged -----------------------------------------------------------------------------
 
 
-def new_cases(
-    connection: Connection, judge: str, examples: Iterable[Example]
-) -> list[Example]:
-    """Return those cases that a judge's queue does not have, by id or by content.
+def compare_cases(
+    connection: Connection,
+    judge: str,
+    examples: Iterable[Example],
+    *,
+    memory: Memory | None = None,
+) -> Arrival:
+    """Return which cases are new to a judge's queue, and which ids have other content.
+
+    Of several with one id the last counts.
+
+    Args:
+        connection: A transaction.
+        judge: The judge.
+        examples: The cases.
+        memory: What the judge has learned: content under an id that it knows is no new case.
 
     Raises:
         InputError: An id is too long.
     """
     distinct = {example.id: example for example in examples}
-    for case_id in distinct:
-        if len(case_id) > LONGEST_ID:
-            raise Refused(
-                "id '{id}…' has {n} characters; give shorter ones, {most} at most",
-                id=case_id[:60],
-                n=len(case_id),
-                most=LONGEST_ID,
-            )
-    present = set[str]()
-    for part in parts_of(distinct.values()):
-        ids = [example.id for example in part]
-        contents = [example.content_hash for example in part]
-        same = or_(queue.c.case_id.in_(ids), queue.c.content_hash.in_(contents))
-        query = select(queue.c.case_id, queue.c.content_hash)
-        for row in connection.execute(query.where(queue.c.judge == judge, same)):
-            present.update(row)
+    ids, contents = _known(connection, judge, list(distinct.values()))
     new = dict[str, Example]()
+    changed = list[str]()
+    repeated = 0
     for example in distinct.values():
-        if present.isdisjoint((example.id, example.content_hash)):
-            new.setdefault(example.content_hash, example)
-    return list(new.values())
+        content = example.content_hash
+        learned = None if memory is None else memory.case(example.id)
+        is_other = learned is not None and learned.example.content_hash != content
+        if content in contents or content in new:
+            repeated += 1
+        elif example.id in ids or is_other:
+            changed.append(example.id)
+        else:
+            new[content] = example
+    return Arrival(new=list(new.values()), repeated=repeated, changed=changed)
 
 
-def add_cases(
-    connection: Connection, judge: str, examples: Iterable[Example]
-) -> tuple[int, int]:
-    """Put cases in the queue of a judge, unjudged. Of several with one id the last counts.
-
-    Returns:
-        How many are new, and how many the queue has already.
+def _known(
+    connection: Connection, judge: str, examples: Sequence[Example]
+) -> tuple[set[str], set[str]]:
+    """Return the ids and the content hashes of a queue's cases that share one with these.
 
     Raises:
         InputError: An id is too long.
     """
-    examples = list(examples)
-    new = new_cases(connection, judge, examples)
+    ids = set[str]()
+    contents = set[str]()
+    for part in parts_of(examples):
+        for example in part:
+            _check_id(example.id)
+        by_id = queue.c.case_id.in_([example.id for example in part])
+        by_content = queue.c.content_hash.in_([one.content_hash for one in part])
+        query = select(queue.c.case_id, queue.c.content_hash)
+        query = query.where(queue.c.judge == judge, or_(by_id, by_content))
+        for row in connection.execute(query):
+            ids.add(row.case_id)
+            contents.add(row.content_hash)
+    return ids, contents
+
+
+def _check_id(case_id: str) -> None:
+    if len(case_id) > LONGEST_ID:
+        raise Refused(
+            "id '{id}…' has {n} characters; give shorter ones, {most} at most",
+            id=case_id[:60],
+            n=len(case_id),
+            most=LONGEST_ID,
+        )
+
+
+def add_cases(
+    connection: Connection,
+    judge: str,
+    examples: Iterable[Example],
+    *,
+    memory: Memory | None = None,
+    origin: str | None = None,
+) -> Arrival:
+    """Put those cases in the queue of a judge that are new to it, unjudged.
+
+    Args:
+        connection: The transaction.
+        judge: The judge.
+        examples: The cases.
+        memory: As of `compare_cases`.
+        origin: The file or experiment that they come from.
+
+    Raises:
+        InputError: An id is too long.
+    """
+    arrival = compare_cases(connection, judge, examples, memory=memory)
+    at = now()  # the same for all: what was added at once can be taken out at once
     rows = list[dict[str, Any]]()
     drawn = 0
-    at = now()  # the same for all: what was added at once can be taken out at once
-    for number, example in enumerate(new):
+    for number, example in enumerate(arrival.new):
         place = number % ONE_IN
         if place == 0:
             drawn = randbelow(ONE_IN)
@@ -209,11 +294,12 @@ def add_cases(
                 "held_out": held_out,
                 "rank": _chance() if held_out else unknown_rank(),
                 "added_at": at,
+                "origin": origin,
             }
         )
     for part in parts_of(rows):
         connection.execute(insert(queue), part)
-    return len(new), len({example.id for example in examples}) - len(new)
+    return replace(arrival, batch=at)
 
 
 def _chance() -> float:
@@ -658,13 +744,21 @@ def list_batches(connection: Connection, judge: str) -> list[Batch]:
     """Return what was added at once, the latest first."""
     answered = func.count(case((_given(judge) > 0, 1)))
     query = select(
-        queue.c.added_at, func.count().label("total"), answered.label("answered")
+        queue.c.added_at,
+        func.max(queue.c.origin).label("origin"),
+        func.count().label("total"),
+        answered.label("answered"),
     )
     query = query.where(queue.c.judge == judge).group_by(queue.c.added_at)
-    rows = connection.execute(
-        query.order_by(queue.c.added_at.desc()).limit(_MOST_FOUND)
-    )
-    return [Batch(**row._mapping) for row in rows]
+    latest = query.order_by(queue.c.added_at.desc()).limit(_MOST_FOUND)
+    batches = list[Batch]()
+    seen = Counter[tuple[str | None, str]]()
+    for row in reversed(connection.execute(latest).all()):
+        minute = row.added_at[:_MINUTE]
+        seen[row.origin, minute] += 1
+        number = seen[row.origin, minute]
+        batches.append(Batch(**row._mapping, number=number))
+    return batches[::-1]
 
 
 def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:

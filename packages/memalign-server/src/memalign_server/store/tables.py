@@ -257,6 +257,7 @@ queue = Table(
     Column("settled_by", String(200), info=NAME),  # and who chose that
     Column("rank", Float, nullable=False),  # how useful an answer is: the highest first
     Column("added_at", _TIME, nullable=False),
+    Column("origin", Text, info=PASSING),  # the file or experiment; NULL for neither
     # The long ones last: a row is read from its beginning, as far as the column that is asked for.
     Column("example", Struct(Example), nullable=False, info=TEXT),
     Column(

@@ -195,8 +195,12 @@ async def trial(work: Work) -> dict[str, Any]:
 
 
 async def queue(work: Work) -> dict[str, Any]:
-    """Judge every case of the queue that is not judged, the `first` one before the others; and what comes next."""
-    return await _judge_queue(work, *await work.latest())
+    """Judge every case of the queue that is not judged, the `first` one before the others; and what comes next.
+
+    The result repeats the counts of an `arrival`.
+    """
+    judged = await _judge_queue(work, *await work.latest())
+    return judged | (work.arguments.get("arrival") or {})
 
 
 async def pull(work: Work) -> dict[str, Any]:
@@ -215,14 +219,16 @@ async def pull(work: Work) -> dict[str, Any]:
         cases_of_experiment, work.arguments["experiment"], judge.fields, **source
     )
     with work.store.write() as connection:
-        added, repeated = add_cases(connection, work.judge, pulled.examples)
-    counts = {
-        "added": added,
-        "known": repeated,
-        "skipped": pulled.skipped,
-        "more": pulled.more,
-    }
-    return {**await _judge_queue(work, judge, version), **counts}
+        arrival = add_cases(
+            connection,
+            work.judge,
+            pulled.examples,
+            memory=judge.memory,
+            origin=work.arguments["experiment"],
+        )
+    judged = await _judge_queue(work, judge, version)
+    rest = {"skipped": pulled.skipped, "more": pulled.more}
+    return judged | arrival.counts | rest
 
 
 async def _judge_queue(work: Work, judge: Judge, version: int) -> dict[str, Any]:
