@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import gettext
 import re
 from functools import cache
@@ -17,22 +18,38 @@ import memalign_server
 from memalign.registry.receipt import UNREACHABLE, UNREACHABLE_ON_POSTGRESQL
 from memalign_server.pages.languages import LANGUAGES, language, language_of
 from server_support import world
-from server_support.reviewing import answer, expect, post, put_in, wait
+from server_support.catalogues import constants
+from server_support.reviewing import answer, expect, post, put_in, shows, wait
 
 if TYPE_CHECKING:
     from memalign.models.base import ChatRequest
 
 SOURCE = Path(memalign_server.__file__).parent
+PACKAGE = Path(__file__).parents[1]
+OUT_OF_REACH = {*UNREACHABLE, *UNREACHABLE_ON_POSTGRESQL}
 TEMPLATES = sorted((SOURCE / "templates").glob("*.html"))
 OTHERS = [code for code in LANGUAGES if code != "en"]
 PLACES = {"_": 0, "say": 0, "n_": 1, "count": 1, "Refused": 0, "Problem": 1}
 """Which argument of a call is a sentence."""
 
 
+def library_sentences() -> set[str]:
+    """What Babel finds in the files of the library that babel.cfg names."""
+    config = configparser.ConfigParser()
+    config.read(PACKAGE / "babel.cfg")
+    texts = set[str]()
+    for section in config.sections():
+        kind, _, pattern = section.partition(": ")
+        for path in PACKAGE.parent.glob(pattern) if kind == "constants" else ():
+            with path.open("rb") as file:
+                texts |= {text for *_, text, _ in constants(file, (), (), {})}
+    return texts
+
+
 @cache
 def sentences() -> set[str]:
     """Every English sentence of the pages; of two forms for one and several things the first."""
-    texts = {*UNREACHABLE, *UNREACHABLE_ON_POSTGRESQL}
+    texts = library_sentences()
     for path in TEMPLATES:
         for call in (
             Environment(autoescape=True)
@@ -180,6 +197,25 @@ FORMS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("/judges/tone/setup/cases", {"what": "cases"}),
     ("/judges/try", {"question": "Bom?", "model": "local:none"}),
 )
+
+
+def test_babel_finds_what_receipts_say_is_out_of_reach() -> None:
+    assert library_sentences() == OUT_OF_REACH
+
+
+@pytest.mark.parametrize("code", OTHERS)
+def test_a_receipt_says_what_is_out_of_reach_in_the_readers_language(
+    code: str, place: str
+) -> None:
+    with world.site(place, headers={"accept-language": code}) as client:
+        put_in(client)
+        erased = post(
+            client, "/judges/tone/erase", matching="weeks late", whole="true"
+        ).headers["location"]
+        wait(client)
+        page = client.get(erased).text
+    shows(page, *map(language(code).say, UNREACHABLE))
+    assert [text for text in OUT_OF_REACH if text in page] == []
 
 
 @pytest.mark.parametrize("code", OTHERS)

@@ -123,7 +123,8 @@ def problem_of(error: Exception) -> Problem:
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
             for fault in error.errors()
         ]
-        return Problem(422, "; ".join(faults[:5]), faults=faults)
+        first = "; ".join(faults[:5])
+        return Problem(422, first, faults=faults)
     status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
     more: dict[str, Any] = {"error": type(error).__name__}
     if isinstance(error, InvalidRows):
