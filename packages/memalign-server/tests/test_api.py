@@ -149,6 +149,16 @@ def test_an_id_names_one_kept_case(local: TestClient) -> None:
     )
 
 
+def test_an_entry_that_is_no_object_costs_itself(local: TestClient) -> None:
+    mixed = [FEEDBACK[0], 7, FEEDBACK[1]]
+    refused = ended(local, local.post(f"{TONE}/align", json={"feedback": mixed}).json())
+    assert "line 2: a row is a mapping" in refused["problem"]
+    done(local, "align", feedback=mixed, skip_invalid=True)
+    assert learned(local) == {"t-1@ana": "learned", "t-2@ana": "learned"}
+    refused = local.post(f"{TONE}/cases", json={"cases": [CASES[0], None]})
+    assert (refused.status_code, "line 2" in refused.text) == (422, True)
+
+
 @world.ON_BOTH
 def test_feedback_is_replaced_and_withdrawn(taught: TestClient) -> None:
     done(

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Self, cast
 
 import msgspec
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from memalign import Example, Judgment
 from memalign.errors import InputError
@@ -43,7 +43,9 @@ of_judge = APIRouter(prefix="/judges/{judge}", dependencies=[JUDGE])
 JudgeName = Annotated[str, Path(max_length=200, description="The judge's name.")]
 JobId = Annotated[str, Path(max_length=32, description="The job's id.")]
 Key = Annotated[str, Field(min_length=1, max_length=2000, examples=["t-17@ana"])]
-Rows = Annotated[list[dict[str, Any]], Field(max_length=100_000)]
+# An entry that is no object is a bad row like any other, and named as such.
+Row = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": True})]
+Rows = Annotated[list[Row], Field(max_length=100_000)]
 
 
 class _Body(BaseModel):
@@ -264,14 +266,18 @@ def align_judge(
     Feedback on cases that are held out to measure the judge is refused, under whatever id: 409,
     with the ids as `held_out`.
     """
-    rows = [
-        {**row, "source": _own_source(person, str(row.get("source") or person.name))}
-        for row in body.feedback
-    ]
+    rows: list[Any] = []
+    for sent in body.feedback:
+        row = sent
+        if isinstance(sent, dict):
+            source = str(sent.get("source") or person.name)
+            row = {**sent, "source": _own_source(person, source)}
+        rows.append(row)
+    objects = [row for row in rows if isinstance(row, dict)]
     asked = server.judges.latest(judge).judge
     with server.store.read() as connection:
         measuring = measuring_names(connection, judge)
-        ids = [str(row.get("id")) for row in rows]
+        ids = [str(row.get("id")) for row in objects]
         queued = {case.case_id: case for case in cases_of(connection, judge, ids)}
     held_out = set(ids) & measuring
     if measuring:
@@ -283,7 +289,7 @@ def align_judge(
             "some of these cases are held out to measure the judge: leave them out"
         )
         raise Problem(409, problem, held_out=sorted(held_out))
-    for row in rows:
+    for row in objects:
         case = queued.get(str(row.get("id")))
         if (
             case is not None

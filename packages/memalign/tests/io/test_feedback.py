@@ -306,6 +306,51 @@ def test_json_is_read_however_it_is_laid_out(
     assert file.invalid == ()
 
 
+MIXED = [GOOD, 7, None, ["t-9"], "t-9", {**GOOD, "id": "t-5"}]
+BAD_PLACES = [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(MIXED),
+        json.dumps(MIXED, indent=2),
+        lines(*MIXED),
+        json.dumps({"feedback": MIXED}),
+        json.dumps({"version": "1.0", "data": MIXED}, indent=1),
+    ],
+    ids=["array", "pretty", "lines", "envelope", "pretty envelope"],
+)
+def test_an_entry_that_is_no_object_costs_itself(write: Write, text: str) -> None:
+    path = write("f.json", text)
+    with pytest.raises(InvalidRows, match=r"line 4: a row is a JSON object, not .*t-9"):
+        read_feedback(path, value_type=BOOL)
+    file = read_feedback(path, value_type=BOOL, skip_invalid=True)
+    assert [row.id for row in file.rows] == ["t-1", "t-5"]
+    assert [row.line for row in file.invalid] == BAD_PLACES
+    with pytest.raises(InvalidRows) as refused:
+        read_examples(path)
+    assert [row.line for row in refused.value.rows] == BAD_PLACES
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": "t-1", "outputs": "fine", "value": True, "data": [{"a": 1}]},
+        {
+            "id": "t-1",
+            "conversation": [{"role": "user", "content": "hi"}],
+            "value": True,
+        },
+    ],
+)
+def test_a_single_row_with_a_list_is_no_envelope(
+    write: Write, row: dict[str, Any]
+) -> None:
+    for text in (json.dumps(row), json.dumps(row, indent=1)):
+        assert [r.id for r in read_feedback(write("f.json", text)).rows] == ["t-1"]
+
+
 @pytest.mark.parametrize(
     ("text", "good", "reason"),
     [

@@ -188,7 +188,9 @@ def _lines_of(path: Path) -> Iterator[_Line]:
             except (InputError, msgspec.ValidationError) as error:
                 if isinstance(error, InputError) and _is_cut(raw) and not file.read(1):
                     return
-                fault = f"is not a judgment ({error}); name another output file"
+                fault = (
+                    f"is not a judgment ({error}); take it out, or name another file"
+                )
                 raise InputError(f"{path}, line {number}, {fault}") from None
 
 

@@ -12,8 +12,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from memalign.content.json_values import Fault, decode_json
 from memalign.errors import InputError, MemalignError, RowError
+from memalign.io.columns import FIELDS
 
 __all__ = [
     "Line",
@@ -94,8 +97,8 @@ def never_empty(name: str, rows: Iterable[Row | RowError]) -> Iterator[Row | Row
 def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
     """Read the rows of numbered lines of JSON; empty lines are left out.
 
-    Objects in an array, or on several lines each, are read too: they are then held in memory, and a
-    row's line is its position.
+    Objects in an array, in an object around it, or on several lines each, are read too: they are
+    then held in memory, and a row's line is its position.
     """
     lines = iter(lines)
     first: list[tuple[int, bytes]] = []
@@ -103,16 +106,15 @@ def json_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
         first.append((line, raw))
         if raw.removeprefix(BOM_UTF8).strip():
             break
+    rows = None
     if first and _goes_on(first[-1][1]):
         first += lines
         rows = _document_rows(first)
-        yield from _line_rows(first) if rows is None else rows
-    else:
-        yield from _line_rows(chain(first, lines))
+    yield from _line_rows(chain(first, lines)) if rows is None else rows
 
 
 def _goes_on(raw: bytes) -> bool:
-    """Return whether a line begins JSON that goes on below it, or is an array of objects."""
+    """Return whether a line begins JSON that goes on below it, or holds rows in an array."""
     text = raw.decode("utf-8-sig", "replace").strip()
     if not text.startswith(("[", "{")):
         return False
@@ -120,7 +122,10 @@ def _goes_on(raw: bytes) -> bool:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return True
-    return isinstance(value, list) and all(isinstance(part, dict) for part in value)
+    if isinstance(value, dict):
+        return _enveloped(text) is not None
+    # One object in it is enough: what else there is are bad rows.
+    return not value or any(isinstance(part, dict) for part in value)
 
 
 def _line_rows(lines: Iterable[tuple[int, bytes]]) -> Iterator[Row | RowError]:
@@ -140,12 +145,30 @@ def _row_of(line: int, text: str) -> Row | RowError:
         return RowError(line=line, reason=str(error))
     if isinstance(value, dict):
         return Row(line=line, fields=value)
-    return RowError(
-        line=line, reason=f"a row is a JSON object, not {str(value)[:40]!r}"
-    )
+    shown = text.strip().strip('"')[:40]
+    reason = f"a row is a JSON object, not {shown!r}; mend it or take it out"
+    return RowError(line=line, reason=reason)
 
 
-_BETWEEN = re.compile(r"[\s,\[\]]*")
+_ENVELOPES = ("examples", "cases", "feedback", "judgments", "rows", "records", "data")
+"""Keys under which a file that is one object keeps the list of its rows."""
+
+
+def _enveloped(text: str) -> list[str] | None:
+    """Return the rows of a document that is one object around their list, None for another."""
+    try:
+        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        named = [name for name in _ENVELOPES if bytes(parts.get(name, b""))[:1] == b"["]
+        if len(named) != 1 or not parts.keys().isdisjoint(FIELDS):
+            return None
+        listed = msgspec.json.decode(parts[named[0]], type=list[msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    rows = [bytes(row).decode() for row in listed]
+    return rows if any(row.startswith("{") for row in rows) else None
+
+
+_GAP = re.compile(r"[\s,]*")
 _DECODER = json.JSONDecoder()
 
 
@@ -155,9 +178,18 @@ def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[Row | RowError] |
         text = b"".join(raw for _, raw in lines).decode("utf-8-sig").rstrip()
     except UnicodeDecodeError:
         return None
+    listed = _enveloped(text)
+    if listed is not None:
+        return [_row_of(number, row) for number, row in enumerate(listed, 1)]
     rows: list[Row | RowError] = []
+    in_array = False
     place = _after_gap(text, 0)
     while place < len(text):
+        # An array in an array is a bad row.
+        if text[place] == ("]" if in_array else "["):
+            in_array = not in_array
+            place = _after_gap(text, place + 1)
+            continue
         try:
             _, end = _DECODER.raw_decode(text, place)
         except (ValueError, RecursionError) as error:
@@ -167,14 +199,14 @@ def _document_rows(lines: Sequence[tuple[int, bytes]]) -> list[Row | RowError] |
             return [*rows, _cut(rows, f"broken JSON on line {line} of the file")]
         rows.append(_row_of(len(rows) + 1, text[place:end]))
         place = _after_gap(text, end)
-    if text.lstrip().startswith("[") and not text.endswith("]"):
+    if in_array:
         rows.append(_cut(rows, "the array is not closed"))
     return rows
 
 
 def _after_gap(text: str, place: int) -> int:
-    """Return where the next object begins, after blanks, commas and brackets."""
-    gap = _BETWEEN.match(text, place)
+    """Return where the next value begins, after blanks and commas."""
+    gap = _GAP.match(text, place)
     return gap.end() if gap else place
 
 
