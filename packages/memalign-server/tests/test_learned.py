@@ -622,7 +622,7 @@ def test_a_conflict_is_shown_to_its_author_however_the_name_is_spelled(
 
 
 def test_cases_are_found_taught_or_not_and_stay_blind(taught: Site) -> None:
-    for text in ("reply 9", "REPLY  9", "reply 9. bye"):
+    for text in ("reply 9", "REPLY  9", "reply 9. bye", "réply 9"):
         assert "1 case holds it. “Reply 9.” Look at it" in taught.page(find=text)
     assert "“Reply 10.” Look at it" in taught.page(find="REPLY 10")
     assert "No case holds it." in taught.page(find="reply 99")

@@ -13,6 +13,7 @@ from memalign.content.normal import (
     name_key,
     quote_form,
     search_form,
+    search_letters,
     word_form,
     words_and_pairs,
 )
@@ -29,10 +30,20 @@ PAIRS = {
     "punctuation": ("late!", "late"),
     "escapes": ("Jos\\u00e9", "José"),
 }
+
+
+def marked_letters(text: str) -> list[str]:
+    """Return what a page compares where it marks what a search found."""
+    return [letter for letter, _ in search_letters(text)]
+
+
 SAME: dict[Callable[[str], Any], set[str]] = {
     folded: {"case", "white space", "wide letters", "unseen letters"},
     name_key: {"case", "white space", "wide letters", "unseen letters"},
     search_form: {"case", "white space", "wide letters", "unseen letters", "accents"},
+    marked_letters: {
+        *("case", "white space", "wide letters", "unseen letters", "accents")
+    },
     word_form: {
         *("case", "white space", "wide letters"),
         *("quotation marks", "kinds of quotation", "punctuation"),

@@ -17,7 +17,7 @@ from memalign.memory import Finder
 from memalign.registry import Receipt, Registry
 from memalign.types import FeedbackKey
 from memalign_server.erase.service import planned
-from memalign_server.pages.texts import is_word_in
+from memalign_server.pages.texts import is_word_in, places
 from memalign_server.problems import Refused
 from memalign_server.store import Store
 from memalign_server.store.answers import all_answers, people_who_answered
@@ -210,7 +210,7 @@ class Search:
         """Return the beginning of the first text that holds it, from a little before it where that is far in."""
         first = next(filter(self.finder.holds, texts), next(iter(texts), ""))
         text = " ".join(first.split())
-        at = text.lower().find(" ".join(self.finder.text.lower().split()))
+        at, _ = next(places(text, self.text), (-1, -1))
         start = 0
         if at > _LINE // 2:
             start = text.rfind(" ", 0, at - _LINE // 3) + 1

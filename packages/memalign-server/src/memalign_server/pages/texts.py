@@ -17,7 +17,9 @@ from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 
-__all__ = ["is_word_in", "marked", "prose", "visible"]
+from memalign.content import search_letters
+
+__all__ = ["is_word_in", "marked", "places", "prose", "visible"]
 
 _MARKS: Final = re.compile(
     r"^(#{1,6} |[-*+] |\d+[.)] |> |```|\|.+\|)|\*\*\S|`[^`\n]+`|\[[^\[\]\n]+\]\(",
@@ -61,7 +63,7 @@ def marked(text: str, wanted: str) -> Markup:
     """Return a text with every place marked that reads as the wanted words, accents aside."""
     parts: list[Markup] = []
     done = 0
-    for start, end in _places(text, wanted):
+    for start, end in places(text, wanted):
         parts.append(visible(text[done:start]))
         parts.append(Markup("<mark>{}</mark>").format(visible(text[start:end])))
         done = end
@@ -70,41 +72,23 @@ def marked(text: str, wanted: str) -> Markup:
 
 def is_word_in(text: str, wanted: str) -> bool:
     """Return whether a text has the wanted words outside longer ones: "Ana", and not "Analysis"."""
-    places = list(_places(text, wanted))
-    for start, end in places:
+    found = list(places(text, wanted))
+    for start, end in found:
         if not (text[:start][-1:].isalnum() or text[end : end + 1].isalnum()):
             return True
-    return not places
+    return not found
 
 
-def _places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
+def places(text: str, wanted: str) -> Iterator[tuple[int, int]]:
     """Yield where a text reads as the wanted words: the first letter, and the end."""
-    letters = [
-        (folded, place)
-        for place, letter in enumerate(text)
-        for folded in _folded(letter)
-    ]
-    read = "".join(folded for folded, _ in letters)
-    sought = "".join(map(_folded, " ".join(wanted.split())))
+    letters = list(search_letters(text))
+    read = "".join(letter for letter, _ in letters)
+    sought = "".join(letter for letter, _ in search_letters(wanted.strip()))
     at = read.find(sought) if sought else -1
     while at >= 0:
         end = at + len(sought)
         yield letters[at][1], letters[end - 1][1] + 1
         at = read.find(sought, end)
-
-
-def _folded(letter: str) -> str:
-    """Return a letter without case, accents and hidden marks."""
-    if letter.isspace():
-        return " "
-    parts = unicodedata.normalize(
-        "NFKD", unicodedata.normalize("NFKC", letter).casefold()
-    )
-    return "".join(part for part in parts if not _is_mark(part))
-
-
-def _is_mark(part: str) -> bool:
-    return bool(unicodedata.combining(part)) or unicodedata.category(part) == "Cf"
 
 
 def prose(text: str) -> Markup:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from memalign import Judge
+from memalign.content import column_form
 from memalign.errors import InputError, InvalidRows, RegistryError, RowError
 from memalign.io import Columns, Examples, Row, RowSource, read_feedback
 from memalign.judge import named_parts
@@ -398,8 +399,8 @@ def _first_choice(
 
 
 def _means(column: str, question: str) -> bool:
-    words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", column).lower())
-    if not words or words[-1] in _KEYS:
+    words = column_form(column).split("_")
+    if words[-1] in _KEYS:
         return False
     return any(
         word.startswith(beginning)
@@ -421,7 +422,7 @@ def _is_key(column: str, rows: Sequence[Mapping[str, Any]]) -> bool:
     if not texts or not is_short:
         return False
     is_numbered = len(set(texts)) == len(texts) > 1 and all(map(_DIGIT.search, texts))
-    return is_numbered or not _KEYS.isdisjoint(re.findall(r"[^\W_]+", column.lower()))
+    return is_numbered or not _KEYS.isdisjoint(column_form(column).split("_"))
 
 
 def _as_written(row: Row) -> Row:

@@ -33,10 +33,10 @@ from sqlalchemy import (
     update,
 )
 
-from memalign.content import texts_in
+from memalign.errors import InputError
 from memalign.evaluation import knows
 from memalign.judge import Judge
-from memalign.memory import Memory
+from memalign.memory import Finder, Memory
 from memalign.types import Example, Judgment
 from memalign.values import value_text
 from memalign_server.problems import Refused
@@ -47,7 +47,6 @@ from memalign_server.store.tables import (
     now,
     queue,
     reviews,
-    to_json,
 )
 
 ONE_IN = 4
@@ -773,31 +772,25 @@ def waiting_to_measure(connection: Connection, judge: str, person: str) -> int:
 def find_cases(
     connection: Connection, judge: Judge, text: str, *, most: int = _MOST_FOUND
 ) -> list[Example]:
-    """Return the cases of the queue and of the memory that hold a text, in any case and spacing."""
-    wanted = _plain(text)
-    if not wanted:
+    """Return the cases of the queue and of the memory that hold a text, as an erasure finds it."""
+    try:
+        finder = Finder(text)
+    except InputError:  # nothing in it is visible
         return []
-    # As JSON spells them: most rows need not be read.
-    words = [to_json(word)[1:-1] for word in wanted.split()]
     query = select(type_coerce(queue.c.example, Text)).where(
         queue.c.judge == judge.name
     )
     cases = dict[str, Example]()
     for row in connection.execute(query.order_by(queue.c.number)).scalars():
-        if all(word in row.casefold() for word in words):
+        if finder.holds(row):  # most rows need not be read
             queued = Example.from_dict(from_json(row))
             cases[queued.id] = queued
     cases |= {known.example.id: known.example for known in judge.memory.cases}
     found = list[Example]()
     for example in cases.values():
-        content = list(example.content.values())
-        if len(found) < most and wanted in _plain(" ".join(texts_in(content))):
+        if len(found) < most and finder.within(list(example.content.values())):
             found.append(example)
     return found
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def parts_of(values: Iterable[T], size: int = _AT_ONCE) -> Iterator[list[T]]:

@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from memalign.content import texts_in
+from memalign.content import texts_in, walk
 from memalign.registry import Passage, Receipt, Residue, Words
 from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.store.tables import Json, from_json, jobs, people, queue, reviews
@@ -139,23 +139,19 @@ def _written(row: Row[Any]) -> dict[str, Any]:
 
 def _copies(value: Any) -> Iterator[Passage]:
     """Yield the cases, and words on cases, that a JSON value repeats: objects with an id and a field of a case."""
-    parts: Collection[Any] = ()
-    if isinstance(value, list):
-        parts = value
-    elif isinstance(value, dict):
-        parts = value.values()
-        case_id = value.get("id")
-        if isinstance(case_id, str) and not _OF_CASES.isdisjoint(value):
-            content = [
-                field for name, field in value.items() if name not in ("id", "source")
-            ]
-            yield Passage(id=case_id, source=None, content=content, copy=True)
-            if isinstance(value.get("source"), str):
-                yield Passage(
-                    id=case_id, source=value["source"], content=content, copy=True
-                )
-    for part in parts:
-        yield from _copies(part)
+    for part in walk(value):
+        if not isinstance(part, dict) or _OF_CASES.isdisjoint(part):
+            continue
+        case_id = part.get("id")
+        if not isinstance(case_id, str):
+            continue
+        source = part.get("source")
+        content = [
+            field for name, field in part.items() if name not in ("id", "source")
+        ]
+        yield Passage(id=case_id, source=None, content=content, copy=True)
+        if isinstance(source, str):
+            yield Passage(id=case_id, source=source, content=content, copy=True)
 
 
 # -- forget ----------------------------------------------------------------------------------------

@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from memalign.content import rebuilt
 from memalign.registry import judges_table
 from memalign.types import Example, Judgment
 
@@ -166,13 +167,7 @@ def whole(text: str) -> str:
 
 def whole_value(value: Any) -> Any:
     """Return a JSON value in which every text and name of a field is whole."""
-    if isinstance(value, str):
-        return whole(value)
-    if isinstance(value, dict):
-        return {whole_value(name): whole_value(part) for name, part in value.items()}
-    if isinstance(value, list):
-        return [whole_value(part) for part in value]
-    return value
+    return rebuilt(value, whole)
 
 
 def from_json(text: str | None) -> Any:

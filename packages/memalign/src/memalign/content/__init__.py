@@ -2,6 +2,7 @@
 
 from memalign.content.conversation import Turn, turns_of
 from memalign.content.media import check_field, check_fields, check_parts
+from memalign.content.normal import column_form, search_letters
 from memalign.content.paths import Part, first_lacking, part_in, parts_in, sides_of
 from memalign.content.text import as_read, judged_texts, words_of
 from memalign.content.traces import (
@@ -12,7 +13,7 @@ from memalign.content.traces import (
     span_tree,
     trace_of,
 )
-from memalign.content.walk import texts_in
+from memalign.content.walk import rebuilt, texts_in, walk
 
 __all__ = [
     "Part",
@@ -23,16 +24,20 @@ __all__ = [
     "check_field",
     "check_fields",
     "check_parts",
+    "column_form",
     "exported_spans",
     "first_lacking",
     "judged_texts",
     "part_in",
     "parts_in",
+    "rebuilt",
+    "search_letters",
     "shown_spans",
     "sides_of",
     "span_tree",
     "texts_in",
     "trace_of",
     "turns_of",
+    "walk",
     "words_of",
 ]

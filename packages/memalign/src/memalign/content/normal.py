@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
 
@@ -31,6 +32,7 @@ __all__ = [
     "printable",
     "quote_form",
     "search_form",
+    "search_letters",
     "snake_case",
     "unescaped",
     "whole_text",
@@ -114,6 +116,21 @@ def search_form(text: str) -> str:
     return unicodedata.normalize(
         "NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", plain))
     )
+
+
+def search_letters(text: str) -> Iterator[tuple[str, int]]:
+    """Yield the letters of the search form, decomposed, each with its place in the text.
+
+    By them a page marks what a search found. A run of white space is one blank, at its first place.
+    """
+    before = ""
+    for place, letter in enumerate(text):
+        form = " " if letter.isspace() else search_form(letter)
+        if form == before == " ":
+            continue
+        before = form or before
+        for part in unicodedata.normalize("NFKD", form):
+            yield part, place
 
 
 # -- words of guidelines and cases -----------------------------------------------------------------

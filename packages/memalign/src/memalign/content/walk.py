@@ -7,6 +7,9 @@ from typing import Any
 
 __all__ = ["members", "rebuilt", "texts_in", "walk"]
 
+# A value may be nested deeper than Python calls functions. So the walkers keep a stack of what
+# waits, and take its end first: the parts of a value go there in reverse.
+
 
 def members(value: object) -> Iterable[tuple[Any, Any]]:
     """Return the parts of an object with their keys, of a list with their places, else nothing."""
@@ -17,18 +20,16 @@ def members(value: object) -> Iterable[tuple[Any, Any]]:
     return ()
 
 
-def walk(value: object) -> Iterator[tuple[str | int | None, Any]]:
-    """Yield the value and all that it holds, each before what it holds itself, as JSON writes them.
-
-    Each comes with its key or place in what holds it, the value itself with None. Iterative,
-    because a value may be nested deeper than Python calls functions.
-    """
-    waiting: list[tuple[str | int | None, Any]] = [(None, value)]
+def walk(value: object) -> Iterator[Any]:
+    """Yield the value and all that it holds, each before what it holds itself, in order."""
+    waiting: list[Any] = [value]
     while waiting:
-        step, part = waiting.pop()
-        yield step, part
-        if isinstance(part, dict | list | tuple):
-            waiting.extend(reversed(list(members(part))))
+        part = waiting.pop()
+        yield part
+        if isinstance(part, dict):
+            waiting.extend(reversed(part.values()))
+        elif isinstance(part, list | tuple):
+            waiting.extend(reversed(part))
 
 
 def texts_in(
@@ -41,11 +42,18 @@ def texts_in(
         keys: Whether the keys of objects count: content may carry words there.
         numbers: Whether numbers count, as text. True and false never do.
     """
-    for step, part in walk(value):
-        if keys and isinstance(step, str):
-            yield step
+    waiting: list[Any] = [value]
+    while waiting:
+        part = waiting.pop()
         if isinstance(part, str):
             yield part
+        elif isinstance(part, dict):
+            for key, inner in reversed(part.items()):
+                waiting.append(inner)
+                if keys and isinstance(key, str):
+                    waiting.append(key)
+        elif isinstance(part, list | tuple):
+            waiting.extend(reversed(part))
         elif numbers and isinstance(part, int | float) and not isinstance(part, bool):
             yield str(part)
 
