@@ -17,7 +17,7 @@ from memalign.content.normal import (
     word_form,
     words_and_pairs,
 )
-from memalign.content.walk import rebuilt, texts_in, walk
+from memalign.content.walk import rebuilt, texts_in, values_in
 
 PAIRS = {
     "case": ("Very Late", "very late"),
@@ -109,4 +109,4 @@ def test_no_depth_is_too_much_for_the_walker() -> None:
     for _ in range(100_000):
         value = [value]
     assert list(texts_in(value)) == ["deep"]
-    assert sum(1 for _ in walk(value)) == 100_001
+    assert sum(1 for _ in values_in(value)) == 100_001

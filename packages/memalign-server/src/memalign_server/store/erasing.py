@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from memalign.content import texts_in, walk
+from memalign.content import texts_in, values_in
 from memalign.registry import Passage, Receipt, Residue, Words
 from memalign.types import Example, FeedbackKey, Judgment
 from memalign_server.store.tables import Json, from_json, jobs, people, queue, reviews
@@ -139,7 +139,7 @@ def _written(row: Row[Any]) -> dict[str, Any]:
 
 def _copies(value: Any) -> Iterator[Passage]:
     """Yield the cases, and words on cases, that a JSON value repeats: objects with an id and a field of a case."""
-    for part in walk(value):
+    for part in values_in(value):
         if not isinstance(part, dict) or _OF_CASES.isdisjoint(part):
             continue
         case_id = part.get("id")

@@ -13,7 +13,7 @@ from memalign.content.traces import (
     span_tree,
     trace_of,
 )
-from memalign.content.walk import rebuilt, texts_in, walk
+from memalign.content.walk import rebuilt, texts_in, values_in
 
 __all__ = [
     "Part",
@@ -38,6 +38,6 @@ __all__ = [
     "texts_in",
     "trace_of",
     "turns_of",
-    "walk",
+    "values_in",
     "words_of",
 ]

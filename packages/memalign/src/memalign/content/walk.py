@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-__all__ = ["members", "rebuilt", "texts_in", "walk"]
+__all__ = ["members", "rebuilt", "texts_in", "values_in"]
 
 # A value may be nested deeper than Python calls functions. So the walkers keep a stack of what
 # waits, and take its end first: the parts of a value go there in reverse.
@@ -20,7 +20,7 @@ def members(value: object) -> Iterable[tuple[Any, Any]]:
     return ()
 
 
-def walk(value: object) -> Iterator[Any]:
+def values_in(value: object) -> Iterator[Any]:
     """Yield the value and all that it holds, each before what it holds itself, in order."""
     waiting: list[Any] = [value]
     while waiting:
