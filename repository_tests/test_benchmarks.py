@@ -468,3 +468,4 @@ def test_intervals_and_promises_hold_in_worlds_whose_truth_is_known() -> None:
     ]
     assert len(broken) == 6
     assert all(float(cell.strip(" %")) <= 10 for cell in broken)
+    assert any(" the same of n of n labelled cases" in line for line in lines)

@@ -63,6 +63,38 @@ def test_all_is_exactly_the_public_names() -> None:
     assert public <= set(package.__all__)
 
 
+DOUBLED = re.compile(
+    r"\b(a|an|and|are|as|at|be|by|for|from|has|in|is|it|no|not|of|on|or|that|the|to|was|with)"
+    r"\s+\1\b"
+)
+
+
+def texts_of(path: Path) -> list[str]:
+    """Return the texts that a file shows to people: of code its literals, put together."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        return [text]
+    texts = list[str]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.JoinedStr):
+            parts = [getattr(part, "value", "") for part in node.values]
+            texts.append("".join(p if isinstance(p, str) else "…" for p in parts))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.append(node.value)
+    return texts
+
+
+def test_no_word_of_a_message_or_page_is_there_twice() -> None:
+    suffixes = {".py", ".md", ".html", ".jinja"}
+    found = list[str]()
+    for path in tracked_files():
+        if path.suffix in suffixes and "tests" not in path.parts:
+            for text in texts_of(path):
+                for doubled in DOUBLED.finditer(text):
+                    found.append(f"{path.name}: {doubled[0]}")
+    assert found == []
+
+
 def test_no_file_names_a_package_registry() -> None:
     # Put together here, so that this file does not name them either. A lock or a script that names one breaks for
     # everybody behind a mirror.
