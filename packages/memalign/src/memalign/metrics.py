@@ -59,12 +59,12 @@ class Estimate:
         if self.value is None:
             return "n/a"
         form = form or ".2f"
-        interval = (
-            ""
-            if self.low is None or self.high is None
-            else f" [{self.low:{form}}, {self.high:{form}}]"
-        )
-        return f"{self.value:{form}}{interval}"
+        figure = f"{self.value:{form}}"
+        if self.low is None or self.high is None:
+            return figure
+        low = f"{self.low:{form}}"
+        high = f"{self.high:{form}}"
+        return f"{figure} [{low}, {high}]"
 
 
 # -- agreement of two columns ----------------------------------------------------------------------
@@ -99,35 +99,50 @@ def krippendorff_alpha(
     one label says nothing and is left out. Krippendorff 2011, "Computing Krippendorff's
     Alpha-Reliability". None when no case has two labels, or all labels are the same.
     """
-    pairable = [list(unit) for unit in units if len(unit) > 1]
-    order = sorted(
-        {value for unit in pairable for value in unit},
-        key=lambda value: (isinstance(value, str), value),
-    )
+    pairable = [unit for unit in units if len(unit) > 1]
+    labels: set[Any] = set()
+    for unit in pairable:
+        labels.update(unit)
+    order = sorted(labels, key=lambda label: (isinstance(label, str), label))
     if len(order) < 2:
         return None
-    index = {label: position for position, label in enumerate(order)}
-    coincidences = np.zeros((len(order), len(order)))
-    for unit in pairable:
-        counts = np.bincount(
-            [index[value] for value in unit], minlength=len(order)
-        ).astype(float)
-        coincidences += (np.outer(counts, counts) - np.diag(counts)) / (len(unit) - 1)
+    coincidences = _coincidences(pairable, order)
     marginals = coincidences.sum(axis=0)
     if level == "nominal":
         distance = 1.0 - np.eye(len(order))
     elif level == "interval":
-        scores = np.array(order, dtype=float)
-        distance = (scores[:, None] - scores[None, :]) ** 2
+        distance = _squared_distance(np.array(order, dtype=float))
     else:
         # The number of labels given between the two, each end counted half.
-        ranks = np.cumsum(marginals) - marginals / 2
-        distance = (ranks[:, None] - ranks[None, :]) ** 2
+        distance = _squared_distance(np.cumsum(marginals) - marginals / 2)
+    by_chance = np.outer(marginals, marginals)
     observed = float((coincidences * distance).sum())
-    expected = float((np.outer(marginals, marginals) * distance).sum()) / (
-        marginals.sum() - 1
-    )
-    return float(1.0 - observed / expected) if expected > 0 else None
+    expected = float((by_chance * distance).sum())
+    expected /= marginals.sum() - 1
+    if expected <= 0:
+        return None
+    return float(1.0 - observed / expected)
+
+
+def _coincidences(units: Sequence[Sequence[Any]], order: Sequence[Any]) -> Floats:
+    """Return how often each two labels of `order` meet in a unit; a unit counts by its labels."""
+    size = len(order)
+    places = {label: place for place, label in enumerate(order)}
+    coincidences = np.zeros((size, size))
+    for unit in units:
+        codes = [places[label] for label in unit]
+        counts = np.bincount(codes, minlength=size).astype(float)
+        pairs = np.outer(counts, counts) - np.diag(counts)
+        coincidences += pairs / (len(unit) - 1)
+    return coincidences
+
+
+def _squared_distance(scores: Floats) -> Floats:
+    """Return the squared distance of each two scores."""
+    column = scores[:, None]
+    row = scores[None, :]
+    distance: Floats = (column - row) ** 2
+    return distance
 
 
 # -- how sure --------------------------------------------------------------------------------------
@@ -160,12 +175,20 @@ def wilson_interval(
         return None
     z = student_t(level, degrees)
     share = successes / n
+    failures = n * (1 - share)
     rest = z * z - 1 / n
+    middle = 2 * successes + z * z
     under = 2 * (n + z * z)
-    down = max(0.0, rest - 2 + 4 * share * (n * (1 - share) + 1)) ** 0.5
-    up = max(0.0, rest + 2 + 4 * share * (n * (1 - share) - 1)) ** 0.5
-    low = (2 * successes + z * z - 1 - z * down) / under if share > 0 else 0.0
-    high = (2 * successes + z * z + 1 + z * up) / under if share < 1 else 1.0
+    low = 0.0
+    if share > 0:
+        below = rest - 2 + 4 * share * (failures + 1)
+        root = max(0.0, below) ** 0.5
+        low = (middle - 1 - z * root) / under
+    high = 1.0
+    if share < 1:
+        above = rest + 2 + 4 * share * (failures - 1)
+        root = max(0.0, above) ** 0.5
+        high = (middle + 1 + z * root) / under
     return max(0.0, low), min(1.0, high)
 
 
@@ -184,8 +207,11 @@ def paired_share_interval(
     first = (b + 1) / (n + 2)
     second = (c + 1) / (n + 2)
     middle = second - first
-    half = z * ((first + second - middle * middle) / (n + 2)) ** 0.5
-    return max(-1.0, middle - half), min(1.0, middle + half)
+    variance = first + second - middle * middle
+    half = z * (variance / (n + 2)) ** 0.5
+    low = max(-1.0, middle - half)
+    high = min(1.0, middle + half)
+    return low, high
 
 
 def mcnemar_exact(b: int, c: int) -> float:
@@ -220,51 +246,57 @@ def _cohen_kappa(
     one = codes[: len(first)]
     other = codes[len(first) :]
     member = np.eye(len(order))
+    shares = weights @ member[one]
+    other_shares = weights @ member[other]
+    by_chance = (shares * other_shares).sum(axis=1)
     total = weights.sum(axis=1)
-    chance = total**2 - ((weights @ member[one]) * (weights @ member[other])).sum(
-        axis=1
-    )
-    return 1.0 - _ratio((weights @ (one != other)) * total, chance)
+    differing = weights @ (one != other)
+    return 1.0 - _ratio(differing * total, total**2 - by_chance)
 
 
 def _ccc(weights: Floats, first: Sequence[float], second: Sequence[float]) -> Floats:
-    # Moments around a common centre: the differences of large squares would lose the digits that
-    # matter.
     x = np.asarray(first, dtype=float)
     y = np.asarray(second, dtype=float)
-    centre = (x.mean() + y.mean()) / 2 if len(x) else 0.0
+    # Moments around a common centre: the differences of large squares would lose the digits that
+    # matter.
+    centre = (x.mean() + y.mean()) / 2
     x = x - centre
     y = y - centre
     total = weights.sum(axis=1)
-    mx = _ratio(weights @ x, total)
-    my = _ratio(weights @ y, total)
-    covariance = _ratio(weights @ (x * y), total) - mx * my
-    vx = _ratio(weights @ (x * x), total) - mx * mx
-    vy = _ratio(weights @ (y * y), total) - my * my
-    spread = vx + vy + (mx - my) ** 2
-    scale = (
-        max(float(np.abs(x).max(initial=0.0)), float(np.abs(y).max(initial=0.0))) ** 2
-    )
-    return np.where(
-        spread > 1e-12 * scale, _ratio(2 * covariance, spread), np.nan
-    ).clip(-1.0, 1.0)
+
+    def mean(column: Floats) -> Floats:
+        return _ratio(weights @ column, total)
+
+    mean_x = mean(x)
+    mean_y = mean(y)
+    covariance = mean(x * y) - mean_x * mean_y
+    variance_x = mean(x * x) - mean_x * mean_x
+    variance_y = mean(y * y) - mean_y * mean_y
+    spread = variance_x + variance_y + (mean_x - mean_y) ** 2
+    largest = np.abs([x, y]).max()
+    found = _ratio(2 * covariance, spread)
+    found[spread <= 1e-12 * largest**2] = np.nan
+    return found.clip(-1.0, 1.0)
 
 
 KERNELS: dict[Statistic, Kernel] = {cohen_kappa: _cohen_kappa, ccc: _ccc}
 
 
 def _once(kernel: Kernel, *columns: Sequence[Any]) -> float | None:
-    if (n := len(columns[0])) == 0:
+    n = len(columns[0])
+    if n == 0:
         return None
-    value = float(kernel(np.ones((1, n)), *columns)[0])
+    weights = np.ones((1, n))
+    values = kernel(weights, *columns)
+    value = float(values[0])
     return None if np.isnan(value) else value
 
 
 def _ratio(top: Floats, bottom: Floats) -> Floats:
-    out: Floats = np.divide(
-        top, bottom, out=np.full(np.shape(top), np.nan), where=bottom > 0
-    )
-    return out
+    """Return the quotients, NaN for each with nothing below."""
+    quotients: Floats = np.full(np.shape(top), np.nan)
+    np.divide(top, bottom, out=quotients, where=bottom > 0)
+    return quotients
 
 
 def _codes(values: Sequence[Hashable]) -> tuple[NDArray[np.intp], list[Hashable]]:

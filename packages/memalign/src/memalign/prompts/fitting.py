@@ -83,21 +83,28 @@ def fit_fields(content: Mapping[str, object], tokens: int) -> FittedFields:
     sizes: dict[str, int] = {}
     for name, value in content.items():
         text = whole(name, value, tokens)
-        fields[name] = text or ""
-        sizes[name] = tokens + 1 if text is None else estimate_tokens(text)
+        if text is None:
+            sizes[name] = tokens + 1
+        else:
+            fields[name] = text
+            sizes[name] = estimate_tokens(text)
     if sum(sizes.values()) <= tokens:
         return FittedFields(fields)
     notes: list[str] = []
     room = tokens
-    names = sorted(sizes, key=lambda name: sizes[name])
-    for position, name in enumerate(names):
-        share = room // (len(names) - position)
-        if sizes[name] > share:
-            shortened = cut(name, content[name], share)
-            fields[name] = shortened.text
-            notes.append(shortened.note)
-        room -= min(sizes[name], share)
-    return FittedFields(fields, tuple(notes))
+    waiting = len(sizes)
+    for name in sorted(sizes, key=sizes.__getitem__):
+        share = room // waiting
+        waiting -= 1
+        if sizes[name] <= share:
+            room -= sizes[name]
+            continue
+        room -= share
+        shortened = cut(name, content[name], share)
+        fields[name] = shortened.text
+        notes.append(shortened.note)
+    in_order = {name: fields[name] for name in content}
+    return FittedFields(in_order, tuple(notes))
 
 
 def fit_example(
@@ -113,15 +120,18 @@ def fit_example(
     """
 
     def fits(length: int) -> bool:
-        return estimate_tokens(encode(words[:length])) <= tokens
+        encoded = encode(words[:length])
+        return estimate_tokens(encoded) <= tokens
 
-    comment = words[: _largest(fits, len(words))]
+    length = _largest(fits, len(words))
+    comment = words[:length]
     fields, notes = fit_fields(content, tokens)
-    if len(comment) < len(words):
-        lengths = f"from {len(words):,} to {len(comment):,} characters"
+    if length < len(words):
+        lengths = f"from {len(words):,} to {length:,} characters"
         notes = (*notes, f"the comment truncated {lengths}")
     answer = render_answer(comment or None, label)
-    return RenderedExample(fields=tuple(fields.items()), answer=answer), notes
+    example = RenderedExample(fields=tuple(fields.items()), answer=answer)
+    return example, notes
 
 
 # -- feedback ----------------------------------------------------------------------------------
@@ -157,8 +167,10 @@ def fit_records(
     for record in records:
         for text in (record.rationale, record.value):
             if isinstance(text, str):
-                longest = max(longest, len(text.encode("utf-8", "surrogatepass")))
-    return encoded(0, _largest(lambda tokens: fits(encoded(0, tokens)), longest))
+                size = len(text.encode("utf-8", "surrogatepass"))
+                longest = max(longest, size)
+    words = _largest(lambda tokens: fits(encoded(0, tokens)), longest)
+    return encoded(0, words)
 
 
 def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilRecord:
@@ -173,13 +185,17 @@ def _encoded(record: FeedbackRecord, case: int, words: int | None) -> DistilReco
     def text_of(value: Value | None, tokens: int | None) -> str | None:
         if value is None:
             return None
-        return encode(value) if tokens is None else _within("", value, tokens)
+        if tokens is None:
+            return encode(value)
+        return _within("", value, tokens)
 
+    fields: list[tuple[str, str]] = []
+    for name, value in record.content:
+        text = _within(name, value, case)
+        fields.append((name, text))
     return DistilRecord(
         label=record.label,
-        fields=tuple(
-            (name, _within(name, value, case)) for name, value in record.content
-        ),
+        fields=tuple(fields),
         judge=text_of(record.judge, case),
         judge_rationale=text_of(record.judge_rationale, case),
         value=text_of(record.value, words),
@@ -194,7 +210,9 @@ def _within(name: str, value: object, tokens: int) -> str:
         return text
     if tokens < USEFUL:
         return encode("[left out: too long]")
-    return cut(name, value, tokens).text if name else shorten(value, tokens)
+    if not name:
+        return shorten(value, tokens)
+    return cut(name, value, tokens).text
 
 
 def _largest(fits: Callable[[int], bool], most: int) -> int:
@@ -246,17 +264,20 @@ def fit_guidelines(
         if guideline.pinned or used + size <= tokens:
             chosen.add(guideline.id)
             used += size
-    fitting = tuple(guideline for guideline in guidelines if guideline.id in chosen)
-    return fitting, tuple(
-        guideline.id for guideline in guidelines if guideline.id not in chosen
-    )
+    fitting: list[Guideline] = []
+    left_out: list[str] = []
+    for guideline in guidelines:
+        if guideline.id in chosen:
+            fitting.append(guideline)
+        else:
+            left_out.append(guideline.id)
+    return tuple(fitting), tuple(left_out)
 
 
 def guideline_tokens(guideline: Guideline) -> int:
     """Return how many tokens a guideline takes in a prompt."""
-    return (
-        estimate_tokens(guideline.text) + 2
-    )  # its id or dash, and the end of its line
+    # Two are its id or dash, and the end of its line.
+    return estimate_tokens(guideline.text) + 2
 
 
 # -- one field ---------------------------------------------------------------------------------
@@ -277,12 +298,14 @@ def whole(name: str, value: object, tokens: int) -> str | None:
         value: What it holds.
         tokens: Its room.
     """
-    turns = turns_of(value) if name == "conversation" else None
+    turns = _turns_in(name, value)
     if turns is not None:
-        return _joined(_turn_lines(turns), tokens)
-    tree = span_tree(value) if name == "trace" else None
+        lines = _turn_lines(turns)
+        return _joined(lines, tokens)
+    tree = _tree_in(name, value)
     if tree is not None:
-        return _joined(tree_lines(tree), tokens)
+        lines = tree_lines(tree)
+        return _joined(lines, tokens)
     # A text over the whole budget is cut in any case: to encode megabytes of it first would hold
     # everybody up.
     if isinstance(value, str) and len(value) > tokens * BYTES_PER_TOKEN:
@@ -298,15 +321,26 @@ def cut(name: str, value: object, tokens: int) -> Cut:
         value: What it holds.
         tokens: Its room.
     """
-    turns = turns_of(value) if name == "conversation" else None
+    turns = _turns_in(name, value)
     if turns is not None:
         return _cut_turns(turns, tokens)
-    tree = span_tree(value) if name == "trace" else None
+    tree = _tree_in(name, value)
     if tree is not None:
         return _cut_tree(tree, tokens)
-    length = len(value) if isinstance(value, str) else len(encode(value))
+    written = value if isinstance(value, str) else encode(value)
     text = shorten(value, tokens)
-    return Cut(text, f"{name} truncated from {length:,} to {len(text):,} characters")
+    lengths = f"from {len(written):,} to {len(text):,} characters"
+    return Cut(text, f"{name} truncated {lengths}")
+
+
+def _turns_in(name: str, value: object) -> tuple[Turn, ...] | None:
+    """Return the turns of a field; None for any but a conversation of several."""
+    return turns_of(value) if name == "conversation" else None
+
+
+def _tree_in(name: str, value: object) -> SpanTree | None:
+    """Return the spans of a field; None for any but a trace in one of the usual forms."""
+    return span_tree(value) if name == "trace" else None
 
 
 def _joined(lines: Iterable[str], tokens: int) -> str | None:
@@ -323,17 +357,21 @@ def _joined(lines: Iterable[str], tokens: int) -> str | None:
 
 def _cut_tree(tree: SpanTree, tokens: int) -> Cut:
     """Show all spans with their values cut to one length, or an outline if that is too long."""
-    over = (
-        f"{counted(len(tree.spans), 'span')} are over the budget of {tokens:,} tokens"
-    )
+    spans = counted(len(tree.spans), "span")
+    over = f"{spans} are over the budget of {tokens:,} tokens"
 
     def within(room: int) -> str | None:
-        return _joined(tree_lines(tree, room), tokens)
+        lines = tree_lines(tree, room)
+        return _joined(lines, tokens)
 
-    room = _largest(lambda room: within(room) is not None, tokens)
+    def fits(room: int) -> bool:
+        return within(room) is not None
+
+    room = _largest(fits, tokens)
     text = within(room) if room > SHORT else None
     if text is None:
-        return Cut(outline(tree, tokens), f"trace in outline: {over}")
+        text = outline(tree, tokens)
+        return Cut(text, f"trace in outline: {over}")
     return Cut(text, f"trace: {over}, and long values in them are cut")
 
 
@@ -351,13 +389,20 @@ def _turn_line(number: int, turn: Turn, tokens: int | None = None) -> str:
     if turn.content is not None:
         parts.append(("", turn.content))
     if turn.calls:
-        parts.append(("calls ", list(turn.calls)))
+        calls = list(turn.calls)
+        parts.append(("calls ", calls))
     if turn.rest:
         parts.append(("with ", turn.rest))
-    room = tokens // len(parts) if tokens is not None and parts else None
-    texts = [f"{word}{encode_within(value, room)}" for word, value in parts]
+    room = tokens
+    if tokens is not None and parts:
+        room = tokens // len(parts)
+    texts: list[str] = []
+    for word, value in parts:
+        text = encode_within(value, room)
+        texts.append(f"{word}{text}")
     speaker = f"{number} {turn.role}" if turn.role else f"{number}"
-    return f"{speaker}: {' '.join(texts)}"
+    said = " ".join(texts)
+    return f"{speaker}: {said}"
 
 
 def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
@@ -366,35 +411,48 @@ def _cut_turns(turns: Sequence[Turn], tokens: int) -> Cut:
     The first and the last turn always stay; one that takes more than a quarter of the room is cut.
     """
     count = len(turns)
-    most = max((tokens - 20) // min(count, 4), 40)
-    lines: dict[int, str] = {}
-    begin = 0
-    end = count
-    front = 0  # tokens of the turns before `begin`
-    back = 0  # tokens of the turns from `end` on
-    while begin < end:
-        at_end = back <= 2 * front
-        place = end - 1 if at_end else begin
+    share = (tokens - 20) // min(count, 4)
+    most = max(share, 40)
+    front: list[str] = []
+    back: list[str] = []  # from the last turn on
+    front_size = 0
+    back_size = 0
+    while len(front) + len(back) < count:
+        at_end = back_size <= 2 * front_size
+        place = count - 1 - len(back) if at_end else len(front)
         line = _turn_line(place + 1, turns[place], most)
         size = estimate_tokens(line)
-        if front + back + size + 20 > tokens and len(lines) >= 2:
+        used = front_size + back_size + size + 20
+        if used > tokens and len(front) + len(back) >= 2:
             break
-        lines[place] = line
         if at_end:
-            end -= 1
-            back += size
+            back.append(line)
+            back_size += size
         else:
-            begin += 1
-            front += size
-    shown = [counted(count, "turn"), *map(lines.__getitem__, range(begin))]
-    notes = []
-    if begin < end:
-        gap = f"turn {end}" if end - begin == 1 else f"turns {begin + 1} to {end}"
+            front.append(line)
+            front_size += size
+    notes: list[str] = []
+    shown = [counted(count, "turn"), *front]
+    gap = _gap(len(front) + 1, count - len(back))
+    if gap:
         notes.append(f"{gap} of {count} left out")
         shown.append(f"… {notes[0]}")
-    shown += map(lines.__getitem__, range(end, count))
-    long = sum(estimate_tokens(encode(turns[place].content)) > most for place in lines)
+    shown += reversed(back)
+    kept = [*turns[: len(front)], *turns[count - len(back) :]]
+    long = 0
+    for turn in kept:
+        content = encode(turn.content)
+        long += estimate_tokens(content) > most
     if long:
-        notes.append(f"{counted(long, 'long turn')} cut")
+        turns_cut = counted(long, "long turn")
+        notes.append(f"{turns_cut} cut")
+    said = ", ".join(notes)
     over = f"over the budget of {tokens:,} tokens"
-    return Cut("\n".join(shown), f"conversation: {', '.join(notes)}: {over}")
+    return Cut("\n".join(shown), f"conversation: {said}: {over}")
+
+
+def _gap(first: int, last: int) -> str:
+    """Return how the turns from one to another are called, empty if there is none of them."""
+    if first > last:
+        return ""
+    return f"turn {first}" if first == last else f"turns {first} to {last}"

@@ -71,21 +71,21 @@ class DistilRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import (
-        Environment,
-        PackageLoader,
-        StrictUndefined,
-    )  # 0.2 s, if a prompt is made
+    import jinja2  # 0.2 s, if a prompt is made
 
     # No HTML: escaping would change the judged text. What comes in is JSON-encoded by `encode`. And
     # no look at the disk for every prompt: our own files do not change.
-    loader = PackageLoader("memalign", "prompts")
-    return Environment(loader=loader, undefined=StrictUndefined, auto_reload=False)
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("memalign", "prompts"),
+        undefined=jinja2.StrictUndefined,
+        auto_reload=False,
+    )
 
 
 def render(name: str, **values: Any) -> str:
     """Return the text of a prompt file with these values."""
-    return _environment().get_template(f"{name}.jinja").render(**values).strip()
+    template = _environment().get_template(f"{name}.jinja")
+    return template.render(**values).strip()
 
 
 @cache
@@ -94,7 +94,8 @@ def judging_prompts_hash() -> str:
     digest = hashlib.sha256()
     folder = resources.files("memalign.prompts")
     for name in JUDGING:
-        text = (folder / f"{name}.jinja").read_text("utf-8")
+        file = folder / f"{name}.jinja"
+        text = file.read_text("utf-8")
         digest.update(f"{name}\0{text}\0".encode())
     return digest.hexdigest()
 
@@ -105,8 +106,9 @@ def values_in_words(value_type: ValueType) -> str:
         return "a short text"
     if value_type.kind != "choice":
         return value_type.allowed
-    choices = [json.dumps(choice, ensure_ascii=False) for choice in value_type.choices]
-    return f"one of {', '.join(choices)}"
+    written = [json.dumps(choice, ensure_ascii=False) for choice in value_type.choices]
+    choices = ", ".join(written)
+    return f"one of {choices}"
 
 
 # -- judging -----------------------------------------------------------------------------------
@@ -129,8 +131,13 @@ def render_judge_system(
         guidelines: Those in force.
         writes: Whether the model can write findings; else it gives one sentence and the value.
     """
-    task = _task(instructions, value_type, fields=tuple(fields))
-    return render("judge_system", **task, guidelines=tuple(guidelines), writes=writes)
+    return render(
+        "judge_system",
+        **_task(instructions, value_type),
+        fields=tuple(fields),
+        guidelines=tuple(guidelines),
+        writes=writes,
+    )
 
 
 def render_item(
@@ -145,9 +152,11 @@ def render_item(
         examples: Past cases.
         facts: Sentences of tests, which were checked as guidelines are.
     """
-    shown = tuple(fields.items())
     return render(
-        "judge_user", fields=shown, examples=tuple(examples), facts=tuple(facts)
+        "judge_user",
+        fields=tuple(fields.items()),
+        examples=tuple(examples),
+        facts=tuple(facts),
     )
 
 
@@ -157,8 +166,12 @@ def render_answer(rationale: str | None, value: Value | None) -> str:
     It has another form than a judge's answer, because a weak model took an example's words for its
     own reason.
     """
-    verdict = "Expert:" if value is None else f"Expert: {encode(value)}."
-    return f"{verdict} Comment: {encode(rationale)}" if rationale else verdict
+    answer = "Expert:"
+    if value is not None:
+        answer += f" {encode(value)}."
+    if rationale:
+        answer += f" Comment: {encode(rationale)}"
+    return answer
 
 
 def render_verdict_question(
@@ -169,13 +182,18 @@ def render_verdict_question(
     guidelines: Iterable[Guideline],
 ) -> str:
     """Return what a decision model is asked for the verdict on an item, which it reads apart."""
-    task = _task(instructions, value_type, fields=tuple(fields))
-    return render("decide_verdict", **task, guidelines=tuple(guidelines))
+    return render(
+        "decide_verdict",
+        **_task(instructions, value_type),
+        fields=tuple(fields),
+        guidelines=tuple(guidelines),
+    )
 
 
 def render_guideline_question(guideline: Guideline) -> str:
     """Return the yes/no question that a decision model is asked about a guideline."""
-    return render("decide_guideline", text=guideline.text.rstrip(" ."))
+    text = guideline.text.rstrip(" .")
+    return render("decide_guideline", text=text)
 
 
 # -- distilling --------------------------------------------------------------------------------
@@ -198,26 +216,30 @@ def render_distil(
         guidelines: Those in force.
         records: The new feedback.
     """
-    task = _task(instructions, value_type, fields=tuple(fields))
     one_more = len(records) == 1 and guidelines
     system = render(
-        "distil_more_system" if one_more else "distil_system", **task, records=records
+        "distil_more_system" if one_more else "distil_system",
+        **_task(instructions, value_type),
+        fields=tuple(fields),
+        records=records,
     )
-    return system, render("distil_user", guidelines=guidelines, records=records)
+    user = render("distil_user", guidelines=guidelines, records=records)
+    return system, user
 
 
 def render_merge(
     *, instructions: str, value_type: ValueType, guidelines: Sequence[Guideline]
 ) -> tuple[str, str]:
     """Return the messages that merge guidelines which were written side by side."""
-    system = render("distil_merge_system", **_task(instructions, value_type))
-    return system, render("distil_merge_user", guidelines=guidelines)
+    task = _task(instructions, value_type)
+    system = render("distil_merge_system", **task)
+    user = render("distil_merge_user", guidelines=guidelines)
+    return system, user
 
 
-def _task(instructions: str, value_type: ValueType, **more: Any) -> dict[str, Any]:
+def _task(instructions: str, value_type: ValueType) -> dict[str, str]:
     """Return what nearly every template says of the judge."""
     return {
         "instructions": instructions.strip(),
         "values": values_in_words(value_type),
-        **more,
     }

@@ -21,8 +21,10 @@ def tree_lines(tree: SpanTree, tokens: int | None = None) -> Iterator[str]:
     yield _facts(tree)
     for span in tree.spans:
         yield _span_line(span)
+        indent = _indent(span)
         for name, value in _span_parts(span):
-            yield f"{_indent(span)}  {name}: {encode_within(value, tokens)}"
+            text = encode_within(value, tokens)
+            yield f"{indent}  {name}: {text}"
 
 
 def outline(tree: SpanTree, tokens: int) -> str:
@@ -34,18 +36,19 @@ def outline(tree: SpanTree, tokens: int) -> str:
         tree: The trace.
         tokens: About how many the outline may take.
     """
-    lines = [_facts(tree), *_ends(tree, max(tokens // 4, 40))]
+    room = max(tokens // 4, 40)
+    lines = [_facts(tree), *_ends(tree, room)]
     used = sum(map(estimate_tokens, lines)) + 30
     named: dict[int, str] = {}
-    for number in sorted(
-        range(len(tree.spans)), key=lambda number: _rank(tree.spans[number])
-    ):
-        line = _outlined(tree.spans[number])
+    spans = enumerate(tree.spans)
+    for place, span in sorted(spans, key=lambda numbered: _rank(numbered[1])):
+        line = _outlined(span)
         used += estimate_tokens(line)
         if used > tokens:
             break
-        named[number] = line
-    lines += [named[number] for number in sorted(named)]
+        named[place] = line
+    for _, line in sorted(named.items()):
+        lines.append(line)
     rest = len(tree.spans) - len(named)
     if rest:
         lines.append(f"… {rest:,} more spans are not named here")
@@ -54,26 +57,35 @@ def outline(tree: SpanTree, tokens: int) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return a number of things, such as `1 span` or `1,234 spans`."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    plural = "" if count == 1 else "s"
+    return f"{count:,} {noun}{plural}"
 
 
 def _ends(tree: SpanTree, room: int) -> Iterator[str]:
     """Yield what the first of the uppermost spans was given, and what the last one returned."""
     tops = [span for span in tree.spans if span.parent is None]
-    if tops[0].inputs is not None:
-        yield f"{tops[0].id} inputs: {encode_within(tops[0].inputs, room)}"
-    if tops[-1].outputs is not None:
-        yield f"{tops[-1].id} outputs: {encode_within(tops[-1].outputs, room)}"
+    first = tops[0]
+    last = tops[-1]
+    if first.inputs is not None:
+        given = encode_within(first.inputs, room)
+        yield f"{first.id} inputs: {given}"
+    if last.outputs is not None:
+        returned = encode_within(last.outputs, room)
+        yield f"{last.id} outputs: {returned}"
 
 
 def _rank(span: Span) -> tuple[bool, int]:
     """Return the place of a span in an outline: failed and uppermost ones first, then by depth."""
-    return span.status != "error" and span.depth > 0, span.depth
+    is_ordinary = span.status != "error" and span.depth > 0
+    return is_ordinary, span.depth
 
 
 def _outlined(span: Span) -> str:
-    size = sum(len(encode(value)) for _, value in _span_parts(span))
-    return f"{_span_line(span)}, {f'holds {size:,} characters' if size else 'empty'}"
+    line = _span_line(span)
+    size = 0
+    for _, value in _span_parts(span):
+        size += len(encode(value))
+    return f"{line}, holds {size:,} characters" if size else f"{line}, empty"
 
 
 def _facts(tree: SpanTree) -> str:
@@ -98,7 +110,9 @@ def _span_line(span: Span) -> str:
         facts.append(f"in {span.parent}")
     if span.message:
         facts.append(encode(span.message))
-    return _indent(span) + " ".join(facts)
+    indent = _indent(span)
+    line = " ".join(facts)
+    return f"{indent}{line}"
 
 
 def _span_parts(span: Span) -> Iterator[tuple[str, object]]:
@@ -120,4 +134,7 @@ def _indent(span: Span) -> str:
 def _seconds(seconds: float) -> str:
     if seconds >= 100:
         return f"{seconds:,.0f} s"
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
+    if seconds >= 0.1:
+        return f"{seconds:.2f} s"
+    milliseconds = seconds * 1000
+    return f"{milliseconds:.1f} ms"
