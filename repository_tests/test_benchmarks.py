@@ -113,7 +113,8 @@ def fetched(
 ) -> tuple[subprocess.CompletedProcess[str], Any]:
     """Fetch sets from a hub by the true file of sources with other files in it; the tasks that there are then."""
     text = (BENCHMARKS / "sources.toml").read_text("utf-8")
-    true, lines = tomllib.loads(text), list[str]()
+    true = tomllib.loads(text)
+    lines = list[str]()
     for name, files in sets.items():
         files_of = f"[{name}.files]\n"
         lines += [
@@ -209,9 +210,11 @@ COLOURS = ("red", "blue", "green", "grey")
 def data_of(folder: Path, cases: int = 60) -> Path:
     """Two small tasks: replies that are good where they have a date, and pairs of which the longer one is better."""
     folder.mkdir()
-    replies, pairs = [], []
+    replies = []
+    pairs = []
     for number in range(cases):
-        good, colour = number % 2 == 0, COLOURS[number // 2 % 4]
+        good = number % 2 == 0
+        colour = COLOURS[number // 2 % 4]
         text = f"Your {colour} lamp leaves {'on 14 May' if good else 'soon'}, parcel {number}."
         words = (
             "It names the day, 14 May." if good else "It says soon and names no day."
@@ -254,10 +257,8 @@ def data_of(folder: Path, cases: int = 60) -> Path:
 def chat(body: Body) -> Body:
     """A model that knows nothing until a guideline names the day, and then goes by it."""
     properties = body["response_format"]["json_schema"]["schema"]["properties"]
-    prompt, item = (
-        "\n".join(map(loopback.text_of, body["messages"])),
-        loopback.text_of(body["messages"][-1]),
-    )
+    prompt = "\n".join(map(loopback.text_of, body["messages"]))
+    item = loopback.text_of(body["messages"][-1])
     if "changes" in properties:
         names = re.findall(r"^(F\d+) <<<", prompt, re.MULTILINE)
         rule = {
@@ -288,7 +289,8 @@ def cells(table: str, task: str, method: str) -> list[str]:
 
 
 def test_what_needs_no_model_is_compared_on_the_same_cases(tmp_path: Path) -> None:
-    data, out = data_of(tmp_path / "data"), tmp_path / "out"
+    data = data_of(tmp_path / "data")
+    out = tmp_path / "out"
     methods = ("--methods", "majority", "neighbours", "features", "words", "mined")
     table = benchmark(
         "learns.py", data, "--out", out, "--taught", 20, "--runs", 2, *methods
@@ -302,7 +304,8 @@ def test_what_needs_no_model_is_compared_on_the_same_cases(tmp_path: Path) -> No
 
 
 def test_a_judge_learns_and_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
-    data, out = data_of(tmp_path / "data", cases=40), tmp_path / "out"
+    data = data_of(tmp_path / "data", cases=40)
+    out = tmp_path / "out"
     with loopback.Loopback(chat, latency=0.3) as server:
         model = f"openai:m@{server.base_url}"
         arguments = [data, "--out", out, "--taught", "20", "--model", model]
@@ -382,7 +385,8 @@ def test_competence_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_scale_has_a_line_a_step_and_asks_nothing_twice(tmp_path: Path) -> None:
-    file, figure = tmp_path / "scale.jsonl", tmp_path / "scale.svg"
+    file = tmp_path / "scale.jsonl"
+    figure = tmp_path / "scale.svg"
     table = benchmark(
         "scale.py", file, "--sizes", "10", "--latency", "0", "--figure", figure
     ).stdout

@@ -16,7 +16,8 @@ from memalign_server.settings import SECRETS
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text("utf-8").replace("\\\n", " ")
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
-SERVER, POSTGRES = COMPOSE["services"]["server"], COMPOSE["services"]["postgres"]
+SERVER = COMPOSE["services"]["server"]
+POSTGRES = COMPOSE["services"]["postgres"]
 KEYS = {
     "build",
     "cap_drop",
@@ -127,10 +128,8 @@ def test_no_secret_stands_in_compose() -> None:
 
 
 def test_the_server_of_compose_is_a_target_without_rights() -> None:
-    lines, port = (
-        stage(SERVER["build"]["target"]),
-        SERVER["ports"][0].rpartition(":")[2],
-    )
+    lines = stage(SERVER["build"]["target"])
+    port = SERVER["ports"][0].rpartition(":")[2]
     assert f"EXPOSE {port}" in lines
     assert SERVER["ports"][0].startswith("${MEMALIGN_LISTEN:-127.0.0.1:"), (
         "others reach it when somebody says so"

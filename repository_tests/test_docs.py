@@ -262,9 +262,11 @@ def test_the_tutorial_prints_what_it_shows(
     monkeypatch.setenv("COLUMNS", "110")
     monkeypatch.setenv("NO_COLOR", "1")
     text = (DOCS / "tutorial/first-judge.md").read_text("utf-8")
-    printed, compared = "", 0
+    printed = ""
+    compared = 0
     for fence in FENCE.finditer(text):
-        language, block = fence[2], fence[3]
+        language = fence[2]
+        block = fence[3]
         if language == "json":
             name = re.findall(r"as `([\w.]+)`", text[: fence.start()])[-1]
             Path(name).write_text(block, "utf-8")
@@ -361,11 +363,13 @@ def options_of(command: Any) -> set[str]:
 def test_every_command_on_the_page_exists(page: Path) -> None:
     for words in commands_of(page):
         command: Any = get_command(app)
-        rest, shown = words[1:], " ".join(words)
+        rest = words[1:]
+        shown = " ".join(words)
         while (
             hasattr(command, "commands") and rest and not rest[0].startswith(("-", "["))
         ):
-            command, rest = command.get_command(None, rest[0]), rest[1:]
+            command = command.get_command(None, rest[0])
+            rest = rest[1:]
             assert command, shown
         unknown = (
             {word for word in rest if re.fullmatch(r"--?[a-z][\w-]*", word)}
@@ -562,7 +566,8 @@ def at_the_terminal(body: Any) -> dict[str, Any]:
             "conflicts": [],
         }
     item = body["messages"][-1]["content"].rpartition("<<<")[2]
-    sorry, asks = "sorry" in item, "return shoes" in item
+    sorry = "sorry" in item
+    asks = "return shoes" in item
     reason = (
         "It regrets the trouble and says what comes next."
         if sorry

@@ -27,7 +27,8 @@ STORIES = sorted(path.parent.name for path in EXAMPLES.glob("*/run.py"))
 
 def answer(body: Body) -> dict[str, Any]:
     """What the model on loopback says to a request of any of the stories."""
-    system, user = system_of(body), user_of(body)
+    system = system_of(body)
+    user = user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
         return changes_of(
             user, lambda _, comment: f"What an expert said holds: {comment}"
@@ -49,7 +50,8 @@ def empathy(item: str, *, taught: bool) -> bool:
         "tears|funeral|fourth time|cried|scared|humiliated|second month|furious",
         customer,
     )
-    warm, helps = "sorry" in reply, re.search("i have|on the way|i released", reply)
+    warm = "sorry" in reply
+    helps = re.search("i have|on the way|i released", reply)
     return not taught or bool(warm and helps if upset else not warm)
 
 

@@ -183,7 +183,8 @@ def imports(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("folder", PACKAGES, ids=lambda folder: folder.name)
 def test_what_the_code_imports_is_a_direct_dependency(folder: Path) -> None:
-    project, imported = PROJECTS[folder.name], imports(folder / "src")
+    project = PROJECTS[folder.name]
+    imported = imports(folder / "src")
     optional = names(
         [
             each

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "images" / "server"
-WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+WIDE = {"width": 1280, "height": 800}
+NARROW = {"width": 390, "height": 844}
 QUESTION = "Is this support reply good enough to send?\n\nCustomer: {{ inputs }}\nReply: {{ outputs }}"
 ANSWERED = 49
 """Of the cases Ana has answered so many."""
@@ -79,10 +80,8 @@ def model(request: ChatRequest) -> dict[str, Any]:
                 for rule in rules["changes"]
             ]
         }
-    prompt, item = (
-        request.system + request.user,
-        request.user.rpartition("Now judge this item:")[2],
-    )
+    prompt = request.system + request.user
+    item = request.user.rpartition("Now judge this item:")[2]
     breaks = (
         "refund" in item and "by Wednesday" not in item,
         "repair is free" in item,

@@ -144,7 +144,9 @@ def test_back_leads_through_the_cases_as_they_were_answered(tables: Connection) 
         ("c-03", False),
     ):
         say(tables, "ana", case, value)  # an answer that changes keeps its place
-    progress, way, at = progress_of(tables, JUDGE, "ana"), list[tuple[str, int]](), None
+    progress = progress_of(tables, JUDGE, "ana")
+    way = list[tuple[str, int]]()
+    at = None
     while (at := previous_case(tables, JUDGE, "ana", at)) is not None:
         way.append((at, position(tables, JUDGE, "ana", progress, at)))
     assert way == [("c-02", 3), ("c-01", 2), ("c-03", 1)]

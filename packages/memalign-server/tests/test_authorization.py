@@ -157,7 +157,8 @@ def test_no_byte_of_nobodys_body_is_read(
 
 
 def test_a_reviewer_adds_no_case_by_whatever_way(shared: world.Shared) -> None:
-    reviewer, program = shared.signed_in("reviewer"), shared.program()
+    reviewer = shared.signed_in("reviewer")
+    program = shared.program()
     case = {"id": "new", "inputs": "q", "outputs": "a"}
     ways: tuple[tuple[str, Any], ...] = (
         ("cases", {"cases": [case]}),

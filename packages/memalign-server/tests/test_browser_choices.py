@@ -460,10 +460,8 @@ def test_an_outage_is_said_for_a_verdict_and_for_a_teaching_and_covers_nothing(
     page.wait_for_selector("#line:has-text('Not saved yet: no connection.')")
     assert page.get_attribute("button.verdict:has-text('No')", "aria-pressed") == "true"
     assert page.is_visible("text=Kept here until the server answers")
-    line, tabs = (
-        page.locator("#line").bounding_box(),
-        page.locator(".bar").bounding_box(),
-    )
+    line = page.locator("#line").bounding_box()
+    tabs = page.locator(".bar").bounding_box()
     head = page.locator("h1").bounding_box()
     assert None not in (line, tabs, head)
     edges = [

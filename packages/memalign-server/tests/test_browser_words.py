@@ -219,7 +219,8 @@ def test_an_answer_in_words_waits_in_its_tab_until_it_is_saved(
 
 
 def test_two_windows_lose_no_word_to_each_other(page: Page) -> None:
-    first, second = page, page.context.new_page()
+    first = page
+    second = page.context.new_page()
     first.goto(LATE)
     second.goto(LATE)
     answered(first, "n")

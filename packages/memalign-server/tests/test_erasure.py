@@ -68,7 +68,8 @@ class Site:
     """A server over a registry, and what can be seen of its database from outside."""
 
     def __init__(self, client: TestClient, url: str) -> None:
-        self.client, self.url = client, url
+        self.client = client
+        self.url = url
 
     def registry(self) -> Registry:
         return world.opened(self.url)
@@ -219,7 +220,8 @@ def test_a_case_that_nobody_taught_is_erased_by_command(site: Site) -> None:
 
 def test_all_that_one_person_said_leaves_no_name(site: Site) -> None:
     put_in(site.client, OTHERS)
-    registry, others = site.registry(), site.jobs()
+    registry = site.registry()
+    others = site.jobs()
     rows = [
         {
             **OTHERS[0],
@@ -521,7 +523,8 @@ def test_a_case_without_a_tick_stays_though_nobody_speaks_of_it_any_more(
 
 
 def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> None:
-    owner, ana = shared.signed_in("owner"), shared.signed_in("Ana")
+    owner = shared.signed_in("owner")
+    ana = shared.signed_in("Ana")
     for judge in ("tone", "other"):
         put_in(owner, OTHERS, judge=judge)
         answer(ana, "late", judge=judge, value="false", rationale="It is cold to her.")
@@ -557,7 +560,8 @@ def test_an_expert_leaves_team_and_memory_in_one_job(shared: world.Shared) -> No
 
 
 def test_nobody_leaves_with_words_that_have_no_tick(shared: world.Shared) -> None:
-    owner, ana = shared.signed_in("owner"), shared.signed_in("Ana")
+    owner = shared.signed_in("owner")
+    ana = shared.signed_in("Ana")
     put_in(owner, OTHERS)
     answer(ana, "late", value="false", rationale="It is cold to her.")
     member = [
@@ -731,7 +735,8 @@ def test_what_a_judge_says_that_was_erased_from_meanwhile_is_not_kept(
 def test_a_deleted_judge_leaves_no_row_and_its_heir_nothing(
     shared: world.Shared,
 ) -> None:
-    owner, url = shared.signed_in("owner"), shared.server.registry.url
+    owner = shared.signed_in("owner")
+    url = shared.server.registry.url
     put_in(owner, CASES[:3], judge="other")
     answer(
         owner,

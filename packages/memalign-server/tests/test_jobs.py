@@ -95,7 +95,8 @@ def test_an_erasure_keeps_its_receipt_over_a_kill(tmp_path: Path) -> None:
 
 
 def test_an_erasure_takes_all_work_of_the_judge(tmp_path: Path) -> None:
-    begun, finish = threading.Semaphore(0), threading.Event()
+    begun = threading.Semaphore(0)
+    finish = threading.Event()
 
     async def held(_work: Work) -> dict[str, Any]:
         begun.release()
@@ -163,11 +164,9 @@ def test_a_new_version_is_loaded_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = world.registry(tmp_path)
-    judges, loads, load = (
-        Judges(registry, Store(registry.url)),
-        list[int | None](),
-        registry.load,
-    )
+    judges = Judges(registry, Store(registry.url))
+    loads = list[int | None]()
+    load = registry.load
 
     def slow(name: str, version: int | None = None) -> Any:
         loads.append(version)

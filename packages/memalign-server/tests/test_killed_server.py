@@ -65,7 +65,8 @@ class Process:
 def test_work_says_that_it_was_killed_and_every_acknowledged_answer_is_there_once(
     place: str,
 ) -> None:
-    sent, acknowledged = threading.Semaphore(0), list[str]()
+    sent = threading.Semaphore(0)
+    acknowledged = list[str]()
 
     def send(client: httpx2.Client, cases: list[str]) -> None:
         for case in cases:

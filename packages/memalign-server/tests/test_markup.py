@@ -78,7 +78,8 @@ class Watch:
     """A page, what it asks for that it should not, and the marked elements that it holds."""
 
     def __init__(self, page: Page) -> None:
-        self.page, self.asked = page, list[str]()
+        self.page = page
+        self.asked = list[str]()
         page.on("request", self.note)
 
     def note(self, request: Request) -> None:
@@ -202,7 +203,8 @@ def test_what_is_typed_pasted_sent_imported_or_answered_does_nothing(
 
 def fill_set_up(watch: Watch) -> None:
     """What an owner may write and import in Set up."""
-    page, setup = watch.page, "/judges/tone/setup?open="
+    page = watch.page
+    setup = "/judges/tone/setup?open="
     watch.sees(f"{setup}cases")
     rows = f'inputs,outputs\n"{LINE.replace(chr(34), chr(34) * 2)}","a {LINE.replace(chr(34), chr(34) * 2)}"\n'
     file: Any = {
@@ -273,7 +275,9 @@ class Tags(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
-        self.tags, self.attributes, self.text = set[str](), set[str](), ""
+        self.tags = set[str]()
+        self.attributes = set[str]()
+        self.text = ""
         self.feed(html)
         self.close()
 

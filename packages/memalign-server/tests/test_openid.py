@@ -25,7 +25,8 @@ from memalign_server.store.tables import sessions
 from server_support import world
 from server_support.reviewing import expect
 
-CLIENT, SECRET = "memalign", "between the two of us"
+CLIENT = "memalign"
+SECRET = "between the two of us"
 
 
 @dataclass
@@ -42,7 +43,8 @@ class Provider:
 
     def question(self, query: str) -> str:
         """Where a browser goes from here: back at once, with a code."""
-        question, code = dict(parse_qsl(query)), f"code-{len(self.asked)}"
+        question = dict(parse_qsl(query))
+        code = f"code-{len(self.asked)}"
         self.asked[code] = question
         return f"{question['redirect_uri']}?{urlencode({'code': code, 'state': question['state']})}"
 
@@ -94,7 +96,8 @@ class Provider:
 @pytest.fixture
 def openid() -> Iterator[Provider]:
     """A provider on loopback."""
-    provider, app = Provider(), Starlette()
+    provider = Provider()
+    app = Starlette()
     app.add_route("/.well-known/openid-configuration", provider.description)
     app.add_route("/jwks", provider.keys)
     app.add_route("/token", provider.token, methods=["POST"])

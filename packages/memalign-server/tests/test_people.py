@@ -77,10 +77,8 @@ def test_a_link_lets_one_person_in_once(shared: world.Shared) -> None:
 
 @world.ON_BOTH
 def test_a_link_used_twice_at_once_admits_one(shared: world.Shared) -> None:
-    path, browsers = (
-        invited(shared.signed_in("owner"), "Zoë"),
-        [shared.browser() for _ in range(6)],
-    )
+    path = invited(shared.signed_in("owner"), "Zoë")
+    browsers = [shared.browser() for _ in range(6)]
     with ThreadPoolExecutor(6) as pool:
         statuses = pool.map(
             lambda browser: browser.post(path, follow_redirects=False).status_code,
@@ -253,7 +251,8 @@ OTHER_SITES = [
 
 
 def test_another_site_does_nothing(shared: world.Shared) -> None:
-    owner, path = shared.signed_in("owner"), invited(shared.signed_in("owner"), "Zoë")
+    owner = shared.signed_in("owner")
+    path = invited(shared.signed_in("owner"), "Zoë")
     for headers in OTHER_SITES:
         for place in (EXPERTS, f"{JUDGES}/tone/align", "/sign-out"):
             expect(
@@ -415,7 +414,8 @@ SPELLINGS = [
 def test_what_a_person_withdraws_goes_however_they_are_spelled(
     spelling: str, shared: world.Shared
 ) -> None:
-    owner, program = shared.signed_in("owner"), shared.program()
+    owner = shared.signed_in("owner")
+    program = shared.program()
     jose = entered(shared, invited(owner, "José"))
     put_in(owner)
     answer(jose, "late", value="false", rationale="It shows no sympathy.")

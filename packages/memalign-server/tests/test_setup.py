@@ -47,7 +47,8 @@ def sent(
     **form: Any,
 ) -> Any:
     """A file as the page sends it."""
-    file, data = {"file": (name, body)}, {"what": what, **form}
+    file = {"file": (name, body)}
+    data = {"what": what, **form}
     return client.post(
         f"/judges/{judge}/setup/cases", files=file, data=data, follow_redirects=False
     )
@@ -124,7 +125,8 @@ def test_a_changed_question_is_asked_of_open_and_measuring_cases(
 
 
 def test_the_kind_of_answer_stays_once_there_are_answers(queued: TestClient) -> None:
-    local, text = queued, "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
+    local = queued
+    text = "How warm is it? 1 = cold, 5 = warm.\n{{ outputs }}"
     for kind in ("int:1..5", "bool"):
         post(
             local,
@@ -255,10 +257,8 @@ def test_a_file_is_shown_before_it_is_added(local: TestClient) -> None:
     wait(local)
     assert "2 new" in local.get(added.headers["location"]).text
     assert "2 cases, 0 of them answered." in local.get(SETUP).text
-    more, known = (
-        TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n",
-        "Nothing new: all 4 were there already.",
-    )
+    more = TABLE + "Is it blue?,Yes.\nIs it blue?,Yes.\n"
+    known = "Nothing new: all 4 were there already."
     assert "Add 1 case<" in sent(local, "b.csv", more).text
     shown = sent(local, "b.csv", more, "cases").headers["location"]
     assert "1 new, 3 are there already, or twice in the file." in local.get(shown).text
@@ -387,7 +387,8 @@ def test_bad_rows_are_named_by_their_line_and_left_out(local: TestClient) -> Non
 
 
 def test_an_excel_sheet_is_a_file_like_any_other(local: TestClient) -> None:
-    book, body = Workbook(), io.BytesIO()
+    book = Workbook()
+    body = io.BytesIO()
     for row in (
         ("Question", "Answer", "Date"),
         ("Where is it?", "On its way.", "2026-06-01"),

@@ -59,7 +59,8 @@ class Expert:
     """Somebody at their browser, who holds a case until they have answered it."""
 
     def __init__(self, shared: world.Shared, name: str) -> None:
-        self.name, self.client = name, shared.signed_in(name)
+        self.name = name
+        self.client = shared.signed_in(name)
         self.shown: dict[str, str] = {}
 
     def look(self) -> str | None:
@@ -179,7 +180,8 @@ def test_the_owner_says_how_many_answers_a_case_wants(
 def test_a_number_of_answers_is_one_two_or_three_and_the_owners(
     shared: world.Shared,
 ) -> None:
-    owner, ana = shared.signed_in("owner"), shared.signed_in("Ana")
+    owner = shared.signed_in("owner")
+    ana = shared.signed_in("Ana")
     for wanted in (0, 4, "many"):
         expect(post(owner, "/judges/tone/setup/answers", wanted=wanted), 422)
     expect(post(ana, "/judges/tone/setup/answers", wanted=2), 403)
@@ -190,7 +192,8 @@ def test_a_case_is_free_again_after_ten_minutes_and_a_late_answer_is_kept(
 ) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(1))
-    ana, ben = Expert(shared, "Ana"), Expert(shared, "Ben")
+    ana = Expert(shared, "Ana")
+    ben = Expert(shared, "Ben")
     assert (ana.look(), ben.look()) == ("c-0", None)
     clock.now = OPEN_SECONDS - 1
     assert ben.look() is None
@@ -204,7 +207,8 @@ def test_a_case_is_free_again_after_ten_minutes_and_a_late_answer_is_kept(
 def test_who_loads_the_page_again_keeps_their_case(shared: world.Shared) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(6))
-    ana, ben = Expert(shared, "Ana"), Expert(shared, "Ben")
+    ana = Expert(shared, "Ana")
+    ben = Expert(shared, "Ben")
     first = ana.look()
     assert ben.look() != first
     assert [ana.look() for _ in range(3)] == [first] * 3
@@ -215,7 +219,8 @@ def test_what_one_skips_comes_to_another_and_is_not_asked_again_once_it_has_its_
 ) -> None:
     owner = shared.signed_in("owner")
     put_in(owner, cases(1))
-    ana, ben = Expert(shared, "Ana"), Expert(shared, "Ben")
+    ana = Expert(shared, "Ana")
+    ben = Expert(shared, "Ben")
     ana.look()
     ana.say(state="skipped")
     assert "See the 1 that you skipped" in ana.client.get(REVIEW).text

@@ -76,7 +76,8 @@ def test_one_sentence_says_how_often_it_agreed(queued: TestClient) -> None:
         heading(queued)
         == "On 12 cases it had never learned from, it agreed with you on 10."
     )
-    html, words = queued.get(TRUST).text, page(queued)
+    html = queued.get(TRUST).text
+    words = page(queued)
     assert "83%; between 51 and 97 is likely." in words
     assert "Before" not in words  # it has not been taught
     assert 'aria-label="Now: 83 percent, between 51 and 97 is likely."' in html

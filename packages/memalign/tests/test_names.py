@@ -87,7 +87,8 @@ def test_ties_authority_and_raters_do_not_depend_on_spelling(
     odd = [data.draw(spelled_otherwise(name)) for name in written]
     authority = (one, other) if data.draw(st.booleans()) else ()
     odd_authority = tuple(data.draw(spelled_otherwise(name)) for name in authority)
-    plain, strange = _rows(written, values), _rows(odd, values)
+    plain = _rows(written, values)
+    strange = _rows(odd, values)
     assert policy_label(strange, odd_authority) == policy_label(plain, authority)
     assert list(labels_by_source(strange).values()) == list(
         labels_by_source(plain).values()

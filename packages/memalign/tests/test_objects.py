@@ -107,7 +107,8 @@ def test_pydantic_and_others_can_read_the_types_of_a_judge() -> None:
 def test_a_repr_is_a_few_lines() -> None:
     one = judge(parameters={"temperature": 0.5})
     result = one.align(rows(40))
-    aligned, memory = result.judge, result.judge.memory
+    aligned = result.judge
+    memory = result.judge.memory
     for each in (
         one,
         result,
@@ -201,7 +202,8 @@ def test_a_notebook_shows_progress_without_asking(
     )
     shown = SimpleNamespace(display=lambda data, raw, display_id: picture)
     monkeypatch.setitem(sys.modules, "IPython.display", shown)
-    one, many = judge(), [{"id": str(n), "outputs": f"reply {n}"} for n in range(500)]
+    one = judge()
+    many = [{"id": str(n), "outputs": f"reply {n}"} for n in range(500)]
     for kernel in (None, "a kernel"):
         assert not pictures, "a terminal's IPython has no kernel"
         shell = SimpleNamespace(kernel=kernel)

@@ -54,7 +54,8 @@ def put_in(
 ) -> None:
     """Upload cases and wait until they are judged."""
     lines = "\n".join(json.dumps(case) for case in (CASES if cases is None else cases))
-    file, path = {"file": ("cases.jsonl", lines)}, f"/judges/{judge}/setup/cases"
+    file = {"file": ("cases.jsonl", lines)}
+    path = f"/judges/{judge}/setup/cases"
     answer = client.post(
         path, files=file, data={"what": "cases"}, follow_redirects=False
     )

@@ -177,7 +177,8 @@ def answer_row(client: TestClient, case: str, person: str = "local") -> Any:
 
 def tables_with(url: str, *words: str) -> set[str]:
     """Table and column of every value in the database that holds one of the words, in whatever case."""
-    columns, metadata = set[str](), MetaData()
+    columns = set[str]()
+    metadata = MetaData()
     with opened(url)._database.read() as connection:
         metadata.reflect(connection)
         for table in metadata.sorted_tables:

@@ -381,14 +381,16 @@ def test_a_denied_reflection_stops_the_align_before_any_change() -> None:
 
 # -- in what order: like cases with other labels side by side, at any number of them -----------------------------------
 
-GROUPS, EACH = 4, 30
+GROUPS = 4
+EACH = 30
 
 
 def memory() -> Memory:
     """Four groups of cases that are nearly alike, in which every other case has the other label."""
     cases = []
     for number in range(GROUPS * EACH):
-        group, nth = number % GROUPS, number // GROUPS
+        group = number % GROUPS
+        nth = number // GROUPS
         vector = [float(place == group) for place in range(8)]
         vector[group + 4] = nth / 1_000
         cases.append(

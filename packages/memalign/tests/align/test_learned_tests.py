@@ -24,7 +24,8 @@ from tests.align.test_mining import reference, rows
 from tests.support.scripted import by_kind, change, scripted
 
 replace = msgspec.structs.replace
-BOOL, FIELDS = ValueType.of(bool), ("inputs", "outputs")
+BOOL = ValueType.of(bool)
+FIELDS = ("inputs", "outputs")
 
 
 def memory(rows: Iterable[Feedback]) -> Memory:

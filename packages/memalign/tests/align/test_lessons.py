@@ -115,10 +115,8 @@ class TestWhatIsSaid:
         )
 
     def test_a_new_comment_replaces_the_old_lesson(self) -> None:
-        first, second = (
-            row(1, "ana", "add"),
-            row(1, "ana", "add") | {"rationale": "word555 do:add"},
-        )
+        first = row(1, "ana", "add")
+        second = row(1, "ana", "add") | {"rationale": "word555 do:add"}
         judge, _ = bare()
         result = learn(learn(judge, [first]).judge, [second])
         assert [report.status for report in result.rows] == ["changed"]
@@ -437,7 +435,8 @@ def test_another_process_learns_the_same() -> None:
         "rows = [row(n, s, o) for n, o in enumerate(('add', 'same', 'revise', 'same', 'copy')) for s in ('ana', 'ben')]\n"
         "print(text_of(learn(bare(shard_size=3)[0], rows).judge.memory))"
     )
-    command, root = [sys.executable, "-c", script], Path(__file__).parents[2]
+    command = [sys.executable, "-c", script]
+    root = Path(__file__).parents[2]
     environments = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
     first, second = (
         subprocess.check_output(command, cwd=root, env=variables)

@@ -18,7 +18,8 @@ from memalign.types import CodeTest
 from memalign.values import Value, ValueType
 
 replace = msgspec.structs.replace
-BOOL, FIELDS = ValueType.of(bool), ("inputs", "outputs")
+BOOL = ValueType.of(bool)
+FIELDS = ("inputs", "outputs")
 
 
 def memory(rows: Iterable[Feedback]) -> Memory:
@@ -67,11 +68,9 @@ def rows(
 
 
 def reference(number: int, rng: random.Random) -> Row:
-    letters, digits, good = (
-        rng.choice(["KD", "PT", "RM"]),
-        rng.randint(1000, 9999),
-        number % 2 == 0,
-    )
+    letters = rng.choice(["KD", "PT", "RM"])
+    digits = rng.randint(1000, 9999)
+    good = number % 2 == 0
     written = f"{letters}/{digits}" if good else f"{letters}-{digits}"
     comment = (
         f"{letters}/{digits} is our form"
@@ -93,10 +92,8 @@ def kinds(number: int, rng: random.Random) -> Row:
 
 
 def pairs(number: int, rng: random.Random) -> Row:
-    good, poor = (
-        f"{rng.choice(OPENINGS)} We are sorry.",
-        f"{rng.choice(OPENINGS)} That is so.",
-    )
+    good = f"{rng.choice(OPENINGS)} We are sorry."
+    poor = f"{rng.choice(OPENINGS)} That is so."
     pair = {"A": good, "B": poor} if number % 3 else {"A": poor, "B": good}
     return (
         "complaint",

@@ -347,7 +347,8 @@ def test_a_rule_that_code_decides_is_said_switched_off_and_confirmed(
         ("guideline", "house", "G1"),
     ):
         assert decides in " ".join(memalign(*command, code=0).out.split())
-    items, out = tmp_path / "items.jsonl", tmp_path / "out.jsonl"
+    items = tmp_path / "items.jsonl"
+    out = tmp_path / "out.jsonl"
     items.write_text(
         json.dumps({"id": "i-1", "outputs": "Unfortunately it broke."}) + "\n", "utf-8"
     )

@@ -94,7 +94,8 @@ def test_only_a_real_erase_gives_a_receipt(
 def test_an_erase_that_is_not_complete_exits_with_1(
     memalign: Run, aligned: str, endpoint: Endpoint
 ) -> None:
-    answers, endpoint.answer = endpoint.answer, bad_request("no such model")
+    answers = endpoint.answer
+    endpoint.answer = bad_request("no such model")
     assert (
         "pending"
         in memalign(

@@ -130,7 +130,8 @@ def test_a_time_or_whole_number_that_is_none_is_unknown_or_stays(odd: str) -> No
 
 
 def test_brackets_in_a_text_end_nobodys_stack() -> None:
-    small, deep = "[" * 20 + "]" * 20, "[" * 960 + "]" * 960
+    small = "[" * 20 + "]" * 20
+    deep = "[" * 960 + "]" * 960
     for text, opened in ((small, True), (deep, False)):
         tree = span_tree(
             json.dumps([{"name": "a", "span_id": "1", "inputs": text}])

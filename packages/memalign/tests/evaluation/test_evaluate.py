@@ -96,7 +96,8 @@ def test_a_failed_judgment_is_unscored_and_not_wrong():
 
 
 def test_a_case_without_labels_is_not_judged():
-    judge, comment = judge_of("bool", {"t-1": True}), said("t-2", rationale="too cold")
+    judge = judge_of("bool", {"t-1": True})
+    comment = said("t-2", rationale="too cold")
     result = evaluate(judge, [said("t-1", True), comment])
     assert (result.n, result.unlabelled, asked(judge)) == (1, 1, ["t-1"])
     for rows in ([comment], []):
@@ -212,7 +213,9 @@ def test_swapped_arguments_are_told(swapped):
 
 
 async def test_concurrency_out_and_progress_reach_the_judge(tmp_path):
-    steps, judge, out = [], judge_of("bool", {"t-1": True}), tmp_path / "out.jsonl"
+    steps = list[object]()
+    judge = judge_of("bool", {"t-1": True})
+    out = tmp_path / "out.jsonl"
     await aevaluate(
         judge,
         [said("t-1", True)],
@@ -315,14 +318,13 @@ def test_a_judge_that_turns_every_scale_around_has_its_figure(kind, scores):
 
 def test_cases_of_one_group_count_together():
     pairs = [(i // 8 % 4 != 0, True) for i in range(80)]
-    alone, grouped = many("bool", pairs), many("bool", pairs, groups=lambda i: i // 8)
+    alone = many("bool", pairs)
+    grouped = many("bool", pairs, groups=lambda i: i // 8)
     assert width(grouped.metrics["accuracy"]) > 1.5 * width(alone.metrics["accuracy"])
     assert grouped.cases[0].group == "g-0"
     two = many("bool", pairs, groups=lambda i: i % 2)
-    figure, why = (
-        two.metrics["accuracy"],
-        "too few groups for an interval: there are 2, and 10 are needed",
-    )
+    figure = two.metrics["accuracy"]
+    why = "too few groups for an interval: there are 2, and 10 are needed"
     assert (figure.low, figure.high, figure.no_interval) == (None, None, why)
     assert why in str(two)
 
@@ -411,7 +413,8 @@ def test_only_cases_that_both_scored_count():
     ]
     result = compare(before, after)
     assert (result.n, result.left_out) == (1, 2)
-    right, wrong = cases((True, True)), cases((True, False))
+    right = cases((True, True))
+    wrong = cases((True, False))
     for first, second, message in (
         (before[2:], after, "no case was scored in both"),
         (right, wrong, "'t-0' has label true in the first and false in the second"),

@@ -150,7 +150,8 @@ def test_only_a_worse_judge_is_stopped() -> None:
 
 
 def test_taught_cases_do_not_count() -> None:
-    (judge, _), rows = judge_that(never), labelled(60)
+    judge, _ = judge_that(never)
+    rows = labelled(60)
     taught = judge.align(
         [Feedback(id=row.id, outputs=row.outputs, value=row.value) for row in rows[:10]]
     ).judge
@@ -216,7 +217,8 @@ def test_each_judge_finds_its_own_file(file: Path, tmp_path: Path) -> None:
     judge, model = judge_that(never)
     base = judge.replace(instructions="Kind? {{ outputs }}")
     base.judge_many(labelled(60), out=tmp_path / "base.jsonl")
-    calls, files = len(model.requests), [tmp_path / "base.jsonl", file]
+    calls = len(model.requests)
+    files = [tmp_path / "base.jsonl", file]
     assert (
         decide(judge, labelled(60), base, not_worse_than=50, judged=files).outcome
         == "pass"

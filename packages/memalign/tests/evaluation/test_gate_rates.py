@@ -22,7 +22,8 @@ from memalign.evaluation.criteria import outcome_of
 from memalign.metrics import student_t
 from memalign.values import ValueType
 
-DRAWINGS, MOST = 250, 21
+DRAWINGS = 250
+MOST = 21
 
 
 class Drawn(NamedTuple):

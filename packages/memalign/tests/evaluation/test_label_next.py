@@ -131,7 +131,8 @@ class TestRanking:
         )
 
     def test_the_list_is_diverse(self, tmp_path: Path) -> None:
-        unsure, less = said(confidence=0.5), said(confidence=0.6)
+        unsure = said(confidence=0.5)
+        less = said(confidence=0.6)
         rows = items(a=FAR, b=f"{FAR} Really.", c=f"{FAR} Indeed.", d=OTHER)
         ranking = ranked(
             judge(taught()),
@@ -176,7 +177,8 @@ class TestRanking:
     def test_n_and_judgments_must_fit_these_cases_and_memory(
         self, tmp_path: Path
     ) -> None:
-        one, out = judge(taught()), tmp_path / "out.jsonl"
+        one = judge(taught())
+        out = tmp_path / "out.jsonl"
         ranked(one, items(a=FAR), tmp_path, {"a": said()})
         forgetful = judge()
         wrong: list[tuple[ma.Judge, list[RawRow], dict[str, Any], str]] = [

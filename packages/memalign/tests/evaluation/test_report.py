@@ -75,7 +75,8 @@ def rows_of(page: Report, title: str) -> dict[str, list[Any]]:
     }
 
 
-AGREEMENT, TAUGHT = "How often it agrees with people", "What people taught it"
+AGREEMENT = "How often it agrees with people"
+TAUGHT = "What people taught it"
 
 
 @pytest.fixture(scope="module")

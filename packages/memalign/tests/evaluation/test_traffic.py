@@ -85,7 +85,8 @@ def test_a_perfect_judge_has_the_share_of_all_rows() -> None:
 def test_cases_that_belong_together_tell_less() -> None:
     one = corrected_share(list(LABELS), list(VERDICTS), list(OTHERS))
     # four copies of each of twenty cases are twenty cases
-    few, said = np.repeat(LABELS[:20], 4).tolist(), np.repeat(VERDICTS[:20], 4).tolist()
+    few = np.repeat(LABELS[:20], 4).tolist()
+    said = np.repeat(VERDICTS[:20], 4).tolist()
     groups = [f"g{place // 4}" for place in range(80)]
     copies = corrected_share(few, said, list(OTHERS), groups)
     alone = corrected_share(few, said, list(OTHERS))
@@ -199,7 +200,8 @@ def items_of(*numbers: int) -> list[RawRow]:
 
 
 def test_the_share_in_traffic_is_said_in_words(tmp_path: Path) -> None:
-    judge, out = chatting(), tmp_path / "judged.jsonl"
+    judge = chatting()
+    out = tmp_path / "judged.jsonl"
     judge.judge_many(items(1_000, 2_000), out=out)
     result = evaluate(judge, rows(0, 100), on=out)
     (traffic,) = result.traffic
@@ -229,7 +231,8 @@ def test_the_share_in_traffic_is_said_in_words(tmp_path: Path) -> None:
 
 def test_labelled_rows_may_be_a_part_of_the_traffic(tmp_path: Path) -> None:
     """Then nothing is judged twice, and no row counts twice."""
-    judge, out = chatting(), tmp_path / "judged.jsonl"
+    judge = chatting()
+    out = tmp_path / "judged.jsonl"
     judge.judge_many(items_of(*range(400)), out=out)
     asked = len(judge.model.requests)  # type: ignore[union-attr]
     result = evaluate(judge, rows(0, 50), on=out)
@@ -243,7 +246,8 @@ def test_labelled_rows_may_be_a_part_of_the_traffic(tmp_path: Path) -> None:
 
 def test_only_labelled_cases_that_the_traffic_lacks_are_judged(tmp_path: Path) -> None:
     """One is missing, one has changed since, and of one the call failed."""
-    judge, out = chatting(), tmp_path / "judged.jsonl"
+    judge = chatting()
+    out = tmp_path / "judged.jsonl"
     failing = judge.replace(
         model=ScriptedChatModel(lambda _: ModelUnavailable("HTTP 503"))
     )
@@ -473,7 +477,8 @@ def test_a_promise_is_a_share() -> None:
 
 
 def test_verdicts_that_go_together_prove_less() -> None:
-    confidences, good = [0.9] * 100, [n >= 4 for n in range(100)]
+    confidences = [0.9] * 100
+    good = [n >= 4 for n in range(100)]
     assert promise_of(surely(confidences, good), 0.9).kept is not None
     groups = [f"g{n // 10}" for n in range(100)]
     assert promise_of(surely(confidences, good, groups), 0.9).kept is None

@@ -123,10 +123,8 @@ def test_an_evaluation_is_never_shown(tmp_path: Path) -> None:
     ],
 )
 def test_what_holds_no_span_is_named(tmp_path: Path, text: str) -> None:
-    empty, other = (
-        written(tmp_path / "empty.json", {"resourceSpans": []}),
-        tmp_path / "other.json",
-    )
+    empty = written(tmp_path / "empty.json", {"resourceSpans": []})
+    other = tmp_path / "other.json"
     (error,) = trace_rows(empty)
     assert isinstance(error, RowError)
     assert "no spans" in error.reason

@@ -35,7 +35,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_new_content_takes_its_place_when_it_is_on_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, steps = tmp_path / "card.jsonl", list[object]()
+    path = tmp_path / "card.jsonl"
+    steps = list[object]()
     path.write_bytes(b"old")
     monkeypatch.setattr(
         os,
@@ -72,7 +73,8 @@ def test_a_link_stays_one_and_private_files_private(tmp_path: Path) -> None:
         write(tmp_path / "bundle.json", b"{}")
     finally:
         os.umask(before)
-    private, link = tmp_path / "private.json", tmp_path / "link.json"
+    private = tmp_path / "private.json"
+    link = tmp_path / "link.json"
     private.write_bytes(b"old")
     private.chmod(0o600)
     link.symlink_to(private)

@@ -24,7 +24,8 @@ from tests.support.scripted import scripted
 pd = pytest.importorskip("pandas")
 pl = pytest.importorskip("polars")
 
-BOOL, SCALE = ValueType.of("bool"), ValueType.of("float:0..1")
+BOOL = ValueType.of("bool")
+SCALE = ValueType.of("float:0..1")
 
 
 def labels(path: Path, value_type: ValueType = BOOL, **options: Any) -> list[Any]:
@@ -244,7 +245,8 @@ def titled(workbook: Any, sheet: Any) -> None:
 
 
 def words(workbook: Any, sheet: Any) -> None:
-    sheet["C2"], sheet["C3"] = "WAHR", "FALSCH"
+    sheet["C2"] = "WAHR"
+    sheet["C3"] = "FALSCH"
 
 
 @pytest.mark.parametrize(
@@ -267,7 +269,8 @@ def test_an_error_in_a_cell_is_no_reply(tmp_path: Path) -> None:
 
 def test_a_sheet_may_have_percents_dates_and_fractions(tmp_path: Path) -> None:
     def formats(workbook: Any, sheet: Any) -> None:
-        sheet["C2"], sheet["C3"] = 0.85, 1.0
+        sheet["C2"] = 0.85
+        sheet["C3"] = 1.0
         sheet["C2"].number_format = "0%"
 
     assert labels(book(tmp_path / "f.xlsx", formats), SCALE) == [0.85, 1]

@@ -102,7 +102,8 @@ def test_every_closed_value_type_is_a_typed_question(
 def test_its_requests_wait_no_longer_than_the_judge_may(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model, waits = deciding({}, YES), list[float | None]()
+    model = deciding({}, YES)
+    waits = list[float | None]()
     decide = model.decide
 
     async def timed(*question: Any, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # the protocol's

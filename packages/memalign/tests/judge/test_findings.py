@@ -166,10 +166,8 @@ def test_whatever_the_findings_are_the_verdict_is_kept(findings: object) -> None
     assert {each.evidence for each in made.findings} <= {None, "x"}
 
 
-NUMBER, SORRY = (
-    CodeTest(kind="shape", text="KD/4821"),
-    CodeTest(kind="word", text="sorry"),
-)
+NUMBER = CodeTest(kind="shape", text="KD/4821")
+SORRY = CodeTest(kind="word", text="sorry")
 
 
 def rule(number: int, *tests: CodeTest) -> Guideline:

@@ -48,7 +48,9 @@ class Model:
         pause: Callable[[], float] = lambda: 0.0,
         fails: Any = lambda _: None,
     ) -> None:
-        self.cost, self.pause, self.fails = cost, pause, fails
+        self.cost = cost
+        self.pause = pause
+        self.fails = fails
         self.asked: Counter[int] = Counter()
         self.in_flight = self.most = 0
 
@@ -92,7 +94,8 @@ def test_judgments_are_written_in_the_order_of_items(
     rng = random.Random(seed)
     model = Model(pause=lambda: rng.choice((0, 0, 0.0005)))
     out = tmp_path_factory.mktemp("run") / "out.jsonl"
-    written, steps = list[str](), list[tuple[str, int, int]]()
+    written = list[str]()
+    steps = list[tuple[str, int, int]]()
 
     def check(name: str, _: Judgment) -> None:
         written.append(name)
@@ -168,7 +171,8 @@ def test_only_failed_changed_or_new_items_are_judged(
         out.write_bytes(out.read_bytes()[:-20])
         expected.add(24)
     again = items(30, changed=changed)
-    told, second = list[str](), Model()
+    told = list[str]()
+    second = Model()
     judgments = judge(second).judge_many(
         again, out=out, concurrency=4, on_judgment=lambda key, _: told.append(key)
     )
@@ -185,7 +189,8 @@ def test_only_failed_changed_or_new_items_are_judged(
 def test_a_spend_limit_stops_only_the_current_run(
     tmp_path: Path, concurrency: int
 ) -> None:
-    out, model = tmp_path / "out.jsonl", Model(cost=0.01)
+    out = tmp_path / "out.jsonl"
+    model = Model(cost=0.01)
     judgments = judge(model).judge_many(
         items(40), out=out, max_cost=0.15, concurrency=concurrency
     )
@@ -203,7 +208,8 @@ def test_a_spend_limit_stops_only_the_current_run(
     assert set(model.asked.values()) == {1}
 
 
-REJECTED, DOWN = ModelRejected("prompt too long"), ModelUnavailable("no answer")
+REJECTED = ModelRejected("prompt too long")
+DOWN = ModelUnavailable("no answer")
 PAID = InvalidOutput("odd", usage=Usage(calls=2, cost=0.01))
 
 
@@ -260,7 +266,8 @@ def test_a_setup_error_stops_the_run_as_itself(model: Model, why: str) -> None:
 
 
 def test_a_silent_server_is_not_asked_everything(tmp_path: Path) -> None:
-    out, model = tmp_path / "out.jsonl", Model(fails=lambda _: ModelUnavailable("down"))
+    out = tmp_path / "out.jsonl"
+    model = Model(fails=lambda _: ModelUnavailable("down"))
     judgments = judge(model).judge_many(items(500), out=out, concurrency=4)
     assert 32 <= model.asked.total() <= 36
     assert judgments[0].error == "ModelUnavailable: down"
@@ -322,7 +329,8 @@ def wording(
 def test_a_reworded_distillation_leaves_judged_files_resumable(
     tmp_path: Path, wording: Callable[[str], None]
 ) -> None:
-    model, out = Model(), tmp_path / "out.jsonl"
+    model = Model()
+    out = tmp_path / "out.jsonl"
     judge(model).judge_many(items(5), out=out)
     for name in (
         "distil_system",
@@ -339,7 +347,8 @@ def test_a_reworded_distillation_leaves_judged_files_resumable(
 def test_a_reworded_judging_prompt_makes_other_judgments(
     name: str, tmp_path: Path, wording: Callable[[str], None]
 ) -> None:
-    one, out = judge(Model()), tmp_path / "out.jsonl"
+    one = judge(Model())
+    out = tmp_path / "out.jsonl"
     one.judge_many(items(2), out=out)
     wording(name)
     why = "which differs in the wording of memalign's prompts; name another output file"
@@ -350,7 +359,8 @@ def test_a_reworded_judging_prompt_makes_other_judgments(
 def test_another_judges_file_is_left_alone_and_it_is_said_what_differs(
     tmp_path: Path,
 ) -> None:
-    one, out = judge(Model()), tmp_path / "out.jsonl"
+    one = judge(Model())
+    out = tmp_path / "out.jsonl"
     one.judge_many(items(2), out=out)
     before = out.read_bytes()
     memory = Memory(guidelines=(Guideline(id="G1", text="Be kind."),))

@@ -22,10 +22,8 @@ from tests.support.keys import keys
 from tests.support.scripted import case, scripted
 
 EMBEDDING = HashEmbedding()
-STRONG, WEAK = (
-    Limits(context_tokens=128_000),
-    Limits(context_tokens=8_192, writes=False, examples=3),
-)
+STRONG = Limits(context_tokens=128_000)
+WEAK = Limits(context_tokens=8_192, writes=False, examples=3)
 
 
 def rule(number: int, text: str, **changes: Any) -> Guideline:

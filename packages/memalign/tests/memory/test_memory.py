@@ -73,7 +73,8 @@ def ids(found: Memory, item: Example, vector: list[float], k: int) -> list[str]:
 
 
 class TestRetrieval:
-    near, far = [1.0, 0.0], [0.0, 1.0]
+    near = [1.0, 0.0]
+    far = [0.0, 1.0]
     item = Example(id="new", inputs="something new")
 
     def test_a_misjudged_case_goes_before_nearer_ones(self) -> None:
@@ -357,7 +358,8 @@ def said(source: str, value: bool | None, at: str | None = None) -> Annotation:
     )
 
 
-NOON, ONE = "2026-01-01T12:00:00Z", "2026-01-01T13:00:00Z"
+NOON = "2026-01-01T12:00:00Z"
+ONE = "2026-01-01T13:00:00Z"
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def test_an_answer_is_paid_for_once_a_model_and_request() -> None:
 
 
 def test_a_dry_run_asks_no_model_not_even_for_vectors() -> None:
-    model, vectors = ScriptedChatModel([]), HashEmbedding()
+    model = ScriptedChatModel([])
+    vectors = HashEmbedding()
     judge = Judge(
         name="tone",
         instructions="Warm? {{ outputs }}",

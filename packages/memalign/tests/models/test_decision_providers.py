@@ -136,7 +136,9 @@ def test_without_a_key_the_variables_are_named() -> None:
 class Acme(DecisionModel[None]):
     """A decision model of a provider that nobody here has heard of."""
 
-    model_name, system, base_url = "oracle", "acme", "http://acme"
+    model_name = "oracle"
+    system = "acme"
+    base_url = "http://acme"
 
     async def decide(
         self, request: DecisionRequest, model_settings: Any
@@ -161,7 +163,8 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
     class Provider:
         client = None
 
-    opened, provided = pydantic_models.infer_model, pydantic_providers.infer_provider
+    opened = pydantic_models.infer_model
+    provided = pydantic_providers.infer_provider
 
     def infer_model(name: Any, *given: Any) -> Any:
         return Acme() if str(name).startswith("acme:") else opened(name, *given)

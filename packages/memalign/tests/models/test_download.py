@@ -151,7 +151,8 @@ class TestTheHub:
         assert pull(tiny()).read_bytes() == BYTES
 
     def test_two_pulls_at_once_fetch_it_once(self, hub: Hub) -> None:
-        waiting, first_is_in = threading.Event(), threading.Event()
+        waiting = threading.Event()
+        first_is_in = threading.Event()
 
         def slow(line: str) -> None:
             first_is_in.set()

@@ -16,7 +16,9 @@ from tests.support.patience import PATIENCE
 
 
 async def test_a_cancelled_wait_gives_its_turn_on():
-    limiter, in_flight, most = Limiter(1), 0, 0
+    limiter = Limiter(1)
+    in_flight = 0
+    most = 0
 
     async def hold() -> None:
         nonlocal in_flight, most
@@ -88,13 +90,12 @@ def run_of(
 
     It answers `rate` calls a second, each of which `takes` so many.
     """
-    clock, chance, limiter, run = (
-        Clock(),
-        random.Random(5),
-        Limiter(16, most=256),
-        Run(),
-    )
-    in_flight, starts = 0, deque[float]()
+    clock = Clock()
+    chance = random.Random(5)
+    limiter = Limiter(16, most=256)
+    run = Run()
+    in_flight = 0
+    starts = deque[float]()
 
     async def attempt(again: bool) -> bool:
         nonlocal in_flight
@@ -141,7 +142,8 @@ def run_of(
 
 @pytest.mark.parametrize("share", [0.03, 0.05, 0.1])
 def test_rare_refusals_slow_nobody_down(share: float):
-    run, undisturbed = run_of(share=share), run_of()
+    run = run_of(share=share)
+    undisturbed = run_of()
     assert run.seconds < 2 * undisturbed.seconds
     assert run.least >= 16
     assert run.failed == 0

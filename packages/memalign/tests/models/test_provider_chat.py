@@ -157,7 +157,8 @@ async def test_judged_text_moves_no_other_items_form(answer):
             with pytest.raises((InvalidOutput, ModelRejected, ModelRefused)):
                 await model.complete(odd)
         await model.complete(REQUEST)
-    first, last = endpoint.requests[0], endpoint.requests[-1]
+    first = endpoint.requests[0]
+    last = endpoint.requests[-1]
     assert first == last
     assert all("response_format" in body for body in endpoint.requests)
 

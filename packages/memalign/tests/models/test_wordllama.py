@@ -52,7 +52,9 @@ async def test_a_vector_does_not_depend_on_its_neighbours(
 
 
 async def test_a_long_text_counts_with_head_and_tail(model: WordLlamaEmbedding) -> None:
-    head, middle, tail = "refund " * 1_500, "weather " * 50_000, "empathy " * 1_500
+    head = "refund " * 1_500
+    middle = "weather " * 50_000
+    tail = "empathy " * 1_500
     whole, ends = await model.embed(
         [head + middle + tail, head[:10_000] + " " + tail[-10_000:]]
     )
@@ -73,8 +75,6 @@ async def test_a_wheel_without_its_weights_is_named(
 async def test_a_restatement_is_nearer_than_something_else(
     model: WordLlamaEmbedding,
 ) -> None:
-    texts, restated = (
-        await model.embed([*RESTATED]),
-        await model.embed([*RESTATED.values()]),
-    )
+    texts = await model.embed([*RESTATED])
+    restated = await model.embed([*RESTATED.values()])
     assert (texts @ restated.T).argmax(axis=1).tolist() == [0, 1, 2, 3]

@@ -129,7 +129,8 @@ def test_a_selector_alone_is_one_and_not_its_parts(
 
 
 def test_what_stays_under_another_id_may_be_spoken_of(registry: Registry):
-    one, other = case("t-1", "ana"), case("t-2", "bob")
+    one = case("t-1", "ana")
+    other = case("t-2", "bob")
     copy = replace(other, example=Example(id="t-2", **one.example.content))
     registry.create(judge(memory_of(one, copy)))
     registry.erase("helpfulness", ["t-1"], rederive=False)

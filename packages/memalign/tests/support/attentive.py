@@ -28,7 +28,8 @@ FORBIDDEN = {
 
 def attentive(body: Body) -> dict[str, Any]:
     """The answer to a request: changes to guidelines, or a verdict on an item whose value is true or false."""
-    system, user = system_of(body), user_of(body)
+    system = system_of(body)
+    user = user_of(body)
     if body["response_format"]["json_schema"]["name"] == "changes":
         return changes_of(user)
     guidelines = re.findall(

@@ -44,7 +44,8 @@ class Fault:
     """Seconds after which the connection ends without an answer."""
 
 
-HANG, CLOSED = Fault(silence=PATIENCE), Fault(silence=0)
+HANG = Fault(silence=PATIENCE)
+CLOSED = Fault(silence=0)
 REFUSAL = Fault(refusal="I can't help with that.")
 CONTENT_FILTER = Fault(content="", finish_reason="content_filter")
 

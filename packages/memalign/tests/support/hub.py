@@ -37,7 +37,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def do_GET(self) -> None:
-        hub, wanted = self.server, self.headers.get("Range")
+        hub = self.server
+        wanted = self.headers.get("Range")
         hub.asked.append((self.path, wanted))
         body = hub.files.get(self.path)
         start = int(re.sub(r"\D", "", wanted)) if wanted else 0

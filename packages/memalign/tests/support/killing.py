@@ -195,7 +195,9 @@ def known_keys(registry: Registry) -> set[str]:
 
 
 def main(path: str, *seeds: str) -> int:
-    made, copy, failures = Path(path), Path(path).with_name("copy.db"), 0
+    made = Path(path)
+    copy = Path(path).with_name("copy.db")
+    failures = 0
     shutil.copy(made, copy)
     whole, status = told(copy, 0)
     assert (len(whole), status) == (6, 0), (whole, status)

@@ -152,7 +152,8 @@ class Imp:
                 ]
                 continue
             if order in ("support", "revise") and known:
-                action, target = order.upper(), known[-1]
+                action = order.upper()
+                target = known[-1]
             if order == "invent":
                 named.append("F999")
             if order == "unknown":

@@ -24,7 +24,8 @@ class OnSQLite:
     """Whether deleted bytes are overwritten before a commit, and not only after it."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.url = path, f"sqlite:///{path}"
+        self.path = path
+        self.url = f"sqlite:///{path}"
 
     def registry(self, **options: Any) -> Registry:
         """The registry there, opened once more."""
@@ -70,7 +71,8 @@ class OnPostgreSQL:
     _made: str = ""
 
     def __init__(self, server: postgres.Server, name: str) -> None:
-        self.server, self.name = server, name
+        self.server = server
+        self.name = name
         self.url = server.url(name)
         self._opened: list[Registry] = []
 

@@ -40,7 +40,8 @@ class Server:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="memalign-pg-"))
-        self.data, secret = self.folder / "data", self.folder / "password"
+        self.data = self.folder / "data"
+        secret = self.folder / "password"
         secret.write_text(PASSWORD)
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             self.folder.chmod(0o755)

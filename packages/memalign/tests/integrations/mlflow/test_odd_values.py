@@ -45,7 +45,8 @@ ODD: dict[str, Any] = {
 def test_a_trace_with_an_odd_value_teaches_and_is_judged_beside_others(
     endpoint: Endpoint, odd: str, instructions: str
 ) -> None:
-    taught, good = lesson(1), lesson(2)
+    taught = lesson(1)
+    good = lesson(2)
     judge = tone_judge(instructions=instructions, base_url=endpoint.base_url)
     traces = [odd_trace(taught, "answer 1", ODD[odd]), *fetched(good)]
     aligned = judge.align(traces, MemAlignOptimizer())

@@ -101,10 +101,8 @@ def test_traces_without_feedback_are_named_and_skipped(endpoint, caplog):
 
 
 def test_a_failed_lesson_is_learned_at_next_align(endpoint, mind, caplog):
-    answer, endpoint.answer = (
-        endpoint.answer,
-        lambda body: "no" if "changes" in str(body) else mind.answer(body),
-    )
+    answer = endpoint.answer
+    endpoint.answer = lambda body: "no" if "changes" in str(body) else mind.answer(body)
     traces = fetched(lesson(1), lesson(2), lesson(3))
     aligned = tone_judge().align(traces, MemAlignOptimizer())
     (warning,) = (

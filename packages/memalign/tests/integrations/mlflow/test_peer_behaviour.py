@@ -155,7 +155,8 @@ def test_an_aligned_judge_is_the_judge_with_guidelines(aligned, endpoint):
 
 
 def test_learning_more_keeps_what_was_learned(optimizer, endpoint):
-    before, more = (1, 2), (3, 4)
+    before = (1, 2)
+    more = (3, 4)
     ids = {number: lesson(number) for number in (*before, *more)}
     first = tone_judge().align(
         fetched(*(ids[number] for number in before)), optimizer()
@@ -293,7 +294,8 @@ def test_what_one_of_several_takes_back_is_forgotten(optimizer):
 def test_a_trace_whose_feedback_is_all_gone_stops_the_align(
     aligned, optimizer, endpoint
 ):
-    before, asked = episodes(aligned), len(endpoint.bodies)
+    before = episodes(aligned)
+    asked = len(endpoint.bodies)
     for trace_id in traces_of(aligned):
         (assessment,) = fetched(trace_id)[0].info.assessments
         mlflow.delete_assessment(

@@ -119,7 +119,8 @@ def test_a_judge_that_was_never_aligned_is_not_loaded():
 @pytest.mark.usefixtures("endpoint")
 def test_a_judge_that_mlflow_aligned_learns_anew_from_its_traces(caplog):
     class MemoryAugmentedJudge:  # as MLflow's own, whose import needs DSPy
-        name, _base_judge = "tone", tone_judge()
+        name = "tone"
+        _base_judge = tone_judge()
 
     aligned = MemAlignOptimizer().align(MemoryAugmentedJudge(), fetched(lesson(1)))
     assert [each.guideline_text for each in aligned._semantic_memory] == [

@@ -23,7 +23,8 @@ def assessments(trace_id: str) -> list[tuple[str, Any, str | None, bool]]:
 
 
 def test_experts_feedback_is_logged_once_and_changes_override():
-    one, two = traced(1), traced(2)
+    one = traced(1)
+    two = traced(2)
     says(
         one, True, "fine", by="ana", name="safety"
     )  # words about something else, and a program's, stay as they are
@@ -60,7 +61,9 @@ def test_experts_feedback_is_logged_once_and_changes_override():
 
 
 def test_a_later_word_in_mlflow_is_not_overridden_by_an_earlier_one():
-    trace_id, early, late = traced(1), "2020-01-01T00:00:00Z", "2020-01-02T00:00:00Z"
+    trace_id = traced(1)
+    early = "2020-01-01T00:00:00Z"
+    late = "2020-01-02T00:00:00Z"
     first = ma.Feedback(
         id=trace_id, value=False, rationale="Too cold.", source="ana", created_at=early
     )

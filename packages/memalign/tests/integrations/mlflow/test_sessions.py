@@ -27,7 +27,8 @@ def turns_of(judge: MemAlignJudge, case_id: str) -> Any:
 
 @pytest.fixture
 def ids(experiment: str) -> list[str]:
-    one, two = session("s-1", 1, 2), session("s-2", 3, 4)
+    one = session("s-1", 1, 2)
+    two = session("s-2", 3, 4)
     says(one[0], False, "say: case 2 is unkind")
     says(
         two[1], False, "say: case 4 is unkind", by="ben"

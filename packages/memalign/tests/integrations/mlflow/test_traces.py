@@ -263,13 +263,12 @@ def test_what_evaluators_and_people_said_is_not_shown_to_a_judge_of_traces(endpo
 @pytest.mark.slow
 @pytest.mark.usefixtures("on_server")
 def test_feedback_is_the_same_over_http_as_from_the_store(store: str):
-    one, two = traced(1), traced(2)
+    one = traced(1)
+    two = traced(2)
     says(one, False, "cold", by="User")
     says(one, True, "warm", by="User")
-    first, source = (
-        says(two, False, "late", by="ana"),
-        AssessmentSource(source_type="HUMAN", source_id="ana"),
-    )
+    first = says(two, False, "late", by="ana")
+    source = AssessmentSource(source_type="HUMAN", source_id="ana")
     mlflow.override_feedback(
         trace_id=two, assessment_id=first, value=True, source=source
     )
