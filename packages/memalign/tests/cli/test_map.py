@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
 
 import pytest
@@ -101,28 +99,18 @@ def test_rows_without_ids_get_them_from_their_content(
     memalign: Run, tone: str, tmp_path: Path
 ) -> None:
     rows = [
-        {name: str(row[name]) for name in ("inputs", "outputs", "value")}
-        for row in FEEDBACK
+        {name: row[name] for name in ("inputs", "outputs", "value")} for row in FEEDBACK
     ]
-    file = tmp_path / "rows.csv"
-    with file.open("w", encoding="utf-8", newline="") as lines:
-        table = csv.DictWriter(lines, rows[0])
-        table.writeheader()
-        table.writerows(rows)
-    memalign("judge", tone, file, "-o", "judged.jsonl", "--json", code=0)
+    file = jsonl(tmp_path / "rows.jsonl", rows)
+    for resumed in (0, len(FEEDBACK)):
+        again = memalign("judge", tone, file, "-o", "judged.jsonl", "--json", code=0)
+        assert again.json["resumed"] == resumed
     ids = list(read_judgments("judged.jsonl").judgments)
-    assert [name[:2] for name in ids] == ["c-"] * len(FEEDBACK)
-    again = memalign("judge", tone, file, "-o", "judged.jsonl", "--json").json
-    assert again["resumed"] == len(FEEDBACK)
-    measured = memalign(
-        "evaluate", tone, file, "--judged", "judged.jsonl", "--json"
-    ).json
-    assert measured["evaluation"]["n"] == 3
+    evaluate = ("evaluate", tone, file, "--judged", "judged.jsonl", "--json")
+    assert memalign(*evaluate).json["evaluation"]["n"] == 3
     learned = memalign("align", tone, file, "--source", "ana", "--json").json
-    assert learned["rows"][0]["key"] == f"{ids[0]}@ana"
-    piped = memalign(
-        "judge", tone, "-", "--json", stdin="\n".join(map(json.dumps, rows))
-    )
+    assert [row["key"] for row in learned["rows"]] == [f"{name}@ana" for name in ids]
+    piped = memalign("judge", tone, "-", "--json", stdin=file.read_text("utf-8"))
     assert [made["id"] for made in piped.json["judgments"]] == ids
 
 

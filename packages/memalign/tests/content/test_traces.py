@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memalign.content import span_tree, turns_of
+from memalign.content import SpanTree, span_tree, turns_of
 from tests.support.spans import FORMS, Step, flat, runs
+
+
+def tree_of(trace: Any) -> SpanTree:
+    """Its tree, of a trace that has one."""
+    tree = span_tree(trace)
+    assert tree is not None
+    return tree
 
 
 @settings(max_examples=30, deadline=None)
@@ -21,12 +28,11 @@ def test_every_form_and_order_gives_the_same_span_tree(
 ) -> None:
     shuffled = flat(run)
     shuffler.shuffle(shuffled)
-    trees = {name: span_tree(form(run)) for name, form in FORMS.items()} | {
-        "shuffled": span_tree(shuffled)
+    trees = {name: tree_of(form(run)) for name, form in FORMS.items()} | {
+        "shuffled": tree_of(shuffled)
     }
     assert len(set(map(repr, trees.values()))) == 1, trees
     tree = trees["otlp"]
-    assert tree is not None
     assert len(tree.spans) == len(run)
     assert not tree.notes
 
@@ -46,8 +52,7 @@ def test_every_span_stands_once_below_its_parent(
         {"span_id": f"s{own}", "parent_id": up and f"s{up}", "name": f"n{n}"}
         for n, (own, up) in enumerate(links)
     ]
-    tree = span_tree(spans)
-    assert tree is not None
+    tree = tree_of(spans)
     assert sorted(span.name for span in tree.spans) == sorted(
         f"n{n}" for n in range(len(links))
     )
@@ -59,7 +64,7 @@ def test_every_span_stands_once_below_its_parent(
 
 
 def test_what_had_to_be_repaired_is_named() -> None:
-    tree = span_tree(
+    tree = tree_of(
         [
             {"span_id": "a", "parent_id": "gone", "name": "orphan"},
             {"span_id": "x", "parent_id": "b", "name": "below a circle"},
@@ -68,7 +73,6 @@ def test_what_had_to_be_repaired_is_named() -> None:
             {"span_id": "c", "name": "twice"},
         ]
     )
-    assert tree is not None
     orphans = "orphan, below a circle, first of a circle"
     assert tree.notes == (
         f"trace: 3 of 5 spans ({orphans}) have no parent in it; shown as uppermost",
@@ -85,13 +89,12 @@ def test_what_had_to_be_repaired_is_named() -> None:
 
 
 def test_ten_thousand_levels_are_no_recursion() -> None:
-    tree = span_tree(
+    tree = tree_of(
         [
             {"span_id": str(n), "parent_id": str(n - 1), "name": "s"}
             for n in range(10_000)
         ]
     )
-    assert tree is not None
     assert tree.spans[-1].depth == 9_999
 
 
@@ -122,10 +125,9 @@ def test_other_json_and_text_have_no_tree(trace: Any) -> None:
 )
 def test_a_time_or_whole_number_that_is_none_is_unknown_or_stays(odd: str) -> None:
     attributes = [{"key": "tries", "value": {"intValue": odd}}]
-    tree = span_tree(
+    tree = tree_of(
         [{"name": "a", "span_id": "1", "start_time": odd, "attributes": attributes}]
     )
-    assert tree is not None
     assert (tree.spans[0].start, tree.spans[0].attributes) == (None, {"tries": odd})
 
 
@@ -133,10 +135,9 @@ def test_brackets_in_a_text_end_nobodys_stack() -> None:
     small = "[" * 20 + "]" * 20
     deep = "[" * 960 + "]" * 960
     for text, opened in ((small, True), (deep, False)):
-        tree = span_tree(
+        tree = tree_of(
             json.dumps([{"name": "a", "span_id": "1", "inputs": text}])
         )  # the text of a trace is the trace
-        assert tree is not None
         assert (tree.spans[0].inputs != text) is opened
         (turn,) = (
             turns_of(
@@ -161,8 +162,7 @@ def test_whole_seconds_are_seconds(start: Any) -> None:
         if not isinstance(start, str)
         else "1772366403"
     )
-    tree = span_tree([{"name": "a", "span_id": "1", "start": start, "end": end}])
-    assert tree is not None
+    tree = tree_of([{"name": "a", "span_id": "1", "start": start, "end": end}])
     assert (tree.spans[0].start, tree.spans[0].seconds) == (
         1_772_366_400_000_000_000,
         3.0,
@@ -185,13 +185,12 @@ def test_housekeeping_of_a_tool_is_not_shown() -> None:
         "completionStartTime": "z",
         **kept,
     }
-    tree = span_tree([{**span, "model": "m"}])
-    assert tree is not None
+    tree = tree_of([{**span, "model": "m"}])
     assert tree.spans[0].attributes == {"model": "m"}
 
 
 def test_conventions_of_tracers_are_known() -> None:
-    tree = span_tree(
+    tree = tree_of(
         [
             {"name": "a", "span_id": "1", "attributes": {"gen_ai.operation.name": "chat", "gen_ai.input.messages": "[1]"}},
             {"name": "b", "context": {"trace_id": "t", "span_id": "2"}, "kind": "SpanKind.CLIENT", "status": {"status_code": "ERROR", "description": "down"}},
@@ -199,7 +198,6 @@ def test_conventions_of_tracers_are_known() -> None:
             {"name": "d", "span_id": "4", "start": 1_700_000_000.5, "end": 1_700_000_001.0},
         ]
     )  # fmt: skip
-    assert tree is not None
     by_name = {span.name: span for span in tree.spans}
     assert (by_name["a"].kind, by_name["a"].inputs) == ("CHAT", [1])
     assert (by_name["b"].kind, by_name["b"].status, by_name["b"].message) == (
@@ -289,8 +287,7 @@ def test_a_span_that_judges_is_left_out_with_all_below_it(vendor: str) -> None:
         "kind": "TOOL",
     }
     for spans in ([run, judged, below, step], [below, step, judged, run]):
-        tree = span_tree(spans)
-        assert tree is not None
+        tree = tree_of(spans)
         assert [(span.name, span.depth) for span in tree.spans] == [
             ("agent", 0),
             ("look up", 1),
@@ -299,10 +296,9 @@ def test_a_span_that_judges_is_left_out_with_all_below_it(vendor: str) -> None:
 
 
 def test_a_run_of_nothing_but_an_evaluator_shows_nothing() -> None:
-    tree = span_tree(
+    tree = tree_of(
         [{"span_id": "1", "name": "LEAK", "kind": "EVALUATOR", "outputs": "LEAK"}]
     )
-    assert tree is not None
     assert tree.spans == ()
 
 
@@ -311,8 +307,7 @@ def test_an_evaluation_that_holds_the_run_is_shown() -> None:
         {"span_id": "1", "name": "eval", "kind": "eval"},
         {"span_id": "2", "parent_id": "1", "name": "task"},
     ]
-    tree = span_tree(spans)
-    assert tree is not None
+    tree = tree_of(spans)
     assert [span.name for span in tree.spans] == ["eval", "task"]
 
 
@@ -350,8 +345,7 @@ def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(
                 ],
                 "order": 7,
             }
-    tree = span_tree([span])
-    assert tree is not None
+    tree = tree_of([span])
     assert "LEAK" not in repr(tree)
     assert tree.spans[0].attributes == {"order": 7}
 
@@ -368,8 +362,7 @@ def test_what_was_said_of_a_run_is_hidden_wherever_it_stands(
 )
 def test_what_the_application_did_is_shown(name: str) -> None:
     attributes = {name: 5, "form": {"comment": "ring twice"}}
-    tree = span_tree([{"span_id": "1", "name": "agent", "attributes": attributes}])
-    assert tree is not None
+    tree = tree_of([{"span_id": "1", "name": "agent", "attributes": attributes}])
     assert tree.spans[0].attributes == attributes
 
 
@@ -378,8 +371,7 @@ def test_names_that_a_tracer_nests_are_read_as_with_dots() -> None:
         "langfuse": {"trace": {"tags": ["LEAK"], "name": "shop"}},
         "tag": {"tags": ["LEAK"]},
     }
-    tree = span_tree([{"span_id": "1", "name": "agent", "attributes": attributes}])
-    assert tree is not None
+    tree = tree_of([{"span_id": "1", "name": "agent", "attributes": attributes}])
     assert tree.spans[0].attributes == {"langfuse": {"trace": {"name": "shop"}}}
 
 
@@ -402,6 +394,5 @@ def test_no_word_of_a_step_that_judges_is_shown_in_any_form(
             start=run[-1].start + 1,
         )
     )
-    tree = span_tree(FORMS[form](run))
-    assert tree is not None
+    tree = tree_of(FORMS[form](run))
     assert "LEAK" not in repr(tree)

@@ -123,12 +123,8 @@ def remembering(**texts):
 @pytest.mark.parametrize(
     ("memory", "taught"),
     [
-        (remembering(t_1="changed since"), ["t-1"]),
         (remembering(t_1="reply t-1"), ["t-1"]),
-        (
-            remembering(old="reply t-2"),
-            ["t-2"],
-        ),  # other inputs, which these instructions do not name
+        # by its id, and by its content beside inputs that these instructions do not name
         (remembering(t_1="changed since", old="reply t-2"), ["t-1", "t-2"]),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, cast
 
@@ -153,6 +154,11 @@ def label(number: int) -> bool:
     return number % 2 == 0
 
 
+def number_in(text: str) -> int:
+    """The number of the item that a prompt ends with."""
+    return int(ITEM.findall(text)[-1])
+
+
 def sure(number: int) -> float:
     """The probability of yes: all but every fifth item is right, and these are said with less confidence."""
     yes = 0.97 if right(number) else 0.7
@@ -163,23 +169,23 @@ def deciding() -> Judge:
     """A decision model that is right on four of five items, and less sure of the fifth."""
 
     def decide(state: str, question: Question) -> dict[str, float]:
-        yes = sure(int(ITEM.findall(state)[-1]))
+        yes = sure(number_in(state))
         return {"true": yes, "false": 1 - yes}
 
-    return scripted(
-        None,
-        model=ScriptedDecisionModel(decide),
-        instructions="Even? {{ outputs }}",
-        name="even",
-    )[0]
+    return even(None, model=ScriptedDecisionModel(decide))
 
 
 def chatting() -> Judge:
     def answer(request: ChatRequest) -> dict[str, Any]:
-        number = int(ITEM.findall(request.user)[-1])
+        number = number_in(request.user)
         return {"rationale": "Read.", "value": label(number) == right(number)}
 
-    return scripted(answer, instructions="Even? {{ outputs }}", name="even")[0]
+    return even(answer)
+
+
+def even(answer: Any, **changes: Any) -> Judge:
+    """A judge of whether an item is even, which answers so."""
+    return scripted(answer, **{"instructions": "Even? {{ outputs }}"} | changes)[0]
 
 
 def rows(first: int, last: int, **more: Any) -> list[Feedback]:
@@ -192,6 +198,14 @@ def rows(first: int, last: int, **more: Any) -> list[Feedback]:
 def items(first: int, last: int, **more: Any) -> list[RawRow]:
     return [
         {"id": f"r-{n}", "outputs": f"item {n}", **more} for n in range(first, last)
+    ]
+
+
+def scored(*pairs: tuple[Any, Any], system: str | None = None) -> list[ScoredCase]:
+    """Cases by what the judge says and what people say of each; traffic has no label."""
+    return [
+        ScoredCase(id=str(n), value=value, label=truth, system=system)
+        for n, (value, truth) in enumerate(pairs)
     ]
 
 
@@ -258,8 +272,8 @@ def test_only_labelled_cases_that_the_traffic_lacks_are_judged(tmp_path: Path) -
     )
     out.write_bytes(out.read_bytes() + rest.read_bytes())
     result = evaluate(judge, rows(1, 50), on=out)
-    asked = [ITEM.findall(request.user)[-1] for request in judge.model.requests]  # type: ignore[union-attr]
-    assert asked[397:] == ["1", "2", "3"]
+    asked = [number_in(request.user) for request in judge.model.requests]  # type: ignore[union-attr]
+    assert asked[397:] == [1, 2, 3]
     assert (result.n, result.usage.calls) == (49, 3)
 
 
@@ -333,26 +347,15 @@ def test_each_system_is_corrected_by_its_own_labels() -> None:
 def test_labels_of_another_system_are_warned_of(
     labelled: Any, traffic: Any, warning: str
 ) -> None:
-    cases = [
-        ScoredCase(
-            id=str(n),
-            label=label(n),
-            value=label(n) == right(n),
-            system=labelled.get("system"),
-        )
-        for n in range(50)
-    ]
-    judged = [
-        ScoredCase(id=f"r{n}", label="", value=label(n), system=traffic.get("system"))
-        for n in range(200)
-    ]
+    cases = scored(*((label(n) == right(n), label(n)) for n in range(50)), **labelled)
+    judged = scored(*((label(n), "") for n in range(200)), **traffic)
     (result,) = traffic_of(ValueType.of("bool"), cases, judged)
     assert list(result.warnings) == ([warning] if warning else [])
 
 
 def test_labels_that_were_not_drawn_at_random_are_warned_of() -> None:
-    cases = [ScoredCase(id=str(n), label=label(n), value=n % 10 > 0) for n in range(60)]
-    judged = [ScoredCase(id=f"r{n}", label="", value=n % 3 == 0) for n in range(300)]
+    cases = scored(*((n % 10 > 0, label(n)) for n in range(60)))
+    judged = scored(*((n % 3 == 0, "") for n in range(300)))
     (result,) = traffic_of(ValueType.of("bool"), cases, judged)
     assert result.warnings == (
         "by the judge's verdicts, true is 0.90 of labelled and 0.33 of other rows, so the labelled ones do not look drawn "
@@ -372,15 +375,9 @@ def test_labels_that_were_not_drawn_at_random_are_warned_of() -> None:
 def test_every_value_type_has_its_shares(
     kind: str, values: list[Any], names: list[str]
 ) -> None:
-    cases = [
-        ScoredCase(
-            id=str(n),
-            label=values[n % 3],
-            value=values[n % 3 if n % 4 else (n + 1) % 3],
-        )
-        for n in range(60)
-    ]
-    judged = [ScoredCase(id=f"r{n}", label="", value=values[n % 3]) for n in range(300)]
+    said = [values[n % 3 if n % 4 else (n + 1) % 3] for n in range(60)]
+    cases = scored(*zip(said, values * 20, strict=True))
+    judged = scored(*((value, "") for value in values * 100))
     (result,) = traffic_of(ValueType.of(kind), cases, judged)
     assert [share.label for share in result.shares] == names
     assert all(width(share.corrected) > 0 for share in result.shares)
@@ -515,29 +512,16 @@ def test_a_chat_models_judge_has_no_probability_to_promise_by() -> None:
 # -- plain sentences ---------------------------------------------------------------------------------------------------
 
 
-def scored(*pairs: tuple[Any, Any]) -> list[ScoredCase]:
-    return [
-        ScoredCase(id=str(n), value=value, label=truth)
-        for n, (value, truth) in enumerate(pairs)
-    ]
-
-
 def test_the_first_sentences_need_no_statistics() -> None:
     verdicts = {
         n: label(n) if n % 8 else True for n in range(80)
     }  # right of every even item, and of odd ones mostly
 
     def answer(request: ChatRequest) -> dict[str, Any]:
-        return {
-            "rationale": "",
-            "value": verdicts[int(ITEM.findall(request.user)[-1])] or n_kind(request),
-        }
+        number = number_in(request.user)
+        return {"rationale": "", "value": verdicts[number] or number % 3 == 0}
 
-    def n_kind(request: ChatRequest) -> bool:
-        return int(ITEM.findall(request.user)[-1]) % 3 == 0
-
-    judge = scripted(answer, instructions="Even? {{ outputs }}")[0]
-    first, second, third = evaluate(judge, rows(0, 80)).sentences()
+    first, second, third = evaluate(even(answer), rows(0, 80)).sentences()
     assert first == (
         "Of the cases that people call true, the judge calls 100 % true (n = 40); "
         "of those they call false, it calls 68 % false (n = 40)."
@@ -585,11 +569,9 @@ def test_the_plain_figures(kind: str, pairs: Any, constant: Any, lean: str) -> N
     verdicts = {n: value for n, (value, _) in enumerate(pairs)}
 
     def answer(request: ChatRequest) -> dict[str, Any]:
-        return {"rationale": "", "value": verdicts[int(ITEM.findall(request.user)[-1])]}
+        return {"rationale": "", "value": verdicts[number_in(request.user)]}
 
-    judge = scripted(
-        answer, instructions="How? {{ outputs }}", feedback_value_type=kind
-    )[0]
+    judge = even(answer, instructions="How? {{ outputs }}", feedback_value_type=kind)
     labelled = [
         Feedback(id=str(n), outputs=f"item {n}", value=truth)
         for n, (_, truth) in enumerate(pairs)
@@ -606,9 +588,7 @@ def test_the_mean_has_scipys_interval() -> None:
 
 
 def test_a_judge_no_better_than_one_answer_is_told_so() -> None:
-    always = scripted(
-        {"rationale": "", "value": True}, instructions="Even? {{ outputs }}"
-    )[0]
+    always = even({"rationale": "", "value": True})
     said = evaluate(always, rows(0, 40)).sentences()
     assert said[1].endswith("So it is no better than that answer.")
 
@@ -617,15 +597,15 @@ def test_a_judge_no_better_than_one_answer_is_told_so() -> None:
 
 
 def test_verdicts_that_turn_are_counted() -> None:
-    asked: dict[str, int] = {}
+    asked = Counter[int]()
 
     def answer(request: ChatRequest) -> dict[str, Any]:
-        name = ITEM.findall(request.user)[-1]
-        asked[name] = asked.get(name, 0) + 1
-        turns = int(name) % 4 == 0 and asked[name] > 1
-        return {"rationale": "", "value": label(int(name)) != turns}
+        number = number_in(request.user)
+        asked[number] += 1
+        turns = number % 4 == 0 and asked[number] > 1
+        return {"rationale": "", "value": label(number) != turns}
 
-    judge = scripted(answer, instructions="Even? {{ outputs }}")[0]
+    judge = even(answer)
     result = evaluate(judge, rows(0, 16), repeat=3)
     assert result.repeated is not None
     assert (result.repeated.times, result.repeated.n, result.repeated.turned) == (
@@ -646,21 +626,17 @@ def test_verdicts_that_turn_are_counted() -> None:
 
 
 def test_a_repetition_that_fails_is_told() -> None:
-    asked: set[str] = set()
+    asked = set[int]()
 
     def answer(request: ChatRequest) -> Any:
-        name = ITEM.findall(request.user)[-1]
-        again = name in asked
-        asked.add(name)
-        return (
-            ModelUnavailable("HTTP 503", usage=Usage(calls=1))
-            if again
-            else {"rationale": "", "value": True}
-        )
+        number = number_in(request.user)
+        if number in asked:
+            return ModelUnavailable("HTTP 503", usage=Usage(calls=1))
+        asked.add(number)
+        return {"rationale": "", "value": True}
 
-    judge = scripted(answer, instructions="Even? {{ outputs }}")[0]
     assert "No case could be judged again: ModelUnavailable: HTTP 503" in str(
-        evaluate(judge, rows(0, 4), repeat=2)
+        evaluate(even(answer), rows(0, 4), repeat=2)
     )
 
 
@@ -672,18 +648,12 @@ def test_a_plan_says_what_more_labels_show() -> None:
 
 
 def test_means_stay_on_their_scale_and_many_labels_are_not_all_listed() -> None:
-    high = [
-        ScoredCase(id=str(n), label=5 - (n % 20 == 0), value=5 - (n % 25 == 0))
-        for n in range(60)
-    ]
-    (result,) = traffic_of(
-        ValueType.of("int:1..5"),
-        high,
-        [ScoredCase(id=f"r{n}", label="", value=5) for n in range(9)],
-    )
+    high = scored(*((5 - (n % 25 == 0), 5 - (n % 20 == 0)) for n in range(60)))
+    scale = ValueType.of("int:1..5")
+    (result,) = traffic_of(scale, high, scored(*[(5, "")] * 9))
     assert ends(result.shares[0].corrected)[2] <= 5
     kind = ValueType.of("|".join(f"L{n}" for n in range(30)))
-    many = [ScoredCase(id=f"r{n}", label="", value=f"L{n % 30}") for n in range(90)]
+    many = scored(*((f"L{n % 30}", "") for n in range(90)))
     assert len(traffic_of(kind, [], many)[0].shares) == 12
 
 

@@ -23,7 +23,7 @@ from memalign.models.list_prices import Prices
 from memalign.models.provider_errors import PromptTooLong
 from memalign.models.retry import Retry
 from tests.models.test_provider_chat import ANSWER, QUICK, REQUEST, model_at
-from tests.support.endpoint import Body, Endpoint, Fault, bad_request, says, user_of
+from tests.support.endpoint import Body, Endpoint, Fault, bad_request, user_of
 
 TEXT = json.dumps(ANSWER)
 COUNTED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
@@ -183,6 +183,7 @@ async def test_what_surrounds_an_answer_costs_nothing(body: object) -> None:
             for odd in (
                 {},
                 None,
+                REMOVED,
                 {"prompt_tokens": 10},
                 {"prompt_tokens": -1, "completion_tokens": 5},
             )
@@ -661,8 +662,3 @@ async def test_a_short_wait_is_waited(headers: dict[str, str]) -> None:
     with Endpoint(ANSWER, faults=[fault]) as endpoint:
         assert (await model_at(endpoint, retry=QUICK).complete(REQUEST)).data == ANSWER
     assert len(endpoint.requests) == 2
-
-
-async def test_half_of_a_character_is_read() -> None:
-    with Endpoint(says('{"rationale": "Fine \\ud83d", "value": true}')) as endpoint:
-        assert (await model_at(endpoint).complete(REQUEST)).data["value"] is True
