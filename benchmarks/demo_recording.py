@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from memalign.cli.demo import WITHDRAWN, changed, evaluated, story_on
+from memalign.cli.demo import WITHDRAWN, evaluated, shown_again, story_on
 from memalign.cli.recording import RECORDING, prompt_key
 from memalign.errors import ModelRejected
 from memalign.models.base import ChatReply, ChatRequest, Limits
@@ -63,7 +63,7 @@ def ask_in_stages(model: AskingModel) -> None:
     forgot = learned.judge.unalign(source=WITHDRAWN)
     if model.missing:
         return
-    evaluated(forgot.judge, changed(story, before, after))
+    evaluated(forgot.judge, shown_again(story, before, after))
 
 
 def main() -> int:

@@ -48,7 +48,10 @@ def test_the_demo_needs_no_key_and_says_that_it_is_a_recording(
         shown, "right on 10 of 20", "right on 20 of 20, 10 before; 10 fixed, 0 broken"
     )
     assert not missing(
-        shown, "5 comments withdrawn", "wrong again", "no model was called"
+        shown,
+        "5 comments withdrawn, 4 guidelines gone; 3 written again",
+        "5 of the replies judged again: 5 verdicts as before the teaching",
+        "no model was called",
     )
     assert not missing(
         shown,
@@ -67,7 +70,7 @@ def test_live_the_figures_are_the_models_own(
     assert not missing(
         shown, "Live on openai:test: at most", "cost unknown", "10 fixed, 0 broken"
     )
-    assert "10 are wrong again" in shown
+    assert "judged again: 5 verdicts as before the teaching" in shown
 
 
 def test_what_is_withdrawn_enters_no_later_prompt(
@@ -78,12 +81,12 @@ def test_what_is_withdrawn_enters_no_later_prompt(
     report = json.loads(capsys.readouterr().out)
     assert report["usage"]["calls"] == len(endpoint.requests)
     assert len(report["unalign"]["removed"]) == 5
-    shoes = [
-        "shoes I bought in May" in system_of(body) + user_of(body)
+    shown = [
+        "When will my parcel arrive" in system_of(body) + user_of(body)
         for body in endpoint.requests
     ]
-    assert any(shoes), "a case of the feedback that is withdrawn"
-    assert not any(shoes[-len(report["verdicts"]["withdrawn"]) :])
+    assert any(shown), "a case of the feedback that is withdrawn"
+    assert not any(shown[-len(report["verdicts"]["withdrawn"]) :])
 
 
 def test_the_default_model_runs_the_demo_for_two_cents(
@@ -106,11 +109,12 @@ def test_an_unanswering_model_ends_the_demo_at_once(endpoint: Endpoint) -> None:
 
 
 def test_the_unseen_replies_hold_traps() -> None:
-    """Refusals and neutral replies without the word, and good news with it."""
+    """Good news with the word, days and neutral facts without it, and a customer who says it."""
     rows = demo_rows("held_out.jsonl")
-    with_word = [row for row in rows if "unfortunately" in str(row.outputs).casefold()]
+    with_word = [row for row in rows if "soon" in str(row.outputs).casefold()]
     assert len(with_word) == 10
     assert {row.value for row in with_word} == {False}
+    assert any(row.value and "soon" in str(row.inputs) for row in rows)
     assert {row.id for row in rows}.isdisjoint(
         row.id for row in demo_rows("feedback.jsonl")
     )

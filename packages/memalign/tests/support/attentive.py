@@ -21,7 +21,7 @@ UPSET = r"broken?\b|crack|twice|two months|came off"
 FORBIDDEN = {
     "never promise a day": DAYS,
     "never promise money": r"refund you|money back",
-    '"unfortunately"': r"(?i:unfortunately)",
+    '"soon"': r"(?i:\bsoon\b)",
 }
 """By the words of a guideline, what a reply may not have."""
 

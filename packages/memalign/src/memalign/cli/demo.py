@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memalign.cli.embedded_models import download
-from memalign.cli.guidelines import guideline_table
 from memalign.cli.options import Yes
 from memalign.cli.output import counted, print_json, show, table, usage_text
 from memalign.cli.progress import show_progress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memalign.evaluation import Evaluation
     from memalign.judge import Judge
     from memalign.models.base import ChatModel
-    from memalign.types import Feedback, Usage
+    from memalign.types import Feedback, Guideline, Usage
 
 INSTRUCTIONS = (
     "Is the shop's reply good enough to send?\n"
@@ -34,7 +34,7 @@ WITHDRAWN = "ana"
 """The person whose words are withdrawn at the end."""
 EMBEDDED = "local:qwen2.5-coder-1.5b"
 ROWS = 5
-"""Rows of a table; the rest is counted."""
+"""Rows of a table; the rest is counted. As many are judged again after the withdrawal."""
 SHOWN_LESSONS = (0, 1, 2, 5, 6)
 """Three of one expert's comments and two of the other's."""
 WORDS = {True: "send", False: "don't", None: "failed"}
@@ -151,6 +151,13 @@ def changed(story: Story, before: Evaluation, after: Evaluation) -> list[Feedbac
     return [row for row in story.unseen if row.id in ids]
 
 
+def shown_again(
+    story: Story, before: Evaluation, after: Evaluation
+) -> Sequence[Feedback]:
+    """Return the replies that are judged again after the withdrawal: the changed ones shown."""
+    return changed(story, before, after)[:ROWS] or story.unseen[:ROWS]
+
+
 def live_model(name: str, tell: Callable[[str], None], *, yes: bool) -> ChatModel:
     """Return the model of that name, and download an embedded one if the person agrees."""
     from memalign.models import resolve
@@ -184,10 +191,13 @@ def estimate(story: Story) -> Usage:
     calls = Calls(dry_run=dry_run)
     taught = aio.run(MemAlign().align(story.judge, story.lessons, calls=calls)).judge
     forgetful = aio.run(MemAlign().unalign(taught, source=WITHDRAWN, calls=calls)).judge
-    for version in (story.judge, taught, forgetful):
-        version.judge_many(
-            [row.example for row in story.unseen if row.example], max_cost=calls
-        )
+    unseen = [row.example for row in story.unseen if row.example]
+    for version, shown in (
+        (story.judge, unseen),
+        (taught, unseen),
+        (forgetful, unseen[:ROWS]),
+    ):
+        version.judge_many(shown, max_cost=calls)
     return dry_run.usage
 
 
@@ -202,7 +212,7 @@ def _opening(story: Story, chat: ChatModel) -> Iterator[str]:
         yield f"Live on {chat.name}, on this machine: free, in about two minutes."
     else:
         yield f"Live on {chat.name}: at most {usage_text(estimate(story))}."
-    yield "A judge of a shop's replies to customers. Is a reply good enough to send?"
+    yield "A judge reads a shop's replies to customers: is a reply good enough to send?"
 
 
 def _untaught(story: Story, tell: Callable[..., None]) -> Evaluation:
@@ -231,12 +241,12 @@ def _taught(story: Story, tell: Callable[..., None]) -> AlignResult:
     )
     with show_progress() as progress:
         learned = story.judge.align(story.lessons, progress=progress)
-    memory = learned.judge.memory
-    tell(
-        guideline_table(
-            learned.guidelines, memory, title="What the judge learned", limit=ROWS
-        )
-    )
+    rows = [
+        (guideline.id, guideline.text, _teachers(guideline))
+        for guideline in learned.guidelines
+    ]
+    title = "What the judge learned from all ten"
+    tell(table(("id", "guideline", "from"), rows, title=title, limit=ROWS))
     return learned
 
 
@@ -264,7 +274,8 @@ def _judged_again(
     )
     if by_rule:
         tell(
-            f"{by_rule} of them by a rule that code decides: no call, and the words are named."
+            f"{counted(by_rule, 'verdict')} by code, which found the forbidden word; "
+            "no model was asked."
         )
     return after
 
@@ -276,21 +287,30 @@ def _forgotten(
     after: Evaluation,
     tell: Callable[..., None],
 ) -> tuple[AlignResult, Evaluation]:
-    """Withdraw one person's words, and judge again where teaching had changed a verdict."""
+    """Withdraw one person's words, and judge the replies again that were shown last."""
     name = WITHDRAWN.capitalize()
     tell(
         "", f"4. {name} leaves and withdraws her words: what they taught goes with them"
     )
     with show_progress() as progress:
         forgot = learned.judge.unalign(source=WITHDRAWN, progress=progress)
-    rows = changed(story, before, after)
-    last = evaluated(forgot.judge, rows or story.unseen)
-    wrong = len(rows) - len(right(last)) if rows else 0
+    written = (
+        f"; {len(forgot.guidelines)} written again from what the other expert said"
+        if forgot.guidelines
+        else ""
+    )
     tell(
         f"{counted(len(forgot.removed), 'comment')} withdrawn, "
-        f"{counted(len(forgot.forgotten), 'guideline')} gone",
-        f"of {counted(len(rows), 'verdict')} that had changed, {wrong} "
-        f"{'is' if wrong == 1 else 'are'} wrong again: her rule is forgotten",
+        f"{counted(len(forgot.forgotten), 'guideline')} gone{written}"
+    )
+    rows = shown_again(story, before, after)
+    last = evaluated(forgot.judge, rows)
+    back = 0
+    for row in rows:
+        back += last.judgments[row.id].value == before.judgments[row.id].value
+    tell(
+        f"{len(rows)} of the replies judged again: {counted(back, 'verdict')} as before "
+        "the teaching. Her rule is forgotten."
     )
     return forgot, last
 
@@ -311,3 +331,9 @@ def _closing(chat: ChatModel, usage: Usage) -> Iterator[str]:
 def _word(value: object) -> str:
     """Return a verdict or a label in the demo's words."""
     return WORDS[value if isinstance(value, bool) else None]
+
+
+def _teachers(guideline: Guideline) -> str:
+    """Return whose comments a guideline is made of, and how many."""
+    names = Counter(key.source for key in guideline.supported_by)
+    return ", ".join(f"{name}: {counted(n, 'comment')}" for name, n in names.items())
