@@ -309,7 +309,8 @@ def _parts(
 
 
 def _thresholds(evaluation: Evaluation) -> Any:
-    from memalign.evaluation.sentences import PASSING, passing_rows, percent
+    from memalign.evaluation.sentences import PASSING, passing_rows
+    from memalign.evaluation.wording import percent
 
     rows = []
     for row in passing_rows(evaluation):

@@ -1,6 +1,6 @@
 """Agreement of a judge with people, comparisons, a gate, feedback in review, and what to label."""
 
-from memalign.evaluation.agreement import Evaluation, aevaluate, evaluate
+from memalign.evaluation.agreement import Evaluation
 from memalign.evaluation.cases import ScoredCase
 from memalign.evaluation.comparison import Comparison, compare
 from memalign.evaluation.criteria import (
@@ -10,6 +10,7 @@ from memalign.evaluation.criteria import (
     gate,
     junit_xml,
 )
+from memalign.evaluation.evaluating import aevaluate, evaluate
 from memalign.evaluation.feedback_review import (
     FeedbackReview,
     agreement_of_people,

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from memalign.evaluation.intervals import estimate_mean, share_interval
 from memalign.keys import first_spellings
+from memalign.metrics import Estimate
 from memalign.types import Feedback
 from memalign.values import Value
 
 __all__ = [
     "Cases",
     "ScoredCase",
+    "accuracy",
     "annotations_by_case",
     "clusters",
+    "labels",
     "labels_by_source",
     "labels_of_several",
+    "outcomes",
+    "rows_by_person",
     "same_value",
+    "verdicts",
     "with_verdict",
 ]
+
+
+# -- annotations ----------------------------------------------------------------------------------
 
 
 def annotations_by_case(
@@ -48,9 +59,18 @@ def annotations_by_case(
 def labels_by_source(annotations: Sequence[Feedback]) -> dict[str, Value]:
     """Return one label for each person who gave one; an unknown source is a person too."""
     person = first_spellings(row.source for row in annotations)
-    return {
-        person[row.source]: row.value for row in annotations if row.value is not None
-    }
+    given = {}
+    for row in annotations:
+        if row.value is not None:
+            given[person[row.source]] = row.value
+    return given
+
+
+def rows_by_person(sources: Iterable[str]) -> Counter[str]:
+    """Count how often each person is named, by the first spelling of their name."""
+    named = list(sources)
+    first = first_spellings(named)
+    return Counter(first[name] for name in named)
 
 
 def labels_of_several(cases: Iterable[Sequence[Feedback]]) -> list[list[Value]]:
@@ -59,8 +79,15 @@ def labels_of_several(cases: Iterable[Sequence[Feedback]]) -> list[list[Value]]:
     Args:
         cases: The annotations on each case.
     """
-    labels = [list(labels_by_source(annotations).values()) for annotations in cases]
-    return [given for given in labels if len(given) > 1]
+    shared = []
+    for case in cases:
+        given = list(labels_by_source(case).values())
+        if len(given) > 1:
+            shared.append(given)
+    return shared
+
+
+# -- labelled cases with verdicts -----------------------------------------------------------------
 
 
 def same_value(value: Value, label: Value, tolerance: float = 0.0) -> bool:
@@ -105,11 +132,14 @@ class ScoredCase:
     @property
     def correct(self) -> bool | None:
         """True if the verdict is the label; None when there is no verdict."""
-        return (
-            None
-            if self.value is None
-            else same_value(self.value, self.label, self.tolerance)
-        )
+        if self.value is None:
+            return None
+        return same_value(self.value, self.label, self.tolerance)
+
+    @property
+    def difference(self) -> float:
+        """How far the judge's score is above people's, in units of the score."""
+        return float(self.value or 0) - float(self.label)
 
 
 Cases = Sequence[ScoredCase]
@@ -120,13 +150,36 @@ def with_verdict(cases: Cases) -> list[ScoredCase]:
     return [case for case in cases if case.value is not None]
 
 
+def labels(cases: Cases) -> list[Value]:
+    """Return people's label of each case."""
+    return [case.label for case in cases]
+
+
+def verdicts(cases: Cases) -> list[Value | None]:
+    """Return the judge's verdict on each case."""
+    return [case.value for case in cases]
+
+
+def outcomes(cases: Cases) -> list[bool]:
+    """Return for each case whether the verdict is the label; a missing verdict is not."""
+    return [bool(case.correct) for case in cases]
+
+
 def clusters(cases: Cases) -> list[str] | None:
     """Return the group of each case, or None when no case has one.
 
     A case without a group is a group of its own.
     """
-    if not any(case.group for case in cases):
-        return None
-    return [
-        f"group {case.group}" if case.group else f"case {case.id}" for case in cases
-    ]
+    names = []
+    for case in cases:
+        names.append(f"group {case.group}" if case.group else f"case {case.id}")
+    return names if any(case.group for case in cases) else None
+
+
+def accuracy(cases: Cases) -> Estimate:
+    """Return the share of cases whose verdict is the label, with its interval at 95 %.
+
+    Args:
+        cases: Cases with a verdict.
+    """
+    return estimate_mean(outcomes(cases), clusters(cases), share_interval)

@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from memalign.errors import InputError
-from memalign.evaluation.cases import Cases, clusters, same_value, with_verdict
-from memalign.evaluation.intervals import estimate_mean, paired_interval, share_interval
+from memalign.evaluation.cases import (
+    Cases,
+    accuracy,
+    clusters,
+    same_value,
+    with_verdict,
+)
+from memalign.evaluation.intervals import estimate_mean, paired_interval
+from memalign.evaluation.wording import say
 from memalign.metrics import Estimate, mcnemar_exact
 from memalign.notebook import html_view
 from memalign.values import value_text
@@ -21,11 +28,6 @@ __all__ = ["Comparison", "compare"]
 Verdict = Literal["ahead", "behind", "tied"]
 
 _ALPHA = 0.05
-_WORDS: dict[Verdict, str] = {
-    "ahead": "the second judge is better",
-    "behind": "the second judge is worse",
-    "tied": "no clear difference",
-}
 _SAME_FILE = "evaluate both judges on the same labelled file"
 
 
@@ -58,24 +60,7 @@ class Comparison:
     mcnemar_p: float
 
     def __str__(self) -> str:
-        pairs = f"n = {self.n} cases scored by both"
-        if self.left_out:
-            pairs += f", {self.left_out} left out"
-        difference = (
-            f"{self.difference:+.2f}  {self.difference.no_interval or ''}".rstrip()
-        )
-        counts = f"{len(self.fixed)} fixed, {len(self.broken)} broken"
-        lines = [
-            f"{_WORDS[self.verdict]}, {pairs}",
-            f"accuracy: {self.first:.2f} -> {self.second:.2f}",
-            f"difference {difference}",
-            f"{counts}; McNemar p = {self.mcnemar_p:.3f}",
-        ]
-        if self.fixed:
-            lines.append(f"fixed: {', '.join(self.fixed)}")
-        if self.broken:
-            lines.append(f"broken: {', '.join(self.broken)}")
-        return "\n".join(lines)
+        return "\n".join(say("comparison", one=self))
 
     __repr__ = __str__
 
@@ -99,44 +84,36 @@ def compare(first: Evaluation | Cases, second: Evaluation | Cases) -> Comparison
     Raises:
         InputError: No case was scored by both, or a case has two different labels.
     """
-    before = _cases_of(first)
-    after = _cases_of(second)
+    before = first if isinstance(first, Sequence) else first.cases
+    after = second if isinstance(second, Sequence) else second.cases
     scored = {case.id: case for case in with_verdict(after)}
-    shared = [case for case in with_verdict(before) if case.id in scored]
-    if not shared:
+    old = [case for case in with_verdict(before) if case.id in scored]
+    new = [scored[case.id] for case in old]
+    if not old:
         raise InputError(f"no case was scored in both; {_SAME_FILE}")
     changes: dict[str, int] = {}
-    for old in shared:
-        new = scored[old.id]
-        if not same_value(old.label, new.label):
-            labels = f"{value_text(old.label)} in the first and {value_text(new.label)}"
+    for one, other in zip(old, new, strict=True):
+        if not same_value(one.label, other.label):
             raise InputError(
-                f"{old.id!r} has label {labels} in the second; {_SAME_FILE}"
+                f"{one.id!r} has label {value_text(one.label)} in the first and "
+                f"{value_text(other.label)} in the second; {_SAME_FILE}"
             )
-        changes[old.id] = bool(new.correct) - bool(old.correct)
-    n = len(shared)
-    groups = clusters(shared)
-    right = [bool(old.correct) for old in shared]
-    right_after = [bool(scored[old.id].correct) for old in shared]
-    difference = estimate_mean(list(changes.values()), groups, paired_interval)
+        changes[one.id] = bool(other.correct) - bool(one.correct)
+    difference = estimate_mean(list(changes.values()), clusters(old), paired_interval)
     fixed = tuple(name for name, change in changes.items() if change > 0)
     broken = tuple(name for name, change in changes.items() if change < 0)
     p = mcnemar_exact(len(fixed), len(broken))
     return Comparison(
-        n=n,
-        left_out=len({case.id for case in (*before, *after)}) - n,
+        n=len(old),
+        left_out=len({case.id for case in (*before, *after)}) - len(old),
         verdict=_verdict(difference, p),
-        first=estimate_mean(right, groups, share_interval),
-        second=estimate_mean(right_after, groups, share_interval),
+        first=accuracy(old),
+        second=accuracy(new),
         difference=difference,
         fixed=fixed,
         broken=broken,
         mcnemar_p=p,
     )
-
-
-def _cases_of(side: Evaluation | Cases) -> Cases:
-    return side if isinstance(side, Sequence) else side.cases
 
 
 def _verdict(difference: Estimate, p: float) -> Verdict:

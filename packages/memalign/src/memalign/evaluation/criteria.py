@@ -15,6 +15,7 @@ from xml.etree import ElementTree as ET
 
 from memalign.errors import InputError
 from memalign.evaluation.agreement import METRICS, Evaluation
+from memalign.evaluation.wording import say
 from memalign.metrics import Estimate
 from memalign.values import ValueType
 
@@ -102,13 +103,17 @@ def check_criteria(
         if not against:
             raise InputError(_OTHER)
         if not 0 <= not_worse_than < 100:
-            points = "a number of points from 0 to less than 100"
-            raise InputError(f"--not-worse-than is {points}, not {not_worse_than:g}")
+            raise InputError(
+                "--not-worse-than is a number of points from 0 to less than 100, "
+                f"not {not_worse_than:g}"
+            )
     for metric, least in minimum.items():
         _metric(metric, judge.value_type)
         if not -1 <= least <= 1:  # NaN included
-            never = f"it can never reach {least:g}; write 0.8 instead of 80"
-            raise InputError(f"{metric} is at most 1, so {never}")
+            raise InputError(
+                f"{metric} is at most 1, so it can never reach {least:g}; "
+                "write 0.8 instead of 80"
+            )
 
 
 def gate(
@@ -133,37 +138,41 @@ def gate(
             it), or there is no criterion.
     """
     for side in evaluation.sides:
-        failed = [case for case in side.cases if case.error]
-        if failed:
-            whose = "" if side is evaluation else "of the other judge: "
-            missing = f"{len(failed)} of {len(side.cases)} cases have no verdict"
-            why = f"{failed[0].id}: {(failed[0].error or '').rstrip('. ')}"
-            raise InputError(f"{whose}{missing}, such as {why}. Run it again")
+        _need_verdicts(side, "" if side is evaluation else "of the other judge: ")
+    kind = ValueType.of(evaluation.value_type)
     criteria = []
     for name, least in (minimum or {}).items():
-        metric = _metric(name, ValueType.of(evaluation.value_type))
+        metric = _metric(name, kind)
         demand = f"{metric.replace('_', ' ')} at least {least:g}"
-        criteria.append(
-            _criterion(demand, evaluation.metrics[metric], least, evaluation.n)
-        )
+        figure = evaluation.metrics[metric]
+        criteria.append(_criterion(demand, figure, least, evaluation.n))
     if not_worse_than is not None:
         paired = evaluation.comparison
         if paired is None:
             raise InputError(_OTHER)
-        demand = (
-            f"accuracy not worse than the other judge's by {not_worse_than:g} points"
-        )
+        points = f"{not_worse_than:g} points"
+        demand = f"accuracy not worse than the other judge's by {points}"
         least = -not_worse_than / 100
         criteria.append(_criterion(demand, paired.difference, least, paired.n, "+.2f"))
     if not criteria:
         raise InputError(_ONE)
-    outcome = min((one.outcome for one in criteria), key=_FIRST.index)
     return GateResult(
         judge=evaluation.judge,
-        outcome=outcome,
+        outcome=min((one.outcome for one in criteria), key=_FIRST.index),
         criteria=tuple(criteria),
         n=evaluation.n,
     )
+
+
+def _need_verdicts(side: Evaluation, whose: str) -> None:
+    """Refuse an evaluation in which a case has no verdict."""
+    failed = [case for case in side.cases if case.error]
+    if failed:
+        error = (failed[0].error or "").rstrip(". ")
+        raise InputError(
+            f"{whose}{len(failed)} of {len(side.cases)} cases have no verdict, "
+            f"such as {failed[0].id}: {error}. Run it again"
+        )
 
 
 def junit_xml(result: GateResult) -> bytes:
@@ -176,11 +185,14 @@ def junit_xml(result: GateResult) -> bytes:
     kinds: dict[Outcome, str] = {"worse": "failure", "too few cases": "skipped"}
     outcomes = [one.outcome for one in result.criteria]
     root = ET.Element("testsuites")
-    suite = ET.SubElement(
-        root, "testsuite", name=title, tests=str(len(outcomes)), errors="0"
-    )
-    suite.set("failures", str(outcomes.count("worse")))
-    suite.set("skipped", str(outcomes.count("too few cases")))
+    counts = {
+        "name": title,
+        "tests": str(len(outcomes)),
+        "errors": "0",
+        "failures": str(outcomes.count("worse")),
+        "skipped": str(outcomes.count("too few cases")),
+    }
+    suite = ET.SubElement(root, "testsuite", counts)
     for one in result.criteria:
         case = ET.SubElement(suite, "testcase", classname=title, name=one.demand)
         if one.outcome in kinds:
@@ -214,14 +226,19 @@ def _criterion(
 ) -> Criterion:
     """Decide a criterion, and say why with the figure in this form."""
     outcome = outcome_of(figure, threshold)
-    why = f"{figure:{form}}, n = {n}"
-    if figure.value is None:
-        why = f"the {n} cases give no figure, because it needs both labels and varying verdicts"
-    elif figure.low is None or figure.high is None:
-        why += f", and no interval: {figure.no_interval or 'the cases give none'}"
-    elif outcome == "too few cases" and figure.value != threshold:
-        half = max(figure.high - figure.value, figure.value - figure.low)
-        more = max(math.ceil(n * (half / (figure.value - threshold)) ** 2) - n, 1)
-        cases = "case" if more == 1 else "cases"
-        why += f"; about {more:,} more {cases} would settle it, if the figure stays the same"
-    return Criterion(demand=demand, outcome=outcome, why=why, figure=figure)
+    more = None
+    if outcome == "too few cases":
+        more = _missing(figure, threshold, n)
+    why = say("criterion", figure=figure, n=n, form=form, more=more)
+    return Criterion(demand=demand, outcome=outcome, why=why[0], figure=figure)
+
+
+def _missing(figure: Estimate, threshold: float, n: int) -> int | None:
+    """Return how many more cases would settle it, if the figure stays the same."""
+    if figure.value is None or figure.low is None or figure.high is None:
+        return None
+    apart = figure.value - threshold
+    if apart == 0:
+        return None
+    half = max(figure.high - figure.value, figure.value - figure.low)
+    return max(math.ceil(n * (half / apart) ** 2) - n, 1)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from memalign.errors import RowError
-from memalign.evaluation.cases import annotations_by_case, labels_of_several, same_value
+from memalign.evaluation.cases import (
+    annotations_by_case,
+    labels_of_several,
+    rows_by_person,
+    same_value,
+)
 from memalign.io import FeedbackFile, FeedbackSource, label_notes, read_feedback
 from memalign.judge import Judge, named_parts, task_of
-from memalign.keys import first_spellings
-from memalign.memory import Memory
+from memalign.memory import Annotation, Memory
 from memalign.memory.label_policy import policy_label
 from memalign.metrics import krippendorff_alpha
 from memalign.types import Feedback
@@ -26,7 +30,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class ConflictingLabels:
     """One content on which people differ: its ids, the values by key, and the label that counts."""
 
@@ -85,11 +89,43 @@ def review_feedback(
     """
     memory = Memory() if judge is None else judge.memory
     hashes = {case.id: case.example.content_hash for case in memory.cases}
-    known = [one.value for one in memory.annotations() if one.value is not None]
+    file = _read(feedback, value_type, judge, hashes)
+    rows, misfits = _sort(file, judge)
+    invalid = [*file.invalid, *misfits]
+    cases = list(annotations_by_case(rows, hashes).values())
+    ids = [_ids(case) for case in cases]
+    pairable = labels_of_several(cases)
+    commented = [row for row in rows if (row.rationale or "").strip()]
+    labels = _labels(rows)
+    known = _labels(memory.annotations())
+    return FeedbackReview(
+        rows=len(rows),
+        cases=len(cases),
+        labelled=len(labels),
+        commented=len(commented),
+        labels=_counts(labels, value_type),
+        sources=dict(rows_by_person(row.source for row in rows).most_common()),
+        duplicates=tuple(names for names in ids if len(names) > 1),
+        conflicts=_conflicts(cases, value_type, memory.authority),
+        alpha=agreement_of_people(pairable, value_type) if len(pairable) > 1 else None,
+        compared=len(pairable),
+        status=None if judge is None else _statuses(memory, rows),
+        invalid=tuple(sorted(invalid, key=lambda error: error.line)),
+        notes=(*file.notes, *label_notes(rows, value_type, known)),
+    )
+
+
+def _read(
+    feedback: FeedbackSource,
+    value_type: ValueType | None,
+    judge: Judge | None,
+    hashes: Mapping[str, str],
+) -> FeedbackFile:
+    """Read the rows as the judge would, if there is one; invalid rows are kept apart."""
     reads: dict[str, Any] = {}
     if judge is not None:
         reads = {"columns": judge.columns, "fields": named_parts(judge.instructions)}
-    file = read_feedback(
+    return read_feedback(
         feedback,
         value_type=value_type,
         hashes=hashes,
@@ -97,50 +133,28 @@ def review_feedback(
         name="stdin",
         **reads,
     )
-    invalid = [*file.invalid, *_misfits(file, judge)]
-    refused = {error.line for error in invalid}
-    rows = [
-        row
-        for row, line in zip(file.rows, file.lines, strict=True)
-        if line not in refused
-    ]
-    cases = list(annotations_by_case(rows, hashes).values())
-    pairable = labels_of_several(cases)
-    several = len(pairable) > 1
-    labels = Counter(value_text(row.value) for row in rows if row.value is not None)
-    return FeedbackReview(
-        rows=len(rows),
-        cases=len(cases),
-        labelled=labels.total(),
-        commented=sum(_has_words(row) for row in rows),
-        labels=_with_missing(labels, value_type),
-        sources=_by_person(rows),
-        duplicates=_duplicates(cases),
-        conflicts=_conflicts(cases, value_type, memory.authority),
-        alpha=agreement_of_people(pairable, value_type) if several else None,
-        compared=len(pairable),
-        status=None
-        if judge is None
-        else dict(Counter(_status(memory, row) for row in rows)),
-        invalid=tuple(sorted(invalid, key=lambda error: error.line)),
-        notes=(*file.notes, *label_notes(rows, value_type, known)),
-    )
 
 
-def _misfits(file: FeedbackFile, judge: Judge | None) -> Iterator[RowError]:
-    """Name the rows that a judge cannot learn from."""
+def _sort(
+    file: FeedbackFile, judge: Judge | None
+) -> tuple[list[Feedback], list[RowError]]:
+    """Part the rows that a judge can learn from, and say of the others why it cannot."""
     if judge is None:
-        return
+        return list(file.rows), []
+    rows = []
+    misfits = []
     for row, line in zip(file.rows, file.lines, strict=True):
         reason = task_of(judge).misfit(judge.memory, row)
         if reason:
-            yield RowError(line=line, id=row.id, reason=reason)
+            misfits.append(RowError(line=line, id=row.id, reason=reason))
+        else:
+            rows.append(row)
+    return rows, misfits
 
 
-def _by_person(rows: Sequence[Feedback]) -> dict[str, int]:
-    """Return how many rows each person gave, the busiest first."""
-    person = first_spellings(row.source for row in rows)
-    return dict(Counter(person[row.source] for row in rows).most_common())
+def _labels(rows: Iterable[Feedback | Annotation]) -> list[Value]:
+    """Return the labels of the rows that have one."""
+    return [row.value for row in rows if row.value is not None]
 
 
 def _ids(case: Sequence[Feedback]) -> tuple[str, ...]:
@@ -148,35 +162,27 @@ def _ids(case: Sequence[Feedback]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(row.id for row in case))
 
 
-def _duplicates(cases: Sequence[Sequence[Feedback]]) -> tuple[tuple[str, ...], ...]:
-    """Return the ids of each case that has several."""
-    ids = [_ids(case) for case in cases]
-    return tuple(names for names in ids if len(names) > 1)
-
-
-def _with_missing(labels: Counter[str], value_type: ValueType | None) -> dict[str, int]:
+def _counts(labels: Iterable[Value], value_type: ValueType | None) -> dict[str, int]:
     """Return the labels with their counts; of bool and choices also those that nobody gave."""
+    counts = Counter(map(value_text, labels))
     if value_type is not None and value_type.kind in ("bool", "choice"):
-        names = [value_text(label) for label in value_type.labels]
-        return {name: labels[name] for name in names}
-    return dict(labels.most_common())
+        return {name: counts[name] for name in map(value_text, value_type.labels)}
+    return dict(counts.most_common())
 
 
 def _conflicts(
-    cases: Sequence[Sequence[Feedback]],
+    cases: Iterable[Sequence[Feedback]],
     value_type: ValueType | None,
     authority: Sequence[str],
 ) -> tuple[ConflictingLabels, ...]:
+    """Return the cases that have labels of different meaning."""
     tolerance = 0.0 if value_type is None else value_type.tolerance
     found = []
     for case in cases:
         values = {str(row.key): row.value for row in case if row.value is not None}
         if not _all_alike(list(values.values()), tolerance):
-            conflict = ConflictingLabels(
-                ids=_ids(case),
-                annotations=values,
-                label=policy_label(case, authority),
-            )
+            label = policy_label(case, authority)
+            conflict = ConflictingLabels(_ids(case), values, label)
             found.append(conflict)
     return tuple(found)
 
@@ -188,15 +194,16 @@ def _all_alike(values: Sequence[Value], tolerance: float) -> bool:
     return not values or same_value(min(values), max(values), tolerance)
 
 
-def _has_words(row: Feedback) -> bool:
-    return bool((row.rationale or "").strip())
-
-
-def _status(memory: Memory, row: Feedback) -> str:
-    annotation = memory.annotation(row.key)
-    if annotation is None:
-        return "new"
-    return "unchanged" if annotation.says(row) else "changed"
+def _statuses(memory: Memory, rows: Iterable[Feedback]) -> dict[str, int]:
+    """Return how many rows are new to a judge, changed and unchanged."""
+    statuses: Counter[str] = Counter()
+    for row in rows:
+        annotation = memory.annotation(row.key)
+        if annotation is None:
+            statuses["new"] += 1
+        else:
+            statuses["unchanged" if annotation.says(row) else "changed"] += 1
+    return dict(statuses)
 
 
 def agreement_of_people(

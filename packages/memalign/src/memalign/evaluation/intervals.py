@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
@@ -37,9 +37,11 @@ __all__ = [
     "mean_interval",
     "paired_interval",
     "share_interval",
+    "too_few_groups",
 ]
 
 Floats = NDArray[np.float64]
+Codes = NDArray[np.intp]
 Interval = tuple[float, float]
 Groups = Sequence[str] | None
 """The group of every case; None where all cases are independent."""
@@ -55,6 +57,14 @@ _ALL_TOGETHER = 2.0
 """Groups that are added, in which all cases go together, to what the groups show of it."""
 
 
+def too_few_groups(groups: Groups) -> int | None:
+    """Return how many groups there are if an interval needs more, else None."""
+    if groups is None:
+        return None
+    count = len(set(groups))
+    return count if count < FEWEST_GROUPS else None
+
+
 def estimate(
     value: float | None, groups: Groups, interval: Callable[[], Interval | None]
 ) -> Estimate:
@@ -67,9 +77,13 @@ def estimate(
     """
     if value is None:
         return Estimate(value=None)
-    if groups is not None and (count := len(set(groups))) < FEWEST_GROUPS:
-        few = f"too few groups for an interval: there are {count}, and {FEWEST_GROUPS} are needed"
-        return Estimate(value=value, no_interval=few)
+    few = too_few_groups(groups)
+    if few is not None:
+        reason = (
+            f"too few groups for an interval: there are {few}, "
+            f"and {FEWEST_GROUPS} are needed"
+        )
+        return Estimate(value=value, no_interval=reason)
     low, high = interval() or (None, None)
     return Estimate(value=value, low=low, high=high)
 
@@ -101,9 +115,9 @@ def share_interval(right: Sequence[float], groups: Groups = None) -> Interval | 
         groups: The group of each case, which decides how many cases they are worth.
     """
     effect, degrees = design_effect(right, groups)
-    return wilson_interval(
-        sum(right) / effect, len(right) / effect, level=LEVEL, degrees=degrees
-    )
+    successes = sum(right) / effect
+    n = len(right) / effect
+    return wilson_interval(successes, n, level=LEVEL, degrees=degrees)
 
 
 def paired_interval(changes: Sequence[float], groups: Groups = None) -> Interval | None:
@@ -126,10 +140,10 @@ def mean_interval(values: Sequence[float], groups: Groups = None) -> Interval | 
     if n < _FEWEST:
         return None
     effect, degrees = design_effect(values, groups)
-    middle = float(np.mean(values))
+    mean = float(np.mean(values))
     error = math.sqrt(effect * float(np.var(values, ddof=1)) / n)
     half = student_t(LEVEL, degrees or n - 1) * error
-    return middle - half, middle + half
+    return mean - half, mean + half
 
 
 def agreement_interval(
@@ -140,10 +154,7 @@ def agreement_interval(
 ) -> Interval | None:
     """Return the interval of kappa or CCC, by Tukey's jackknife (1958) with Student's t.
 
-    Of labels, four cases (or groups) are added, one for each way in which verdict and label can
-    meet, as Agresti and Coull (1998) do for a share: so a judge that is always right has an
-    interval too. A CCC is taken on Fisher's scale; at 1 and -1, where that has no end, as labels
-    are.
+    A CCC is taken on Fisher's scale; at 1 and -1, where that has no end, as labels are.
 
     Args:
         statistic: `cohen_kappa` or `ccc`.
@@ -156,52 +167,62 @@ def agreement_interval(
         left out leaves no figure.
     """
     value = statistic(values, truth)
-    units = range(len(truth)) if groups is None else groups
-    parts = np.array(_codes(units), dtype=int) % _MOST
-    count = len(np.unique(parts))
-    if value is None or count < _FEWEST:
+    parts = np.arange(len(truth)) if groups is None else _codes(groups)
+    parts = parts % _MOST
+    if value is None or len(np.unique(parts)) < _FEWEST:
         return None
-    kernel = KERNELS[statistic]
-    weights = np.ones(len(parts))
     if statistic is ccc and abs(value) < 1:
-        _, half = _jackknife(
-            partial(kernel, first=values, second=truth), weights, parts
-        )
-        if half is None:
-            return None
-        place = math.atanh(value)
-        half /= 1 - value * value
-        return math.tanh(place - half), math.tanh(place + half)
-    added = list(
-        product(_two_labels([*truth, *values], ordered=statistic is ccc), repeat=2)
-    )
-    size = max(1, round(len(parts) / count))
+        return _score_interval(value, values, truth, parts)
+    return _label_interval(statistic, value, values, truth, parts)
+
+
+def _score_interval(
+    value: float, values: Sequence[Any], truth: Sequence[Any], parts: Codes
+) -> Interval | None:
+    """Return the jackknife's interval of a CCC between -1 and 1, on Fisher's scale."""
+    measure = partial(KERNELS[ccc], first=values, second=truth)
+    _, half = _jackknife(measure, np.ones(len(parts)), parts)
+    if half is None:
+        return None
+    place = math.atanh(value)
+    half /= 1 - value * value
+    return math.tanh(place - half), math.tanh(place + half)
+
+
+def _label_interval(
+    statistic: Statistic,
+    value: float,
+    values: Sequence[Any],
+    truth: Sequence[Any],
+    parts: Codes,
+) -> Interval | None:
+    """Return the jackknife's interval after four more cases (or groups) were added.
+
+    They are one for each way in which verdict and label can meet, as Agresti and Coull (1998) add
+    them for a share: so a judge that is always right has an interval too.
+    """
+    labels = [*truth, *values]
+    if statistic is ccc:
+        two = [min(labels), max(labels)]
+    else:
+        commonest = [label for label, _ in Counter(labels).most_common(2)]
+        two = [commonest[0], commonest[-1]]
+    verdicts, people = zip(*product(two, repeat=2), strict=True)
+    size = max(1, round(len(parts) / len(np.unique(parts))))
     middle, half = _jackknife(
         partial(
-            kernel,
-            first=[*values, *(verdict for verdict, _ in added)],
-            second=[*truth, *(label for _, label in added)],
+            KERNELS[statistic], first=[*values, *verdicts], second=[*truth, *people]
         ),
-        np.append(weights, [size] * len(added)),
-        np.append(parts, parts.max() + 1 + np.arange(len(added))),
+        np.append(np.ones(len(parts)), [size] * 4),
+        np.append(parts, parts.max() + 1 + np.arange(4)),
     )
     if half is None:
         return None
     return max(-1.0, min(value, middle - half)), min(1.0, max(value, middle + half))
 
 
-def _two_labels(labels: Sequence[Any], *, ordered: bool) -> tuple[Any, Any]:
-    """Return the ends of a scale, or the two commonest labels."""
-    if ordered:
-        return min(labels), max(labels)
-    commonest = [label for label, _ in Counter(labels).most_common(2)]
-    return commonest[0], commonest[-1]
-
-
 def _jackknife(
-    measure: Callable[[Floats], Floats],
-    weights: Floats,
-    parts: NDArray[np.int_],
+    measure: Callable[[Floats], Floats], weights: Floats, parts: Codes
 ) -> tuple[float, float | None]:
     """Leave out one part after the other.
 
@@ -252,7 +273,7 @@ def design_effect(
     """
     if groups is None:
         return 1.0, None
-    codes = np.array(_codes(groups))
+    codes = _codes(groups)
     away = np.asarray(values, dtype=float) - np.mean(values)
     sizes = np.bincount(codes[:labelled])
     count = int(np.count_nonzero(sizes))
@@ -265,6 +286,6 @@ def design_effect(
     return (count * shown + together * most) / (count + together), count - 1
 
 
-def _codes(units: Iterable[Hashable]) -> list[int]:
-    codes: dict[Hashable, int] = {}
-    return [codes.setdefault(unit, len(codes)) for unit in units]
+def _codes(groups: Sequence[str]) -> Codes:
+    """Return a number for the group of each case."""
+    return np.unique(np.array(groups), return_inverse=True)[1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memalign.errors import InputError
-from memalign.evaluation.cases import ScoredCase
+from memalign.evaluation.cases import ScoredCase, with_verdict
 from memalign.io import Examples, ExampleSource, read_judgments
 from memalign.io.judgments import difference
 from memalign.judge import named_parts, signature_of
@@ -68,13 +68,18 @@ def judgments_from(
     missing = [example.id for example in examples if example.id not in file.judgments]
     if missing:
         more = f" and of {len(missing) - 1} others" if missing[1:] else ""
-        advice = "judge them first, or leave out --judged"
-        raise InputError(f"{path} has no judgment for {missing[0]!r}{more}; {advice}")
+        raise InputError(
+            f"{path} has no judgment for {missing[0]!r}{more}; "
+            "judge them first, or leave out --judged"
+        )
+    judgments = {}
     for example in examples:
         if not file.fits(example):
-            changed = f"{example.id!r} has changed since it was judged"
-            raise InputError(f"{path}: {changed}; judge it again")
-    return {example.id: file.judgments[example.id] for example in examples}
+            raise InputError(
+                f"{path}: {example.id!r} has changed since it was judged; judge it again"
+            )
+        judgments[example.id] = file.judgments[example.id]
+    return judgments
 
 
 def fitting(path: str | Path, examples: Sequence[Example]) -> dict[str, Judgment]:
@@ -113,8 +118,6 @@ def judged_rows(
         if not _made_by(judge, on):
             raise _made_by_another(judge, on)
         on = list(read_judgments(on).judgments.values())
-    if not any(one.value is not None and one.decided_by != "expert" for one in on):
-        raise InputError("no judged row has a verdict, so there is no share to correct")
     known: dict[str, Example] = {}
     if examples is not None:
         fields = named_parts(judge.instructions)
@@ -124,17 +127,20 @@ def judged_rows(
     taught: Counter[str | None] = Counter()
     for judgment in on:
         example = known.get(judgment.id)
+        system = column_of(example, "system")
         if judgment.decided_by == "expert":
-            taught[column_of(example, "system")] += 1
+            taught[system] += 1
             continue
         row = ScoredCase(
             id=judgment.id,
             label="",
             value=judgment.value,
             group=column_of(example, "group"),
-            system=column_of(example, "system"),
+            system=system,
         )
         rows.append(row)
+    if not with_verdict(rows):
+        raise InputError("no judged row has a verdict, so there is no share to correct")
     return rows, taught
 
 
@@ -151,11 +157,11 @@ def _made_by(judge: Judge, path: str | Path) -> bool:
 
 
 def _made_by_another(judge: Judge, path: str | Path) -> InputError:
-    other = f"by {judge.name} with another model, instructions, setting or memory"
     name, _, hashes = signature_of(judge).rpartition("@")
     written = read_judgments(path).judge.rpartition("@")[2]
     changed = difference(f"{name}@{written}", f"{name}@{hashes}")
     reason = f" (what differs: {changed})" if changed else ""
     return InputError(
-        f"{path} was judged by another judge, or {other}{reason}; judge the cases again"
+        f"{path} was judged by another judge, or by {judge.name} with another model, "
+        f"instructions, setting or memory{reason}; judge the cases again"
     )

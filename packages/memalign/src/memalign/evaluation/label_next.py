@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,8 @@ _TIE = 1e-6  # less than any two degrees that differ differ by
 
 Rated = Sequence[tuple[Example, Judgment]]
 Vectors = NDArray[np.float32]
+Degrees = dict[str, float]
+"""The reasons to label a case, in words, with their degrees from 0 to 1."""
 
 
 class NextCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,9 +141,8 @@ def _fresh(judge: Judge, examples: Sequence[Example]) -> list[Example]:
     first: dict[str, Example] = {}
     for example in examples:
         first.setdefault(example.content_hash, example)
-    return [
-        example for example in first.values() if not judge.memory.duplicates(example)
-    ]
+    duplicates = judge.memory.duplicates
+    return [example for example in first.values() if not duplicates(example)]
 
 
 def _of_this_memory(
@@ -150,28 +152,27 @@ def _of_this_memory(
     judgments = list(judgments_from(judged, examples).values())
     for judgment in judgments:
         if judgment.error is None and judgment.memory_hash != judge.memory.hash:
-            memory = f"another memory than this version of {judge.name!r} has"
-            raise InputError(f"{judged} was judged with {memory}; judge again")
+            raise InputError(
+                f"{judged} was judged with another memory than this version of "
+                f"{judge.name!r} has; judge again"
+            )
     return judgments
 
 
 async def _ranked(judge: Judge, rated: Rated, n: int) -> tuple[NextCase, ...]:
     """Choose the most useful cases, each far from those chosen before."""
+    usefulness = Usefulness(judge)
     vectors = await _embedded([example for example, _ in rated])
-    signals = await Usefulness(judge).signals(rated, vectors)
-    scores = np.array(_scores(rated, signals))
+    degrees = await usefulness.degrees(rated, vectors)
+    worth = np.array(_scores(rated, degrees))
     apart = np.ones(len(rated))
-    chosen: list[NextCase] = []
-    remaining = set(range(len(rated)))
-    while remaining and len(chosen) < n:
-        worth = scores * apart
-        place = max(remaining, key=lambda place: worth[place])
-        remaining.remove(place)
-        strongest = sorted(signals[place].items(), key=lambda signal: -signal[1])
-        named = [words for words, degree in strongest if degree >= STANDS_OUT]
-        reason = "; ".join(named) or "nothing unusual about it"
-        score = round(float(worth[place]), 3)
+    chosen = []
+    for _ in range(min(n, len(rated))):
+        place = int(np.argmax(worth * apart))
+        score = round(float(worth[place] * apart[place]), 3)
+        reason = _reason(degrees[place])
         chosen.append(NextCase(id=rated[place][0].id, reason=reason, score=score))
+        worth[place] = -1.0  # a case is chosen once
         apart = np.minimum(apart, 1 - np.clip(vectors @ vectors[place], 0.0, 1.0))
     return tuple(chosen)
 
@@ -186,52 +187,61 @@ class Usefulness:
     async def __call__(self, rated: Rated) -> list[float]:
         """Return the score of each case, from 0 to 1, by its judgment; see `anext_cases`."""
         vectors = await _embedded([example for example, _ in rated])
-        return _scores(rated, await self.signals(rated, vectors))
+        return _scores(rated, await self.degrees(rated, vectors))
 
-    async def signals(self, rated: Rated, vectors: Vectors) -> list[dict[str, float]]:
-        """Return the reasons to label each case in words, with their degrees from 0 to 1."""
-        if not self._memory.cases:
-            return [_signals(judgment, None) for _, judgment in rated]
+    async def degrees(self, rated: Rated, vectors: Vectors) -> list[Degrees]:
+        """Return the reasons to label each case, with their degrees from 0 to 1."""
+        known = await self._remembered()
+        degrees = []
+        for (_, judgment), vector in zip(rated, vectors, strict=True):
+            nearest = float((known @ vector).max()) if len(known) else None
+            degrees.append(_degrees(judgment, nearest))
+        return degrees
+
+    async def _remembered(self) -> Vectors:
+        """Return the vectors of the cases in memory, a row for each."""
         if self._known is None:
             self._known = self._memory.matrix
             if self._memory.embedding_model != resolve_embedding(None).name:
-                self._known = await _embedded(
-                    [case.example for case in self._memory.cases]
-                )
-        signals = []
-        for (_, judgment), vector in zip(rated, vectors, strict=True):
-            nearest = float((self._known @ vector).max())
-            signals.append(_signals(judgment, nearest))
-        return signals
+                cases = self._memory.cases
+                self._known = await _embedded([case.example for case in cases])
+        return self._known
 
 
-def _scores(rated: Rated, signals: Sequence[dict[str, float]]) -> list[float]:
+def _scores(rated: Rated, degrees: Sequence[Degrees]) -> list[float]:
     """Return the mean of the degrees of each case; the content breaks ties, as if by chance."""
     scores = []
-    for (example, _), degrees in zip(rated, signals, strict=True):
-        mean = min(1.0, sum(degrees.values()) / len(degrees))
+    for (example, _), reasons in zip(rated, degrees, strict=True):
+        mean = min(1.0, fmean(reasons.values()))
         chance = int(example.content_hash[:8], 16) / 16**8
         scores.append(mean * (1 - _TIE) + _TIE * chance)
     return scores
 
 
-def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
+def _reason(degrees: Degrees) -> str:
+    """Name the reasons that stand out, the strongest first."""
+    strongest = sorted(degrees, key=lambda words: -degrees[words])
+    named = [words for words in strongest if degrees[words] >= STANDS_OUT]
+    return "; ".join(named) or "nothing unusual about it"
+
+
+def _degrees(judgment: Judgment, nearest: float | None) -> Degrees:
     """Return the four reasons to label a case in words, and their degrees in [0, 1]."""
+    heard = 0.0
+    meant = set()
+    for finding in judgment.findings:
+        certain = finding.probability
+        heard = max(heard, 1.0 if certain is None else abs(2 * certain - 1))
+        if finding.value is not None:
+            meant.add(finding.value)
     confidence = 1.0 if judgment.confidence is None else judgment.confidence
-    meant = {
-        finding.value for finding in judgment.findings if finding.value is not None
-    }
-    said = [
-        1.0 if one.probability is None else one.probability for one in judgment.findings
-    ]
-    heard = [abs(2 * probability - 1) for probability in said]
     unlike = 1.0
     likeness = "memory has no cases yet"
     if nearest is not None:
         unlike = min(1.0, max(0.0, (1 - nearest) / (1 - RELEVANT) / 2))
         likeness = f"unlike every case in memory (likeness at most {nearest:.2f})"
     return {
-        "no guideline applies": 1 - max(heard, default=0.0),
+        "no guideline applies": 1 - heard,
         "guidelines contradict each other": float(len(meant) > 1),
         f"unsure ({confidence:.0%})": min(1.0, 2 * (1 - confidence)),
         likeness: unlike,
@@ -240,6 +250,5 @@ def _signals(judgment: Judgment, nearest: float | None) -> dict[str, float]:
 
 async def _embedded(examples: Sequence[Example]) -> Vectors:
     # The in-process embedder, whatever retrieval uses: a ranking costs nothing but the judgments.
-    return await resolve_embedding(None).embed(
-        [embedding_text(example) for example in examples]
-    )
+    texts = [embedding_text(example) for example in examples]
+    return await resolve_embedding(None).embed(texts)

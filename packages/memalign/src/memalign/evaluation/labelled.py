@@ -76,8 +76,10 @@ class LabelledCases:
                 side = taught if known else examples
                 side.append(Example(id=name, **notes[0].content, meta=notes[0].meta))
         if not labels:
-            needed = "a row needs what the judge reads, and a value (the label)"
-            raise InputError(f"there are no labelled cases; {needed}")
+            raise InputError(
+                "there are no labelled cases; a row needs what the judge reads, "
+                "and a value (the label)"
+            )
         return cls(
             rows=tuple(rows),
             examples=tuple(examples),
@@ -99,10 +101,9 @@ class LabelledCases:
             InputError: There is none, because the judge was taught all.
         """
         if not self.examples:
-            every = f"every labelled case ({len(self.taught)}) is in the judge's memory"
-            advice = "use cases that it has not learned from"
             raise InputError(
-                f"{every}, so they say nothing about unseen cases; {advice}"
+                f"every labelled case ({len(self.taught)}) is in the judge's memory, so they "
+                "say nothing about unseen cases; use cases that it has not learned from"
             )
         return self.examples
 

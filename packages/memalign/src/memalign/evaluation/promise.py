@@ -13,13 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memalign.errors import InputError
-from memalign.evaluation.cases import Cases, ScoredCase, clusters
-from memalign.evaluation.intervals import (
-    FEWEST_GROUPS,
-    design_effect,
-    estimate_mean,
-    share_interval,
-)
+from memalign.evaluation.cases import Cases, ScoredCase, accuracy, clusters, outcomes
+from memalign.evaluation.intervals import design_effect, too_few_groups
 from memalign.metrics import Estimate
 
 __all__ = [
@@ -31,25 +26,14 @@ __all__ = [
     "passing",
     "promise_of",
     "steps_of",
+    "with_confidence",
 ]
 
+# fmt: off
 _GRID = (
-    0.0,
-    0.5,
-    0.6,
-    0.7,
-    0.75,
-    0.8,
-    0.85,
-    0.9,
-    0.925,
-    0.95,
-    0.96,
-    0.97,
-    0.98,
-    0.99,
-    0.995,
+    0.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995,
 )
+# fmt: on
 _ALPHA = 0.05
 _ROUNDING = 1e-9  # what floating point may take from a whole number of cases
 _Z_SQUARED = 2.7  # 1.645 squared, of a one-sided test at _ALPHA
@@ -97,32 +81,46 @@ class Promise:
     missing: int | None = None
 
 
-def passing(cases: Cases, at: float) -> Passing:
+def with_confidence(cases: Cases) -> list[ScoredCase]:
+    """Return the cases whose verdict carries a probability."""
+    return [case for case in cases if None not in (case.value, case.confidence)]
+
+
+def _sure(cases: Cases, at: float) -> list[ScoredCase]:
+    return [case for case in cases if (case.confidence or 0.0) >= at]
+
+
+def passing(cases: Cases, at: float, label: str | None = None) -> Passing:
     """Measure the verdicts whose confidence is at least `at`.
 
     Args:
         cases: Cases with a verdict and a confidence.
         at: The threshold.
+        label: Their verdict in words, where they all have the same.
     """
     sure = _sure(cases, at)
     return Passing(
         at=at,
+        label=label,
         n=len(sure),
         share=len(sure) / max(len(cases), 1),
-        agreement=estimate_mean(_right(sure), clusters(sure), share_interval),
+        agreement=accuracy(sure),
     )
 
 
-def steps_of(cases: Cases) -> list[Passing]:
+def steps_of(cases: Cases, label: str | None = None) -> list[Passing]:
     """Measure the verdicts at every threshold; if the same cases pass several, at the lowest.
 
     Args:
         cases: Cases with a verdict and a confidence.
+        label: Their verdict in words, where they all have the same.
     """
-    lowest: dict[int, float] = {}
+    steps: dict[int, Passing] = {}
     for at in _GRID:
-        lowest.setdefault(len(_sure(cases, at)), at)
-    return [passing(cases, at) for n, at in lowest.items() if n]
+        step = passing(cases, at, label)
+        if step.n:
+            steps.setdefault(step.n, step)
+    return list(steps.values())
 
 
 def check_promise(least: float) -> None:
@@ -141,42 +139,71 @@ def promise_of(cases: Cases, least: float) -> Promise:
     """Find the lowest threshold that keeps a promise, or say what is missing for one.
 
     Args:
-        cases: Cases with a verdict and a confidence.
+        cases: Cases with a verdict, of which those with a confidence count.
         least: The agreement that is promised for all verdicts that pass, in (0, 1).
     """
+    sure = with_confidence(cases)
+    if cases and not sure:
+        return Promise(
+            least=least,
+            why="the verdicts carry no probability; those of decision models do, "
+            "and those of pairs with --param swap=true",
+        )
     fewest = fewest_for(least)
-    steps = steps_of(cases)
+    steps = steps_of(sure)
     enough = [step for step in steps if step.n >= fewest]
-    start = max(_FIRST * fewest, len(cases) * _PART)
+    start = max(_FIRST * fewest, len(sure) * _PART)
     sequence = [step for step in enough if step.n >= start] or enough[:1]
-    kept: Passing | None = None
+    kept = None
     for step in reversed(sequence):
-        if not _proven(_sure(cases, step.at), least):
+        if not _proven(_sure(sure, step.at), least):
             break
         kept = step
     if kept is not None:
         return Promise(least=least, kept=kept)
-    return _missing(steps, least, fewest, len(cases))
-
-
-def _sure(cases: Cases, at: float) -> list[ScoredCase]:
-    return [case for case in cases if (case.confidence or 0.0) >= at]
-
-
-def _right(cases: Cases) -> list[bool]:
-    return [bool(case.correct) for case in cases]
+    if len(sure) < fewest:
+        missing = fewest - len(sure)
+        why = (
+            f"even without an error it takes {fewest:,} labelled cases, "
+            f"and {len(sure)} are here: at least {missing:,} more"
+        )
+        return Promise(least=least, why=why, missing=missing)
+    return _unproven(steps, least, fewest)
 
 
 def _proven(cases: Cases, least: float) -> bool:
     """Return whether the exact binomial test shows that people agree with enough verdicts."""
-    right = _right(cases)
     groups = clusters(cases)
-    if groups is not None and len(set(groups)) < FEWEST_GROUPS:
+    if too_few_groups(groups) is not None:
         return False
+    right = outcomes(cases)
     effect, _ = design_effect(right, groups)
     wrong = math.ceil(right.count(False) / effect - _ROUNDING)
     n = math.floor(len(right) / effect + _ROUNDING)
     return binomial_tail(wrong, n, 1 - least) <= _ALPHA
+
+
+def _unproven(steps: Sequence[Passing], least: float, fewest: int) -> Promise:
+    """Say how many labels are missing, judged by the threshold at which people agree most."""
+    wide = [step for step in steps if step.share >= _PART]
+    best = max(wide, key=lambda step: (step.agreement.value or 0.0, step.n))
+    agreed = best.agreement.value or 0.0
+    missing = None
+    if (best.agreement.high or 1.0) < least:
+        advice = "so that labels alone will not help"
+    elif agreed <= least:
+        advice = "which does not tell yet: label more"
+    else:
+        needed = _Z_SQUARED * least * (1 - least) / (agreed - least) ** 2
+        more = (max(needed, _FIRST * fewest) - best.n) / best.share
+        missing = max(1, math.ceil(more))
+        advice = f"about {missing:,} more labels would prove it"
+    stop = ", " if missing is None else "; "
+    why = (
+        f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of "
+        f"{best.n} cases{stop}{advice}"
+    )
+    return Promise(least=least, why=why, missing=missing)
 
 
 def binomial_tail(most: int, n: int, share: float) -> float:
@@ -194,26 +221,3 @@ def fewest_for(least: float, wrong: int = 0) -> int:
     while binomial_tail(wrong, n, 1 - least) > _ALPHA:
         n += 1
     return n
-
-
-def _missing(steps: Sequence[Passing], least: float, fewest: int, n: int) -> Promise:
-    """Say how many labels are missing, judged by the threshold at which people agree most."""
-    if n < fewest:
-        why = f"even without an error it takes {fewest:,} labelled cases, and {n} are here"
-        return Promise(
-            least=least, why=f"{why}: at least {fewest - n:,} more", missing=fewest - n
-        )
-    tried = [
-        step for step in steps if step.share >= _PART
-    ]  # no sequence begins with fewer
-    best = max(tried, key=lambda step: (step.agreement.value or 0.0, step.n))
-    agreed = best.agreement.value or 0.0
-    why = f"at a confidence of {best.at:g} or more people agree in {agreed:.1%} of {best.n} cases"
-    if (best.agreement.high or 1.0) < least:
-        return Promise(least=least, why=f"{why}, so that labels alone will not help")
-    if agreed <= least:
-        return Promise(least=least, why=f"{why}, which does not tell yet: label more")
-    needed = _Z_SQUARED * least * (1 - least) / (agreed - least) ** 2
-    missing = math.ceil((max(needed, _FIRST * fewest) - best.n) / best.share)
-    why = f"{why}; about {max(1, missing):,} more labels would prove it"
-    return Promise(least=least, why=why, missing=max(1, missing))

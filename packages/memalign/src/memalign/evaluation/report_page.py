@@ -22,11 +22,13 @@ from memalign.evaluation.cases import (
     annotations_by_case,
     labels_by_source,
     labels_of_several,
+    rows_by_person,
 )
 from memalign.evaluation.criteria import GateResult
 from memalign.evaluation.feedback_review import agreement_of_people
 from memalign.evaluation.intervals import estimate_mean, share_interval
 from memalign.evaluation.sentences import PASSING, passing_rows
+from memalign.evaluation.wording import say, templates
 from memalign.keys import first_spellings
 from memalign.metrics import Estimate
 from memalign.types import as_json
@@ -41,14 +43,6 @@ _LISTED = 12  # guidelines
 _ERRORS = 4  # kinds of error on the page
 _EXAMPLES = 3  # cases of each
 _LONG = 400  # characters of a field
-_VERDICTS = {
-    "ahead": "It is better than",
-    "behind": "It is worse than",
-    "tied": "It does not clearly differ from",
-}
-_BRACKETS = "The figures in brackets are 95% intervals."
-_KAPPA = "Kappa is the agreement beyond chance: 1 is perfect, 0 is chance."
-_TAUGHT = "“Taught by” counts comments, and “applied” the cases to which the guideline applied."
 
 Row = Sequence[str | Estimate]
 """The cells of a row; a share is drawn as a bar."""
@@ -63,11 +57,6 @@ class ReportedCase:
     value: str
     content: dict[str, str]
     words: dict[str, str]
-
-    @property
-    def texts(self) -> dict[str, str]:
-        """The content and the words of everybody, by name."""
-        return self.content | self.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +91,13 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain JSON values."""
-        names = ("title", "headline", "sections", "cases")
-        plain = {name: as_json(getattr(self, name)) for name in names}
-        return plain | {"evaluation": self.evaluation.to_dict()}
+        return {
+            "title": self.title,
+            "headline": self.headline,
+            "sections": as_json(self.sections),
+            "cases": as_json(self.cases),
+            "evaluation": self.evaluation.to_dict(),
+        }
 
 
 def report(
@@ -130,9 +123,10 @@ def report(
         raise InputError(f"no case has a verdict: {''.join(errors[:1])}")
     cases = _reported_cases(evaluation)
     headline, *others = evaluation.sentences()
+    task = say("task", one=evaluation, allowed=judge.value_type.allowed)
     sections = [
         Section("In short", others),
-        _task(judge, evaluation),
+        Section("What it judges", task, quote=judge.instructions.strip()),
         _agreement(judge, evaluation, against),
     ]
     if evaluation.promise is not None and evaluation.thresholds:
@@ -141,12 +135,11 @@ def report(
     sections += [
         _where_it_errs(evaluation, cases),
         _guidelines(judge, evaluation),
-        Section("What it costs", [_cost(evaluation)]),
+        Section("What it costs", _cost(evaluation)),
     ]
     if gate is not None:
-        sections.append(
-            Section(f"The gate: {gate.outcome}", str(gate).splitlines()[1:])
-        )
+        lines = str(gate).splitlines()[1:]
+        sections.append(Section(f"The gate: {gate.outcome}", lines))
     return Report(
         title=f"{judge.name}: agreement with people",
         headline=headline,
@@ -159,55 +152,32 @@ def report(
 # -- the parts ------------------------------------------------------------------------------------
 
 
-def _task(judge: Judge, evaluation: Evaluation) -> Section:
-    memory = evaluation.memory_hash[:12] or "empty"
-    answers = f"It answers with {judge.value_type.allowed}."
-    unseen = f"It had learned from none of the {evaluation.n} cases."
-    counts = {
-        "that were taught and are left out of every figure": evaluation.taught,
-        "without a verdict": evaluation.unscored,
-        "without a label that counts": evaluation.unlabelled,
-    }
-    others = [f"{count} {words}" for words, count in counts.items() if count]
-    if others:
-        unseen += f" Not among them: {', '.join(others)}."
-    lines = [f"{answers} Model {evaluation.model_text}, memory {memory}.", unseen]
-    return Section("What it judges", lines, quote=judge.instructions.strip())
-
-
 def _agreement(judge: Judge, evaluation: Evaluation, against: str) -> Section:
     """Put the judge beside the other judge and each person, and people beside each other."""
     kind = judge.value_type
-    names = list(evaluation.metrics)
-    lines = [_BRACKETS]
-    if "kappa" in names:
-        lines.append(_KAPPA)
     rows: list[Row] = [[judge.name, *evaluation.metrics.values()]]
-    comparison = evaluation.comparison
-    if evaluation.base is not None and comparison is not None:
+    if evaluation.base is not None and evaluation.comparison is not None:
         rows.append([against, *evaluation.base.metrics.values()])
-        shares = f"{comparison.difference:+.1%}"
-        points = shares.replace("%", " points", 1).replace("%", "")
-        lines.append(
-            f"{_VERDICTS[comparison.verdict]} “{against}”: {points} of accuracy."
-        )
     by_person = _cases_by_person(evaluation)
     if len(by_person) > 1:
         for person, cases in sorted(by_person.items()):
             rows.append([f"with {person} alone", *measure(kind, cases).values()])
     shared = labels_of_several(annotations_by_case(evaluation.rows).values())
+    same = _agreement_of_pairs(shared, kind)
     if shared:
-        same = _agreement_of_pairs(shared, kind)
-        rows.append(["people with each other", same, *[""] * (len(names) - 1)])
-        pairs = f"agree in {same.value:.0%} of pairs, on {len(shared)} cases"
-        lines.append(f"Two people who label the same case {pairs}.")
-        alpha = agreement_of_people(shared, kind)
-        if alpha is not None:
-            lines.append(f"Their alpha is {alpha:.2f} (1 is perfect, 0 is chance).")
-    few = evaluation.metrics["accuracy"].no_interval
-    if few:
-        lines.append(f"There is no interval, because {few}.")
-    head = ["", *(name.replace("ccc", "CCC").replace("_", " ") for name in names)]
+        others = [""] * (len(evaluation.metrics) - 1)
+        rows.append(["people with each other", same, *others])
+    lines = say(
+        "beside",
+        one=evaluation,
+        against=against,
+        pairs=same,
+        shared=len(shared),
+        alpha=agreement_of_people(shared, kind),
+    )
+    head = [""]
+    for name in evaluation.metrics:
+        head.append(name.replace("ccc", "CCC").replace("_", " "))
     return Section("How often it agrees with people", lines, head, rows)
 
 
@@ -237,73 +207,59 @@ def _where_it_errs(
     evaluation: Evaluation, cases: Mapping[str, ReportedCase]
 ) -> Section:
     """Show how labels and verdicts meet, and three cases of each of the commonest errors."""
-    names = [value_text(label) for label in evaluation.labels]
-    rows = [
-        [name, *map(str, counts)]
-        for name, counts in zip(names, evaluation.confusion, strict=True)
-    ]
+    head = ["people ↓ judge →"]
+    rows = []
+    for label, counts in zip(evaluation.labels, evaluation.confusion, strict=True):
+        head.append(value_text(label))
+        rows.append([value_text(label), *map(str, counts)])
     kinds: dict[str, list[ReportedCase]] = {}
     for wrong in evaluation.disagreements:
         case = cases[wrong.id]
         title = "The largest differences"
-        if names:
+        if rows:
             title = f"People say {case.label}, the judge says {case.value}"
         kinds.setdefault(title, []).append(case)
-    errors = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
-    lines = []
-    if not errors:
-        lines.append("On these cases it always gives the people's label.")
-    if len(errors) > _ERRORS:
-        every = "the JSON report has every case"
-        lines.append(f"The {_ERRORS} most frequent errors are below; {every}.")
-    shown = [
-        (f"{title}: {len(alike)}", alike[:_EXAMPLES])
-        for title, alike in errors[:_ERRORS]
-    ]
-    head = ["people ↓ judge →", *names]
-    return Section("Where it errs", lines, head, rows, errors=shown)
+    errors = []
+    for title, alike in sorted(kinds.items(), key=lambda kind: -len(kind[1])):
+        errors.append((f"{title}: {len(alike)}", alike[:_EXAMPLES]))
+    lines = say("errors", kinds=len(errors), listed=_ERRORS)
+    return Section("Where it errs", lines, head, rows, errors=errors[:_ERRORS])
 
 
 def _guidelines(judge: Judge, evaluation: Evaluation) -> Section:
     """List the guidelines with the people behind them, those that applied most often first."""
-    title = "What people taught it"
     memory = judge.memory
-    if not memory.semantic:
-        return Section(
-            title, ["Nobody has taught it anything yet, so it has no guidelines."]
-        )
     applied = Counter[str]()
     for judgment in evaluation.judgments.values():
         applied.update(judgment.guideline_ids)
     used = sorted(memory.semantic, key=lambda guideline: -applied[guideline.id])
     rows = []
     for guideline in used[:_LISTED]:
-        sources = [key.source for key in memory.sources_of(guideline)]
-        spelled = first_spellings(sources)
-        people = Counter(spelled[source] for source in sources).most_common(_EXAMPLES)
-        taught_by = ", ".join(f"{name} ({count})" for name, count in people)
-        rows.append(
-            [guideline.id, guideline.text, taught_by, str(applied[guideline.id])]
-        )
-    lines = [_TAUGHT]
-    if len(used) > _LISTED:
-        lines.append(
-            f"{len(used) - _LISTED} guidelines that applied less often are left out."
-        )
-    return Section(title, lines, ("", "guideline", "taught by", "applied"), rows)
+        people = rows_by_person(key.source for key in memory.sources_of(guideline))
+        taught_by = []
+        for name, count in people.most_common(_EXAMPLES):
+            taught_by.append(f"{name} ({count})")
+        times = str(applied[guideline.id])
+        rows.append([guideline.id, guideline.text, ", ".join(taught_by), times])
+    lines = say("guidelines", count=len(used), listed=_LISTED)
+    head = ("", "guideline", "taught by", "applied")
+    return Section("What people taught it", lines, head, rows)
 
 
-def _cost(evaluation: Evaluation) -> str:
-    judgments = evaluation.judgments.values()
-    usages = [judgment.usage for judgment in judgments if judgment.error is None]
-    costs = [usage.cost for usage in usages if usage.cost is not None]
-    cost = "Their cost is unknown."
-    if costs:
-        cost = f"1,000 judgments cost ${1000 * statistics.fmean(costs):,.2f}."
-    median = statistics.median(sum(usage.seconds.values()) for usage in usages)
-    if not median:
-        return cost
-    return f"Half of the judgments take less than {max(median, 0.1):.1f} s. {cost}"
+def _cost(evaluation: Evaluation) -> list[str]:
+    """Say what 1,000 judgments cost, and how long half of them take."""
+    costs = []
+    seconds = []
+    for judgment in evaluation.judgments.values():
+        if judgment.error is None:
+            seconds.append(sum(judgment.usage.seconds.values()))
+            if judgment.usage.cost is not None:
+                costs.append(judgment.usage.cost)
+    return say(
+        "cost",
+        dollars=statistics.fmean(costs) if costs else None,
+        seconds=statistics.median(seconds),
+    )
 
 
 def _reported_cases(evaluation: Evaluation) -> dict[str, ReportedCase]:
@@ -315,13 +271,12 @@ def _reported_cases(evaluation: Evaluation) -> dict[str, ReportedCase]:
         reason = case.error or case.rationale
         if reason:
             words["the judge"] = reason
+        content = rows[0].content.items()
         cases[case.id] = ReportedCase(
             id=case.id,
             label=value_text(case.label),
             value="" if case.value is None else value_text(case.value),
-            content={
-                name: as_read(name, value) for name, value in rows[0].content.items()
-            },
+            content={name: as_read(name, value) for name, value in content},
             words=words,
         )
     return cases
@@ -355,11 +310,8 @@ def as_markdown(report: Report) -> str:
 
 
 def _written(name: str, report: Report, **options: Any) -> str:
-    from jinja2 import Environment, PackageLoader
-
-    loader = PackageLoader("memalign", "evaluation")
-    pages = Environment(loader=loader, trim_blocks=True, lstrip_blocks=True, **options)
-    return pages.get_template(name).render(report=report, short=_short)
+    template = templates(**options).get_template(name)
+    return template.render(report=report, short=_short)
 
 
 def _short(text: str) -> str:

@@ -10,14 +10,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memalign.evaluation.cases import Cases, clusters, with_verdict
+from memalign.evaluation.cases import (
+    Cases,
+    ScoredCase,
+    clusters,
+    labels,
+    verdicts,
+    with_verdict,
+)
 from memalign.evaluation.intervals import (
     FEWEST_GROUPS,
     LEVEL,
@@ -26,6 +33,7 @@ from memalign.evaluation.intervals import (
     estimate_mean,
     mean_interval,
     share_interval,
+    too_few_groups,
 )
 from memalign.metrics import Estimate, student_t
 from memalign.values import Value, ValueType, value_text
@@ -117,38 +125,36 @@ def traffic_of(
     Returns:
         One result for each system, or one for all rows.
     """
-    scored = with_verdict(cases)
-    systems = dict.fromkeys(row.system for row in rows)
+    left_out = taught or {}
+    by_system: dict[str | None, list[ScoredCase]] = {}
+    for row in rows:
+        by_system.setdefault(row.system, []).append(row)
     results = []
-    for system in systems:
-        own = [case for case in scored if len(systems) == 1 or case.system == system]
-        mine = [row for row in rows if row.system == system]
-        known = (taught or {}).get(system, 0)
-        results.append(_traffic(kind, own, mine, system, known))
+    for system, own_rows in by_system.items():
+        own = with_verdict(cases)
+        if len(by_system) > 1:
+            own = [case for case in own if case.system == system]
+        known = left_out.get(system, 0)
+        results.append(_traffic(kind, own, own_rows, system, known))
     return tuple(results)
 
 
 def _traffic(
-    kind: ValueType,
-    cases: Cases,
-    rows: Cases,
-    system: str | None,
-    taught: int,
+    kind: ValueType, cases: Cases, rows: Cases, system: str | None, taught: int
 ) -> Traffic:
+    """Correct the shares of one system."""
     judged = with_verdict(rows)
-    warnings: list[str] = []
+    labelled = {case.id for case in cases}
+    others = [row for row in judged if row.id not in labelled]
+    shares = []
+    warnings = _other_systems(cases, system)
     if kind.kind == "str":
         warnings.append("free text has no shares")
-    here = system or "no system"
-    theirs = sorted({case.system or "no system" for case in cases})
-    if theirs not in ([], [here]):
-        named = ", ".join(theirs)
-        warnings.append(
-            f"labelled cases come from {named}, and the judged rows from {here}"
-        )
-    shares = [
-        _share(kind, label, cases, judged, warnings) for label in _labels(kind, judged)
-    ]
+    for label in _labels(kind, judged):
+        share = _share(kind, label, cases, judged, others)
+        shares.append(share)
+        if others and not share.refused:
+            warnings += _not_at_random(share.label, label, cases, others)
     return Traffic(
         system=system,
         labelled=len(cases),
@@ -168,45 +174,37 @@ def _labels(kind: ValueType, judged: Cases) -> Sequence[Value | None]:
         return kind.labels[:1]
     if len(kind.labels) <= _LISTED:
         return kind.labels
-    commonest = Counter(row.value for row in judged).most_common(_LISTED)
+    commonest = Counter(verdicts(judged)).most_common(_LISTED)
     return [label for label, _ in commonest]
 
 
 def _share(
-    kind: ValueType,
-    label: Value | None,
-    cases: Cases,
-    judged: Cases,
-    warnings: list[str],
+    kind: ValueType, label: Value | None, cases: Cases, judged: Cases, others: Cases
 ) -> Share:
-    """Correct the share of one label, or the mean without one; add to the warnings."""
-    ids = {case.id for case in cases}
-    others = [row for row in judged if row.id not in ids]
-    truth = _numbers(label, [case.label for case in cases])
-    verdicts = _numbers(label, [case.value for case in cases])
-    rest = _numbers(label, [row.value for row in others])
-    own = _numbers(label, [row.value for row in judged])
+    """Correct the share of one label; without a label, the mean of the scores."""
+    people = _numbers(label, labels(cases))
+    said = _numbers(label, verdicts(cases))
+    own = _numbers(label, verdicts(judged))
     groups = clusters(cases)
-    name = "mean" if label is None else value_text(label)
+    refused = refusal(people, said, groups)
     corrected = Estimate(value=None)
-    refused = refusal(truth, verdicts, groups)
     if not refused:
         correct = corrected_mean if label is None else corrected_share
-        corrected = _on_scale(
-            kind, correct(truth, verdicts, rest, groups, clusters(others))
-        )
-        warnings += _not_at_random(name, verdicts, rest)
+        rest = _numbers(label, verdicts(others))
+        corrected = correct(people, said, rest, groups, clusters(others))
+    if label is None and not refused:
+        corrected = _on_scale(kind, corrected)
     interval = mean_interval if label is None else share_interval
     return Share(
-        label=name,
+        label="mean" if label is None else value_text(label),
         judge=sum(own) / len(own) if own else math.nan,
         corrected=corrected,
-        people=estimate_mean(truth, groups, interval),
+        people=estimate_mean(people, groups, interval),
         refused=refused,
     )
 
 
-def _numbers(label: Value | None, values: Sequence[Any]) -> list[float]:
+def _numbers(label: Value | None, values: Iterable[Any]) -> list[float]:
     """Return 1 for each value that is the label, else 0; without a label, the scores."""
     if label is None:
         return [float(value) for value in values]
@@ -215,56 +213,72 @@ def _numbers(label: Value | None, values: Sequence[Any]) -> list[float]:
 
 def _on_scale(kind: ValueType, figure: Estimate) -> Estimate:
     """Keep the mean of a score and its interval between the bounds of the scale."""
-    if not kind.numeric:
-        return figure
     ends: Any = (figure.value, figure.low, figure.high)
     value, low, high = np.clip(ends, kind.low, kind.high).tolist()
     return Estimate(value=value, low=low, high=high)
 
 
-def _not_at_random(name: str, labelled: Numbers, others: Numbers) -> list[str]:
-    """Warn where verdicts on labelled and other rows differ by more than three standard errors."""
-    if not others:
-        return []
-    here, there = float(np.mean(labelled)), float(np.mean(others))
-    error = math.sqrt(np.var(labelled) / len(labelled) + np.var(others) / len(others))
-    spread = float(np.std([*labelled, *others]))
-    if abs(here - there) <= max(3 * error, spread / 5):
+# -- what speaks against a correction -------------------------------------------------------------
+
+
+def _other_systems(cases: Cases, system: str | None) -> list[str]:
+    """Warn where labelled cases come from another system than the rows."""
+    here = system or "no system"
+    theirs = sorted({case.system or "no system" for case in cases})
+    if theirs in ([], [here]):
         return []
     return [
-        f"by the judge's verdicts, {name} is {here:.2f} of labelled and {there:.2f} of other rows, "
-        "so the labelled ones do not look drawn at random"
+        f"labelled cases come from {', '.join(theirs)}, and the judged rows from {here}"
     ]
+
+
+def _not_at_random(
+    name: str, label: Value | None, cases: Cases, others: Cases
+) -> list[str]:
+    """Warn where verdicts on labelled and other rows differ by more than three standard errors."""
+    labelled = np.array(_numbers(label, verdicts(cases)))
+    rest = np.array(_numbers(label, verdicts(others)))
+    error = math.sqrt(labelled.var() / len(labelled) + rest.var() / len(rest))
+    spread = float(np.append(labelled, rest).std())
+    if abs(labelled.mean() - rest.mean()) <= max(3 * error, spread / 5):
+        return []
+    return [
+        f"by the judge's verdicts, {name} is {labelled.mean():.2f} of labelled and "
+        f"{rest.mean():.2f} of other rows, so the labelled ones do not look drawn at random"
+    ]
+
+
+def refusal(people: Numbers, judge: Numbers, groups: Groups = None) -> str:
+    """Say why verdicts cannot be corrected by these labels; empty if they can.
+
+    Args:
+        people: People's labels as numbers, 0 or 1 for a share.
+        judge: The judge's verdicts on the same cases.
+        groups: The group of each case, where cases belong together.
+    """
+    n = len(people)
+    if n < _FEWEST_LABELS:
+        return f"it takes {_FEWEST_LABELS} labelled cases, and {n} count here"
+    few = too_few_groups(groups)
+    if few is not None:
+        return f"it takes {FEWEST_GROUPS} groups of labelled cases, and there are {few}"
+    commonest = max(Counter(judge).values())
+    if n - commonest < _FEWEST_VERDICTS:
+        return (
+            f"the judge says the same of {commonest} of {n} labelled cases, "
+            "so its errors cannot be measured"
+        )
+    if np.std(people) == 0 or n * np.corrcoef(people, judge)[0, 1] ** 2 < _CHANCE:
+        return f"the judge's verdicts go with people's labels no more than by chance, on {n} cases"
+    return ""
 
 
 # -- the corrections ------------------------------------------------------------------------------
 
 
-def refusal(labels: Numbers, verdicts: Numbers, groups: Groups = None) -> str:
-    """Say why verdicts cannot be corrected by these labels; empty if they can.
-
-    Args:
-        labels: People's labels as numbers, 0 or 1 for a share.
-        verdicts: The judge's on the same cases.
-        groups: The group of each case, where cases belong together.
-    """
-    n = len(labels)
-    if n < _FEWEST_LABELS:
-        return f"it takes {_FEWEST_LABELS} labelled cases, and {n} count here"
-    if groups is not None and (few := len(set(groups))) < FEWEST_GROUPS:
-        return f"it takes {FEWEST_GROUPS} groups of labelled cases, and there are {few}"
-    commonest = max(Counter(verdicts).values())
-    if n - commonest < _FEWEST_VERDICTS:
-        same = f"the judge says the same of {commonest} of {n} labelled cases"
-        return f"{same}, so its errors cannot be measured"
-    if np.std(labels) == 0 or n * np.corrcoef(labels, verdicts)[0, 1] ** 2 < _CHANCE:
-        return f"the judge's verdicts go with people's labels no more than by chance, on {n} cases"
-    return ""
-
-
 def corrected_share(
-    labels: Numbers,
-    verdicts: Numbers,
+    people: Numbers,
+    judge: Numbers,
     others: Numbers,
     groups: Groups = None,
     other_groups: Groups = None,
@@ -274,8 +288,8 @@ def corrected_share(
     The labelled cases must be drawn at random from the same traffic.
 
     Args:
-        labels: 1 where people give the label, else 0, for each labelled case.
-        verdicts: 1 where the judge gives it, for the same cases.
+        people: 1 where people give the label, else 0, for each labelled case.
+        judge: 1 where the judge gives it, for the same cases.
         others: 1 where the judge gives it, for each row without a label.
         groups: The group of each labelled case; None where all are independent.
         other_groups: The group of each other row.
@@ -283,40 +297,38 @@ def corrected_share(
     Returns:
         The share in [0, 1] with its interval at 95 %.
     """
-    y = np.array(labels, dtype=float)
-    said = np.array(verdicts, dtype=int)
-    every = np.array([*verdicts, *others], dtype=float)
-    n = np.bincount(
-        said, minlength=2
-    )  # labelled cases of which the judge does not say it, and says it
+    y = np.array(people, dtype=float)
+    said = np.array(judge, dtype=int)
+    every = np.array([*judge, *others], dtype=float)
+    # The two strata: labelled cases of which the judge does not say it, and says it.
+    n = np.bincount(said, minlength=2)
     inside = np.bincount(said, y, minlength=2) / np.maximum(n, 1)
     inside[n == 0] = y.mean()
-    weight = np.array([1 - every.mean(), every.mean()])
+    share = every.mean()
+    weight = np.array([1 - share, share])
     slope = inside[1] - inside[0]
-    influence = slope * (every - weight[1]) / len(every)
+    influence = slope * (every - share) / len(every)
     influence[: len(y)] += (weight / np.maximum(n, 1))[said] * (y - inside[said])
     effect, t = _worth(influence, len(y), groups, other_groups)
-    parts = np.append(inside, weight[1])
-    low, high = _wilson(parts, np.append(n, len(every)) / effect, t)
-    factors = np.append(weight, slope)
-    under = np.where(factors < 0, high - parts, parts - low)
-    over = np.where(factors < 0, parts - low, high - parts)
+    parts = np.append(inside, share)
+    ends = _wilson(parts, np.append(n, len(every)) / effect, t)
+    moves = np.append(weight, slope) * (ends - parts)
     value = float(weight @ inside)
-    down = float(np.linalg.norm(factors * under))
-    up = float(np.linalg.norm(factors * over))
+    down = float(np.linalg.norm(moves.min(axis=0)))
+    up = float(np.linalg.norm(moves.max(axis=0)))
     return Estimate(value=value, low=max(0.0, value - down), high=min(1.0, value + up))
 
 
 def corrected_mean(
-    labels: Numbers,
-    verdicts: Numbers,
+    people: Numbers,
+    judge: Numbers,
     others: Numbers,
     groups: Groups = None,
     other_groups: Groups = None,
 ) -> Estimate:
     """Estimate the mean score of traffic, in units of the score; see `corrected_share`."""
-    y = np.array(labels, dtype=float)
-    every = np.array([*verdicts, *others], dtype=float)
+    y = np.array(people, dtype=float)
+    every = np.array([*judge, *others], dtype=float)
     said = every[: len(y)]
     slope, start = np.polyfit(said, y, 1)
     value = float(start + slope * every.mean())
@@ -327,11 +339,11 @@ def corrected_mean(
     return Estimate(value=value, low=value - half, high=value + half)
 
 
-def _wilson(share: Floats, n: Floats, t: float) -> tuple[Floats, Floats]:
-    """Return Wilson's intervals (1927) of shares; everything is possible without a case."""
+def _wilson(share: Floats, n: Floats, t: float) -> Floats:
+    """Return the lower and the upper ends of Wilson's intervals (1927); with no case, 0 and 1."""
     middle = (n * share + t * t / 2) / (n + t * t)
     half = t * np.sqrt(n * share * (1 - share) + t * t / 4) / (n + t * t)
-    return middle - half, middle + half
+    return np.stack([middle - half, middle + half])
 
 
 def _worth(
