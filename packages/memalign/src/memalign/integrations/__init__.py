@@ -1,1 +1,1 @@
-"""Bridges to other tools, one module a tool; each imports its tool only when it is imported itself."""
+"""Bridges to other tools, one module for each; a tool is imported only with its module."""

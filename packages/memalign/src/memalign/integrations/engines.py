@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from memalign.errors import ConfigurationError, InputError
@@ -23,7 +23,10 @@ from memalign.types import CONTENT_FIELDS, Usage
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["EngineLimits", "EngineTask", "check_done"]
+__all__ = ["ROW_FIELDS", "EngineLimits", "EngineTask", "check_done"]
+
+ROW_FIELDS = ("id", *CONTENT_FIELDS)
+"""What rows may have for a judge."""
 
 _LOG = logging.getLogger("memalign.integrations")
 
@@ -50,7 +53,7 @@ class EngineTask:
     Args:
         judge: If it names no model, all tasks use the one that the driver's environment names.
         tasks: How many tasks share the limits. The log says what each has.
-        columns: The columns of the rows; None for those that the judge can read.
+        columns: The columns of the rows.
         keep: Columns that verdicts have beside their own.
         limits: See `EngineLimits`.
 
@@ -65,11 +68,11 @@ class EngineTask:
         judge: Judge,
         tasks: int,
         *,
-        columns: Sequence[str] | None = None,
+        columns: Sequence[str] = ROW_FIELDS,
         keep: Sequence[str] = (),
         **limits: Unpack[EngineLimits],
     ) -> None:
-        if isinstance(tasks, bool) or not isinstance(tasks, int) or tasks < 1:
+        if type(tasks) is not int or tasks < 1:
             raise InputError(f"tasks is a whole number from 1 up, not {tasks!r}")
         check_concurrency(limits.get("concurrency"))
         self._concurrency = limits.get("concurrency")
@@ -81,27 +84,10 @@ class EngineTask:
             _check_price(model)
         self.judge = judge.replace(model=model.name) if judge.model is None else judge
         self.signature = signature_of(self.judge)
-        wanted = {
-            field: judge.columns.get(field, field) for field in ("id", *CONTENT_FIELDS)
-        }
-        columns = list(wanted.values()) if columns is None else columns
-        self.read = {field: name for field, name in wanted.items() if name in columns}
+        self.read = _columns_read(judge, columns)
         """The columns that are read, by their fields."""
-        if not self.read.keys() & set(CONTENT_FIELDS):
-            raise InputError(
-                f"the rows have no column of content: {', '.join(wanted.values())}; its columns: "
-                f"{', '.join(columns)}; name them, as Judge(columns={{'outputs': 'answer'}}) does"
-            )
         self.keep = tuple(keep)
-        for name in self.keep:
-            if name not in columns:
-                raise InputError(
-                    f"{name!r} cannot be kept: it is no column of the rows"
-                )
-            if name in verdict_schema(judge.value_type):
-                raise InputError(
-                    f"{name!r} cannot be kept: it is a column of the verdicts; rename it"
-                )
+        _check_kept(self.keep, columns, judge)
 
     def __call__(self, table: pa.Table) -> pa.Table:
         """Return the verdicts on the rows of a table, each with its id as it was.
@@ -123,13 +109,10 @@ class EngineTask:
     def hashed(self, table: pa.Table) -> pa.Table:
         """Return a table with two columns more: its ids as text, and the hash of each row."""
         hashes = content_hashes(task_of(self.judge), self._rows(table), columns={})
-        ids = (
-            table[self.read["id"]].cast("string")
-            if "id" in self.read
-            else _column(hashes)
-        )
+        hashed = _column(hashes)
+        ids = table[self.read["id"]].cast("string") if "id" in self.read else hashed
         table = table.append_column("memalign_id", ids)
-        return table.append_column("memalign_hash", _column(hashes))
+        return table.append_column("memalign_hash", hashed)
 
     def _rows(self, table: pa.Table) -> pa.Table:
         """Return what the judge reads.
@@ -138,16 +121,43 @@ class EngineTask:
         """
         import pyarrow as pa
 
-        fields = {}
-        for field, name in self.read.items():
-            if name in table.column_names:
-                fields[field] = table[name]
+        present = set(table.column_names)
+        fields = {
+            field: table[name] for field, name in self.read.items() if name in present
+        }
         if "id" in fields:
-            numbers = []
-            for number, name in enumerate(fields["id"].cast("string").to_pylist()):
-                numbers.append(str(number) if name and name.strip() else None)
-            fields["id"] = _column(numbers)
+            ids = enumerate(fields["id"].cast("string").to_pylist())
+            fields["id"] = _column(
+                [str(n) if (name or "").strip() else None for n, name in ids]
+            )
         return pa.table(fields)
+
+
+def _columns_read(judge: Judge, columns: Sequence[str]) -> dict[str, str]:
+    """Return the names of the columns that a judge reads, by their fields.
+
+    Raises InputError if none of them has content.
+    """
+    wanted = {name: judge.columns.get(name, name) for name in ROW_FIELDS}
+    read = {field: name for field, name in wanted.items() if name in columns}
+    if not read.keys() & set(CONTENT_FIELDS):
+        raise InputError(
+            f"the rows have no column of content: {', '.join(wanted.values())}; its columns: "
+            f"{', '.join(columns)}; name them, as Judge(columns={{'outputs': 'answer'}}) does"
+        )
+    return read
+
+
+def _check_kept(keep: Sequence[str], columns: Collection[str], judge: Judge) -> None:
+    """Raise InputError for a column that rows do not have, or that verdicts have already."""
+    verdicts = verdict_schema(judge.value_type)
+    for name in keep:
+        if name not in columns:
+            raise InputError(f"{name!r} cannot be kept: it is no column of the rows")
+        if name in verdicts:
+            raise InputError(
+                f"{name!r} cannot be kept: it is a column of the verdicts; rename it"
+            )
 
 
 def _check_price(model: ChatModel | DecisionModel) -> None:
@@ -171,7 +181,7 @@ def check_done(columns: Container[str]) -> None:
 def _column(values: Sequence[str | None]) -> Any:
     import pyarrow as pa
 
-    return pa.chunked_array([pa.array(values, pa.string())])
+    return pa.array(values, pa.string())
 
 
 def _part(name: str, limit: float | None, tasks: int) -> float | None:

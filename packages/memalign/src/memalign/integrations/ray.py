@@ -6,11 +6,15 @@ from collections.abc import Collection, Sequence
 from typing import Any, Unpack
 
 from memalign.errors import ConfigurationError
-from memalign.integrations.engines import EngineLimits, EngineTask, check_done
+from memalign.integrations.engines import (
+    ROW_FIELDS,
+    EngineLimits,
+    EngineTask,
+    check_done,
+)
 from memalign.io import Frame
 from memalign.judge import Judge
 from memalign.judge.frames import keys_of
-from memalign.types import CONTENT_FIELDS
 
 try:
     import pyarrow as pa
@@ -75,7 +79,7 @@ def judge(
             0.
         ConfigurationError: There is no model, no key, or no price that `max_cost` needs.
     """
-    columns = ds.columns() or ["id", *CONTENT_FIELDS]
+    columns = ds.columns() or ROW_FIELDS
     task = EngineTask(judge, tasks, columns=columns, keep=keep, **limits)
     rows = ds.select_columns(list(dict.fromkeys([*task.read.values(), *task.keep])))
     settings: dict[str, Any] = {"batch_format": "pyarrow", "batch_size": batch_size}
@@ -92,7 +96,7 @@ def judge(
 def _keys(
     done: Dataset | Frame | Collection[tuple[str, str]], signature: str
 ) -> Dataset | None:
-    """Return the ids and content hashes that a judge has answered, as a data set; None for nothing."""
+    """Return the ids and content hashes that a judge has answered, or None if there are none."""
     if isinstance(done, Dataset):
         return done.map_batches(_answered, fn_args=(signature,), batch_format="pyarrow")
     keys = sorted(keys_of(done, signature))

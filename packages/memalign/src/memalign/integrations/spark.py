@@ -6,11 +6,15 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 from memalign.errors import ConfigurationError
-from memalign.integrations.engines import EngineLimits, EngineTask, check_done
+from memalign.integrations.engines import (
+    ROW_FIELDS,
+    EngineLimits,
+    EngineTask,
+    check_done,
+)
 from memalign.io import Frame
 from memalign.judge import Judge
 from memalign.judge.frames import verdict_schema
-from memalign.types import CONTENT_FIELDS
 
 try:
     import pyarrow as pa
@@ -71,7 +75,7 @@ def judge(
         ConfigurationError: There is no model, no key, or no price that `max_cost` needs.
     """
     columns = {}
-    for field in ("id", *CONTENT_FIELDS):
+    for field in ROW_FIELDS:
         columns[field] = _found(df, judge.columns.get(field, field))
     kept = [_found(df, name) for name in keep]
     judge = judge.replace(columns=columns)
@@ -125,7 +129,7 @@ def _each(
 
 
 def _keys(df: DataFrame, done: Any, signature: str) -> DataFrame:
-    """Return the ids and content hashes that a judge has answered, as a DataFrame of the same engine."""
+    """Return the ids and content hashes that a judge has answered, as a DataFrame."""
     spark: Any = df.sparkSession
     frame = hasattr(done, "columns") or hasattr(done, "schema")
     if isinstance(done, Collection) and not frame:

@@ -9,9 +9,9 @@
 
     aligned = load("send")
 
-Nothing of MLflow is changed: its own `get_scorer` gives a plain judge with the guidelines in its instructions, and
-`load` the judge with its whole memory. Needs MLflow (`pip install "mlflow>=3.11.1"`, or the extra `mlflow`), and
-neither DSPy nor LiteLLM.
+Nothing of MLflow is changed: its own `get_scorer` gives a plain judge with the guidelines in its
+instructions, and `load` the judge with its whole memory. Needs MLflow
+(`pip install "mlflow>=3.11.1"`, or the extra `mlflow`), and neither DSPy nor LiteLLM.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from memalign.integrations.mlflow.base_judges import core_label
 from memalign.integrations.mlflow.errors import invalid
 from memalign.integrations.mlflow.traces import (
     Item,
+    assessments_of,
     content_of,
     holding,
     items_of,
@@ -74,17 +75,12 @@ def read_feedback(
     feedback = TraceFeedback()
     for item in items_of(traces, core.fields, core.memory):
         case_id = item.case_id
-        every = []
-        for trace in item.traces:
-            for assessment in trace.info.assessments or ():
-                if assessment.feedback is not None:
-                    every.append(assessment)
+        every = list(assessments_of(item.traces, "feedback"))
         usable, why = _usable(every, name)
         content = content_of(item.traces, core.fields, base)
         unread = _unread(core, item, content) if usable else ""
-        if (
-            unread
-        ):  # nothing is taken back here: the trace may have come without its spans
+        if unread:
+            # Nothing is taken back here: the trace may have come without its spans.
             feedback.skipped[case_id] = unread
             continue
         feedback.content[case_id] = content
@@ -123,10 +119,11 @@ def _unread(core: memalign.Judge, item: Item, content: dict[str, Any]) -> str:
 
 
 def feedback_of(traces: Iterable[Any], judge: Any) -> list[Feedback]:
-    """Return what people say of MLflow's traces as rows for `memalign.evaluate`, and for every command.
+    """Return what people say of MLflow's traces as rows for `memalign.evaluate` and the commands.
 
     Args:
-        traces: A list, or the frame of `search_traces()`; people's assessments have the judge's name.
+        traces: A list, or the frame of `search_traces()`; people's assessments have the judge's
+            name.
         judge: An aligned judge, or one of memalign with the assessments' name.
 
     Returns:
@@ -172,17 +169,14 @@ def listed(traces: Any, *, or_ids: bool = False) -> list[Any]:
 
     Raises MlflowException for anything else.
     """
-    if hasattr(traces, "columns") and "trace" in traces.columns:
-        frame = traces["trace"]
-        traces = [
-            Trace.from_json(each) if isinstance(each, str) else each for each in frame
-        ]
-    kinds = (Trace, str) if or_ids else (Trace,)
-    single = isinstance(traces, str | Trace) or hasattr(traces, "columns")
-    every = [traces]
-    strange = every
-    if isinstance(traces, Iterable) and not single:
+    frame = hasattr(traces, "columns")
+    if frame and "trace" in traces.columns:
+        return [_trace(each) for each in traces["trace"]]
+    if frame or isinstance(traces, str) or not isinstance(traces, Iterable):
+        every = strange = [traces]
+    else:
         every = list(traces)
+        kinds = str | Trace if or_ids else Trace
         strange = [each for each in every if not isinstance(each, kinds)]
     if strange:
         ids = ", or of the ids of traces" if or_ids else ""
@@ -191,6 +185,11 @@ def listed(traces: Any, *, or_ids: bool = False) -> list[Any]:
             f"got {type(strange[0]).__name__}"
         )
     return every
+
+
+def _trace(value: Any) -> Any:
+    """Return a trace of a frame, which MLflow gives as JSON or as an object."""
+    return Trace.from_json(value) if isinstance(value, str) else value
 
 
 def _usable(every: Sequence[Any], name: str) -> tuple[list[Any], str]:
@@ -294,12 +293,10 @@ def _log(row: Feedback | Annotation, name: str) -> str:
     person = "" if row.source.partition(":")[0] == UNKNOWN_SOURCE else row.source
     own = _assessments_of(trace, name, person)
     # Of somebody without a name, any assessment without one may be theirs, and none is overridden.
-    for entry in own[-1:] if person else own:
-        if (entry.feedback.value, entry.rationale or None) == (
-            row.value,
-            row.rationale or None,
-        ):
-            return "unchanged"
+    theirs = own[-1:] if person else own
+    said = [_said(each.feedback.value, each.rationale) for each in theirs]
+    if _said(row.value, row.rationale) in said:
+        return "unchanged"
     words = {
         "trace_id": row.id,
         "value": row.value,
@@ -316,11 +313,15 @@ def _log(row: Feedback | Annotation, name: str) -> str:
     return "overridden"
 
 
+def _said(value: Any, rationale: str | None) -> tuple[Any, str | None]:
+    """Return what makes two assessments say the same."""
+    return value, rationale or None
+
+
 def _assessments_of(trace: Any, name: str, person: str) -> list[Any]:
     """Return a person's feedback of that name that holds, in order of time."""
-    every = [each for each in trace.info.assessments or () if each.feedback is not None]
     own = []
-    for entry in holding(every):
+    for entry in holding(assessments_of([trace], "feedback")):
         if _is_named(entry, name) and name_key(_person(entry)) == name_key(person):
             own.append(entry)
     return own

@@ -42,9 +42,7 @@ def base_of(judge: Any) -> Any:
     if isinstance(judge, InstructionsJudge):
         return judge
     kind = type(judge).__name__
-    if (
-        kind == "MemoryAugmentedJudge"
-    ):  # its class is not imported, which would need DSPy
+    if kind == "MemoryAugmentedJudge":  # to import its class would need DSPy
         _logger.warning(
             "judge %s: MLflow's memory stays there; "
             "guidelines are distilled again from these traces",
@@ -109,7 +107,7 @@ def _criterion(judge: Any) -> str | None:
 def core_of(base: Any, value_type: ValueType) -> memalign.Judge:
     """Return our judge, without memory, of MLflow's judge of instructions.
 
-    Raises MlflowException (INVALID_PARAMETER_VALUE) for a name, a model or a parameter that cannot be.
+    Raises MlflowException (INVALID_PARAMETER_VALUE) for a name, model or parameter that cannot be.
     """
     level = getattr(base, "session_level", None)
     if level is not None:
@@ -178,13 +176,12 @@ def _choices(choices: tuple[Any, ...]) -> ValueType:
 
 
 def core_label(value_type: ValueType, value: Any) -> Any:
-    """Return MLflow's label as ours: a number of Literal[1, 3, 9] is a choice, and text, in ours."""
+    """Return MLflow's label as ours, in which a number of Literal[1, 3, 9] is a text."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or value_type.kind != "choice":
         return value
-    return str(
-        int(value) if value == value // 1 else value
-    )  # a tracking server sends 3 as 3.0
+    whole = value == value // 1
+    return str(int(value) if whole else value)  # a tracking server sends 3 as 3.0
 
 
 def mlflow_label(annotation: Any, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Our errors as MLflow's: what the caller did wrong is INVALID_PARAMETER_VALUE, what a model did is not."""
+"""Our errors as MLflow's: only what the caller did wrong is INVALID_PARAMETER_VALUE."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memalign.errors import (
 
 
 def invalid(message: str) -> MlflowException:
-    """The error for a caller's mistake."""
+    """Return the error for a caller's mistake."""
     return MlflowException(message, error_code=codes.INVALID_PARAMETER_VALUE)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+import mlflow
+from mlflow.exceptions import MlflowException
 
 from memalign.errors import InputError
 from memalign.integrations.mlflow.traces import examples_of
@@ -57,48 +61,59 @@ def cases_of_experiment(
     Raises:
         InputError: MLflow does not find or understand something, or no server answers.
     """
-    import mlflow
-    from mlflow.exceptions import MlflowException
-    from mlflow.utils.credentials import get_default_host_creds
-    from mlflow.utils.rest_utils import http_request
-
+    uri = tracking_uri or mlflow.get_tracking_uri()
+    with _refused(f"no MLflow answers at {urlsplit(uri).hostname}"):
+        _check_server(uri)
+    client = mlflow.MlflowClient(tracking_uri=uri)
     traces: list[Any] = []
     token = None
-    uri = tracking_uri or mlflow.get_tracking_uri()
-    problem = f"no MLflow answers at {urlsplit(uri).hostname}"
-    try:
-        if urlsplit(uri).scheme in ("http", "https"):
-            http_request(
-                get_default_host_creds(uri),
-                "/health",
-                "GET",
-                max_retries=0,
-                timeout=_PATIENCE,
-            )
-        problem = f"MLflow cannot give the traces of {experiment!r}"
-        client = mlflow.MlflowClient(tracking_uri=uri)
-        record = client.get_experiment_by_name(experiment)
-        if record is None and experiment.isdigit():
-            record = client.get_experiment(experiment)
-        if record is None:
-            raise InputError(
-                f"MLflow has no experiment {experiment!r} there; give its name or its id"
-            )
-        search = {"locations": [record.experiment_id], "filter_string": filter_string}
-        while len(traces) < most and (token or not traces):
+    with _refused(f"MLflow cannot give the traces of {experiment!r}"):
+        locations = [_id_of(client, experiment)]
+        while len(traces) < most:
             page = client.search_traces(
-                **search, max_results=min(_PAGE, most - len(traces)), page_token=token
+                locations=locations,
+                filter_string=filter_string,
+                max_results=min(_PAGE, most - len(traces)),
+                page_token=token,
             )
             traces += page
             token = page.token
             if progress is not None:
                 progress("reading", len(traces), 0)
-            if not page:
+            if not (page and token):
                 break
-    except MlflowException as error:
-        raise InputError(f"{problem}: {error.message[:300]}") from error
     examples = tuple(examples_of(traces, fields))
     skipped = 0 if "conversation" in fields else len(traces) - len(examples)
-    return ExperimentCases(
-        examples=examples, skipped=skipped, more=bool(token) and len(traces) >= most
-    )
+    more = bool(token) and len(traces) >= most
+    return ExperimentCases(examples=examples, skipped=skipped, more=more)
+
+
+@contextmanager
+def _refused(problem: str) -> Iterator[None]:
+    """Raise an InputError that names the problem in place of MLflow's errors."""
+    try:
+        yield
+    except MlflowException as error:
+        raise InputError(f"{problem}: {error.message[:300]}") from error
+
+
+def _check_server(uri: str) -> None:
+    """Ask a tracking server whether it is there. Raises MlflowException."""
+    from mlflow.utils.credentials import get_default_host_creds
+    from mlflow.utils.rest_utils import http_request
+
+    if urlsplit(uri).scheme in ("http", "https"):
+        host = get_default_host_creds(uri)
+        http_request(host, "/health", "GET", max_retries=0, timeout=_PATIENCE)
+
+
+def _id_of(client: Any, experiment: str) -> str:
+    """Return the id of an experiment. Raises InputError or MlflowException if there is none."""
+    record = client.get_experiment_by_name(experiment)
+    if record is None and experiment.isdigit():
+        record = client.get_experiment(experiment)
+    if record is None:
+        raise InputError(
+            f"MLflow has no experiment {experiment!r} there; give its name or its id"
+        )
+    return str(record.experiment_id)

@@ -45,7 +45,7 @@ class Episode:
 
 
 class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to mypy
-    """An MLflow judge that learned from people's feedback; `MemAlignOptimizer` and `load` make them.
+    """An MLflow judge that learned from people's feedback, from `MemAlignOptimizer` or `load`.
 
     It never changes: `align` and `unalign` give another one.
     """
@@ -111,16 +111,12 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         standing = None
         if item is not None:
             standing = standing_judgment(task_of(core), core.memory, item)
-        asked = trace is not None and "trace" in core.fields and standing is None
-        if asked and not self.model.startswith("local:"):  # which MLflow cannot ask
-            # The tools that look into the trace are MLflow's.
+        if standing is None and self._looks_into(trace):
             arguments = {**given, "trace": without_verdicts(trace)}
             with mlflow.tracing.context(enabled=False):
                 return ask_mlflow(core, self._base_judge, content, arguments)
         if item is None:
-            names = ", ".join(
-                "session" if name == "conversation" else name for name in missing
-            )
+            names = ", ".join(missing).replace("conversation", "session")
             raise invalid(
                 f"judge {self.name!r} needs {names}: its instructions name {{{{ {missing[0]} }}}}"
             )
@@ -128,6 +124,12 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
         with translated(), mlflow.tracing.context(enabled=False):
             judgment = core(item) if standing is None else standing
         return self._feedback(judgment, None if trace is None else trace.info.trace_id)
+
+    def _looks_into(self, trace: Any) -> bool:
+        """Return whether MLflow's own judge is asked, whose tools look into the trace."""
+        if trace is None or "trace" not in self._core.fields:
+            return False
+        return not self.model.startswith("local:")  # which MLflow cannot ask
 
     def _content(
         self, given: dict[str, Any], trace: Any, session: Any
@@ -233,22 +235,22 @@ class MemAlignJudge(Judge):  # type: ignore[misc]  # MLflow's classes are Any to
 
     @property
     def feedback_value_type(self) -> Any:
-        """As the base judge has it."""
+        """The type of the base judge."""
         return self._base_judge.feedback_value_type
 
     @property
     def model(self) -> str:
-        """As the base judge has it."""
+        """The model of the base judge."""
         return str(self._base_judge.model)
 
     @property
     def kind(self) -> ScorerKind:
-        """What plain MLflow takes the judge for."""
+        """The kind of judge that plain MLflow takes it for."""
         return ScorerKind.INSTRUCTIONS
 
     @property
     def is_session_level_scorer(self) -> bool:
-        """Whether it judges whole sessions."""
+        """True for a judge of whole sessions."""
         return bool(self._base_judge.is_session_level_scorer)
 
     def get_input_fields(self) -> list[Any]:

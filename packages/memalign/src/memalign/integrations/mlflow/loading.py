@@ -31,8 +31,8 @@ def load(
         The judge.
 
     Raises:
-        MlflowException: It was never aligned, or its instructions were edited since (INVALID_PARAMETER_VALUE); it is
-            not there, or its artifact is gone.
+        MlflowException: It was never aligned, or its instructions were edited since
+            (INVALID_PARAMETER_VALUE); it is not there, or its artifact is gone.
     """
     if not isinstance(name, str):
         raise invalid(

@@ -46,10 +46,10 @@ NAMED = 5
 
 
 @dataclass(frozen=True)
-class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's classes are Any to mypy
-    """Aligns MLflow judges with people's feedback; the arguments of MLflow's own optimizer, and more.
+class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # to mypy, it is Any
+    """Aligns MLflow judges with people's feedback, with the arguments of MLflow's own optimizer.
 
-    It holds nothing of a judge, and several threads may use it. Models are named as MLflow names them.
+    It holds nothing of a judge, and several threads may use it. Models have MLflow's names.
 
     Attributes:
         reflection_lm: Distils guidelines. None: the judge's own model; for a decision model
@@ -83,16 +83,12 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def __post_init__(self) -> None:
         for name in ("retrieval_k", "embedding_dim"):
             number = getattr(self, name)
-            whole = (
-                isinstance(number, int) and not isinstance(number, bool) and number > 0
-            )
-            if number is not None and not whole:
+            if number is not None and (type(number) is not int or number < 1):
                 raise invalid(f"{name} must be a positive integer, got {number!r}")
         if self.value_type is not None:
             value_type_of(None, self.value_type)
-        checked = self._memalign(
-            None, None
-        )  # keys and addresses may follow until the first align
+        # Keys and addresses may follow until the first align.
+        checked = self._memalign(None, None)
         object.__setattr__(self, "authority", checked.authority)
 
     def align(self, judge: Any, traces: list[Any]) -> MemAlignJudge:
@@ -243,13 +239,12 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # MLflow's c
     def _memalign(
         self, reflection: str | ChatModel | None, embedding: str | EmbeddingModel | None
     ) -> MemAlign:
-        settings: dict[str, Any] = {
-            "retrieval_k": self.retrieval_k,
-            "authority": self.authority,
-        }
         with translated():
             return MemAlign(
-                reflection_model=reflection, embedding_model=embedding, **settings
+                reflection_model=reflection,
+                embedding_model=embedding,
+                retrieval_k=self.retrieval_k,
+                authority=self.authority,
             )
 
 

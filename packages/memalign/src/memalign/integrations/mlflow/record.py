@@ -113,8 +113,8 @@ def registration(
         if run is not None:
             client.delete_run(run.run_id)
         raise MlflowException(
-            f"judge {name!r} is not registered: {what} ({error}). Register it in an experiment that "
-            "you may write to, with artifacts that this process may write, "
+            f"judge {name!r} is not registered: {what} ({error}). Register it in an experiment "
+            "that you may write to, with artifacts that this process may write, "
             "mlflow.create_experiment(NAME, artifact_location=…), or save the judge elsewhere: "
             "memalign.Registry().save(judge.memalign_judge)"
         ) from error
@@ -139,7 +139,10 @@ def core_in_artifact(
     import mlflow
 
     where = f"runs:/{own['run_id']}/{own['artifact']}"
-    reason = f"judge {base.name!r}: its memory ({where}) cannot be read; align it again on its traces"
+    reason = (
+        f"judge {base.name!r}: its memory ({where}) cannot be read; align it again on "
+        "its traces"
+    )
     try:
         document = mlflow.artifacts.load_dict(where)
         if document.get("checksum") != own["checksum"]:

@@ -72,9 +72,8 @@ def registered(
         author = {**data, "instructions": own["instructions"]}
         record = {**record, "description": own["description"], DATA: author}
         base = base_of(Scorer.model_validate(record))
-        base.aggregations = record.get(
-            "aggregations"
-        )  # MLflow's reader took them only later
+        # MLflow's reader took them only later.
+        base.aggregations = record.get("aggregations")
         for field, value in own["omitted"].items():
             if hasattr(base, field):  # a time limit is of newer versions of MLflow
                 setattr(base, field, value)
@@ -95,7 +94,7 @@ def damaged(name: str) -> Iterator[None]:
 
 
 def registered_as(judge: Any) -> Registered | None:
-    """Return the registered judge that a plain judge of MLflow's is, with guidelines in its instructions.
+    """Return the registered judge that a plain judge of MLflow's is: it has guidelines too.
 
     Args:
         judge: What `get_scorer` gives, or a copy of it.
@@ -141,12 +140,8 @@ def _versions(experiment: str, name: str) -> list[Any]:
         every = list(_store().list_scorers(experiment))
         if name in {stored.scorer_name for stored in every}:
             own.extend(_store().list_scorer_versions(experiment, name))
-    except (
-        MlflowException,
-        NotImplementedError,
-        AttributeError,
-    ):  # a store without a registry
-        return []
+    except (MlflowException, NotImplementedError, AttributeError):
+        return []  # a store without a registry
     return [*sorted(own, key=lambda stored: -int(stored.scorer_version)), *every]
 
 

@@ -49,9 +49,7 @@ def judge_model(base: Any) -> str | ChatModel | DecisionModel:
     if provider == "gateway":
         from mlflow.genai.utils.gateway_utils import get_gateway_config
 
-        gateway = get_gateway_config(
-            model
-        )  # raises MlflowException if there is no server
+        gateway = get_gateway_config(model)  # refuses where there is no server
         headers = {**(gateway.extra_headers or {}), **headers}
         name = f"openai:{model}"
         base_url = base_url or gateway.api_base
@@ -105,9 +103,8 @@ def chat_model(
             raise invalid(
                 f"{name!r} takes no base_url; write openai:/NAME for any compatible server"
             )
-        model = resolve(
-            target or name, settings=settings
-        )  # a missing key is known before any call
+        # A missing key is known before any call.
+        model = resolve(target or name, settings=settings)
         return name if target is None and not settings else model
 
 
@@ -129,8 +126,8 @@ def _target(name: str, address: str | None) -> Target | None:
         raise invalid(
             f"{name!r} is a name of Databricks' own; name the model by its OpenAI-compatible "
             "address, make_judge(model='openai:/NAME', "
-            "base_url='https://HOST/serving-endpoints/chat/completions'), and set OPENAI_API_KEY to "
-            "a token of the workspace"
+            "base_url='https://HOST/serving-endpoints/chat/completions'), and set OPENAI_API_KEY "
+            "to a token of the workspace"
         )
     provider, model = parse_name(name)
     elsewhere = f"{provider.upper()}_API_BASE"
@@ -144,10 +141,8 @@ def _target(name: str, address: str | None) -> Target | None:
         return None
     theirs = os.environ.get("OPENAI_API_BASE")
     ours = os.environ.get("OPENAI_BASE_URL")
-    if (
-        address is None and ours and theirs != ours
-    ):  # MLflow reads both in the other order
-        address = theirs
+    if address is None and ours and theirs != ours:
+        address = theirs  # MLflow reads both in the other order
     return _addressed("openai", model, address, "OPENAI_API_KEY") if address else None
 
 
@@ -177,11 +172,10 @@ def _decision_target(
 
 def _addressed(provider: str, model: str, url: str | None, variable: str) -> Target:
     """Return a model at an address that its name holds: only MLflow would know the route."""
-    key = os.environ.get(variable)
     return Target(
         provider=provider,
         model=model,
         base_url=url,
-        api_key=key,
+        api_key=os.environ.get(variable),
         addressed=url is not None,
     )

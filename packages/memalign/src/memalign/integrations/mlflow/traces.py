@@ -1,4 +1,4 @@
-"""What a judge reads of traces: each trace is one case, or each session for judges of conversations.
+"""What a judge reads of traces: each is one case, or each session for judges of conversations.
 
 A session goes by its first trace: MLflow keeps there what people say of a session. Each annotation
 names the session in `meta`, so that it stays one case when a trace before its first comes to light.
@@ -68,10 +68,12 @@ def cases_of(traces: Iterable[Any], memory: Memory) -> tuple[list[str], list[str
     cases: dict[str, None] = {}
     strangers: dict[str, None] = {}
     for trace in traces:
-        by_id = isinstance(trace, str)
-        trace_id = trace if by_id else trace.info.trace_id
-        session = None if by_id else _session_of(trace)
-        case_id = trace_id if memory.case(trace_id) else sessions.get(session or "")
+        trace_id = trace
+        session = ""
+        if not isinstance(trace, str):
+            trace_id = trace.info.trace_id
+            session = _session_of(trace)
+        case_id = trace_id if memory.case(trace_id) else sessions.get(session)
         if case_id is None:
             strangers[trace_id] = None
         else:
@@ -88,8 +90,8 @@ def _sessions_in(memory: Memory) -> dict[str, str]:
     return cases
 
 
-def _session_of(trace: Any) -> str | None:
-    return trace.info.trace_metadata.get("mlflow.trace.session") or None
+def _session_of(trace: Any) -> str:
+    return trace.info.trace_metadata.get("mlflow.trace.session") or ""
 
 
 # -- what a judge reads ----------------------------------------------------------------------------
@@ -162,25 +164,18 @@ def _root_fields(trace: Any) -> dict[str, Any]:
 
 def _expectations(traces: list[Any]) -> dict[str, Any] | None:
     """Return what people expect; a program's expectation is its guess, and no reference."""
-    every = []
-    for trace in traces:
-        for assessment in trace.info.assessments or ():
-            if assessment.expectation is not None:
-                every.append(assessment)
-    return {each.name: each.expectation.value for each in holding(every)} or None
+    every = holding(assessments_of(traces, "expectation"))
+    return {each.name: each.expectation.value for each in every} or None
 
 
 def without_verdicts(trace: Any) -> Any:
-    """Return a copy of a trace without feedback and evaluators' spans, which MLflow's tools show."""
+    """Return a copy of a trace without feedback and evaluators' spans, for MLflow's tools."""
     info = copy.copy(trace.info)
-    assessments = info.assessments or ()
-    info.assessments = [each for each in assessments if each.expectation is not None]
-    shown = {
-        span["span_id"]
-        for span in shown_spans([span.to_dict() for span in trace.data.spans])
-    }
-    spans = [span for span in trace.data.spans if span.to_dict()["span_id"] in shown]
-    return type(trace)(info=info, data=type(trace.data)(spans=spans))
+    info.assessments = list(assessments_of([trace], "expectation"))
+    spans = {span.to_dict()["span_id"]: span for span in trace.data.spans}
+    shown = shown_spans([span.to_dict() for span in spans.values()])
+    kept = [spans[span["span_id"]] for span in shown]
+    return type(trace)(info=info, data=type(trace.data)(spans=kept))
 
 
 def lacking(traces: list[Any], name: str) -> str:
@@ -202,6 +197,14 @@ def logged(value: Any) -> Any:
     """
     text = json.dumps(value, default=str, ensure_ascii=False)
     return json.loads(whole_text(text), parse_constant=lambda _: None)
+
+
+def assessments_of(traces: Iterable[Any], kind: str) -> Iterator[Any]:
+    """Yield the assessments in traces that are "feedback", or "expectation"."""
+    for trace in traces:
+        for assessment in trace.info.assessments or ():
+            if getattr(assessment, kind) is not None:
+                yield assessment
 
 
 def holding(assessments: Iterable[Any]) -> list[Any]:
