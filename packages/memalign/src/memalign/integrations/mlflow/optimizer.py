@@ -244,7 +244,7 @@ class MemAlignOptimizer(AlignmentOptimizer):  # type: ignore[misc]  # to mypy, i
                 reflection_model=reflection,
                 embedding_model=embedding,
                 retrieval_k=self.retrieval_k,
-                authority=self.authority,
+                authority=self.authority,  # type: ignore[arg-type]  # any sequence
             )
 
 
