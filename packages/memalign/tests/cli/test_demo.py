@@ -50,7 +50,7 @@ def test_the_demo_needs_no_key_and_says_that_it_is_a_recording(
     assert not missing(
         shown,
         "5 comments withdrawn, 4 guidelines gone; 3 written again",
-        "5 of the replies judged again: 5 verdicts as before the teaching",
+        "3 of the replies judged again: 3 verdicts as before the teaching",
         "no model was called",
     )
     assert not missing(
@@ -70,7 +70,7 @@ def test_live_the_figures_are_the_models_own(
     assert not missing(
         shown, "Live on openai:test: at most", "cost unknown", "10 fixed, 0 broken"
     )
-    assert "judged again: 5 verdicts as before the teaching" in shown
+    assert "judged again: 3 verdicts as before the teaching" in shown
 
 
 def test_what_is_withdrawn_enters_no_later_prompt(

@@ -34,7 +34,9 @@ WITHDRAWN = "ana"
 """The person whose words are withdrawn at the end."""
 EMBEDDED = "local:qwen2.5-coder-1.5b"
 ROWS = 5
-"""Rows of a table; the rest is counted. As many are judged again after the withdrawal."""
+"""Rows of a table; the rest is counted."""
+JUDGED_AGAIN = 3
+"""Replies that are judged again after the withdrawal: a weak machine takes seconds for each."""
 SHOWN_LESSONS = (0, 1, 2, 5, 6)
 """Three of one expert's comments and two of the other's."""
 WORDS = {True: "send", False: "don't", None: "failed"}
@@ -154,8 +156,8 @@ def changed(story: Story, before: Evaluation, after: Evaluation) -> list[Feedbac
 def shown_again(
     story: Story, before: Evaluation, after: Evaluation
 ) -> Sequence[Feedback]:
-    """Return the replies that are judged again after the withdrawal: the changed ones shown."""
-    return changed(story, before, after)[:ROWS] or story.unseen[:ROWS]
+    """Return the replies that are judged again after the withdrawal: the first that changed."""
+    return changed(story, before, after)[:JUDGED_AGAIN] or story.unseen[:JUDGED_AGAIN]
 
 
 def live_model(name: str, tell: Callable[[str], None], *, yes: bool) -> ChatModel:
@@ -195,7 +197,7 @@ def estimate(story: Story) -> Usage:
     for version, shown in (
         (story.judge, unseen),
         (taught, unseen),
-        (forgetful, unseen[:ROWS]),
+        (forgetful, unseen[:JUDGED_AGAIN]),
     ):
         version.judge_many(shown, max_cost=calls)
     return dry_run.usage
@@ -212,7 +214,8 @@ def _opening(story: Story, chat: ChatModel) -> Iterator[str]:
         yield f"Live on {chat.name}, on this machine: free, in about two minutes."
     else:
         yield f"Live on {chat.name}: at most {usage_text(estimate(story))}."
-    yield "A judge reads a shop's replies to customers: is a reply good enough to send?"
+    question = "is a reply good enough to send (true) or not (false)?"
+    yield f"A judge reads a shop's replies to customers: {question}"
 
 
 def _untaught(story: Story, tell: Callable[..., None]) -> Evaluation:
